@@ -149,7 +149,7 @@ def turns_at_once(base: Path) -> int:
     """Return how many turns of a tick may be under way at the same time."""
     config, agents = load_config(base), survey_agents(base).agents.values()
     asking = sum(takes_turns(agent, config) for agent in agents)
-    return 1 if config.org.executor == "serial" else max(1, min(config.org.max_parallel, asking))
+    return 1 if config.org.executor == "serial" else max(1, min(config.org.parallel, asking))
 
 
 def _is_killed(base: Path, after_s: float) -> bool:

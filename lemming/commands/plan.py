@@ -34,9 +34,9 @@ def plan(
     """Show who fires in the coming ticks, in what order, who waits for whom, and why the others do not.
 
     The number before a name is its fire point, the agent's moment inside the tick. An agent waits for those
-    before it whose entries or files it may see; the others run at the same time, up to max_parallel. For the
-    very next tick also: what is new to those that wake for something new, and who is due and would sit it
-    out, because nothing it reads has changed or its credits are spent.
+    before it whose entries or files it may see; the others run at the same time, as many as their models
+    take. For the very next tick also: what is new to those that wake for something new, and who is due and
+    would sit it out, because nothing it reads has changed or its credits are spent.
 
     \b
     Examples:

@@ -111,7 +111,9 @@ def keep_within(copy: Path) -> None:
             fs.publish(copy, file, pretty(plain))
 
 
-NOT_KEPT = dict.fromkeys(("max_concurrency", "requests_per_minute", "tokens_per_minute", "tools"))
+NOT_KEPT = dict.fromkeys(
+    ("max_concurrent", "max_concurrency", "requests_per_minute", "tokens_per_minute", "tools")
+)
 
 
 def _put_stand_in(copy: Path, kills: int) -> None:

@@ -145,9 +145,9 @@ class LLMProvider(ABC):
     """Whether `complete` gives up at `Request.deadline_s` by itself. One that does not is run on a thread
     of its own, which is left behind when time is up."""
 
-    max_concurrency: int | None = None
-    """Calls that the backend works on at once, where the entry's `max_concurrency` does not say; None: many.
-    Others wait for room before their deadline begins."""
+    max_concurrent: int | None = None
+    """Calls that the backend works on at once, where the entry's `max_concurrent` does not say; None: as many
+    as there are turns at once. Others wait for room before their deadline begins."""
 
     leaves_out = False
     """Whether requests are sent without what `Request.without` names, and refusals say what to leave out."""

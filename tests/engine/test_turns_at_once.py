@@ -30,7 +30,7 @@ from lemming.kernel.tick.dependencies import Connections, Waits, find_waits
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 from lemming.kernel.tick.executors.turns_at_once import run_all
 from lemming.kernel.tools import Places, Tool, ToolRegistry, ToolResult, toolset_of
-from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.testing import SCRIPT_FILE, journal_lines, make_org, resume, say, tree
 
 TICKS = 3
 SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
@@ -82,12 +82,16 @@ def reply(name: str, tick: int, chance: random.Random) -> dict[str, Any]:
     )
 
 
+WIDE = {"wide": {"provider": "scripted", "options": {"file": SCRIPT_FILE}, "max_concurrent": 5}}
+
+
 def random_org(base: Path, seed: int, **org: Any) -> Path:
-    """Make an organisation whose models take their time, each time another one."""
+    """Make an organisation whose models take their time, each time another one; one takes many calls."""
     chance = random.Random(seed)
     resumes = [
         resume(
             name,
+            model={"key": "wide" if name in NAMES[::2] else "scripted"},
             permissions=permissions(chance),
             schedule={"run_every_n_ticks": 2, "phase_offset": chance.randint(0, 1)},
             turn={"max_steps": 2},
@@ -103,7 +107,7 @@ def random_org(base: Path, seed: int, **org: Any) -> Path:
     slow = random.Random()
     for line in script:
         line["delay_s"] = slow.choice([0, 0, 0.002, 0.01])
-    return make_org(base, *resumes, script=script, org=org)
+    return make_org(base, *resumes, script=script, org=org, models=WIDE)
 
 
 def files_after(base: Path) -> dict[str, bytes]:

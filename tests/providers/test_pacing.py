@@ -157,7 +157,7 @@ class Crowded(Backend):
 
 def test_no_more_calls_are_under_way_than_the_line_allows(question: Request) -> None:
     backend = Crowded(2)
-    paced = RetryingLLMProvider(backend, pace=Pace(), limits=Limits(max_concurrency=2))
+    paced = RetryingLLMProvider(backend, pace=Pace(), limits=Limits(max_concurrent=2))
     with ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(paced.complete, [question] * 12))
     assert (len(replies), backend.most) == (12, 2)
@@ -223,7 +223,7 @@ def test_a_limit_on_calls_at_once_in_models_json_holds(question: Request, tmp_pa
             return backend.complete(request)
 
     register_provider("shared", Shared)
-    runtime, entry = Runtime(Organisation(tmp_path)), ModelEntry(provider="shared", max_concurrency=3)
+    runtime, entry = Runtime(Organisation(tmp_path)), ModelEntry(provider="shared", max_concurrent=3)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: runtime.complete(entry, question), range(9)))
     assert backend.most == 3
@@ -233,7 +233,7 @@ def test_a_backend_that_works_on_one_call_at_a_time_makes_nobody_miss_the_deadli
     question: Request, tmp_path: Path
 ) -> None:
     class OneAtATime(Crowded):
-        max_concurrency = 1
+        max_concurrent = 1
 
         def __init__(self) -> None:
             super().__init__(1)
@@ -245,7 +245,7 @@ def test_a_backend_that_works_on_one_call_at_a_time_makes_nobody_miss_the_deadli
     with ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(lambda _: runtime.complete(entry, question), range(20)))
     assert (len(replies), made[0].most) == (20, 1)
-    runtime.complete(dataclasses.replace(entry, max_concurrency=2), question)
+    runtime.complete(dataclasses.replace(entry, max_concurrent=2), question)
 
 
 def test_a_reply_tells_how_long_all_its_attempts_waited_for_room(question: Request) -> None:

@@ -11,24 +11,30 @@ from fault_server import ANSWER, answer_body
 from loopback import Loopback, Quiet
 
 
+def _set_event() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
 @dataclass
 class WatchedServer(Loopback):
     """The server, from `start` to `stop`.
 
-    `connections` counts those that were made; each request waits for `may_answer`. `closes`: whether each
+    `connections` counts those that were made, `most` is how many requests there were at once; each waits for
+    `may_answer`. `closes`: whether each
     connection is closed after its answer, which does not say so.
     """
 
     closes: bool = False
     connections: int = 0
+    most: int = 0
+    under_way: int = 0
+    counting: threading.Lock = field(default_factory=threading.Lock)
     requests: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
     came: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     left: threading.Event = field(default_factory=threading.Event)
-    may_answer: threading.Event = field(default_factory=threading.Event)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.may_answer.set()
+    may_answer: threading.Event = field(default_factory=_set_event)
 
 
 class _Handler(Quiet):
@@ -45,8 +51,13 @@ class _Handler(Quiet):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         headers = {name.lower(): value for name, value in self.headers.items()}
         watched.requests.append((self.path, headers, body))
+        with watched.counting:
+            watched.under_way += 1
+            watched.most = max(watched.most, watched.under_way)
         watched.came.release()
         watched.may_answer.wait()
+        with watched.counting:
+            watched.under_way -= 1
         answer = json.dumps(answer_body(self.path, ANSWER)).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")

@@ -53,7 +53,7 @@ class LocalProvider(Backend):
 
     takes_schema = True
     keeps_deadline = True
-    max_concurrency = 1
+    max_concurrent = 1
 
     def __init__(self, *, n_ctx: int = 4096, path: str | None = None, threads: int = 1) -> None:
         if threads < 1:

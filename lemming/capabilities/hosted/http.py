@@ -85,6 +85,7 @@ class HttpBackend(Backend, Generic[C]):
 
     keeps_deadline = True
     leaves_out = True
+    max_concurrent = 64
     name: ClassVar[str]
     without_schema: ClassVar[str] = ""
     """The option with which a request is sent without a JSON schema."""

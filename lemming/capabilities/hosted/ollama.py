@@ -78,6 +78,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
     """
 
     name = "ollama"
+    max_concurrent = OLLAMA.max_concurrent
     takes_extra = True
     takes_schema = True
     takes_tools = True

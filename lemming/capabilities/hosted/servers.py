@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+HOSTED_CALLS, LOCAL_CALLS = 64, 4
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
 
 class ModelServer(NamedTuple):
     """Where a server is, what variable holds its key (empty: it takes none), and what it is asked.
@@ -22,7 +25,9 @@ class ModelServer(NamedTuple):
     asked for, under a schema. `json`: how JSON is asked for. `root`: whether the root of a schema must be an
     object. `temperature`: the one that is sent where no line sets one; null: none. `fields`: further fields
     of each request. `has_cache_key`: whether `prompt_cache_key` keeps an agent's requests at one cache.
-    `is_local`: whether it usually runs on a machine of the user, who pays for no call.
+    `is_local`: whether it usually runs on a machine of the user, who pays for no call. `max_concurrent`: how
+    many calls it is sent at once where no line says so; of a local one, `elsewhere` where it is on another
+    machine.
     """
 
     title: str
@@ -38,6 +43,8 @@ class ModelServer(NamedTuple):
     fields: Mapping[str, Any] = {}
     has_cache_key: bool = False
     is_local: bool = False
+    max_concurrent: int = HOSTED_CALLS
+    elsewhere: int = LOCAL_CALLS
 
     def whole(self, base_url: str | None) -> str:
         """Return the address with scheme and path; empty where there is none.
@@ -61,6 +68,15 @@ class ModelServer(NamedTuple):
         is_own = host == domain or host.endswith(f".{domain}")
         return named or (self.key_env if is_own else "")
 
+    def calls_at(self, base_url: str | None) -> int:
+        """Return how many calls the server at an address is sent at once.
+
+        >>> SERVERS["vllm"].calls_at(None), SERVERS["vllm"].calls_at("gpu:8000")
+        (4, 64)
+        """
+        is_elsewhere = self.is_local and urlsplit(self.whole(base_url)).hostname not in _LOOPBACK
+        return self.elsewhere if is_elsewhere else self.max_concurrent
+
 
 def without_call(address: str) -> str:
     """Return an address without the name of the call that somebody copied with it.
@@ -81,6 +97,7 @@ def local_server(title: str, address: str, **fields: Any) -> ModelServer:
         temperature=0.0,
         fields=fields,
         is_local=True,
+        max_concurrent=LOCAL_CALLS,
     )
 
 
@@ -111,7 +128,9 @@ SERVERS = {
     "mistral": ModelServer("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
     "openrouter": ModelServer("OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "/api/v1"),
     "together": ModelServer("Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    "vllm": local_server("vLLM's server, here or elsewhere", "http://localhost:8000/v1"),
+    "vllm": local_server("vLLM's server, here or elsewhere", "http://localhost:8000/v1")._replace(
+        elsewhere=HOSTED_CALLS
+    ),
     "xai": ModelServer("xAI's Grok", "https://api.x.ai/v1", "XAI_API_KEY"),
 }
 """Servers with OpenAI's chat completions that a line of `config/models.json` may name as its provider."""
@@ -148,6 +167,3 @@ def server_at(base_url: str | None) -> ModelServer:
         if is_own:
             return server
     return OTHER
-
-
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")

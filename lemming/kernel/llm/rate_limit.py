@@ -28,7 +28,7 @@ LONGEST_SLEEP_S = 0.25  # of the one call that is next: how soon it sees that th
 class Limits:
     """What one line of `config/models.json` allows; None is no limit."""
 
-    max_concurrency: int | None = None
+    max_concurrent: int | None = None
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
 
@@ -117,7 +117,7 @@ class Pace:
         if limits.requests_per_minute is not None and in_window >= limits.requests_per_minute:
             blocking = self._sent[in_window - limits.requests_per_minute]
             return min(LONGEST_SLEEP_S, blocking.at + WINDOW_S - now)
-        if limits.max_concurrency is not None and self._under_way >= limits.max_concurrency:
+        if limits.max_concurrent is not None and self._under_way >= limits.max_concurrent:
             return LONGEST_SLEEP_S
         # A call that is larger than the limit goes when nothing else counts.
         room = limits.tokens_per_minute

@@ -88,7 +88,7 @@ class RetryingLLMProvider(Backend):
         if circuit is None and provider.can_be_down:
             circuit = CircuitsInMemory(SystemClock()).circuit(type(provider).__name__)
         self._provider, self._attempts, self._circuit = provider, attempts, circuit
-        self._pace, self._limits, self._server = pace, limits, server
+        self._pace, self.limits, self._server = pace, limits, server
         self._stop = stop or threading.Event()
         self._sleep, self._clock, self._jitter = sleep or self._stop.wait, clock, jitter
 
@@ -196,7 +196,7 @@ class RetryingLLMProvider(Backend):
             return self._ask(request, call)
         came_s, turn = call.deadline.elapsed(), call.deadline.outer or NEVER
         request = request._replace(turn_s=turn.remaining())
-        with self._pace.turn(self._limits, request, stop=self._stop) as sent:
+        with self._pace.turn(self.limits, request, stop=self._stop) as sent:
             waited_s = call.deadline.elapsed() - came_s
             # The wait was for our own pace, not for the backend, so the deadline moves with it.
             call.deadline.extend(waited_s)

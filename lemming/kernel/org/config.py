@@ -35,6 +35,7 @@ from lemming.kernel.providers import is_channel
 ORG_FILE = paths.ORG_FILE
 MODELS_FILE = "config/models.json"
 CREDITS_FILE = "config/credits.json"
+DEFAULT_PARALLEL = 8
 _SCHEDULER = re.compile(r"(tcp|tls|ws|wss)://[^/\s]+\Z")
 
 
@@ -57,10 +58,11 @@ class Org:
             "survives a killed process, not power loss."
         ),
     )
-    max_parallel: int = field(
-        default=8,
+    max_parallel: int | None = field(
+        default=None,
         metadata=about(
-            "Turns of a tick, and calls of a reply, that may run at once: they write the same one by one.",
+            "Turns of a tick, and calls of a reply, that may run at once: they write the same one by one. "
+            "null: 8, and as many turns of each model as its `max_concurrent` says.",
             ge=1,
             le=10_000,
         ),
@@ -198,6 +200,11 @@ class Org:
     """The values of keys that capabilities read, by key: those that the file has."""
 
     FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = org_keys()
+
+    @property
+    def parallel(self) -> int:
+        """How many turns, and calls of a reply, may run at once, but for what a model's line allows."""
+        return self.max_parallel or DEFAULT_PARALLEL
 
 
 @dataclass(frozen=True)

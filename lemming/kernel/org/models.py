@@ -45,8 +45,16 @@ class ModelEntry:
         metadata=about("What a batch's tokens cost in dollars, against the price.", ge=0, le=1),
     )
     attempts: int = field(default=4, metadata=about("Tries of one call, the first included.", ge=1, le=10))
+    max_concurrent: int | None = field(
+        default=None,
+        metadata=about(
+            "Calls that may be under way at once; null: 64 of a hosted model, 4 of a server on this machine, "
+            "1 of the embedded model, else as many as turns.",
+            ge=1,
+        ),
+    )
     max_concurrency: int | None = field(
-        default=None, metadata=about("Calls that may be under way at once; null: as many as turns.", ge=1)
+        default=None, metadata=about("The old name of `max_concurrent`, which goes before.", ge=1)
     )
     requests_per_minute: int | None = field(
         default=None, metadata=about("Calls sent in any 60 s, attempts included; null: no limit.", ge=1)
@@ -85,6 +93,11 @@ class ModelEntry:
     usd_per_million_output_tokens: float | None = field(
         default=None, metadata=about("Price in dollars; null: unknown.", ge=0, le=LARGEST_AMOUNT)
     )
+
+    @property
+    def calls_at_once(self) -> int | None:
+        """How many calls may be under way at once, as far as the line says."""
+        return self.max_concurrent or self.max_concurrency
 
 
 def says_of_model(entry: ModelEntry, key: str) -> bool:

@@ -105,6 +105,22 @@ class Backends:
         Circuits(self.base, self.clock).close(circuit_name(entry.provider, entry.options))
         return reply
 
+    def most_calls(self, entry: ModelEntry) -> int | None:
+        """Return how many calls of an entry's model may be under way at once; None: as many as turns.
+
+        Raises a `LemmingError` for an entry that stands for no backend.
+        """
+        if entry.calls_at_once or self.settings.max_parallel:
+            return entry.calls_at_once
+        return self._provider_by_key(entry).limits.max_concurrent
+
+    def _calls_at_once(self, entry: ModelEntry, provider: LLMProvider) -> int | None:
+        """Return the limit of an entry, or of its backend: who sets `max_parallel` higher means that."""
+        most = provider.max_concurrent
+        if entry.calls_at_once or most is None or most == 1:
+            return entry.calls_at_once or most
+        return max(most, self.settings.max_parallel or 0)
+
     def close(self) -> None:
         """Leave those who make calls elsewhere, if there are any."""
         if self._workers is not None:
@@ -121,8 +137,8 @@ class Backends:
         return provider
 
     def _provider_by_key(self, entry: ModelEntry) -> RetryingLLMProvider:
-        limits = entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute
-        where = self.settings.executor, self.settings.executor_address
+        limits = entry.calls_at_once, entry.requests_per_minute, entry.tokens_per_minute
+        where = self.settings.executor, self.settings.executor_address, self.settings.max_parallel
         key = entry.provider, repr(entry.options), entry.attempts, limits, where
         if key in self._providers:
             return self._providers[key]
@@ -148,7 +164,7 @@ class Backends:
         provider = self.bare(entry)
         name = circuit_name(entry.provider, entry.options)
         limits = Limits(
-            entry.max_concurrency or provider.max_concurrency,
+            self._calls_at_once(entry, provider),
             entry.requests_per_minute,
             entry.tokens_per_minute,
         )

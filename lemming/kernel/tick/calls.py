@@ -68,7 +68,7 @@ class LiveCalls:
         self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], Staged], used_up: float
     ) -> None:
         """Begin those of a reply's calls, from number `first` on, that may run at once."""
-        at_once = self._settings.max_parallel if self._settings.executor != "serial" else 1
+        at_once = self._settings.parallel if self._settings.executor != "serial" else 1
         if (self._ahead and first in self._ahead) or first in self._finished or at_once < 2:
             return
         side_by_side = self._side_by_side(calls)

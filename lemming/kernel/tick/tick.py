@@ -7,7 +7,7 @@ files are written where they are not there yet.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -42,10 +42,12 @@ from lemming.kernel.tick.answers import JournaledAnswers
 from lemming.kernel.tick.commits import Commits
 from lemming.kernel.tick.dependencies import Connections, Waits, find_waits
 from lemming.kernel.tick.edge import tried, why_broken
+from lemming.kernel.tick.executors.lanes import Lane
 from lemming.kernel.tick.executors.turns_at_once import run_all
 from lemming.kernel.tick.expiry import remove_expired
 from lemming.kernel.tick.firing_plan import Plan
 from lemming.kernel.tick.giving_up import given_up
+from lemming.kernel.tick.lanes_of_models import lanes_of
 from lemming.kernel.tick.lost_turns import is_lost
 from lemming.kernel.tick.passed_over import connections_of, passed_over
 from lemming.kernel.tick.permitted import inputs_of, refused_places
@@ -110,7 +112,16 @@ class Tick:
             if at_once > 1:
                 order = self._pass_over(order)
                 waits = find_waits(order, self._connections)
-            run_all(order, waits, self._turns, at_once=at_once, turn_lock=lock, stop=stop, register=gathering)
+            run_all(
+                order,
+                waits,
+                self._turns,
+                at_once=at_once,
+                lane_of=self._lanes(),
+                turn_lock=lock,
+                stop=stop,
+                register=gathering,
+            )
             self.commits.write_held()
 
     def _pass_over(self, order: list[str]) -> list[str]:
@@ -140,10 +151,19 @@ class Tick:
         if settings.executor == "serial" or suspects:  # a turn that ends the engine takes no other with it
             return 1
         if not self.runtime.gathering:
-            return settings.max_parallel
-        agents = self.snapshot.survey.agents  # whoever waits for others' calls holds nobody up
-        turns = sum(agents[it].turn.requests for it in self.plan.order if it in agents)
-        return max(settings.max_parallel, turns)
+            return settings.parallel
+        return max(settings.parallel, self._most_turns())  # whoever waits for others' calls holds nobody up
+
+    def _most_turns(self) -> int:
+        agents = self.snapshot.survey.agents
+        return sum(agents[it].turn.requests for it in self.plan.order if it in agents)
+
+    def _lanes(self) -> Callable[[str], Lane] | None:
+        """Return what says the lane of an agent; None where there is room for all turns without lanes."""
+        snapshot = self.snapshot
+        if self.runtime.gathering or self._most_turns() <= snapshot.config.org.parallel:
+            return None
+        return lanes_of(snapshot.survey.agents, snapshot.config, self.runtime.backends.most_calls)
 
     def count_attempts(self, name: str, turn: int) -> int:
         """Return the number of times that a turn was begun since it last came any further."""

@@ -7,18 +7,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from heapq import heappop, heappush
 from queue import Empty, SimpleQueue
 
 from lemming.kernel.tick.dependencies import Waits
+from lemming.kernel.tick.executors.lanes import Item, Lane, ReadyTurns
 from lemming.kernel.tick.executors.pool import pool
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 from lemming.kernel.tick.side_by_side import Row
 from lemming.kernel.turn.places import Gathering
 
 Work = Callable[[str], Row | None]
-_Item = tuple[int, int]
-"""What is to be done: the turns of the agent at a place in the order, number 0; or one of its row, from 1."""
 HEARD_WITHIN_S = 0.5
 """So late may Ctrl-C be heard that came while the system was about to put the main thread to sleep."""
 
@@ -29,14 +27,16 @@ def run_all(
     work: Work,
     *,
     at_once: int,
+    lane_of: Callable[[str], Lane] | None = None,
     turn_lock: TurnLock,
     stop: threading.Event,
     register: Gathering | None = None,
 ) -> None:
-    """Call `work(name)` for every name, at most `at_once` at a time, each after those it waits for.
+    """Call `work(name)` for every name, each after those it waits for.
 
-    What it returns are further turns, which are among those at once, and what is done when they are over: the
-    name is over with that.
+    At most `at_once` at a time; with `lane_of`, as many as there is room for in the lane of each, unless
+    `at_once` is 1. What it returns are further turns, which are among those at once, and what is done when
+    they are over: the name is over with that.
     Of those calls one works, the one that holds the `turn_lock`; the others are `turn_lock.waiting`. Those
     that are ready start in the order given. An exception sets `stop`, for the running ones to end soon;
     nobody starts any more, and it is raised when they are over.
@@ -50,7 +50,8 @@ def run_all(
                             turn()
                         row.finish()
         else:
-            _Run(order, waits, work, at_once, turn_lock, stop, register).run()
+            ready = ReadyTurns(order, lane_of or (lambda _: Lane("", at_once)))
+            _Run(order, waits, work, ready, turn_lock, stop, register).run()
     except BaseException:
         stop.set()
         raise
@@ -75,12 +76,12 @@ class _Run:
         order: list[str],
         waits: dict[str, Waits],
         work: Work,
-        at_once: int,
+        ready: ReadyTurns,
         turn_lock: TurnLock,
         stop: threading.Event,
         register: Gathering | None,
     ) -> None:
-        self._order, self._call, self._at_once = order, work, at_once
+        self._order, self._call, self._ready = order, work, ready
         self._turn_lock, self._stop, self._register = turn_lock, stop, register
         self._rank = {name: rank for rank, name in enumerate(order)}
         for_some = [name for name in order if not waits[name].everyone]
@@ -90,7 +91,6 @@ class _Run:
             for other in waits[name].names:
                 self._waiting.setdefault(other, []).append(name)
         self._for_everyone = [name for name in reversed(order) if waits[name].everyone]
-        self._ready: list[_Item] = []
         self._rows: dict[str, _RowLeft] = {}
         self._over: set[str] = set()
         self._leading = 0  # so many from the front are over
@@ -117,8 +117,9 @@ class _Run:
     def _work_or_hand_out(self) -> None:
         """Take a single turn here, where Ctrl-C ends it at once; let several have threads of their own."""
         with self._turn_lock:
-            while len(self._ready) == 1 and (item := self._next()):
+            while len(self._ready) == 1 and (item := self._ready.take()):
                 self._work(item)
+                self._ready.end(item)
             self._hand_out()
             is_any_under_way = self._running > 0
         if is_any_under_way:
@@ -131,11 +132,11 @@ class _Run:
                 return self._none_runs.get(timeout=HEARD_WITHIN_S)
 
     def _hand_out(self) -> None:
-        while self._running < self._at_once and (item := self._next()):
+        while item := self._ready.take():
             self._running += 1
             self._turn_lock.promise(partial(self._begin, item))
 
-    def _begin(self, item: _Item) -> bool:
+    def _begin(self, item: Item) -> bool:
         """Let a thread take this turn and those it makes way for; return whether there is a thread."""
         try:
             if not self._error:
@@ -143,16 +144,18 @@ class _Run:
                 return True
         except RuntimeError as error:  # the system has no more threads
             self._fail(error)
+        self._ready.end(item)
         self._end(self._order[item[0]])
         self._running -= 1
         if not self._running:
             self._none_runs.put(None)
         return False
 
-    def _serve(self, first: _Item) -> None:
-        item: _Item | None = first
+    def _serve(self, first: Item) -> None:
+        item: Item | None = first
         while item:
             self._work(item)
+            self._ready.end(item)
             item = self._following()
         self._running -= 1
         is_last = not self._running
@@ -160,23 +163,16 @@ class _Run:
         if is_last:
             self._none_runs.put(None)
 
-    def _following(self) -> _Item | None:
+    def _following(self) -> Item | None:
         """Return what a thread does whose turn is over, and let others start that may."""
         # The last one left is the main thread's, where Ctrl-C ends it at once.
         if self._running == 1 and len(self._ready) == 1:
             return None
-        item = self._next()
+        item = self._ready.take()
         self._hand_out()
         return item
 
-    def _next(self) -> _Item | None:
-        """Return who is next; None when nobody is ready, or none is any more (see `_fail`)."""
-        try:
-            return heappop(self._ready)
-        except IndexError:
-            return None
-
-    def _work(self, item: _Item) -> None:
+    def _work(self, item: Item) -> None:
         (rank, number), is_over = item, True
         name = self._order[rank]
         try:
@@ -219,16 +215,13 @@ class _Run:
     def _fail(self, error: BaseException) -> None:
         """Let nobody start any more, and the running ones end soon.
 
-        After Ctrl-C the thread that waits calls it, without the turn lock: so each is taken out of `_ready`
-        once, here or by `_next`.
+        After Ctrl-C the thread that waits calls it, without the turn lock.
         """
         self._stop.set()
         self._error = self._error or error
-        with contextlib.suppress(IndexError):
-            while True:
-                self._ready.pop()
-                if self._register:
-                    self._register.left()
+        for _ in range(self._ready.drop()):
+            if self._register:
+                self._register.left()
 
     def _let_in_those_after(self, name: str) -> None:
         for other in self._waiting.get(name, ()):
@@ -246,4 +239,4 @@ class _Run:
     def _make_ready(self, name: str, number: int = 0) -> None:
         if self._register:
             self._register.entered()
-        heappush(self._ready, (self._rank[name], number))
+        self._ready.add((self._rank[name], number))
