@@ -118,7 +118,7 @@ def test_calls_beyond_the_limit_are_not_sent_back_and_the_model_is_told(
     results = [message for message in Overheard.heard[1] if message["role"] == "tool"]
     left = f"tool_calls: {200 - most} of 200 were left out, the limit is {most} (turn.max_tool_calls)"
     assert (len(answer["calls"]), len(results)) == (most, most)
-    assert Overheard.heard[1][-1]["content"] == f"WARNING: Of your last reply was left out: {left}"
+    assert Overheard.heard[1][-1]["content"] == f"WARNING: In your last reply: {left}"
     assert f"left out: {left}" in turn.remarks
 
 

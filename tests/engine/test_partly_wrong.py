@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
+from lemming.kernel.base.paths import MEMORY_KEY_RULE
 from lemming.kernel.memory import load_memory
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import make_org, resume, say
@@ -18,33 +19,89 @@ from lemming.timeline.replay.replay import replay
 SOUND = {"kind": "message", "payload": {"text": "sound"}, "tags": []}
 
 
-WRONG_PARTS = {
-    "a memory key": ({"memory_updates": [{"key": "a b", "value": 1}, {"key": "k", "value": 2}]}, "/key"),
-    "a kind": ({"outbox_entries": [{**SOUND, "kind": "shout"}, SOUND]}, "/outbox_entries/0/kind"),
-    "a key of an entry": ({"outbox_entries": [{**SOUND, "to": "zed"}, SOUND]}, 'unknown key "to"'),
-    "a call": ({"tool_calls": [{"tool": 7}], "outbox_entries": [SOUND]}, "/tool_calls/0/tool"),
-    "a list": ({"memory_updates": "none", "outbox_entries": [SOUND]}, "/memory_updates: expected a list"),
-    "a key": ({"thoughts": "hm", "outbox_entries": [SOUND]}, 'unknown key "thoughts"'),
-    "nine of ten": ({"outbox_entries": [*[{**SOUND, "kind": "shout"}] * 9, SOUND]}, "/outbox_entries/8/kind"),
+OPTIONAL_PARTS = {
+    "a memory key": (
+        {"memory_updates": [{"key": "a b", "value": 1}, {"key": "k", "value": 2}]},
+        f'memory_updates: key: {MEMORY_KEY_RULE}, got "a b"; it was not kept',
+    ),
+    "a call": (
+        {"tool_calls": [{"tool": 7}], "outbox_entries": [SOUND]},
+        "tool_calls: tool: expected the name of a tool; it was not kept",
+    ),
+    "arguments of a call under keys that nobody knows": (
+        {"tool_calls": [{"tool": "list_agents", "city": "Oslo"}], "outbox_entries": [SOUND]},
+        'tool_calls: unknown key "city", the keys are tool, args, args_json; it was not kept',
+    ),
+    "tags": (
+        {"outbox_entries": [SOUND, {**SOUND, "payload": {"text": "more"}, "tags": "urgent"}]},
+        "outbox_entries 2: tags: expected a list of words; it was not kept",
+    ),
+    "a key of an entry": (
+        {"outbox_entries": [{**SOUND, "mood": "glad"}]},
+        'outbox_entries: unknown key "mood", the keys are kind, payload, tags; it was not kept',
+    ),
+    "a list": (
+        {"memory_updates": "none", "outbox_entries": [SOUND]},
+        "memory_updates: expected a list; it was not kept",
+    ),
+    "a key": (
+        {"thoughts": "hm", "outbox_entries": [SOUND]},
+        'unknown key "thoughts": '
+        "the keys are outbox_entries, tool_calls, memory_updates, notes; it was not kept",
+    ),
+    "notes": ({"notes": ["hm"], "outbox_entries": [SOUND]}, "notes: expected text; it was not kept"),
     "a value": (
         {"memory_updates": [{"key": "w", "value_json": "{"}, {"key": "k", "value": 2}]},
-        "/value_json",
+        "memory_updates: value_json: unexpected end of JSON; it was not kept",
+    ),
+}
+WRONG_PARTS = {
+    "a kind": (
+        {"outbox_entries": [{**SOUND, "kind": "shout"}, SOUND]},
+        "outbox_entries: kind: expected one of",
+    ),
+    "a key that changes who is reached": (
+        {"outbox_entries": [{**SOUND, "to": "zed"}, SOUND]},
+        'outbox_entries: unknown key "to", "to" belongs into the payload; it was not kept',
+    ),
+    "nine of ten": (
+        {"outbox_entries": [*[{**SOUND, "kind": "shout"}] * 9, SOUND]},
+        "outbox_entries 9: kind: expected one of",
     ),
 }
 
 
+@pytest.mark.parametrize(("reply", "problem"), OPTIONAL_PARTS.values(), ids=OPTIONAL_PARTS)
+def test_an_optional_part_that_is_wrong_costs_itself_and_no_question(
+    base: Path, reply: dict[str, Any], problem: str
+) -> None:
+    make_org(
+        base,
+        resume("ada", turn={"max_steps": 8}),
+        script=[{"tick": 1, "reply": json.dumps(reply)}, {"reply": say("on")}],
+    )
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.calls) == ("done", 1)
+    kept = [entry.payload["text"] for entry in read_outbox_entries(base, "ada")]
+    assert kept == [entry["payload"]["text"] for entry in reply.get("outbox_entries", [])]
+    assert load_memory(base, "ada", "k") == (2 if "outbox_entries" not in reply else None)
+    assert load_memory(base, "ada", "w") is None
+    assert f"left out: {problem}" in turn.remarks
+    run_once(base)
+    prompt = read_tick(base, 2).turns[0].prompt[-1]["content"].replace('\\"', '"')
+    assert f"In your last reply: {problem}" in prompt
+    assert [replayed.turns for replayed in replay(base, [1, 2])] == [1, 1]
+
+
 @pytest.mark.parametrize(("reply", "problem"), WRONG_PARTS.values(), ids=WRONG_PARTS)
-def test_what_is_still_wrong_after_the_correction_loses_only_itself(
+def test_an_entry_that_is_still_wrong_after_the_correction_loses_only_itself(
     base: Path, reply: dict[str, Any], problem: str
 ) -> None:
     make_org(base, resume("ada"), script=[{"tick": 1, "reply": json.dumps(reply)}, {"reply": say("on")}])
     (turn,) = run_once(base).turns
     assert (turn.status, turn.calls) == ("done", 2)
-    kept = [entry.payload["text"] for entry in read_outbox_entries(base, "ada")]
-    assert kept == (["sound"] if "outbox_entries" in reply else [])
-    assert load_memory(base, "ada", "k") == (2 if "outbox_entries" not in reply else None)
-    assert load_memory(base, "ada", "w") is None
-    assert any(remark.startswith("left out: ") and problem in remark for remark in turn.remarks)
+    assert [entry.payload["text"] for entry in read_outbox_entries(base, "ada")] == ["sound"]
+    assert any(remark.startswith(f"left out: {problem}") for remark in turn.remarks)
     run_once(base)
     assert problem in read_tick(base, 2).turns[0].prompt[-1]["content"].replace('\\"', '"')
     assert [replayed.turns for replayed in replay(base, [1, 2])] == [1, 1]
@@ -66,7 +123,7 @@ def test_a_later_reply_with_nothing_right_in_it_does_not_undo_the_turn(base: Pat
 
 
 def test_a_reply_whose_correction_cannot_be_paid_for_keeps_what_is_right(base: Path) -> None:
-    reply = json.dumps({"outbox_entries": [SOUND], "memory_updates": [{"key": "a b", "value": 1}]})
+    reply = json.dumps({"outbox_entries": [SOUND, {**SOUND, "kind": "shout"}]})
     make_org(base, resume("ada", credits={"max_credits": 1}), script=[{"reply": reply}])
     (turn,) = run_once(base).turns
     assert (turn.status, len(turn.entries)) == ("done", 1)
@@ -88,7 +145,7 @@ def test_a_part_that_is_left_out_is_no_reason_to_ask_the_model_again(base: Path)
     reply = json.dumps({"outbox_entries": [SOUND], "memory_updates": [{"key": "a b", "value": 1}]})
     make_org(base, resume("ada", turn=MANY_STEPS), script=[{"reply": reply}])
     (turn,) = run_once(base).turns
-    assert turn.calls == 2
+    assert turn.calls == 1
     assert len(turn.entries) == 1
 
 
@@ -98,7 +155,7 @@ def test_what_was_left_out_is_told_once_and_in_words_of_the_engine(base: Path) -
     for _ in range(3):
         run_once(base)
     second, third = (read_tick(base, tick).turns[0].prompt[-1]["content"] for tick in (2, 3))
-    assert "WARNING: Of your last reply was left out: /memory_updates/0/key" in second
+    assert "WARNING: In your last reply: memory_updates: key: a memory key has" in second
     assert "Results of your earlier tool calls" not in second
     assert "left out" not in third
 

@@ -15,6 +15,7 @@ from lemming.kernel.base.errors import OutOfCredits
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.read_mark import ReadMark
+from lemming.kernel.org.blocks import LoopSettings
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.providers import Message
@@ -137,3 +138,31 @@ def test_a_turn_recorded_before_repeats_ended_turns_goes_on_as_it_did(inputs: Tu
     assert (outcome.report.end, outcome.report.calls) == ("step_limit", 6)
     outcome = finish(Draft(replace(inputs, max_steps=6), Recorded(*same[:5], json.dumps(say("over")))), react)
     assert (outcome.report.end, outcome.report.calls) == ("done", 6)
+
+
+@pytest.mark.parametrize(("loops", "questions"), [(None, 2), (LoopSettings(), 1)])
+def test_a_turn_that_0_2_0_has_begun_is_read_as_it_was_read_then(
+    inputs: TurnInputs, loops: LoopSettings | None, questions: int
+) -> None:
+    """Its record says nothing of loops. Read otherwise, the answers on record would be those of others."""
+    unsound = json.dumps({**say("first"), "memory_updates": [{"key": "a b", "value": 1}]})
+    answers = Said(unsound, json.dumps(say("second")))
+    outcome = finish(Draft(replace(inputs, loops=loops), answers), react)
+    assert len(answers.asked) == questions
+    assert [entry.payload["text"] for entry in outcome.entries] == ["first" if loops else "second"]
+
+
+class CutOff(Said):
+    """Answers that the token limit has cut off."""
+
+    def ask(self, call: int, messages: list[Message], *more: Any) -> Answer:
+        return replace(super().ask(call, messages, *more), finish="length")
+
+
+@pytest.mark.parametrize("end", ["}", ""])
+def test_a_call_that_lacks_its_end_is_made_unless_the_reply_was_cut_off(inputs: TurnInputs, end: str) -> None:
+    text = f'{{"name": "file_list", "arguments": {{"path": "."{end}'
+    begun = replace(inputs, loops=LoopSettings(), repairs=0, max_steps=1)
+    outcomes = [finish(Draft(begun, said(text)), react) for said in (Said, CutOff)]
+    assert [len(outcome.report.tools) for outcome in outcomes] == [1, 0]
+    assert [outcome.report.error for outcome in outcomes] == ["", "ContractError"]

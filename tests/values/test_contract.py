@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from typing import Any
 
 import pytest
@@ -81,12 +82,6 @@ def test_json_in_a_fence_or_in_prose_is_accepted_and_remarked_upon(wrapped: str)
         ('{"outbox_entries": [{"kind": "report", "payload": "x"}]}', "/outbox_entries/0/payload"),
         ('{"outbox_entries": [{"kind": ["report"], "payload": {}}]}', "/outbox_entries/0/kind"),
         ('{"outbox_entries": [{"kind": "../../x", "payload": {}}]}', "/outbox_entries/0/kind"),
-        (
-            '{"outbox_entries": [{"kind": "report", "payload": {}, "tags": [["x"]]}]}',
-            "/outbox_entries/0/tags",
-        ),
-        ('{"outbox_entries": [{"kind": "report", "payload": {}, "tags": "x"}]}', "/outbox_entries/0/tags"),
-        ('{"outbox_entries": [{"kind": "report", "payload": {}, "colour": 1}]}', 'unknown key "colour"'),
         ('{"tool_calls": ["ls"]}', "/tool_calls/0: expected an object"),
         ('{"tool_calls": [{"args": {}}]}', "/tool_calls/0/tool"),
         ('{"tool_calls": [{"tool": "x", "args": []}]}', "/tool_calls/0/args"),
@@ -108,6 +103,54 @@ def test_what_is_not_the_contract_is_refused_in_words_for_the_model(text: str, p
     with pytest.raises(ContractError) as caught:
         read(text)
     assert problem in str(caught.value)
+
+
+UNSOUND = {
+    '{"outbox_entries": [{"kind": "report", "payload": {}, "tags": [["x"]]}]}': "expected a list of words",
+    '{"outbox_entries": [{"kind": "report", "payload": {}, "tags": "x"}]}': "tags: expected a list of words",
+    '{"outbox_entries": [{"kind": "report", "payload": {}, "colour": 1}]}': 'unknown key "colour"',
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), UNSOUND.items())
+def test_an_entry_stands_without_its_unsound_tags_and_keys(text: str, problem: str) -> None:
+    reply = read(text)
+    assert reply.outbox_entries[0] == ("report", {}, [])
+    assert problem in reply.left_out[0]
+    with pytest.raises(ContractError, match=re.escape(problem)):
+        read(text, keep="all")
+
+
+FAULTY = {
+    "single quotes": ("{'notes': 'x'}", "the JSON was not strict"),
+    "a comma too many": ('{"notes": "x",}', "the JSON was not strict"),
+    "a bracket too few": ('{"notes": "x"', "the JSON was not strict"),
+    "faults in a fence": ("```json\n{'notes': 'x',}\n```", "the JSON stood in a code fence"),
+    "thinking before it": ('<think>{"notes": "y"}?</think>\n{"notes": "x"}', None),
+}
+
+
+@pytest.mark.parametrize(("text", "remark"), FAULTY.values(), ids=FAULTY)
+def test_small_faults_of_json_are_read(text: str, remark: str | None) -> None:
+    reply = read(text)
+    assert (reply.notes, reply.remarks) == ("x", (remark,) if remark else ())
+    with pytest.raises(ContractError):
+        read(text, keep="all")
+
+
+CALLS = {
+    "OpenAI's": {"type": "function", "function": {"name": "file_read", "arguments": '{"path": "x"}'}},
+    "name and arguments": {"name": "file_read", "arguments": {"path": "x"}},
+    "tool and arguments": {"tool": "file_read", "arguments": {"path": "x"}},
+    "a reason beside": {"tool": "file_read", "args": {"path": "x"}, "reason": "to know"},
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_call_in_the_list_may_have_the_shape_of_others(call: dict[str, Any]) -> None:
+    assert read(json.dumps({"tool_calls": [call]})).tool_calls == (
+        ("file_read", {"path": "x"}, "", None, None),
+    )
 
 
 def test_all_problems_are_said_at_once() -> None:

@@ -26,13 +26,13 @@ from lemming.capabilities.channels.channel import (
 )
 from lemming.capabilities.channels.exchange import Exchange, open_exchange
 from lemming.capabilities.channels.signatures import signature, signing_key, verified_id
-from lemming.kernel.base.contract import MAX_REPLY_DEPTH
 from lemming.kernel.base.deadlines import Deadline
 from lemming.kernel.base.errors import ConfigError, PermissionDenied, RequestRejected, TimedOut, Unavailable
 from lemming.kernel.base.integers import LAST_TICK, bounded_int
 from lemming.kernel.base.json_schema.violations import flaw_of
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse
 from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.base.reply_json import MAX_REPLY_DEPTH
 
 ASK_KEYS = ("text", "id", "conversation", "schema", "deadline")
 _PASSING = (408, 425, 429)  # too slow, too early, too many: worth another try

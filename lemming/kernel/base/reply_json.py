@@ -73,7 +73,7 @@ def drop_thinking(text: str) -> str:
     >>> drop_thinking("<think>Oslo is cold.</think> Snow.")
     'Snow.'
     """
-    position = 1 if text.startswith("\ufeff") else 0
+    position = 0
     while match := _THINKING.match(text, position):
         end = _THOUGHT.search(text, match.end())
         if end is None:
@@ -81,7 +81,7 @@ def drop_thinking(text: str) -> str:
         position = end.end()
     rest = text[position:].strip()
     # Some chat templates write the opening tag into the prompt.
-    end = None if position > 1 or rest.startswith(_CONTENT) else _THOUGHT.search(rest)
+    end = None if position or rest.startswith(_CONTENT) else _THOUGHT.search(rest)
     if end and not _OPENS.search(rest, 0, end.start()):
         return rest[end.end() :].strip()
     return rest
@@ -104,19 +104,20 @@ def read_object(text: str, *, is_cut_off: bool = False) -> dict[str, Any] | None
     return value if isinstance(value, dict) else None
 
 
-def find_objects(text: str, *, is_cut_off: bool = False) -> Iterator[FoundObject]:
+def find_objects(text: str, *, is_cut_off: bool = False, is_strict: bool = False) -> Iterator[FoundObject]:
     """Yield the outermost objects of a text in order, without those that cannot be read.
 
     The parts of an object that cannot be read are not objects of the text. `is_cut_off`: the reply ended at
-    a limit, and missing brackets are missing content.
+    a limit, and missing brackets are missing content. `is_strict`: no fault is admitted.
     """
     position, can_skip, failures = 0, True, 0
     while failures < _MOST_FAILURES and (match := _OBJECT.search(text, position)):
         start = match.start()
         try:
-            value, position = _read_object_at(
+            value, position, is_faulty = _read_object_at(
                 text, start, is_cut_off, is_strict_first=failures < _STRICT_FAILURES
             )
+            value = None if is_strict and is_faulty else value
             if value is not None:
                 yield FoundObject(start, position, value)
             failures += value is None
@@ -152,8 +153,9 @@ def _checked(value: Any) -> Any:
 
 def _read_object_at(
     text: str, start: int, is_cut_off: bool, *, is_strict_first: bool
-) -> tuple[dict[str, Any] | None, int]:
-    """Return the object that begins at a place, or None for one that strict JSON refuses, and its end."""
+) -> tuple[dict[str, Any] | None, int, bool]:
+    """Return the object at a place, or None for one that is refused, its end, and whether it has faults."""
+    is_faulty = False
     try:
         if not is_strict_first:
             raise JsonProblem("not tried")
@@ -161,11 +163,11 @@ def _read_object_at(
         read = partial(parse, text[start:end], limit_bytes=1 << 26, max_depth=MAX_REPLY_DEPTH)
     except (ValueError, RecursionError):
         value, end = _Literals(text, is_cut_off).read(start, 0)
-        read = partial(_checked, value)
+        read, is_faulty = partial(_checked, value), is_strict_first
     try:
-        return read(), end
+        return read(), end, is_faulty
     except JsonProblem:
-        return None, end
+        return None, end, is_faulty
 
 
 def _find_end(text: str, start: int) -> int:

@@ -38,7 +38,7 @@ class Notices:
     def take(self, reply: TurnReply) -> list[dict[str, Any]]:
         """Return the notices of a reply that was acted on, with what was left out of it, as results."""
         if reply.left_out:
-            self.add(f"Of your last reply was left out: {'; '.join(reply.left_out)}")
+            self.add(f"In your last reply: {'; '.join(reply.left_out)}")
         is_of_use = reply.outbox_entries or reply.tool_calls or reply.memory_updates or not reply.left_out
         self._useless_replies = 0 if is_of_use else self._useless_replies + 1
         notices = [*map(as_notice, self.texts)]

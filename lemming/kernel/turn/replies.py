@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
-from lemming.kernel.base.contract import Keep, ToolCall, TurnReply, parse_reply
+from lemming.kernel.base.contract import Keep, ToolCall, TurnReply, has_contract, parse_reply
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.providers import require_reply
 from lemming.kernel.turn.actions import as_reply
+from lemming.kernel.turn.forms.shapes import read_calls
 from lemming.kernel.turn.hooks import Seams
 from lemming.kernel.turn.prompt import native_tools
 from lemming.kernel.turn.values import Answer, TurnInputs
@@ -37,12 +38,14 @@ def _parsed(inputs: TurnInputs, seams: Seams, answer: Answer, kinds: Iterable[st
     """Return what an answer asks for by text and calls; beside calls, other text is a note."""
     limit, kinds = inputs.agent.turn.max_entries, tuple(kinds)
     fit = seams.fits[0] if seams.fits else None
-    read = partial(parse_reply, kinds=kinds, max_entries=limit, max_calls=None, keep=keep, fit=fit)
+    read = partial(
+        parse_reply, kinds=kinds, max_entries=limit, max_calls=None, keep=_kept(inputs, keep), fit=fit
+    )
     if inputs.model.prompt == "tools":
         said = as_reply(answer.text, kinds)
         return read(said)
     if not answer.calls:
-        return read(answer.text)
+        return _read_text(inputs, answer, read)
     try:
         reply = read(answer.text)
     except ContractError:
@@ -50,6 +53,33 @@ def _parsed(inputs: TurnInputs, seams: Seams, answer: Answer, kinds: Iterable[st
     named = {tool["name"]: tool.get("tool", tool["name"]) for tool in native_tools(inputs.prompt)}
     calls = [ToolCall(named.get(it["tool"], it["tool"]), it["args"], it["id"]) for it in answer.calls]
     return reply._replace(tool_calls=(*calls, *reply.tool_calls))
+
+
+def _kept(inputs: TurnInputs, keep: Keep) -> Keep:
+    """Return the parts that may be left out: none of a turn of 0.2.0, which asked again for all of them."""
+    return "sound" if keep == "all" and inputs.loops is not None else keep
+
+
+def _read_text(inputs: TurnInputs, answer: Answer, read: Callable[[str], TurnReply]) -> TurnReply:
+    """Return the reply of four keys that a text is, with the calls that models write beside or instead."""
+    problem = None
+    try:
+        reply = read(answer.text)
+    except ContractError as error:
+        if has_contract(answer.text):
+            raise
+        reply, problem = TurnReply(), error
+    if inputs.loops is not None and (problem or reply.remarks):
+        names, is_cut_off = inputs.agent.permissions.tools, answer.finish == "length"
+        found, rest = read_calls(answer.text, names, is_cut_off=is_cut_off)
+        calls = [ToolCall(call.name, call.args) for call in found if isinstance(call.args, dict)]
+        more = [call for call in calls if call not in reply.tool_calls]
+        if more and len(calls) == len(found):
+            notes = rest if problem else reply.notes
+            return reply._replace(tool_calls=(*reply.tool_calls, *more), notes=notes)
+    if problem:
+        raise problem
+    return reply
 
 
 def _how_to_have_more(inputs: TurnInputs) -> str:
