@@ -78,7 +78,7 @@ class Watcher:
     def hear(self, event: Event) -> None:
         """Take an event of the engine."""
         self.progress.hear(event)
-        if isinstance(event, ModelWrote) and not self.quiet:
+        if isinstance(event, ModelWrote) and not self.progress.is_shown:
             self._watched.hear(event, len(event.agent))
             return
         if isinstance(event, TurnEnded):
@@ -105,7 +105,7 @@ def agree_to_run(base: OrgPath, *, trusts: bool, can_ask: bool) -> None:
 
 def put(base: OrgPath, agent: str, text: str, *, quiet: bool, **options: Any) -> tuple[AskOutcome[Any], int]:
     """Ask something and wait for the answer; return what came of it and the exit status that says so."""
-    watches = bool(options.get("watch"))  # then the lines of the answer show that something is done
+    watches = bool(options.pop("watch", False)) and not quiet  # then lines of the answer are shown
     is_shown = sys.stderr.isatty() and not (quiet or watches)
     watcher = Watcher(quiet, progress=TurnProgress(is_shown=is_shown))
     with stop_on_signals(quiet=quiet) as switch, watcher.progress.shown():
@@ -117,6 +117,7 @@ def put(base: OrgPath, agent: str, text: str, *, quiet: bool, **options: Any) ->
             notify=watcher.hear,
             at_work=watcher.at_work,
             asked=watcher.asked,
+            watch=watches or is_shown,
             **options,
         )
     return outcome, switch.exit_status if outcome.why == "stopped" else status_of(outcome)
@@ -192,8 +193,8 @@ def ask(
     """Ask an agent something, as a person, and print the answer.
 
     Ticks are run until the answer is there; where an engine runs already, it does that. Who is at work is
-    said on standard error; on a terminal also for how long, and which tools they call. Ctrl-C leaves the
-    request open, and says how to come back to it.
+    said on standard error; on a terminal also for how long, how long it may take, which tools are called, and
+    the words as they come. Ctrl-C leaves the request open, and says how to come back to it.
 
     Exit status: 0 answered; 1 it failed, was refused or cancelled, or expired; 9 no answer yet, the request
     stays open; 5 no model could be asked; 6 whoever holds it is out of credits.

@@ -10,7 +10,7 @@ from terminal import Lemming
 
 from lemming.commands.progress import TurnProgress
 from lemming.engine import run_once
-from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.events import Event, ModelAsked, ModelWrote
 from lemming.kernel.journal.records import ToolFinished, TurnEnded
 from lemming.testing import make_org, resume, say
 
@@ -44,7 +44,7 @@ def lines_of(base: Path, script: list[dict[str, Any]], **blocks: Any) -> list[st
 def test_the_line_names_the_agent_the_seconds_and_what_it_waits_for(base: Path) -> None:
     (asked, ended) = lines_of(base, [{"reply": say("done")}])
     assert asked.startswith("ada ")
-    assert asked.endswith(" s  waits for the model")
+    assert asked.endswith(" s: waits for the model, 120 s at most")
     assert ended == ""
 
 
@@ -52,8 +52,59 @@ def test_tools_are_named_as_they_are_called(base: Path) -> None:
     calls = [{"tool": "memory_write", "args": {"key": f"k{number}", "value": 1}} for number in range(4)]
     script = [{"step": 0, "reply": say("first", tool_calls=calls)}, {"reply": say("done")}]
     lines = lines_of(base, script, turn={"max_steps": 2})
-    assert lines[1].endswith(" s  called memory_write")
-    assert lines[-2].endswith("(call 2); called 4 tools, last memory_write, memory_write, memory_write")
+    assert lines[1].endswith(" s: called memory_write")
+    assert lines[-2].endswith(
+        "(call 2), 120 s at most; called 4 tools, last memory_write, memory_write, memory_write"
+    )
+
+
+def test_the_words_of_an_answer_are_shown_as_they_come(base: Path) -> None:
+    make_org(base, resume("ada"), script=[{"reply": say("The ferry sails at nine.")}])
+    progress, lines = TurnProgress(is_shown=False, clock=Clock()), list[str]()
+
+    def hear(event: Event) -> None:
+        progress.hear(event)
+        if isinstance(event, ModelAsked):
+            for text in ("The ferry\n", "sails ", "at nine. " * 20):
+                progress.hear(ModelWrote(agent="ada", call=0, text=text))
+                lines.append(progress.line())
+
+    run_once(base, notify=hear)
+    assert lines[:2] == [
+        "ada 0 s: writes (120 s at most): The ferry",
+        "ada 0 s: writes (120 s at most): The ferry sails",
+    ]
+    assert lines[2].startswith("ada 0 s: writes (120 s at most): … ")
+    assert len(lines[2]) < 110
+    assert progress.line() == ""
+
+
+def test_of_a_reply_in_json_the_text_is_shown(base: Path) -> None:
+    make_org(base, resume("ada"), script=[{"reply": say("done")}])
+    progress, lines = TurnProgress(is_shown=False, clock=Clock()), list[str]()
+
+    def hear(event: Event) -> None:
+        progress.hear(event)
+        if isinstance(event, ModelAsked):
+            progress.hear(ModelWrote(agent="ada", call=0, text='{"do": "answer", "text": "Paris is'))
+            lines.append(progress.line())
+
+    run_once(base, notify=hear)
+    assert lines == ["ada 0 s: writes (120 s at most): Paris is"]
+
+
+def test_words_that_come_fast_are_not_each_drawn(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    progress = TurnProgress(is_shown=True, clock=clock)
+    progress.at_work(["ada"])
+    progress.tell("begins")
+    capsys.readouterr()
+    for _ in range(1000):
+        progress.hear(ModelWrote(agent="ada", call=0, text="word "))
+    assert capsys.readouterr().err == ""
+    clock.now += 1
+    progress.hear(ModelWrote(agent="ada", call=0, text="word "))
+    assert capsys.readouterr().err != ""
 
 
 def test_who_holds_a_question_that_another_engine_works_on_is_named_with_the_seconds() -> None:

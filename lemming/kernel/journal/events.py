@@ -137,14 +137,15 @@ class TickEnds(Event):
 
 
 class ModelAsked(Event):
-    """A model is about to be asked, as no answer is recorded."""
+    """A model is about to be asked, as no answer is recorded; it may take `deadline_s` at most."""
 
     agent: str
     call: int
+    deadline_s: float
 
 
 class ModelWrote(Event):
-    """A piece of an answer that is under way, with `--watch`; an attempt that failed is heard again."""
+    """A piece of an answer under way, where answers are watched; an attempt that failed is heard again."""
 
     agent: str
     call: int

@@ -246,7 +246,8 @@ class JournaledAnswers:
             request = self._in_time(request)
         self._require_payment(entry, request)
         if self._runtime.is_heard and not key:
-            self._runtime.notify(ModelAsked(agent=self._name, call=call))
+            asked = ModelAsked(agent=self._name, call=call, deadline_s=request.deadline_s)
+            self._runtime.notify(asked)
         if inputs.given:
             request = completed(request, entry, inputs, self._runtime.base, self._commits.held_files)
         if self._limits or not self._snapshot.pauses.is_clear(self._name):
