@@ -185,6 +185,22 @@ def test_an_openai_line_at_a_known_address_is_asked_as_that_server_is(base_url: 
     assert provider.takes_schema is (known.json == "schema" if known else True)
 
 
+@pytest.mark.parametrize(
+    ("base_url", "root"),
+    [
+        ("http://127.0.0.1:9999/v1", "any"),
+        ("http://gpu:8001/v1", "any"),
+        ("http://192.168.1.7/v1", "any"),
+        ("https://api.far.example/v1", "object"),
+    ],
+)
+def test_an_unknown_server_is_given_bounds_of_texts_where_it_is_near(base_url: str, root: str) -> None:
+    provider: Any = make_provider("openai", {"base_url": base_url})
+    sent = provider.body(Request("m", [{"role": "user", "content": "hi"}], schema=ACTIONS))
+    wanted = sent["response_format"]["json_schema"]["schema"]
+    assert (wanted == ACTIONS) is (root == "any")
+
+
 def test_the_documentation_has_the_table_as_it_is() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", DOCS.read_text(), re.M)
     told = {name: cells for name, *cells in rows}

@@ -8,6 +8,7 @@ docs/models.md; a test compares the two.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -139,7 +140,9 @@ OPENAI = ModelServer("OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", ha
 ANTHROPIC = ModelServer("Anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", path="")
 OLLAMA = local_server("Ollama", "http://127.0.0.1:11434")._replace(key_env="OLLAMA_API_KEY", path="")
 OTHER = ModelServer("another server with OpenAI's API")
-"""One at the `base_url` of an `openai` line that no other line of this table is about."""
+OTHER_LOCAL = OTHER._replace(root="any")
+"""One at the `base_url` of an `openai` line that no other line of this table is about. In a network of the
+user's own it is taken to be one of those that hold a reply to any schema, bounds of texts included."""
 
 KINDS = {"openai": OPENAI, "anthropic": ANTHROPIC, "ollama": OLLAMA, **SERVERS}
 """The servers by the provider that a line names."""
@@ -166,4 +169,16 @@ def server_at(base_url: str | None) -> ModelServer:
             is_own = name == domain or name.endswith(f".{domain}")
         if is_own:
             return server
-    return OTHER
+    return OTHER_LOCAL if _is_near(name) else OTHER
+
+
+def _is_near(name: str) -> bool:
+    """Return True for a host of the user's own network: a private address, or a name without a domain.
+
+    >>> _is_near("gpu"), _is_near("10.0.0.7"), _is_near("api.example.com")
+    (True, True, False)
+    """
+    try:
+        return ip_address(name).is_private
+    except ValueError:
+        return "." not in name
