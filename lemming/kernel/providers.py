@@ -86,7 +86,8 @@ class Reply(NamedTuple):
     `waited_s` is how long the call waited for room before it was made. `earlier`: why the attempts before it
     failed. `calls`: tools that the model called, `{"id", "tool", "args"}`; args that are not JSON stay text.
     `thinking`: what it thought first, for people. `kept`: JSON that the backend wants to see again, with the
-    answer, in the same turn.
+    answer, in the same turn. `rest_s`: how long the provider says that it takes no
+    further calls of this model.
     """
 
     text: str
@@ -105,6 +106,7 @@ class Reply(NamedTuple):
     thinking: str = ""
     kept: Any = None
     written_tokens: int | None = None
+    rest_s: float = 0.0
 
 
 def require_reply(finish: str, text: str = "") -> None:

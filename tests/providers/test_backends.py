@@ -13,9 +13,9 @@ import pytest
 from fault_server import ANSWER, FaultServer, refused_url
 
 from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.http import retry_after_s
 from lemming.capabilities.hosted.ollama import OllamaProvider
 from lemming.capabilities.hosted.openai import OpenAIProvider
+from lemming.capabilities.hosted.rate_headers import retry_after_s
 from lemming.capabilities.programs.cli import CliProvider
 from lemming.kernel.base.errors import (
     AuthenticationFailed,

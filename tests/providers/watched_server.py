@@ -23,10 +23,11 @@ class WatchedServer(Loopback):
 
     `connections` counts those that were made, `most` is how many requests there were at once; each waits for
     `may_answer`. `closes`: whether each
-    connection is closed after its answer, which does not say so.
+    connection is closed after its answer, which does not say so. `headers`: further ones of each answer.
     """
 
     closes: bool = False
+    headers: dict[str, str] = field(default_factory=dict)
     connections: int = 0
     most: int = 0
     under_way: int = 0
@@ -62,6 +63,8 @@ class _Handler(Quiet):
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(answer)))
+        for name, value in watched.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(answer)
         self.close_connection = watched.closes

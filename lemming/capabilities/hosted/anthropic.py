@@ -13,6 +13,7 @@ from lemming.capabilities.hosted.anthropic_wire import (
 from lemming.capabilities.hosted.counting import DEADLINE_S, count_messages
 from lemming.capabilities.hosted.http import split_system
 from lemming.capabilities.hosted.native import tools_of, with_images
+from lemming.capabilities.hosted.rate_headers import with_rest
 from lemming.capabilities.hosted.schemas import to_object_root
 from lemming.capabilities.hosted.sdk import SdkBackend, whole_of
 from lemming.capabilities.hosted.streams import MessageStream
@@ -69,14 +70,15 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
 
     async def _ask(self, client: AsyncAnthropic, request: Request) -> Reply:
         response = await self._post(client, "/v1/messages", request)
-        return self._reply(response.content, response.headers.get("request-id"), request)
+        reply = self._reply(response.content, response.headers.get("request-id"), request)
+        return with_rest(reply, response.headers)
 
     async def _ask_heard(self, client: AsyncAnthropic, request: Request, hear: Hear) -> Reply:
         create: Any = client.messages.with_streaming_response.create
         with self.as_ours(request.model_name):
             async with create(**self._arguments(request), stream=True) as response:
                 body = await whole_of(response, MessageStream(hear))
-        return self._reply(body, response.request_id, request)
+        return with_rest(self._reply(body, response.request_id, request), response.headers)
 
     def _reply(self, body: bytes, request_id: str | None, request: Request) -> Reply:
         answer = self.read_answer(request.model_name, Message, body)

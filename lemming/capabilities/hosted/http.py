@@ -6,12 +6,10 @@ backend needs. Anything else is `Unavailable`, because the next attempt may reac
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, cast
 from urllib.parse import urlsplit
@@ -20,6 +18,7 @@ from pydantic import ValidationError
 
 from lemming.capabilities.background.calls import AsyncClient, SharedClient, run
 from lemming.capabilities.hosted.bounded import host_of
+from lemming.capabilities.hosted.rate_headers import refused_for_s, retry_after_s
 from lemming.kernel.base.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -185,7 +184,7 @@ class HttpBackend(Backend, Generic[C]):
         if status == 404:
             return UnknownModel(message, where=where, hint=self._hint_for_unknown(model_name))
         if status == 429:
-            return RateLimited(message, where=where, retry_after_s=retry_after_s(headers or {}))
+            return RateLimited(message, where=where, retry_after_s=refused_for_s(headers or {}))
         if status in (408, 409, 425) or status >= 500:
             unavailable = Unavailable(message, where=where, retry_after_s=retry_after_s(headers or {}))
             return error_by_status(unavailable, status)
@@ -329,27 +328,6 @@ def with_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
     kept = {name: value for name, value in fields.items() if name not in extra}
     sent = {name: value for name, value in extra.items() if value is not None}
     return {**kept, "extra_body": sent} if sent else kept
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the wait that a response asks for: milliseconds, seconds, or a date after its own date.
-
-    Format: RFC 9110, section 10.2.3.
-
-    >>> retry_after_s({"retry-after": "2"})
-    2.0
-    """
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers[name]) * unit_s
-        except (KeyError, ValueError):
-            continue
-        return seconds if math.isfinite(seconds) and seconds >= 0 else None
-    try:
-        until, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
-        return max(0.0, (until - now).total_seconds())
-    except (KeyError, ValueError, TypeError):
-        return None
 
 
 def error_words(error: object) -> str:

@@ -23,6 +23,7 @@ from lemming.capabilities.hosted.openai_wire import (
     responses_fields,
     stepped_down,
 )
+from lemming.capabilities.hosted.rate_headers import with_rest
 from lemming.capabilities.hosted.schemas import unwrap_reply
 from lemming.capabilities.hosted.sdk import SdkBackend, whole_of
 from lemming.capabilities.hosted.servers import ModelServer, server_at, without_call
@@ -89,7 +90,8 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
     async def _ask(self, client: AsyncOpenAI, request: Request) -> Reply:
         path = "/chat/completions" if self.api == "chat" else "/responses"
         response = await self._post(client, path, request)
-        return self.reply(response.content, response.headers.get("x-request-id"), request.model_name)
+        reply = self.reply(response.content, response.headers.get("x-request-id"), request.model_name)
+        return with_rest(reply, response.headers)
 
     async def _ask_heard(self, client: AsyncOpenAI, request: Request, hear: Hear) -> Reply:
         body = {**self.body(request), "stream": True}
@@ -103,7 +105,8 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         with self.as_ours(request.model_name):
             async with create(stream=True, extra_body=body) as response:
                 whole = await whole_of(response, stream)
-        return self.reply(whole, response.headers.get("x-request-id"), request.model_name)
+        reply = self.reply(whole, response.headers.get("x-request-id"), request.model_name)
+        return with_rest(reply, response.headers)
 
     def _fields(self, request: Request) -> dict[str, Any]:
         fields = chat_fields if self.api == "chat" else responses_fields

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.deadlines import NEVER, Deadline, MonotonicClock
-from lemming.kernel.base.errors import OutOfCredits, ProviderError, RequestRejected, Unavailable
+from lemming.kernel.base.errors import (
+    OutOfCredits,
+    ProviderError,
+    RateLimited,
+    RequestRejected,
+    Unavailable,
+)
 from lemming.kernel.llm.calls import ask, timed_out
 from lemming.kernel.llm.circuit import Circuit, CircuitsInMemory
 from lemming.kernel.llm.minimal_question import minimal_question
@@ -202,7 +208,14 @@ class RetryingLLMProvider(Backend):
             call.deadline.extend(waited_s)
             call.waited_s += waited_s
             request = request._replace(deadline_s=min(request.deadline_s, turn.remaining()))
-            reply = self._ask(request, call)
+            try:
+                reply = self._ask(request, call)
+            except RateLimited as error:
+                if error.retry_after_s:
+                    self._pace.rest(request.model_name, error.retry_after_s)
+                raise
+            if reply.rest_s:
+                self._pace.rest(request.model_name, reply.rest_s)
             self._pace.settle(sent, request, reply)
         return reply._replace(waited_s=call.waited_s)
 

@@ -114,6 +114,11 @@ class Backends:
             return entry.calls_at_once
         return self._provider_by_key(entry).limits.max_concurrent
 
+    def _pace(self, name: str) -> Pace:
+        from lemming.kernel.llm.rate_limit import Pace
+
+        return self._paces.setdefault(name, Pace(name, clock=self.monotonic, pause=self.pause))
+
     def _calls_at_once(self, entry: ModelEntry, provider: LLMProvider) -> int | None:
         """Return the limit of an entry, or of its backend: who sets `max_parallel` higher means that."""
         most = provider.max_concurrent
@@ -156,7 +161,7 @@ class Backends:
 
     def _make(self, entry: ModelEntry) -> RetryingLLMProvider:
         from lemming.kernel.llm.circuit import Circuits, circuit_name
-        from lemming.kernel.llm.rate_limit import NO_LIMITS, Limits, Pace
+        from lemming.kernel.llm.rate_limit import NO_LIMITS, Limits
         from lemming.kernel.llm.retrying import RetryingLLMProvider
 
         if self._circuits is None:
@@ -169,7 +174,7 @@ class Backends:
             entry.tokens_per_minute,
         )
         # Models of one server share its pace: they share the account that is limited.
-        pace = self._paces.setdefault(name, Pace(name)) if limits != NO_LIMITS else None
+        pace = self._pace(name) if limits != NO_LIMITS else None
         if self.settings.executor in EXECUTORS and provider.can_be_down:  # a recording is read here
             provider = self._by_workers(provider, entry)
             name = f"{name} by {self.settings.executor_address}"  # workers may reach what this machine cannot
