@@ -64,7 +64,7 @@ class Pace:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _waiting: deque[threading.Condition] = field(default_factory=deque)
     _sent: deque[PacedCall] = field(default_factory=deque)
-    _rests_until: dict[str, float] = field(default_factory=dict)  # by the model's name
+    _rests: dict[str, Deadline] = field(default_factory=dict)  # by the model's name
     _under_way: int = 0
 
     @contextlib.contextmanager
@@ -79,10 +79,10 @@ class Pace:
         with self._lock:
             turn = Deadline(request.turn_s, clock=self.clock)
             while True:
-                if request.model_name in self._rests_until:
+                if request.model_name in self._rests:
                     self._await_rest(request, stop, turn)
                 self._await_room(limits, tokens, stop, turn)
-                if request.model_name not in self._rests_until:  # it may have begun meanwhile
+                if request.model_name not in self._rests:  # it may have begun meanwhile
                     break
             sent = PacedCall(self.clock(), tokens)
             self._sent.append(sent)
@@ -104,13 +104,15 @@ class Pace:
 
     def rest(self, model_name: str, seconds: float) -> None:
         """Have further calls of a model wait so long: its provider says that it takes none before."""
-        until = self.clock() + min(seconds, LONGEST_REST_S)
+        rest = Deadline(min(seconds, LONGEST_REST_S), clock=self.clock)
         with self._lock:
-            self._rests_until[model_name] = max(until, self._rests_until.get(model_name, until))
+            before = self._rests.get(model_name)
+            if before is None or before.remaining() < rest.remaining():
+                self._rests[model_name] = rest
 
     def _await_rest(self, request: Request, stop: threading.Event, turn: Deadline) -> None:
         name, place = request.model_name, threading.Condition(self._lock)
-        while (left := self._rests_until.get(name, 0.0) - self.clock()) > 0:
+        while (rest := self._rests.get(name)) and (left := rest.remaining()) > 0:
             _refuse_late(self.name, stop, turn)
             if left > request.deadline_s:
                 raise RateLimited(
@@ -122,7 +124,7 @@ class Pace:
                 self.pause(min(left, turn.remaining()))
             else:
                 self.wait(place, min(left, LONGEST_SLEEP_S, turn.remaining()))
-        self._rests_until.pop(name, None)
+        self._rests.pop(name, None)
 
     def _await_room(self, limits: Limits, tokens: int, stop: threading.Event, turn: Deadline) -> None:
         place = threading.Condition(self._lock)
