@@ -14,7 +14,7 @@ import pytest
 from benchmarks.models import lemming_side
 from benchmarks.models.measuring import Played, count, tabulate
 from benchmarks.models.recorder import Question, Recorder, Recording
-from benchmarks.models.script import list_functions
+from benchmarks.models.script import list_functions, note_answer
 from benchmarks.models.turn import Outcome, Turn, is_right, is_valid
 from benchmarks.models.turns import FIRST, TURNS
 from lemming.testing import say
@@ -196,3 +196,10 @@ def test_other_frameworks_get_tools_that_note_their_calls(name: str, expected: S
     if "weather" in functions:
         assert functions["weather"](city="Oslo") == "snow, -4 C"
         assert outcome.calls == [["weather", {"city": "Oslo"}]]
+
+
+def test_a_call_that_is_passed_off_as_last_words_is_not_valid_though_nobody_asked() -> None:
+    outcome = Outcome()
+    note_answer(BY_NAME["route-1"], outcome, '{"name": "send", "arguments": {"to": "billing"}}')
+    assert not is_valid(outcome)
+    assert outcome.answer == {}

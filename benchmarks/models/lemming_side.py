@@ -53,7 +53,7 @@ def make_organisation(base: Path, turn: Turn, model: dict[str, Any]) -> Path:
         instructions=turn.instructions,
         permissions={
             "read_outboxes": readable,
-            "tools": [*turn.tools],
+            "tools": [*turn.tools, *(["memory_write"] if turn.may_remember else [])],
             "file_access": {"allow_read": ["./shared"], "allow_write": []},
         },
         context=[{"file": f"./shared/{name}", "label": name} for name in turn.files],

@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any, Literal
 
 from benchmarks.models.shop import FUNCTIONS
-from benchmarks.models.turn import Outcome, Turn
+from benchmarks.models.turn import Outcome, Turn, is_valid
 from benchmarks.models.turns import TURNS
 
 MAX_STEPS, MAX_TOKENS = 8, 200
@@ -51,9 +51,11 @@ def make_form(turn: Turn) -> Any:
 
 
 def note_answer(turn: Turn, outcome: Outcome, answer: Any) -> None:
-    """Note the last words of an agent: the answer to a request, nothing where nobody asked."""
+    """Note the last words of an agent: the answer to a request; where nobody asked, nobody reads them."""
+    last = Outcome(answer={"text": answer} if isinstance(answer, str) else dict(answer))
+    outcome.is_valid = is_valid(last)
     if turn.request:
-        outcome.answer = {"text": answer} if isinstance(answer, str) else dict(answer)
+        outcome.answer = last.answer
 
 
 def _to_type(schema: Mapping[str, Any]) -> Any:
