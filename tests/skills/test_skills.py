@@ -108,6 +108,7 @@ def test_the_body_comes_without_its_first_block_and_with_the_names_of_other_file
         == "# PDF\nSee notes.md.\n\n[files of this skill: notes.md, scripts/fill.py]"
     )
     assert read(base, name="pdf", file="scripts/fill.py").output == "print()"
+    assert 'did you mean "scripts/fill.py"?' in read(base, name="pdf", file="script/fil.py").output
     assert read(base).output == "- pdf: Use it."
 
 

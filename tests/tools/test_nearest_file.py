@@ -63,3 +63,26 @@ def test_every_tool_that_opens_a_file_names_it(base: Path, tool: str, args: dict
 @pytest.mark.parametrize("path", ["secrets.txt", "shared/lnk.txt", "passwd", "quite another.zip"])
 def test_what_it_may_not_use_and_what_is_far_is_not_named(base: Path, path: str) -> None:
     assert output_of(base, "file_read", path=path).endswith("does not exist")
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"), [("shared/source", "shared/sources"), ("sources", "shared/sources"), ("sharde", "")]
+)
+def test_where_a_folder_is_listed_a_folder_is_named(base: Path, path: str, meant: str) -> None:
+    said = output_of(base, "file_list", path=path)
+    assert f'"{path}" does not exist' in said
+    assert said.endswith(f'did you mean "{meant}"?)' if meant else "does not exist")
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [({"pth": "plan.md"}, "path"), ({"argument": "plan.md"}, "path"), ({"path": "plan.md", "x": 1}, "")],
+)
+def test_an_argument_that_a_tool_does_not_have_is_told_with_the_one_that_is_meant(
+    base: Path, args: dict[str, Any], meant: str
+) -> None:
+    said = output_of(base, "file_read", **args)
+    name = [*args][-1]
+    assert f'unknown argument "{name}"' in said
+    assert (f'"{name}": did you mean "{meant}"?' in said) == bool(meant)
+    assert '"properties":{' in said

@@ -292,6 +292,13 @@ def test_the_name_of_a_strangers_file_that_is_told_as_the_nearest_is_a_strangers
     assert turn.trust == {"is": "outside", "from": [{"is": "outside", "of": "shared/x.txt"}]}
 
 
+def test_the_name_of_a_folder_that_is_told_as_the_nearest_is_that_of_who_filled_it(base: Path) -> None:
+    tainted(base, ("ben", call("file_list", path="shared/invoice")), path="shared/invoices/x.txt")
+    turn = tick(base)["ben"]
+    assert "shared/invoices" in finished(base, 2, "ben")[0]["output"]
+    assert turn.trust == {"is": "outside", "from": [{"is": "outside", "of": "shared/invoices/x.txt"}]}
+
+
 def test_a_new_file_beside_a_strangers_makes_nobody_outside(base: Path) -> None:
     tainted(base, ("ben", call("file_append", path="shared/xx.txt", content="mine")))
     assert tick(base)["ben"].trust == {"is": "agent"}

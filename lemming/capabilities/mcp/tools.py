@@ -24,13 +24,14 @@ from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
 from lemming.kernel.base.extras import install_line
 from lemming.kernel.base.json_schema.violations import misfits
-from lemming.kernel.base.jsontext import compact, nearest, to_line
+from lemming.kernel.base.jsontext import nearest, to_line
 from lemming.kernel.base.kinds import ToolClass
 from lemming.kernel.base.patterns import is_named
 from lemming.kernel.files.fields import Json
 from lemming.kernel.org.config import Org
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult, interrupted
+from lemming.kernel.tools.arguments import arguments_hint
 from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.tools.toolset import OwnTools, ServerSource
 
@@ -58,8 +59,8 @@ class McpTool(Tool):
     def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments; raise `InvalidArguments` that says what of the schema they do not satisfy."""
         if wrong := misfits(self.schema, arguments):
-            expected = f"arguments: {compact(self.schema).decode()}"
-            raise InvalidArguments(f"{self.name}: {'; '.join(wrong)}", hint=expected)
+            hint = arguments_hint(self.schema, arguments)
+            raise InvalidArguments(f"{self.name}: {'; '.join(wrong)}", hint=hint)
         return arguments
 
     def why_refused(self, agent: Agent, settings: Org) -> str:

@@ -13,7 +13,7 @@ from lemming.kernel.access.grants import why_unsafe
 from lemming.kernel.access.open import read_text
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import PermissionDenied, ToolError
-from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.jsontext import near, nearest
 from lemming.kernel.base.paths import SKILL_FILE, components
 from lemming.kernel.files.fitting import about
 from lemming.kernel.org.config import Org
@@ -66,5 +66,7 @@ class SkillRead(EngineTool):
         ):
             hint = f"files of the skill: {', '.join(others) or 'none'}"
             raise PermissionDenied(f'{self.name}: "{file[:200]}" refused: {why}', hint=hint)
-        place = kept_at(context.base, f"{skill.folder}/{'/'.join(parts)}", caller=self.name)
+        relative = "/".join(parts)
+        meant = near(relative, others)
+        place = kept_at(context.base, f"{skill.folder}/{relative}", caller=self.name, nearest=meant)
         return ToolResult(True, read_text(place, context.staged))

@@ -36,6 +36,8 @@ CHANGES_A_FILE = ("file_edit", "file_move")
 ACCESSES: tuple[Access, ...] = ("read", "write")
 NAMES_THE_NEAREST = ("memory_read", "store_read")
 """Those that name what there is, where there is nothing of the name they are asked for."""
+NAMES_FOLDERS = ("file_list",)
+"""Those that name a folder, where there is none at the path they are asked for."""
 RUNS_ANYTHING = "shell"
 
 
@@ -183,15 +185,17 @@ class TrustTracing:
         for path in (it.get("path") if isinstance(it, dict) else it for it in named):
             # A path that can be none (a NUL byte in it) is refused, and no name is told.
             if isinstance(path, str) and path and not why_unsafe(path, components(path)):
-                yield from self._nearest_to(path, name, context)
+                yield from self._nearest_to(path, name, context, is_folder=call.tool in NAMES_FOLDERS)
 
-    def _nearest_to(self, path: str, name: str, context: ToolContext) -> Iterator[Part]:
+    def _nearest_to(self, path: str, name: str, context: ToolContext, *, is_folder: bool) -> Iterator[Part]:
         assert self._marks
         if self._is_there(opened_place(context.base, place_of(name, path)), context):
             return
         for access in ACCESSES:
-            if nearest := nearest_readable(context.agent, context.base, path, access):
-                yield self._marks.of(opened_place(context.base, place_of(name, nearest)))
+            if nearest := nearest_readable(context.agent, context.base, path, access, is_folder):
+                place = opened_place(context.base, place_of(name, nearest))
+                # A folder is named by who put something into it.
+                yield from self._marks.below(place) if is_folder else (self._marks.of(place),)
 
     def _memories(self, context: ToolContext) -> dict[str, str]:
         name = context.agent.name

@@ -39,11 +39,11 @@ class AccessAttempt:
     path: str
     access: Access
     grants: tuple[str, ...]
-    nearest: Callable[[], str] = field(default=str, compare=False)
+    nearest: Callable[[bool], str] = field(default=lambda _: "", compare=False)
 
-    def missing(self) -> ToolError:
+    def missing(self, *, is_folder: bool = False) -> ToolError:
         """Return the error for a path at which nothing is, with the nearest one that the agent may use."""
-        nearest = self.nearest()
+        nearest = self.nearest(is_folder)
         hint = f"did you mean {json.dumps(nearest, ensure_ascii=False)}?" if nearest else ""
         return ToolError(f"{self._subject} does not exist", hint=hint)
 
@@ -100,8 +100,9 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
     """
     file_access = agent.permissions.file_access
     granted = file_access.allow_read if access == "read" else file_access.allow_write
-    nearest = partial(nearest_readable, agent, base, path, access)
-    asked = AccessAttempt(caller, path, access, tuple(granted), nearest)
+    asked = AccessAttempt(
+        caller, path, access, tuple(granted), partial(nearest_readable, agent, base, path, access)
+    )
     org = components(os.path.normpath(base))
     own = (*org, *paths.workspace_folder(agent.name).split("/"))
     target = _target(asked, org, own)
@@ -144,14 +145,20 @@ class _Kept(AccessAttempt):
         return PermissionDenied(f"{self._subject} refused{': ' if why else ''}{why}")
 
 
-def kept_at(base: Path, path: str, *, caller: str) -> Place:
-    """Return the place of what people keep for agents, by its path in the organisation; for reading only."""
-    return Place(_Kept(caller, path, "read", ()), base, base, path, is_granted_folder=False)
+def kept_at(base: Path, path: str, *, caller: str, nearest: str = "") -> Place:
+    """Return the place of what people keep for agents, by its path in the organisation; for reading only.
+
+    `nearest`: what is named where nothing is at the path.
+    """
+    asked = _Kept(caller, path, "read", (), lambda _: nearest)
+    return Place(asked, base, base, path, is_granted_folder=False)
 
 
-def nearest_readable(agent: Agent, base: Path, path: str, access: Access = "read") -> str:
+def nearest_readable(
+    agent: Agent, base: Path, path: str, access: Access = "read", is_folder: bool = False
+) -> str:
     """Return the path that is nearest to one at which nothing is, as the agent would write it."""
-    return nearest_file(agent.name, base, path, granted_places(agent, access))
+    return nearest_file(agent.name, base, path, granted_places(agent, access), is_folder=is_folder)
 
 
 def granted_places(agent: Agent, access: Access) -> dict[str, str]:

@@ -16,17 +16,25 @@ MOST_LOOKED_AT, MOST_FOLDERS = 2000, 500
 """So many files are looked at, in so many folders; what lies behind them is not named."""
 
 
-def nearest_file(agent_name: str, base: str | os.PathLike[str], path: str, granted: Iterable[str]) -> str:
+def nearest_file(
+    agent_name: str,
+    base: str | os.PathLike[str],
+    path: str,
+    granted: Iterable[str],
+    *,
+    is_folder: bool = False,
+) -> str:
     """Return the path, as the agent would write it, of the file that is nearest to one that is not there.
 
     `granted`: the folders that the agent may use, as `granted_places` has them. Only its workspace, `shared/`
-    and folders elsewhere are looked at, and no link is followed. Empty where no path is near.
+    and folders elsewhere are looked at, and no link is followed. Empty where no path is near. `is_folder`: a
+    folder is looked for.
     """
     written: dict[str, None] = {}
     for place in sorted(granted):
         if (name := _as_written(agent_name, place)) is None:
             continue
-        for below in _files_below(os.path.join(base, place)):
+        for below in _names_below(os.path.join(base, place), is_folder=is_folder):
             if len(written) >= MOST_LOOKED_AT:
                 break
             written[f"{name}/{below}" if name else below] = None
@@ -49,10 +57,10 @@ def _as_written(agent_name: str, place: str) -> str | None:
     return place if place.startswith("/") or place.split("/")[0] == "shared" else None
 
 
-def _files_below(folder: str) -> Iterator[str]:
+def _names_below(folder: str, *, is_folder: bool) -> Iterator[str]:
     for above, folders, files in islice(os.walk(folder), MOST_FOLDERS):
         folders[:] = sorted(it for it in folders if not it.startswith("."))
-        for name in sorted(files):
+        for name in folders if is_folder else sorted(files):
             file = os.path.join(above, name)
             if name.isprintable() and not os.path.islink(file):
                 yield os.path.relpath(file, folder)

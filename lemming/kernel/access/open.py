@@ -119,7 +119,7 @@ def scan_folder(
             names |= {name: mark for name, mark in there.items() if f"{place.key}/{name}" not in removed}
     except FileNotFoundError as error:
         if not names and not place.is_granted_folder:
-            raise place.asked.missing() from error
+            raise place.asked.missing(is_folder=True) from error
     return names
 
 

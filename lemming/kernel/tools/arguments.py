@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
+from lemming.kernel.base.jsontext import compact, near
 from lemming.kernel.files.fitting import Fitter, Misfit, fitter_of
 
 if TYPE_CHECKING:
@@ -58,6 +59,24 @@ def require_fitting(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
 
     if wrong := misfits(schema, arguments):
         raise WrongArguments("; ".join(wrong))
+
+
+def arguments_hint(schema: dict[str, Any], arguments: Mapping[str, Any]) -> str:
+    """Return what tells a model how to call a tool: its arguments, and the one that it surely meant.
+
+    >>> schema = {"properties": {"city": {"type": "string"}}, "required": ["city"]}
+    >>> arguments_hint(schema, {"argument": "Oslo"}).split("; ")[0]
+    '"argument": did you mean "city"?'
+    """
+    known = schema.get("properties", {})
+    unknown = [name for name in arguments if name not in known]
+    free = [name for name in known if name not in arguments]
+    required = [name for name in schema.get("required", ()) if name not in arguments]
+    meant = {name: found for name in unknown if (found := near(str(name), free))}
+    if len(unknown) == len(required) == 1:  # nothing else can be meant
+        meant = meant or {unknown[0]: required[0]}
+    hints = [f'"{name[:80]}": did you mean "{found}"?' for name, found in meant.items()]
+    return "; ".join([*hints[:3], f"arguments: {compact(schema).decode()}"])
 
 
 class Arguments:

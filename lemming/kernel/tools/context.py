@@ -139,8 +139,9 @@ class ToolContext:
     ) -> None:
         """Have an entry written into the caller's own outbox. Raises `ToolError` for what is no entry."""
         if kind not in get_args(MessageKind):
-            kinds = ", ".join(get_args(MessageKind))
-            raise ToolError(f"emit: {kind!r} is no kind of entry: {kinds}", hint=nearest(str(kind), []))
+            kinds = get_args(MessageKind)
+            hint = nearest(str(kind), kinds)
+            raise ToolError(f"emit: {kind!r} is no kind of entry: {', '.join(kinds)}", hint=hint)
         try:
             kept = parse(compact({"payload": payload, "tags": list(tags)}))
         except (TypeError, ValueError, RecursionError) as error:

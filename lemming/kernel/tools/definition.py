@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import InvalidArguments, Outcome, PermissionDenied
-from lemming.kernel.base.jsontext import compact
 from lemming.kernel.base.kinds import OnError, ToolClass
 from lemming.kernel.base.patterns import is_named
 from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.org.config import Org
-from lemming.kernel.tools.arguments import Arguments, WrongArguments, arguments_of, require_fitting
+from lemming.kernel.tools.arguments import (
+    Arguments,
+    WrongArguments,
+    arguments_hint,
+    arguments_of,
+    require_fitting,
+)
 
 if TYPE_CHECKING:
     from lemming.kernel.base.contract import NewEntry
@@ -198,8 +203,8 @@ class Tool(ABC):
                 require_fitting(self.parameters, arguments)
             return self._arguments.check(arguments)
         except WrongArguments as error:
-            expected = f"arguments: {compact(self.parameters).decode()}"
-            raise InvalidArguments(f"{self.name}: {error}", hint=expected) from error
+            hint = arguments_hint(self.parameters, arguments)
+            raise InvalidArguments(f"{self.name}: {error}", hint=hint) from error
 
     @property
     def says_parameters(self) -> bool:

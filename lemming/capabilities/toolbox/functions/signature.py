@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_json
 
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.base.jsontext import compact, nearest
+from lemming.kernel.base.jsontext import compact
 from lemming.kernel.tools.context import ToolContext
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -67,8 +67,7 @@ class Signature:
         return {names[field]: getattr(checked, field) for field in checked.model_fields_set}
 
     def _sentences(self, error: ValidationError) -> str:
-        known = [each.name for each in self._named]
-        found = [_sentence(item, known) for item in error.errors(include_url=False)]
+        found = [_sentence(item) for item in error.errors(include_url=False)]
         more = f"; and {len(found) - _PROBLEMS_TOLD} more" if len(found) > _PROBLEMS_TOLD else ""
         return "; ".join(found[:_PROBLEMS_TOLD]) + more
 
@@ -142,13 +141,12 @@ def _in_one_piece(schema: Any, parts: Mapping[str, Any], inside: tuple[str, ...]
     return {key: _in_one_piece(value, parts, inside) for key, value in schema.items()}
 
 
-def _sentence(item: Any, known: list[str]) -> str:
+def _sentence(item: Any) -> str:
     place = ".".join(str(part) for part in item["loc"]) or "args"
     if item["type"] == "missing":
         return f'"{place}" is required'
     if item["type"] == "extra_forbidden":
-        hint = nearest(place, known) if len(item["loc"]) == 1 else ""
-        return f'unknown argument "{place}"{f" ({hint})" if hint else ""}'
+        return f'unknown argument "{place}"'
     said = item["msg"]
     return f'"{place}": {said[0].lower()}{said[1:]}, got {_got(item["input"])}'
 

@@ -17,12 +17,13 @@ from lemming.capabilities.toolbox.functions.wire import request_of
 from lemming.capabilities.toolbox.functions.workers import FunctionWorkers
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ConfigError, InvalidArguments
-from lemming.kernel.base.jsontext import compact, nearest
+from lemming.kernel.base.jsontext import nearest
 from lemming.kernel.base.paths import place_of
 from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.config import Org
 from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult
+from lemming.kernel.tools.arguments import arguments_hint
 from lemming.kernel.tools.context import ToolContext
 from lemming.kernel.tools.declared import TOOL_NAME, TOOL_NAME_RULE, declared
 
@@ -107,8 +108,8 @@ class FunctionTool(Tool):
         try:
             return self.signature.check(arguments)
         except ValueError as error:
-            expected = f"arguments: {compact(self.parameters).decode()}"
-            raise InvalidArguments(f"{self.name}: {error}", hint=expected) from error
+            hint = arguments_hint(self.parameters, arguments)
+            raise InvalidArguments(f"{self.name}: {error}", hint=hint) from error
 
     def reads(self, agent: Agent, settings: Org) -> Places:
         """Return what its calls may look at: what it said, else anything, unless it is independent."""
