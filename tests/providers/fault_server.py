@@ -244,6 +244,7 @@ REFUSALS = {
     "output_config": "output_config: Extra inputs are not permitted",
     "format": "json: cannot unmarshal object into Go struct field ChatRequest.format of type string",
     "seed": "Unknown parameter: 'seed'.",
+    "prompt_cache_key": "Unrecognized request argument supplied: prompt_cache_key",
     "temperature": "Unsupported value: 'temperature' does not support 0.2 with this model.",
     "max_completion_tokens": "body.max_completion_tokens: Extra inputs are not permitted",
 }

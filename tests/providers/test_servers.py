@@ -18,7 +18,7 @@ from lemming.capabilities.hosted.refusals import Servers
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Problem, RequestRejected
 from lemming.kernel.journal.events import ProblemFound
-from lemming.kernel.providers import LLMProvider, Request, RetryingLLMProvider
+from lemming.kernel.providers import LLMProvider, Request, RetryingLLMProvider, make_provider
 from lemming.testing import journal_lines, make_org, resume
 
 SCHEMA = {"type": "object", "properties": {"notes": {"type": "string"}}, "required": ["notes"]}
@@ -111,6 +111,18 @@ def test_a_file_that_says_nothing_of_use_counts_as_nothing(
     servers = Servers(tmp_path, FrozenClock(), told.append)
     url = f"{faults.url('picky-json_schema')}/v1"
     assert len(asked(OpenAIProvider(base_url=url), servers, request_).earlier) == 1
+
+
+@pytest.mark.parametrize(("kind", "part"), [("azure", "prompt_cache_key"), ("vllm", "temperature")])
+def test_what_the_table_of_servers_adds_is_left_out_where_a_server_refuses_it(
+    kind: str, part: str, faults: FaultServer, servers: Servers, request_: Request, tmp_path: Path
+) -> None:
+    provider = make_provider(kind, {"base_url": f"{faults.url(f'picky-{part}')}/v1"})
+    wrapped = RetryingLLMProvider(provider, server=servers.server("its name"))
+    before = len(faults.received)
+    assert wrapped.complete(request_).text == ANSWER
+    assert [part in one.body for one in meant(faults.received[before:])] == [True, False]
+    assert known_of(tmp_path) == {"its name m": [part]}
 
 
 def test_anthropic_is_asked_without_schema_and_temperature(
