@@ -228,7 +228,12 @@ def _keys(kind: Any, schema: Schema, definitions: Schema, prefix: str) -> Iterat
         about = own.get("description") or held.get("description", "")
         stands_above = inner is not None and issubclass(kind, inner)
         about = f"{about} Each has the keys above this one." if stands_above else about
-        yield [f"`{key}`", _type_in_words(own), _default_in_words(field), about]
+        kind_in_words = _type_in_words(own)
+        default = _default_in_words(field)
+        # Where null is refused, a default of null stands for a key that is not there.
+        takes_null = kind_in_words == "any JSON" or "null" in kind_in_words
+        default = "not there" if default == "`null`" and not takes_null else default
+        yield [f"`{key}`", kind_in_words, default, about]
         if inner is not None and not stands_above:
             mark = {list: "[]", dict: ".*"}.get(typing.get_origin(hint) or hint, "")
             yield from _keys(inner, held, definitions, f"{key}{mark}.")

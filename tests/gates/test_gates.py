@@ -11,7 +11,6 @@ from gated import call, finished, line, org, turn_of
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.plugins.registry import unregister
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
@@ -282,32 +281,6 @@ def test_a_function_of_a_plugin_is_asked_recorded_and_not_asked_in_a_replay(
     assert [it.tick for it in replay(base, [1, 2])] == [1, 2]
     assert run(["-C", str(base), "replay", "--into", str(tmp_path / "again")]) == 0
     assert asked == ["entry", "entry"]
-
-
-@pytest.mark.parametrize(
-    ("gate", "why"),
-    [
-        ({"at": "call", "then": "rewrite"}, '"rewrite" needs one of'),
-        ({"at": "call", "then": "block", "deny": ["a"], "redact": ["b"]}, "a gate must look for one thing"),
-        ({"at": "in", "then": "block", "tool": "shell"}, 'are for gates at "call" and "result"'),
-        ({"at": "call", "then": "block", "deny": ["("]}, "no regular expression"),
-        ({"at": "result", "then": "block", "dedupe": True}, 'is for gates at "in" and "out"'),
-        ({"at": "call", "then": "block", "when": {"field": "a", "op": "si", "value": 1}}, "when"),
-        ({"at": "cal", "then": "block"}, "at"),
-        (
-            {"at": "in", "then": "ask", "when": {"field": "trust", "op": "is", "value": "outside"}},
-            "nobody tracks",
-        ),
-        ({"at": "call", "then": "block", "max_length": 0}, "max_length"),
-    ],
-)
-def test_a_gate_that_is_wrong_is_refused_with_what_is_wrong(
-    base: Path, gate: dict[str, Any], why: str
-) -> None:
-    make_org(base, resume("ada"), org={"gates": [gate]})
-    with pytest.raises(ConfigError, match="gates") as refused:
-        run_once(base)
-    assert why in str(refused.value.problems[0])
 
 
 def test_gates_of_a_resume_hold_for_its_agent_alone(base: Path) -> None:

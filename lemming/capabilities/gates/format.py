@@ -30,6 +30,17 @@ GATES = "gates"
 SETTLES: frozenset[Then] = frozenset({"pass", "block", "stop"})
 FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check", "models", "by")
 """The keys that say what a gate looks for: one of them, or none."""
+NOT_SAID: Any = None
+"""The default of the keys that say what a gate looks for. No file can have it: there, null is refused."""
+_FINDING_RULES = {
+    "redact": "a list with a regular expression",
+    "deny": "a list with a regular expression",
+    "dedupe": "true",
+    "args": "an object with an argument and its patterns",
+    "check": "the name of a function",
+    "models": "a list with a model key",
+    "by": "an agent, a model key or a command",
+}
 CAN_REWRITE = frozenset({"redact", "max_length", "check"})
 OF_TOOLS = frozenset({"call", "result"})
 OF_SPENDING = frozenset({"", "check", "models"})
@@ -69,11 +80,11 @@ class Gate:
         default=None, metadata=keyed("class", "Classes of tools it concerns; null: all.")
     )
     redact: list[str] = field(
-        default_factory=list,
+        default=NOT_SAID,
         metadata=about("Regular expressions: what they find is replaced by [redacted].", max_length=200),
     )
     deny: list[str] = field(
-        default_factory=list,
+        default=NOT_SAID,
         metadata=about("Regular expressions: texts in which one finds something.", max_length=200),
     )
     max_length: int | None = field(
@@ -83,16 +94,16 @@ class Gate:
         default=None, metadata=about("A JSON Schema: what does not satisfy it.")
     )
     dedupe: bool = field(
-        default=False, metadata=about("What is the same as something the turn, or the author, had before.")
+        default=NOT_SAID, metadata=about("What is the same as something the turn, or the author, had before.")
     )
     args: dict[str, str | list[str]] = field(
-        default_factory=dict,
+        default=NOT_SAID,
         metadata=about(
             'Arguments with the patterns they may have ({"path": ["shared/reports/*"]}): a call in which one '
             "has another, or none."
         ),
     )
-    check: str = field(default="", metadata=about("A function of a plugin, by the name it registered."))
+    check: str = field(default=NOT_SAID, metadata=about("A function of a plugin, by the name it registered."))
     persons: list[str] = field(
         default_factory=list, metadata=about('Who is asked by "ask"; none: all persons who can be.')
     )
@@ -108,7 +119,7 @@ class Gate:
         ),
     )
     models: list[str] = field(
-        default_factory=list, metadata=about("Model keys that may be asked: a question to any other.")
+        default=NOT_SAID, metadata=about("Model keys that may be asked: a question to any other.")
     )
     credits: float | None = field(
         default=None, metadata=about("So many credits may be spent.", gt=0, le=LARGEST_AMOUNT)
@@ -137,7 +148,7 @@ class Gate:
         ),
     )
     by: str | dict[str, str | list[str]] = field(
-        default="",
+        default=NOT_SAID,
         metadata=about(
             'Who judges it: an agent, a model key, {"agent": name}, {"model": key} or {"command": '
             '["program", ...]}; not at "in".'
@@ -156,7 +167,8 @@ class Gate:
     because: str = field(default="", metadata=about("What the model and people are told.", max_length=500))
 
     def __post_init__(self) -> None:
-        found = [key for key in FINDINGS if getattr(self, key) not in ([], {}, None, False, "")]
+        found = [key for key in FINDINGS if getattr(self, key)]
+        self._require_finding(found)
         if len(found) > 1:
             message = f'a gate must look for one thing, got "{found[0]}" and "{found[1]}"'
             raise Misfit(message, at=f"/{found[1]}", hint="write two gates")
@@ -192,12 +204,20 @@ class Gate:
             raise Misfit('"policy" is for gates with "by": whom is it for?', at="/policy", hint=hint)
         self._check_patterns()
 
+    def _require_finding(self, found: Sequence[str]) -> None:
+        """Raise `Misfit` for a gate whose only finding finds nothing: it would concern everything instead."""
+        empty = next((key for key in _FINDING_RULES if getattr(self, key) is not NOT_SAID), "")
+        if empty and not found and self.per is None:
+            got = compact(getattr(self, empty)).decode()
+            message = f'"{empty}" must be {_FINDING_RULES[empty]}, got {got}'
+            raise Misfit(message, at=f"/{empty}", hint="take the gate out, or this key: then it concerns all")
+
     def _check_patterns(self) -> None:
         """Raise `Misfit` for an expression, a schema or a condition that is none."""
         patterns = [
             (f"/{key}/{number}", it)
             for key in ("redact", "deny")
-            for number, it in enumerate(getattr(self, key))
+            for number, it in enumerate(getattr(self, key) or ())
         ]
         for place, pattern in patterns:
             if not pattern:
@@ -256,7 +276,7 @@ class Gate:
     @property
     def finding(self) -> str:
         """The key that says what it looks for; empty when it concerns all that it matches."""
-        return next((key for key in FINDINGS if getattr(self, key) not in ([], {}, None, False, "")), "")
+        return next((key for key in FINDINGS if getattr(self, key)), "")
 
     @cached_property
     def tools(self) -> Sequence[str]:

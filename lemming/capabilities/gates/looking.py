@@ -300,7 +300,7 @@ def _with_values(content: Any, change: Callable[[str], str]) -> Any:
 
 def _unfitting(gate: Gate, args: Any, said: Any) -> Found | None:
     """Return which argument has no value that is allowed; one that is not there has the empty text."""
-    for name, patterns in gate.args.items():
+    for name, patterns in (gate.args or {}).items():
         allowed = [patterns] if isinstance(patterns, str) else patterns
         # Defaults stand in `args`, but an argument that the call left out is not there.
         value = args.get(name, "") if isinstance(args, dict) and name in said else ""

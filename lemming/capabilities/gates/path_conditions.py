@@ -23,7 +23,7 @@ def placed(rules: Iterable[Rule], names: Collection[str], as_place: AsPlace) -> 
 def _placed(rule: Rule, names: Collection[str], as_place: AsPlace) -> Rule:
     gate = rule.gate
     when = _condition(gate.when, names, as_place) if gate.when else gate.when
-    args = {
+    args = gate.args and {
         name: _patterns(patterns, as_place) if name in names else patterns
         for name, patterns in gate.args.items()
     }

@@ -126,7 +126,7 @@ def _unknown_names(gate: Gate, known: Inventory) -> Iterator[Fault]:
         if name not in people:
             hint = nearest(name, people) or f"persons here: {', '.join(people) or 'none'}"
             yield Fault(f"/persons/{index}", f'there is no person "{name}"', hint)
-    for index, key in enumerate(gate.models):
+    for index, key in enumerate(gate.models or ()):
         if key not in known.config.models:
             hint = nearest(key, [*known.config.models]) or f"keys: {', '.join(sorted(known.config.models))}"
             yield Fault(f"/models/{index}", f'there is no model key "{key}"', hint)
@@ -154,7 +154,7 @@ def _unsound_approvals(gate: Gate, known: Inventory, agent: Agent | None) -> Ite
 
 def _unknown_arguments(gate: Gate, known: Inventory, agent: Agent | None) -> Iterator[Fault]:
     """Yield the arguments that no tool has which a gate concerns, where all of these are known."""
-    named = [(f"/args/{name}", name) for name in gate.args]
+    named = [(f"/args/{name}", name) for name in gate.args or ()]
     every = [*tests_in(gate.when or {}, "/when")]
     tests = [it for it in every if it.field.startswith("args.")]
     named += [
@@ -298,7 +298,7 @@ def _wrong_with_paths(
         elif op in _OF_PLACES:
             for path in value if isinstance(value, list) else [value]:
                 yield from _find_mistyped_folder(path, f"{pointer}/value", known)
-    for name, patterns in gate.args.items():
+    for name, patterns in (gate.args or {}).items():
         for index, pattern in enumerate([patterns] if isinstance(patterns, str) else patterns):
             at = f"/args/{name}" if isinstance(patterns, str) else f"/args/{name}/{index}"
             if name in names and "*" in pattern and _is_the_whole(pattern.partition("*")[0], known):
