@@ -30,6 +30,7 @@ from benchmarks.options import Options
 from benchmarks.peers import measuring
 from benchmarks.peers.environments import PEERS
 from benchmarks.peers.table import as_wide_markdown
+from benchmarks.real import measuring as real
 from benchmarks.table import as_json, as_markdown
 
 SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
@@ -45,9 +46,17 @@ SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
     "simulate": simulate.measure,
     "models": models.measure,
     "peers": measuring.measure,
+    "real": real.measure,
 }
 WIDE = {"models", "peers"}  # a column for each figure
-ON_PURPOSE = {"aged", "cluster", "models", "peers", "simulate"}  # what takes too long for "everything"
+ON_PURPOSE = {
+    "aged",
+    "cluster",
+    "models",
+    "peers",
+    "real",
+    "simulate",
+}  # what takes too long for "everything"
 MEMORY = Path("/dev/shm")
 RESULTS = Path(__file__).parent / "results.json"
 QUICK = {"rounds": 3, "agents": (10, 100), "entries": (0,), "durability": ("off",), "ages": (), "kills": 2}

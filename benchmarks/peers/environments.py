@@ -29,7 +29,10 @@ class LeftOut(Exception):
 
 @dataclass(frozen=True)
 class Peer:
-    """One of those compared: `module` is its script, `packages` what is installed for it, the first named."""
+    """One of those compared: `module` is its script, `packages` what is installed for it, the first named.
+
+    `folder` is the one of the script, below `benchmarks`.
+    """
 
     title: str
     module: str
@@ -37,6 +40,7 @@ class Peer:
     packages: tuple[str, ...] = ()
     is_floor: bool = False
     """It takes nothing up after a kill, and its process holds the engine: memory and start tell nothing."""
+    folder: str = "peers"
 
     def python(self, environments: Path) -> str:
         """Return the interpreter that has its packages, made where there is none yet."""
@@ -51,7 +55,7 @@ class Peer:
 
     def command(self, python: str, folder: Path, *arguments: str) -> tuple[str, ...]:
         """Return the command line that has it work in a folder; the arguments are those of `work.main`."""
-        script = (python, "-m", f"benchmarks.peers.{self.module}", str(folder))
+        script = (python, "-m", f"benchmarks.{self.folder}.{self.module}", str(folder))
         return (*script, "--variant", self.variant, *arguments)
 
 

@@ -1,0 +1,57 @@
+"""LangGraph: a thread for each agent, a graph of one node that asks with OpenAI's SDK, checkpoints in SQLite.
+
+`variant` is its durability: "exit", its quickest, or "sync", its safest.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypedDict
+
+import aiosqlite
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import END, START, StateGraph
+from openai import AsyncOpenAI
+
+from benchmarks.peers.work import main
+from benchmarks.real.at_once import AtOnce, address, messages_of
+
+
+class State(TypedDict):
+    """What is kept of an agent."""
+
+    number: int
+    message: str
+    memory: dict[str, Any]
+
+
+class LangGraph(AtOnce):
+    """Agents are threads of one graph."""
+
+    async def open(self) -> None:
+        self._client = AsyncOpenAI(base_url=address(), api_key="none")
+        graph = StateGraph(State)
+        graph.add_node("turn", self._node)
+        graph.add_edge(START, "turn")
+        graph.add_edge("turn", END)
+        connection = await aiosqlite.connect(self.folder / "checkpoints.sqlite")
+        self._graph = graph.compile(checkpointer=AsyncSqliteSaver(connection))
+
+    async def take_turn(self, agent: str, number: int) -> str:
+        thread: Any = {"configurable": {"thread_id": agent}}
+        state = await self._graph.ainvoke({"number": number}, thread, durability=self.variant)
+        message: str = state["message"]
+        return message
+
+    async def _node(self, state: State, config: RunnableConfig) -> dict[str, Any]:
+        agent = config["configurable"]["thread_id"]
+        answer = await self._client.chat.completions.create(
+            model="m", messages=messages_of(agent, state["number"]), max_completion_tokens=2048
+        )
+        said = json.loads(answer.choices[0].message.content or "")
+        return {"message": said["text"], "memory": said["memory"]}
+
+
+if __name__ == "__main__":
+    main(LangGraph)
