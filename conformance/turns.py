@@ -35,18 +35,43 @@ def a_reply_that_is_not_the_contract_is_asked_for_again(bench: Bench) -> None:
     same(statuses, {"ada": "done", "bob": "failed", "cy": "done"}, "what became of the turns")
 
 
-@holds("REP-1", "REP-7")
-def a_key_beyond_the_contract_is_refused(bench: Bench) -> None:
-    """A reply with a fifth key is corrected, then taken without it; with none of the four it fails."""
+@holds("REP-1", "REP-8")
+def a_key_beyond_the_contract_is_left_out(bench: Bench) -> None:
+    """A reply with a fifth key is taken without it; one with none of the four is asked for again."""
     org = bench.org(lambda call: {"extra": {**say("x"), "sudo": True}, "none": {}}[call.agent])
     for name in ("extra", "none"):
         org.agent(name)
     org.tick()
     made = sorted((call.agent, call.number) for call in org.calls)
-    same(made, [("extra", 0), ("extra", 1), ("none", 0), ("none", 1)], "calls")
+    same(made, [("extra", 0), ("none", 0), ("none", 1)], "calls")
     turns = of_type(records_of(org.folder, 1), "turn_committed")
     same([turn["agent"] for turn in turns if turn["status"] == "failed"], ["none"], "turns that failed")
     same(texts_of(org.folder, "extra"), ["x"], "entries of a reply with a key too many")
+
+
+@holds("REP-7")
+def an_entry_that_stays_wrong_is_left_out(bench: Bench) -> None:
+    """An entry of a kind that is none is asked for again; then the other entries are taken without it."""
+    reply = say("wrong", "right")
+    reply["outbox_entries"][0]["kind"] = "shout"
+    org = bench.org(lambda call: reply)
+    org.agent("ada")
+    org.tick()
+    same([call.number for call in org.calls], [0, 1], "calls")
+    same(texts_of(org.folder, "ada"), ["right"], "entries")
+
+
+@holds("REP-8")
+def a_wrong_optional_part_costs_no_question(bench: Bench) -> None:
+    """A memory, tags and a call that are none are left out; the entry and the other memory are taken."""
+    reply = say("x", memory_updates=[{"key": "../x", "value": 1}, {"key": "k", "value": 2}], tool_calls=[{}])
+    reply["outbox_entries"][0]["tags"] = "urgent"
+    org = bench.org(lambda call: reply)
+    org.agent("ada")
+    org.tick()
+    same([call.number for call in org.calls], [0], "calls")
+    same(texts_of(org.folder, "ada"), ["x"], "entries")
+    require((org.folder / "agents/ada/memory/k.json").exists(), "the sound memory is kept")
 
 
 @holds("REP-4", "FIL-8")

@@ -403,9 +403,16 @@ class Engine:
             reply = strict(text.encode())
         except ValueError:
             return None
-        if not isinstance(reply, dict) or (not is_last and not reply.keys() <= FOUR):
+        if not isinstance(reply, dict):
             return None
-        return {key: value for key, value in reply.items() if key in FOUR} or None
+        entries = [said for said in reply.get("outbox_entries", []) if said["kind"] in KINDS]
+        if not is_last and len(entries) < len(reply.get("outbox_entries", [])):
+            return None
+        for said in entries:
+            said["tags"] = said["tags"] if isinstance(said.get("tags"), list) else []
+        calls = [call for call in reply.get("tool_calls", []) if isinstance(call.get("tool"), str)]
+        sound = {**reply, "outbox_entries": entries, "tool_calls": calls}
+        return {key: value for key, value in sound.items() if key in FOUR & reply.keys()} or None
 
     def apply(self, start: Plain, reply: Plain, at: str, spent: float) -> None:
         """Work out what a reply comes to: results, and files in the order in which they are written."""

@@ -207,12 +207,29 @@ class LooksAtTheMoneyAfterwards(Engine):
         return super().can_pay(name, spent - 1)
 
 
-@fails("a_reply_that_is_not_the_contract_is_asked_for_again", "a_key_beyond_the_contract_is_refused")
+@fails("a_reply_that_is_not_the_contract_is_asked_for_again", "a_key_beyond_the_contract_is_left_out")
 class TakesAnyReply(Engine):
     """What is no contract counts as an empty reply."""
 
     def contract(self, text: str, *, is_last: bool) -> Plain | None:
         return super().contract(text, is_last=is_last) or {}
+
+
+@fails("a_key_beyond_the_contract_is_left_out", "a_wrong_optional_part_costs_no_question")
+class AsksAgainForTheLeast(Engine):
+    """Whatever is wrong is asked for again, as long as the resume allows it."""
+
+    def contract(self, text: str, *, is_last: bool) -> Plain | None:
+        sound = super().contract(text, is_last=is_last)
+        return sound if is_last or sound == json.loads(text) else None
+
+
+@fails("an_entry_that_stays_wrong_is_left_out")
+class DropsAWrongEntryAtOnce(Engine):
+    """An entry of a kind that is none is never asked for again."""
+
+    def contract(self, text: str, *, is_last: bool) -> Plain | None:
+        return super().contract(text, is_last=True)
 
 
 @fails("a_failed_turn_writes_nothing_and_has_read_nothing")

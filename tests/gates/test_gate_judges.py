@@ -189,7 +189,7 @@ def test_no_verdict_is_paid_twice_wherever_the_engine_is_killed(tmp_path: Path) 
     [
         ({"at": "in", "then": "block"}, 'not for gates at "in"'),
         ({"at": "out", "then": "rewrite"}, '"rewrite" needs one of'),
-        ({"at": "out", "then": "block", "by": {}, "policy": "x"}, '"policy" is for gates with "by"'),
+        ({"at": "out", "then": "block", "by": {}, "policy": "x"}, '"by" must be an agent, a model key'),
         ({"at": "out", "then": "block", "by": {"agent": ""}}, "verify.by.agent is a name"),
         ({"at": "out", "then": "block", "by": "critc"}, 'no agent and no model key "critc"'),
     ],

@@ -37,6 +37,7 @@ from lemming.testing import make_org, resume, say
         ({"at": "out", "then": "pass", "redact": []}, '"redact" must be a list with a regular expression'),
         ({"at": "call", "then": "ask", "args": {}}, '"args" must be an object with an argument'),
         ({"at": "out", "then": "block", "check": ""}, '"check" must be the name of a function, got ""'),
+        ({"at": "out", "then": "block", "policy": "x"}, '"policy" is for gates with "by"'),
         ({"at": "out", "then": "block", "by": ""}, '"by" must be an agent, a model key or a command'),
         ({"at": "spend", "then": "block", "models": []}, '"models" must be a list with a model key'),
     ],
