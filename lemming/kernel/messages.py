@@ -36,9 +36,10 @@ from lemming.kernel.base.entry_ids import (
     entry_id as entry_id,
 )
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.base.jsontext import compact, pretty, to_line
+from lemming.kernel.base.jsontext import pretty, to_line
 from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.base.once import once
+from lemming.kernel.base.payload_text import quote_payload
 from lemming.kernel.base.quoting import digest_of, quoted
 from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.base.times.spoken import moment_of
@@ -54,6 +55,7 @@ from lemming.kernel.org.resume import AgentPermissions
 ENTRY_LIMIT_BYTES = 256 << 10
 DECISIONS_PER_TICK = 10_000
 LINE_CHARS = 70_000
+_USUAL_KINDS = ("message", "request", "response")
 EVERYBODY = frozenset({"*", "all"})
 NOBODY_IN_PARTICULAR: frozenset[str] = frozenset()
 
@@ -108,6 +110,12 @@ class OutboxEntry:
         line = quoted(f'{{{told}, "payload": {to_line(self.payload)}{tags}}}')  # the others are plain words
         is_cut = len(line) > LINE_CHARS
         return f"{line[:LINE_CHARS]} ... (cut, {len(line)} characters in all)" if is_cut else line
+
+    @once
+    def told(self) -> str:
+        """The entry in few words: its author, its kind where that says something, its text."""
+        kind = "" if self.kind in _USUAL_KINDS else f" ({self.kind})"
+        return f"{self.agent}{kind}:{quote_payload(self.payload, self.tags)}"
 
     @once
     def line_digest(self) -> bytes:
@@ -181,12 +189,6 @@ def targets_in(payload: Mapping[str, Any]) -> frozenset[str]:
     listed = target if isinstance(target, list) else [target]
     names = frozenset(name.strip().lower() for name in listed if isinstance(name, str))
     return names if names.isdisjoint(EVERYBODY) else NOBODY_IN_PARTICULAR
-
-
-def text_of_payload(payload: dict[str, Any]) -> str:
-    """Return the text of a payload, else the whole as JSON."""
-    text = payload.get("text")
-    return text if isinstance(text, str) else compact(payload).decode()
 
 
 def may_be_of_a_turn(name: EntryName) -> bool:

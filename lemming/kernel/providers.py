@@ -137,6 +137,10 @@ class LLMProvider(ABC):
     prefers_tools = False
     """Whether it does where the model's entry does not say: `tools` in `config/models.json`."""
 
+    writes_contract = False
+    """Whether its replies are written beforehand, with the contract's four keys: it is asked for these where
+    the entry's `prompt` does not say."""
+
     is_person = False
     """Whether a person answers, so that the engine never calls."""
 

@@ -21,10 +21,9 @@ from lemming.kernel.org.config import Org
 from lemming.kernel.org.models import ANSWERS_KNOWN, ModelEntry
 from lemming.kernel.providers import Message, Reply, Request, is_channel, is_person, require_reply
 from lemming.kernel.tick.backends import Backends
-from lemming.kernel.turn.actions import action_schema, actions_of, as_reply
 from lemming.kernel.turn.opening import calls_natively
-from lemming.kernel.turn.prompt import OPENINGS
-from lemming.kernel.turn.reply_schemas import brief_schema, reply_schema
+from lemming.kernel.turn.prompt import full_opening
+from lemming.kernel.turn.reply_schemas import reply_schema
 
 EMBEDDED = "local"
 """The provider whose models run inside the engine, and cost nothing unless their line says so."""
@@ -129,14 +128,14 @@ def try_out(base: Path, entry: ModelEntry, settings: Org, clock: Clock, stop: th
 
 def _request(entry: ModelEntry, *, takes_schema: bool, natively: bool) -> Request:
     question: Message = {"role": "user", "content": f"{ASK_TO_CALL if natively else ''}{QUESTION}"}
-    messages = [*OPENINGS[entry.prompt](TESTER, ()), question]
+    messages = [*full_opening(TESTER, None if natively else ()), question]
     if natively:
         messages[0]["tools"] = [PING]
     return Request(
         model_name=entry.model,
         messages=messages,
         temperature=entry.temperature,
-        schema=_SCHEMAS.get(entry.prompt, _SCHEMA) if takes_schema else None,
+        schema=_SCHEMA if takes_schema and not natively else None,
         max_output_tokens=entry.max_output_tokens,
         deadline_s=entry.deadline_s,
         agent=TESTER.name,
@@ -144,14 +143,12 @@ def _request(entry: ModelEntry, *, takes_schema: bool, natively: bool) -> Reques
 
 
 def _problem(entry: ModelEntry, reply: Reply) -> str:
-    text = as_reply(reply.text, KINDS) if entry.prompt == "tools" else reply.text
     try:
         require_reply(reply.finish, reply.text)
-        parse_reply(text, kinds=KINDS, max_entries=1)
+        parse_reply(reply.text, kinds=KINDS, max_entries=1)
     except ContractError as error:
         return error.message
     return ""
 
 
 _SCHEMA = reply_schema(kinds=KINDS, tools={}, max_entries=1)
-_SCHEMAS = {"brief": brief_schema(kinds=KINDS), "tools": action_schema(actions_of(TESTER, ()))}

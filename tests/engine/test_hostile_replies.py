@@ -71,7 +71,7 @@ def make(tmp_path: Path, name: str, reply: str) -> Path:
         *hostile,
         resume("reader", permissions={"read_outboxes": ["*"]}),
         resume("zed", permissions={}),
-        models={"verbatim": {"provider": "verbatim"}},
+        models={"verbatim": {"provider": "verbatim", "prompt": "full"}},
         org={"durability": "off"},
     )
     text = reply.replace("@OUTSIDE@", str(outside))

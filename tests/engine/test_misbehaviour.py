@@ -76,7 +76,13 @@ def org(base: Path) -> Iterator[Path]:
     ToolRegistry.register(Ping())
     tools = {"tools": ["ping", "file_write"], "file_access": {"allow_write": ["./workspace", "/nonexistent"]}}
     mallory = resume("mallory", model={"key": "odd"}, permissions=tools)
-    odd = {"provider": "odd", "per_call": 1, "per_1k_input_tokens": 1, "per_1k_output_tokens": 1}
+    odd = {
+        "provider": "odd",
+        "prompt": "full",
+        "per_call": 1,
+        "per_1k_input_tokens": 1,
+        "per_1k_output_tokens": 1,
+    }
     yield make_org(base, resume("ada"), mallory, resume("zed"), models={"odd": odd})
     unregister("provider", "odd")
     ToolRegistry.unregister("ping")

@@ -118,7 +118,7 @@ def test_calls_beyond_the_limit_are_not_sent_back_and_the_model_is_told(
     results = [message for message in Overheard.heard[1] if message["role"] == "tool"]
     left = f"tool_calls: {200 - most} of 200 were left out, the limit is {most} (turn.max_tool_calls)"
     assert (len(answer["calls"]), len(results)) == (most, most)
-    assert Overheard.heard[1][-1]["content"] == f"WARNING: In your last reply: {left}"
+    assert Overheard.heard[1][-1]["content"] == f"In your last reply: {left}"
     assert f"left out: {left}" in turn.remarks
 
 
@@ -200,7 +200,7 @@ def test_a_fallback_that_calls_no_tools_itself_is_told_of_them_in_words(overhear
     register_provider("down", Down)
     register_provider("plain", Plain)
     ada = resume("ada", model={"key": "d", "fallback": ["p"]}, turn={"max_steps": 3})
-    make_org(overheard, ada, models={"d": {"provider": "down"}, "p": {"provider": "plain"}})
+    make_org(overheard, ada, models={"d": {"provider": "down", "prompt": "full"}, "p": {"provider": "plain"}})
     call = json.dumps({"tool_calls": [KEYS]})
     Overheard.replies[:] = [calling(KEYS), Reply(call), Reply(json.dumps(say("done")))]
     (turn,) = run_once(overheard).turns

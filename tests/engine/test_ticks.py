@@ -211,10 +211,11 @@ def test_a_plugin_that_cannot_be_imported_stops_the_engine_and_says_which(base: 
 def test_a_server_without_structured_output_is_asked_in_the_guides_own_form(base: Path) -> None:
     options = {"base_url": "http://127.0.0.1:9/v1", "json": "object"}
     models = {
-        "plain": {"provider": "openai", "model": "m", "options": options, "attempts": 1},
+        "plain": {"provider": "openai", "model": "m", "prompt": "full", "options": options, "attempts": 1},
         "strict": {
             "provider": "openai",
             "model": "m",
+            "prompt": "full",
             "options": {**options, "json": "schema"},
             "attempts": 1,
         },

@@ -56,7 +56,7 @@ def test_every_form_of_a_prompt_says_it(base: Path, form: str) -> None:
     if form == "values":
         assert json.loads(told)["inbox"][0]["trust"] == "outside"
     else:
-        assert "[trust: outside] post: from afar" in told
+        assert '[trust: outside] post: "from afar"' in told
 
 
 def test_results_within_a_turn_say_it(base: Path) -> None:

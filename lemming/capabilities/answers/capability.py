@@ -17,9 +17,9 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.turn.draft import Draft
-from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.reply_schemas import Form
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.kernel.turn.seen import Seen
 
 
 class Answers(Capability):

@@ -24,8 +24,8 @@ from lemming.kernel.providers import Image, Request, provider_class
 from lemming.kernel.tick.seams import TickPart
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.places import Carried
-from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.kernel.turn.seen import Seen
 from lemming.kernel.turn.values import TurnInputs
 
 

@@ -12,8 +12,8 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.uses import Habits
 from lemming.kernel.tick.seams import TickLook
-from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing
+from lemming.kernel.turn.seen import Seen
 
 
 class Calendars(Capability):

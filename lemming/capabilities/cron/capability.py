@@ -9,8 +9,8 @@ from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.times.words import moment_in_words
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.kernel.tick.first_readings import find_first_reading
-from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing
+from lemming.kernel.turn.seen import Seen
 
 
 class Cron(Capability):

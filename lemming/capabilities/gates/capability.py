@@ -24,8 +24,8 @@ from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.moments import TickLimits
 from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.places import CallLookout, LetsIn, Lookout, Shared, ToShow
-from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.kernel.turn.seen import Seen
 from lemming.kernel.turn.values import TurnInputs
 
 

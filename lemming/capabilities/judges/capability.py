@@ -30,8 +30,8 @@ from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.shipped import JUDGES
 from lemming.kernel.tick.soundness.inventory import Inventory
 from lemming.kernel.turn.draft import Draft
-from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Capability, Drive, Moment, No, Preparation, Showing, TurnPart
+from lemming.kernel.turn.seen import Seen
 from lemming.kernel.turn.strategy import Turn
 from lemming.kernel.turn.values import Steps
 

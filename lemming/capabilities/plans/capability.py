@@ -25,8 +25,8 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.uses import Habits
 from lemming.kernel.turn.draft import Draft
-from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Rest, Showing, TurnPart
+from lemming.kernel.turn.seen import Seen
 
 
 class Plans(Capability):

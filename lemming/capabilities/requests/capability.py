@@ -221,7 +221,7 @@ class RequestsPart(TurnPart):
 
     def reads(self, reply: TurnReply) -> None:
         """Refuse a reply that says nothing, where a request is to be answered."""
-        says_anything = reply.outbox_entries or reply.tool_calls or self.draft.entries
+        says_anything = reply.outbox_entries or reply.tool_calls or reply.goes_on or self.draft.entries
         if self._task and not (says_anything or self.draft.may_rest):
             raise ContractError(NOT_ANSWERED)
 

@@ -21,6 +21,7 @@ class ReplayProvider(Backend):
     keeps_deadline = True
     can_be_down = False
     takes_tools = True
+    writes_contract = True
 
     def __init__(self, *, journals: str, base: Path | None = None) -> None:
         folder = Path((base or Path()) / journals)

@@ -82,6 +82,7 @@ class ScriptedProvider(Backend):
 
     keeps_deadline = True
     takes_tools = True
+    writes_contract = True
 
     def __init__(self, *, file: str, base: Path | None = None) -> None:
         self._file = file

@@ -18,8 +18,8 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tick.firing_plan import takes_turns
-from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing
+from lemming.kernel.turn.seen import Seen
 
 _USUAL = ("agents", "config", "shared", "trust")
 

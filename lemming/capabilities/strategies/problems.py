@@ -39,7 +39,7 @@ def problems_of_strategy(base: OrgPath, agent: Agent, config: Config) -> Iterato
         yield from (replace(problem, file=file) for problem in error.problems)
         return
     entry = config.models.get(agent.model.key)
-    if entry and entry.prompt != "full" and name in ("plan_execute", "reflexion"):
+    if entry and entry.prompt not in (None, "fit", "full") and name in ("plan_execute", "reflexion"):
         message = f'strategy "{name}" wants a model whose prompt is full, and "{agent.model.key}" has not'
         hint = f'{agent.model.key} reads "prompt": "{entry.prompt}"; take another model key or "react"'
         yield Problem(message, file, pointer="/turn/strategy", hint=hint, severity="warning")

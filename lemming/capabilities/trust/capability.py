@@ -36,8 +36,8 @@ from lemming.kernel.turn.labels import Labels
 from lemming.kernel.turn.moments import Keeps
 from lemming.kernel.turn.opening import Surroundings
 from lemming.kernel.turn.places import LetsIn, ToShow, Tracing, Words
-from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.kernel.turn.seen import Seen
 from lemming.kernel.turn.values import TurnInputs
 
 

@@ -24,8 +24,8 @@ from lemming.kernel.memory import trust_in as word_in
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.labels import Labels
 from lemming.kernel.turn.places import ToShow
-from lemming.kernel.turn.prompt import Seen
 from lemming.kernel.turn.seams import Moment, Showing
+from lemming.kernel.turn.seen import Seen
 
 
 class TrustLabels(Labels):

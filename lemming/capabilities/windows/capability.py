@@ -26,6 +26,8 @@ from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
 
 KEY = "memory"
+WHOLE_PROMPTS = (None, "fit", "full")
+"""The prompts that have room for a summary."""
 
 
 class Windows(Capability):
@@ -49,7 +51,8 @@ class Windows(Capability):
         """Yield a warning where a summary is asked of a model that is not asked for any."""
         window: MemoryWindow | None = agent.further.get(KEY)
         entry = config.models.get(agent.model.key)
-        if window and window.strategy == "summary" and entry is not None and entry.prompt != "full":
+        is_summed_up = window and window.strategy == "summary"
+        if is_summed_up and entry is not None and entry.prompt not in WHOLE_PROMPTS:
             what = f'model "{agent.model.key}" has "prompt": "{entry.prompt}" and sums up nothing'
             hint = 'it is a window then: "strategy": "window" says so'
             resume = paths.resume_file(agent.name)
@@ -74,7 +77,7 @@ class WindowPreparation(Preparation):
         if task is None:
             inbox, left_out = shortened_inbox(shown.inbox, room)
             return replace(shown, inbox=inbox, left_out=left_out)
-        key = summary_key(task) if is_summed_up and self.moment.model.prompt == "full" else ""
+        key = summary_key(task) if is_summed_up and self.moment.model.prompt in WHOLE_PROMPTS else ""
         # a summary that cannot be read is for a person to mend: nothing is written over it
         if not key or key in {PurePosixPath(it.file).name.removesuffix(".json") for it in memories.problems}:
             kept = newest(task.thread, room)

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from lemming.facts.findings.finding import Finding, quoted
 from lemming.facts.findings.look import Look
 from lemming.kernel.base import paths
-from lemming.kernel.messages import text_of_payload
+from lemming.kernel.base.payload_text import text_of_payload
 from lemming.timeline.record import TurnRecord
 
 _SAYS_SO = r"(?:(?:I|We)(?:['’]ve|\s+have)?\s+(?:(?:now|also|just|already|successfully)\s+)?)?"

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from lemming.facts.findings.finding import Finding, named, quoted
 from lemming.facts.findings.look import Look
 from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.payload_text import text_of_payload
 from lemming.kernel.base.wording import counted
-from lemming.kernel.messages import OutboxEntry, text_of_payload
+from lemming.kernel.messages import OutboxEntry
 from lemming.timeline.record import ToolUse, TurnRecord
 
 Deed = tuple[str, ...]

@@ -18,9 +18,10 @@ from lemming.facts.views.subject import find_subject, references_in
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.base.payload_text import text_of_payload
 from lemming.kernel.files.stamps import Identity
 from lemming.kernel.mail.index import EntryIndex
-from lemming.kernel.messages import EntryName, OutboxEntry, text_of_payload
+from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import is_for_channels, is_for_people

@@ -88,7 +88,10 @@ class MemoryUpdate:
 
 
 class TurnReply(NamedTuple):
-    """A reply that is the contract. `remarks`: what was put right; `left_out`: what was wrong."""
+    """A reply that is the contract. `remarks`: what was put right; `left_out`: what was wrong.
+
+    `goes_on`: what it asks for is not all that the turn is for, so that the model is asked again.
+    """
 
     outbox_entries: tuple[NewEntry, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
@@ -96,6 +99,7 @@ class TurnReply(NamedTuple):
     notes: str = ""
     remarks: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    goes_on: bool = False
 
 
 def parse_reply(

@@ -22,9 +22,7 @@ def object_in(
     stripped = text.strip() if is_strict else drop_thinking(text)
     if not stripped:
         raise ContractError("the reply is empty")
-    may_be_too_large = 4 * len(stripped) > REPLY_LIMIT_BYTES  # no character takes more than four bytes
-    if may_be_too_large and len(stripped.encode("utf-8", "replace")) > REPLY_LIMIT_BYTES:
-        raise ContractError(f"the reply is larger than {REPLY_LIMIT_BYTES} bytes")
+    require_size(stripped)
     try:
         return _require_object(parse(stripped, max_depth=MAX_REPLY_DEPTH))
     except JsonProblem as error:
@@ -42,6 +40,13 @@ def object_in(
             raise ContractError(f"the reply holds {len(found)} JSON objects; send exactly one") from error
         where = f" at line {error.line}, column {error.column}" if error.line else ""
         raise ContractError(f"the reply is not one JSON object: {error.message}{where}") from error
+
+
+def require_size(text: str) -> None:
+    """Raise `ContractError` for a reply that is too large to be read."""
+    may_be_too_large = 4 * len(text) > REPLY_LIMIT_BYTES  # no character takes more than four bytes
+    if may_be_too_large and len(text.encode("utf-8", "replace")) > REPLY_LIMIT_BYTES:
+        raise ContractError(f"the reply is larger than {REPLY_LIMIT_BYTES} bytes")
 
 
 def has_contract(text: str) -> bool:

@@ -92,8 +92,9 @@ class PromptReader:
                     raise _missing(plain["opening"])
             text = "\n".join(self._lines(plain["situation"], tick, here))
             prompt = [*opening["prompt"], {"role": "user", "content": text}]
-            later = () if "loops" in opening else ("loops",)  # which version 0.2.0 did not write
-            fields = {key: opening[key] for key in IN_THE_OPENING if key not in later}
+            # "loops" is of later versions than 0.2.0, "form" of turns that are not asked for the contract.
+            absent = {"loops", "form"} - opening.keys()
+            fields = {key: opening[key] for key in IN_THE_OPENING if key not in absent}
             return {**fields, "prompt": prompt}
         except (KeyError, TypeError) as error:  # nobody's record
             raise NoPrompt(f"{type(error).__name__} in what it refers to") from error

@@ -47,7 +47,17 @@ from lemming.kernel.plugins.shipped import RECORDED
 TurnNumber = Annotated[
     Count, {"description": "Which of the agent's turns in the tick it is, from 0; left out for 0."}
 ]
-IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs", "loops")
+IN_THE_OPENING = (
+    "prompt",
+    "schema",
+    "resume",
+    "model",
+    "allocation",
+    "max_steps",
+    "repairs",
+    "loops",
+    "form",
+)
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
 
 
@@ -132,6 +142,7 @@ class TurnStarted(Record):
     max_steps: Annotated[int, {"minimum": 1, "maximum": 50}]
     repairs: Annotated[int, {"minimum": 0, "maximum": 5}]
     loops: Annotated[Json | None, {"description": "When a loop is broken; 0.2.0 wrote none."}] = None
+    form: Annotated[Json | None, {"description": "The form of replies; none: the contract's keys."}] = None
     state: State
     read: Read
     warned: bool = False

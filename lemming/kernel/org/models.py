@@ -73,11 +73,13 @@ class ModelEntry:
         default=False,
         metadata=about("Whether the model takes images: those attached to the entries it is shown."),
     )
-    prompt: Literal["full", "brief", "tools", "values"] = field(
-        default="full",
+    prompt: Literal["fit", "brief", "full", "tools", "values"] | None = field(
+        default=None,
         metadata=about(
-            '"brief": short, for very small models. "tools": one action a step, for small models that call '
-            'tools. "values": JSON instead of prose, for programs.'
+            'Form of prompts and replies; null: "fit", or "full" for replies that are written beforehand '
+            '(scripted, replay). "fit": the simplest that can express what the turn may do. '
+            '"brief": likewise, for very small models. "full": the contract with its four keys. "tools": '
+            'one action a step, never native tools. "values": JSON instead of prose, for programs.'
         ),
     )
     per_call: float = field(default=1.0, metadata=about("Credits a call costs.", ge=0, le=LARGEST_AMOUNT))

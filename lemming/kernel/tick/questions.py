@@ -25,7 +25,8 @@ def question(
 ) -> Request:
     """Return question number `call` of a turn; `schema` as in `lemming.kernel.turn.strategy.Ask`."""
     name, own = inputs.agent.name, inputs.agent.model.temperature
-    takes_schema = inputs.schema is not None  # which the agent's own model does or does not
+    # Whether the agent's own model takes one: its turn may go without.
+    takes_schema = inputs.form.takes_schema if inputs.form else inputs.schema is not None
     return Request(
         model_name=entry.model,
         messages=messages,

@@ -11,11 +11,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lemming.kernel.agents import Agent
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse, to_line
 from lemming.kernel.base.quoting import quoted
 from lemming.kernel.providers import Message
-from lemming.kernel.tools import Tool
 
 SEND, REMEMBER, DONE = "send_message", "memory_write", "done"
 STEPS = 8
@@ -24,80 +22,6 @@ STEPS = 8
 _TEXT = {"type": "string"}
 _END = re.compile(r"<(?=\s*/?\s*tool_(?:response|call))", re.IGNORECASE)
 _FENCED = re.compile(r"(?:<tool_call>|```(?:json)?)(.*?)(?:</tool_call>|```|\Z)", re.DOTALL)
-_OWN: Sequence[Mapping[str, Any]] = (
-    {
-        "name": SEND,
-        "description": "Send a message to the others. It ends your turn: send it when you know what to say.",
-        "parameters": {
-            "type": "object",
-            "properties": {"text": {**_TEXT, "minLength": 1, "maxLength": 2000}},
-            "required": ["text"],
-            "additionalProperties": False,
-        },
-    },
-    {
-        "name": REMEMBER,
-        "description": "Remember a value under a key, for later turns.",
-        "parameters": {
-            "type": "object",
-            "properties": {"key": {**_TEXT, "maxLength": 64}, "value": {**_TEXT, "maxLength": 2000}},
-            "required": ["key", "value"],
-            "additionalProperties": False,
-        },
-    },
-    {
-        "name": DONE,
-        "description": "There is nothing more to do.",
-        "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
-    },
-)
-
-
-def tools_opening(agent: Agent, tools: Iterable[Tool] | None) -> list[Message]:
-    """Return what a small model that calls tools is told first: instructions, the actions, examples."""
-    listed = "\n".join(
-        to_line({"type": "function", "function": one}) for one in actions_of(agent, tools or ())
-    )
-    system = (
-        f"{agent.instructions}\n\n"
-        "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-        "You are provided with function signatures within <tools></tools> XML tags:\n"
-        f"<tools>\n{listed}\n</tools>\n\n"
-        "Call one function at a time. For each call, return a json object with function name and arguments "
-        'and nothing else:\n{"name": <function-name>, "arguments": <args-json-object>}'
-    )
-    return [{"role": "system", "content": system}, *_examples(agent)]
-
-
-def actions_of(agent: Agent, tools: Iterable[Tool]) -> list[Mapping[str, Any]]:
-    """Return the actions: those of the form itself, and the tools that the resume grants by name.
-
-    Tools that every agent may call are left out: what a small model is told of, it calls.
-    """
-    granted = [tool for tool in tools if not tool.always_allowed or tool.name in agent.permissions.tools]
-    told = [
-        {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-        for tool in granted
-        if tool.name not in (SEND, REMEMBER, DONE)
-    ]
-    return [*told, *_OWN]
-
-
-def action_schema(actions: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the JSON Schema of one action."""
-    return {"anyOf": [_schema_of(action) for action in actions]}
-
-
-def _schema_of(action: Mapping[str, Any]) -> dict[str, Any]:
-    parameters = action["parameters"]
-    if "$defs" in parameters:  # what it refers to would be looked for in the whole schema
-        parameters = {"type": "object"}
-    return {
-        "type": "object",
-        "properties": {"name": {"const": action["name"]}, "arguments": parameters},
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    }
 
 
 def responses(results: Iterable[Mapping[str, Any]]) -> Message:
@@ -145,18 +69,3 @@ def _action_in(text: str) -> tuple[str, Any] | None:
             arguments = plain.get("arguments", plain.get("parameters", {}))
             return plain["name"], {} if arguments is None else arguments
     return None
-
-
-def _examples(agent: Agent) -> list[Message]:
-    pairs = (
-        (
-            {"role": "user", "content": example.input},
-            {"role": "assistant", "content": _call_line(SEND, {"text": example.output})},
-        )
-        for example in agent.examples
-    )
-    return [message for pair in pairs for message in pair]
-
-
-def _call_line(name: str, arguments: Mapping[str, Any]) -> str:
-    return to_line({"name": name, "arguments": arguments})

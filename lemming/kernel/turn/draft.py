@@ -75,7 +75,7 @@ class Draft(DraftState):
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply that an answer is; raise `ContractError` for what is none."""
-        return read_reply(self.inputs, self.seams, answer, keep=keep)
+        return read_reply(self.inputs, self.seams, answer, keep=keep, has_written=bool(self.entries))
 
     def act(self, reply: TurnReply, *, has_seen: bool = True) -> None:
         """Stage what a reply asks for: entries, tool calls, memories. `has_seen`: it knew all results."""

@@ -21,7 +21,7 @@ from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.report import Reason
 from lemming.kernel.llm.credits import check_credits, has_reached_soft_cap
 from lemming.kernel.mail.agenda import Agenda
-from lemming.kernel.mail.inbox import NO_INBOX, assemble, has_unread
+from lemming.kernel.mail.inbox import NO_INBOX, Inbox, assemble, has_unread
 from lemming.kernel.mail.task import Task
 from lemming.kernel.mail.visibility import View
 from lemming.kernel.memory import Memories, read_memories
@@ -31,6 +31,8 @@ from lemming.kernel.org.resume import AgentCredits, ContextFile
 from lemming.kernel.org.schedule import Wake
 from lemming.kernel.org.uses import habits_of
 from lemming.kernel.tools.toolset import Toolset
+from lemming.kernel.turn.forms.own_actions import TurnFacts
+from lemming.kernel.turn.forms.situation import describe_situation
 from lemming.kernel.turn.labels import Labels
 from lemming.kernel.turn.loop_breaker import loop_warnings
 from lemming.kernel.turn.moments import Moment, Showing
@@ -38,7 +40,9 @@ from lemming.kernel.turn.news import changed, is_news
 from lemming.kernel.turn.opening import Opening, Openings, Surroundings
 from lemming.kernel.turn.places import ToShow
 from lemming.kernel.turn.prepared import Prepared, Uses, prepared_for, require_asked_for
-from lemming.kernel.turn.prompt import SITUATIONS, Seen
+from lemming.kernel.turn.prompt import full_situation, values_situation
+from lemming.kernel.turn.readers import Readers
+from lemming.kernel.turn.seen import Seen
 from lemming.kernel.turn.values import TurnInputs
 
 Held = Mapping[str, bytes]
@@ -111,9 +115,9 @@ def gather(
     shown = prepared.shows(Showing(task, offered.inbox, memories, offered.tell(task), labels))
     task, inbox = shown.task, shown.inbox
     added = prepared.sections()
-    opening = now.org.own(Openings).of(
-        now, agent, entry, allocation, added, prepared.forms(task, asked), prepared.tools
-    )
+    forms = prepared.forms(task, asked)
+    facts_of = partial(_facts_of, now, agent, task, asked, inbox, shown.memories.values)
+    opening = now.org.own(Openings).of(now, agent, entry, allocation, added, forms, facts_of, prepared.tools)
     # Said once, not in every prompt from here on.
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     seen = Seen(
@@ -139,7 +143,10 @@ def gather(
         labels=labels,
     )
     prepared.annotates(seen, shown)
-    situation = SITUATIONS[entry.prompt](seen)
+    if opening.form:
+        situation = describe_situation(seen)
+    else:
+        situation = values_situation(seen) if entry.prompt == "values" else full_situation(seen)
     inputs = TurnInputs(
         agent=agent,
         tick=now.tick,
@@ -150,6 +157,7 @@ def gather(
         loops=opening.loops,
         prompt=[*map(dict, opening.messages), {"role": "user", "content": "\n".join(situation)}],
         schema=opening.fields["schema"],
+        form=opening.form,
         state=state,
         read=task.mark if task else inbox.mark,
         warned=warned,
@@ -164,6 +172,27 @@ def gather(
     )
     ids = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, situation, ids, (*memories.problems, *inbox.problems))
+
+
+def _facts_of(
+    now: Surroundings,
+    agent: Agent,
+    task: Task | None,
+    asked: Sequence[OutboxEntry],
+    inbox: Inbox,
+    memories: Mapping[str, Any],
+) -> TurnFacts:
+    """Return the facts from which the turn's reply form follows."""
+    request = task.request if task else None
+    room = now.config.org.memory_chars
+    return TurnFacts(
+        asker=request.agent if request else "",
+        asked=tuple([entry.id for entry in asked]),
+        readers=now.org.own(Readers).list_of(agent.name, now.survey),
+        has_memories=bool(memories),
+        has_long_memories=bool(memories) and sum(len(str(value)) for value in memories.values()) > room,
+        has_several=len(inbox.unread) > 1,
+    )
 
 
 def _earlier_results(

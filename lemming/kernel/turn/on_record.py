@@ -15,6 +15,7 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.read_mark import ReadMark
 from lemming.kernel.journal.records import TurnStarted
 from lemming.kernel.journal.turn_start import agent_of, allocation_of, load_loop_settings, model_of
+from lemming.kernel.turn.forms.reply_form import ReplyForm
 from lemming.kernel.turn.inputs import Gathered
 from lemming.kernel.turn.parts import purpose_in
 from lemming.kernel.turn.values import TurnInputs
@@ -75,6 +76,7 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         prompt=record.prompt,
         loops=load_loop_settings(record),
         schema=record.schema,
+        form=ReplyForm.from_json(record.form) if record.form else None,
         state=AgentState.from_json(record.state),
         read=ReadMark.from_json(record.read),
         fingerprint=record.inputs,

@@ -25,16 +25,22 @@ from lemming.kernel.org.resume import AgentCredits, TurnLimits
 from lemming.kernel.providers import LLMProvider, Message, make_provider, provider_class, providers_of
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.toolset import Toolset
-from lemming.kernel.turn.actions import STEPS, action_schema, actions_of
+from lemming.kernel.turn.forms.choosing import SMALL_FORMS, Abilities, FormChoice, choose_form
+from lemming.kernel.turn.forms.first_messages import make_first_messages
+from lemming.kernel.turn.forms.own_actions import TurnFacts
+from lemming.kernel.turn.forms.reply_form import ReplyForm
+from lemming.kernel.turn.forms.signatures import Action
 from lemming.kernel.turn.loop_breaker import loop_limits
-from lemming.kernel.turn.prompt import OPENINGS
-from lemming.kernel.turn.reply_schemas import Form, brief_schema, reply_schema
+from lemming.kernel.turn.prompt import full_opening
+from lemming.kernel.turn.reply_schemas import Form, reply_schema
 
 T = TypeVar("T")
 IN_THE_OPENING = ("instructions", "examples")
 OPENINGS_REMEMBERED = 10_000
 STEPS_TO_GO_ON = 8
-"""Replies that a turn may ask for where nobody says so: with a strategy, or with tools called natively."""
+"""Replies that a turn may ask for where nobody says so: with a strategy, or where one reply is not all."""
+NATIVE_PROMPTS = (None, "fit", "full")
+"""The values of `ModelEntry.prompt` with which a backend may call tools by itself."""
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 NAME_CHARS = 64
 """What backends take in names of tools, and how much of it."""
@@ -101,24 +107,19 @@ class Surroundings(Protocol):
         ...
 
 
-class _Abilities(NamedTuple):
-    """What a backend can do with what it is asked: constrain its answer to a schema, call tools itself."""
-
-    takes_schema: bool
-    calls_tools: bool
-
-
 class Opening(NamedTuple):
     """What every turn of an agent starts from, as long as resume, settings and tools stay the same.
 
     `basis` is what it follows from, beside `added`, the sections after the agent's instructions. `fields` are
-    those of a `TurnStarted` from `schema` to `loops`, and `messages` the messages that the prompt begins
-    with; `written` are both, as JSON.
+    those of a `TurnStarted` from `schema` to `form`, and `messages` the messages that the prompt begins
+    with; `written` are both, as JSON. `facts`: those of the turn from which its `form` follows, if any do.
     """
 
     basis: tuple[object, ...]
     added: tuple[str, ...]
     forms: Sequence[Form]
+    facts: TurnFacts | None
+    form: ReplyForm | None
     takes_schema: bool
     calls_tools: bool
     fields: dict[str, Any]
@@ -134,7 +135,7 @@ class Openings:
     def __init__(self, org: Organisation) -> None:
         self._base = org.base
         self._known: dict[str, Opening] = {}
-        self._abilities: dict[tuple[object, ...], _Abilities] = {}
+        self._abilities: dict[tuple[object, ...], Abilities] = {}
 
     def of(
         self,
@@ -144,6 +145,7 @@ class Openings:
         allocation: AgentCredits,
         added: tuple[str, ...],
         forms: Sequence[Form],
+        facts_of: Callable[[], TurnFacts],
         turn_tools: Callable[[], Iterable[Tool]],
     ) -> Opening:
         """Return the agent's opening, made anew when anything that it follows from is not the very same.
@@ -153,7 +155,9 @@ class Openings:
         plugins = now.config.org.plugins
         basis = agent, now.config, now.toolset, providers_of(plugins)
         known = self._known.get(agent.name)
-        if known and all(map(is_, known.basis, basis)) and (known.added, known.forms) == (added, forms):
+        facts: TurnFacts | None = None
+        is_same = known and all(map(is_, known.basis, basis)) and (known.added, known.forms) == (added, forms)
+        if known and is_same and (known.facts is None or known.facts == (facts := facts_of())):
             return known
         if len(self._known) >= OPENINGS_REMEMBERED:
             self._known.clear()
@@ -163,8 +167,10 @@ class Openings:
         # A provider is made to find this out; agents of one model share what was found.
         if key not in self._abilities:
             self._abilities[key] = _abilities_of(entry, self._base, plugins)
+        if self._abilities[key].prompt in SMALL_FORMS:
+            facts = facts or facts_of()
         opening = _make_opening(
-            basis, added, forms, turn_tools, now, agent, entry, allocation, self._abilities[key]
+            basis, added, forms, facts, turn_tools, now, agent, entry, allocation, self._abilities[key]
         )
         self._known[agent.name] = opening
         return opening
@@ -174,44 +180,49 @@ def _make_opening(
     basis: tuple[object, ...],
     added: tuple[str, ...],
     forms: Sequence[Form],
+    facts: TurnFacts | None,
     turn_tools: Callable[[], Iterable[Tool]],
     now: Surroundings,
     agent: Agent,
     entry: ModelEntry,
     allocation: AgentCredits,
-    can: _Abilities,
+    can: Abilities,
 ) -> Opening:
     settings = now.config.org
     tools = (*now.toolset.allowed(agent, settings).values(), *turn_tools())
     limits, defaults = agent.turn, settings.defaults.turn
     told = replace(agent, instructions="\n\n".join([agent.instructions, *added])) if added else agent
-    messages = OPENINGS[entry.prompt](told, None if can.calls_tools else tools)
-    if can.calls_tools and tools:
-        messages[0]["tools"] = _native_tools_of(tools)
-    schema: Mapping[str, Any] | None = None
-    if can.takes_schema:
-        in_json = () if can.calls_tools else tools
-        if entry.prompt == "tools":
-            schema = action_schema(actions_of(agent, tools))
-        elif forms:
-            schema = _formed(entry.prompt, agent, in_json, forms)
-        else:
-            schema = _schema(entry.prompt, tuple(limits.kinds), in_json, limits.max_entries)
+    limit = entry.max_output_tokens
+    choice = choose_form(agent, can, limit, facts, forms, tools) if facts else None
+    messages = make_first_messages(told, choice) if choice else _contract_messages(told, tools, can)
+    natively = can.calls_tools and (choice.form.style == "native" if choice else can.prompt == "full")
+    if natively and (actions := choice.actions if choice else [*map(_action_of, tools)]):
+        messages[0]["tools"] = _native_tools_of(actions, choice.form if choice else None)
+    if choice:
+        schema: Mapping[str, Any] | None = choice.schema
+    else:
+        schema = (
+            _contract_schema(agent, () if can.calls_tools else tools, forms) if can.takes_schema else None
+        )
     loops = loop_limits(agent, settings.loops)
+    steps = limits.max_steps or defaults.max_steps or _steps(limits, choice, goes_on=can.calls_tools)
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
         # Left out where it says nothing: it would stand in the record of every turn.
         "model": {key: value for key, value in vars(entry).items() if key != "images" or value},
         "allocation": vars(allocation),
-        "max_steps": limits.max_steps or defaults.max_steps or _steps(entry, limits, goes_on=can.calls_tools),
+        "max_steps": steps,
         "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
         "loops": vars(loops),
+        **({"form": choice.form.to_json()} if choice else {}),
     }
     return Opening(
         basis=basis,
         added=added,
         forms=forms,
+        facts=facts,
+        form=choice.form if choice else None,
         takes_schema=can.takes_schema,
         calls_tools=can.calls_tools,
         fields=fields,
@@ -222,22 +233,39 @@ def _make_opening(
     )
 
 
-def _abilities_of(entry: ModelEntry, base: Path, plugins: list[str]) -> _Abilities:
+def _contract_messages(agent: Agent, tools: Iterable[Tool], can: Abilities) -> list[Message]:
+    """Return the first messages for a model that is asked for the whole contract; a program needs none."""
+    return [] if can.prompt == "values" else full_opening(agent, None if can.calls_tools else tools)
+
+
+def _contract_schema(agent: Agent, tools: Sequence[Tool], forms: Sequence[Form]) -> Mapping[str, Any]:
+    if not forms:
+        return _schema(tuple(agent.turn.kinds), tuple(tools), agent.turn.max_entries)
+    further = {kind for form in forms for kind in form.kinds}.difference(agent.turn.kinds)
+    arguments = {tool.name: tool.parameters for tool in tools}
+    kinds = [*agent.turn.kinds, *further]
+    return reply_schema(kinds=kinds, tools=arguments, max_entries=agent.turn.max_entries, forms=forms)
+
+
+def _abilities_of(entry: ModelEntry, base: Path, plugins: list[str]) -> Abilities:
     """Return what an entry's backend can do; raise `Unusable` where it cannot be made."""
     try:
         provider = make_provider(entry.provider, entry.options, base=base, plugins=plugins)
     except ConfigError as error:
         raise Unusable(error.message, where=error.where, hint=error.hint) from error
-    if entry.tools == "native" and not (provider.takes_tools and entry.prompt == "full"):
-        why = "its provider takes none" if entry.prompt == "full" else f'its prompt is "{entry.prompt}"'
+    if entry.tools == "native" and not (provider.takes_tools and entry.prompt in NATIVE_PROMPTS):
+        why = (
+            "its provider takes none" if entry.prompt in NATIVE_PROMPTS else f'its prompt is "{entry.prompt}"'
+        )
         what = f'{entry.provider} {entry.model}: "tools": "native" is not possible: {why}'
         raise Unusable(what, where=MODELS_FILE)
-    return _Abilities(provider.takes_schema, calls_natively(entry, provider))
+    prompt = entry.prompt or ("full" if provider.writes_contract else "fit")
+    return Abilities(provider.takes_schema, calls_natively(entry, provider), prompt)
 
 
 def calls_natively(entry: ModelEntry, provider: LLMProvider) -> bool:
     """Return whether a model calls tools by its backend, not by the JSON of its reply."""
-    prefers = entry.tools is None and provider.prefers_tools and entry.prompt == "full"
+    prefers = entry.tools is None and provider.prefers_tools and entry.prompt in NATIVE_PROMPTS
     return entry.tools == "native" or prefers
 
 
@@ -258,44 +286,35 @@ def native_names(names: Iterable[str]) -> dict[str, str]:
     return told
 
 
-def _native_tools_of(tools: Iterable[Tool]) -> list[dict[str, Any]]:
+def _action_of(tool: Tool) -> Action:
+    return Action(tool.name, tool.description, tool.parameters)
+
+
+def _native_tools_of(actions: Iterable[Action], form: ReplyForm | None) -> list[dict[str, Any]]:
     """Return how a backend is told of tools; `tool` is the real name of one whose name is another here."""
-    by_name = {tool.name: tool for tool in tools}
+    by_name = {action.name: action for action in actions}
     names = native_names(by_name)
     return [
         {
             "name": names[name],
-            **({} if names[name] == name else {"tool": name}),
-            "description": tool.description,
-            "parameters": tool.parameters,
+            **({} if names[name] == real else {"tool": real}),
+            "description": action.about,
+            "parameters": action.arguments,
         }
-        for name, tool in by_name.items()
+        for name, action in by_name.items()
+        for real in [form.tool_name(name) if form else name]
     ]
 
 
-def _steps(entry: ModelEntry, limits: TurnLimits, *, goes_on: bool) -> int:
+def _steps(limits: TurnLimits, choice: FormChoice | None, *, goes_on: bool) -> int:
     """Return how many replies a turn may ask for where nobody says so."""
-    if limits.strategy or goes_on:
+    if limits.strategy or (goes_on if choice is None else choice.form.style in ("actions", "native")):
         return STEPS_TO_GO_ON
-    return STEPS if entry.prompt == "tools" else 1
-
-
-def _formed(prompt: str, agent: Agent, tools: Iterable[Tool], forms: Sequence[Form]) -> dict[str, Any]:
-    kinds = [
-        *agent.turn.kinds,
-        *({kind for form in forms for kind in form.kinds}.difference(agent.turn.kinds)),
-    ]
-    if prompt == "brief":
-        return brief_schema(kinds=agent.turn.kinds, form=forms[0] if forms else None)
-    arguments = {tool.name: tool.parameters for tool in tools}
-    return reply_schema(kinds=kinds, tools=arguments, max_entries=agent.turn.max_entries, forms=forms)
+    return 1
 
 
 @lru_cache(maxsize=4096)
-def _schema(
-    prompt: str, kinds: tuple[MessageKind, ...], tools: tuple[Tool, ...], max_entries: int
-) -> Mapping[str, Any]:
-    if prompt == "brief":
-        return brief_schema(kinds=kinds)
-    arguments = {tool.name: tool.parameters for tool in tools}
-    return reply_schema(kinds=kinds, tools=arguments, max_entries=max_entries)
+def _schema(kinds: tuple[MessageKind, ...], tools: tuple[Tool, ...], max_entries: int) -> Mapping[str, Any]:
+    return reply_schema(
+        kinds=kinds, tools={tool.name: tool.parameters for tool in tools}, max_entries=max_entries
+    )

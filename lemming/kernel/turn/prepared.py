@@ -33,7 +33,7 @@ from lemming.kernel.turn.seams import Capability
 from lemming.kernel.turn.values import Purpose, TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.prompt import Seen
+    from lemming.kernel.turn.seen import Seen
 
 
 class Prepared:

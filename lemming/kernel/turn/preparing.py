@@ -22,7 +22,7 @@ from lemming.kernel.turn.reply_schemas import Form
 from lemming.kernel.turn.values import Purpose
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.prompt import Seen
+    from lemming.kernel.turn.seen import Seen
 
 
 class Preparation:

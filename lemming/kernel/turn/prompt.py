@@ -6,8 +6,7 @@ backends can cache the front. Text that others wrote stands between marks that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,83 +15,19 @@ from lemming.kernel.base.contract import brief_reply
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.base.quoting import fenced, mark_for, mark_of, marks_of, quoted
-from lemming.kernel.mail.inbox import Inbox
 from lemming.kernel.mail.task import Ended, Task
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import Tool
-from lemming.kernel.turn.actions import tools_opening
 from lemming.kernel.turn.labels import PLAIN, Labels
 from lemming.kernel.turn.notices import extract_notices, without_notices
 from lemming.kernel.turn.sections import Section, of_entries, of_text, shown
-
-BRIEF_LINE_CHARS = 600
-Lines = list[str]
-"""The lines of a message; what stands in one may have several."""
-
-
-@dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long
-class Seen:
-    """What a turn sees beside its opening, as plain values.
-
-    `told_by`: files, and folders that end with /, from which what stands after the instructions comes, and
-    by which the turn is judged; `jobs_kept`: the memories, by agent and key, in which jobs are kept.
-    """
-
-    agent: Agent
-    tick: int
-    inbox: Inbox
-    time: Sequence[str] = ()
-    jobs: Sequence[Mapping[str, Any]] = ()
-    task: Task | None = None
-    asked: Sequence[OutboxEntry] = ()
-    memory: Mapping[str, Any] = field(default_factory=dict)
-    outside: Mapping[str, Any] = field(default_factory=dict)
-    context: Sequence[tuple[str, str]] = ()
-    added: Sequence[str] = ()
-    results: Sequence[Mapping[str, Any]] = ()
-    warnings: Sequence[str] = ()
-    memory_chars: int = 16_000
-    uses_wire_form: bool = False
-    calls_tools: bool = False
-    payload_rules: str = ""
-    left_out: int = 0
-    before: Sequence[tuple[str, str]] = ()
-    labels: Labels = PLAIN
-    told_by: Sequence[str] = ()
-    jobs_kept: Sequence[tuple[str, str]] = ()
+from lemming.kernel.turn.seen import Lines, Seen
 
 
 def full_opening(agent: Agent, tools: Iterable[Tool] | None) -> list[Message]:
     """Return what an ordinary model is told first, the same in every turn."""
     return [_message("system", _who_and_what(agent, tools)), *_examples(agent)]
-
-
-def brief_opening(agent: Agent, _: Iterable[Tool] | None = ()) -> list[Message]:
-    """Return what a very small model is told first: instructions and examples, nothing else."""
-    return [_message("system", agent.instructions), *_examples(agent)]
-
-
-def brief_situation(seen: Seen) -> Lines:
-    """Return what tells a very small model what is new.
-
-    One line a thing, so that nobody's text can pass for another's; a long one is cut, and marked.
-    """
-    lines = [f"{label}: {text}" for label, text in seen.context]
-    labels = seen.labels
-    lines += [f"{labels.of_memory(key)}{key}: {_plain(value)}" for key, value in seen.memory.items()]
-    lines += [f"{labels.of_entry(entry)}{entry.agent}: {_text_of(entry)}" for entry in seen.inbox.unread]
-    lines += _brief_task(seen.task, labels) if seen.task else []
-    lines += [f"({seen.left_out} older entries are left out)"] if seen.left_out else []
-    lines += [
-        f"{labels.of_result(result)}result of {result['tool']}: {result['output']}"
-        for result in without_notices(seen.results)
-    ]
-    lines += [f"warning: {warning}" for warning in (*seen.warnings, *extract_notices(seen.results))]
-    lines += seen.time
-    if seen.inbox.waiting:
-        lines.append(f"({seen.inbox.waiting} more wait)")
-    return [*map(_one_line, lines)] or ["(nothing new)"]
 
 
 def values_situation(seen: Seen) -> Lines:
@@ -167,14 +102,16 @@ def native_tools(prompt: Sequence[Message]) -> Sequence[Mapping[str, Any]]:
 
 
 def native_results(
-    calls: Iterable[Mapping[str, Any]], given: Mapping[str, Mapping[str, Any]]
+    calls: Iterable[Mapping[str, Any]], given: Mapping[str, Mapping[str, Any]], own: Collection[str] = ()
 ) -> list[Message]:
     """Return a message for each of a model's own tool calls: backends want one for every call.
 
-    `given` are the results by the call's id; a call without one was not made.
+    `given` are the results by the call's id; a call without one was not made, unless it is one of the
+    engine's `own` actions: these give nothing.
     """
+    done = {"success": True, "output": "done"}
     skipped = {"success": False, "output": "skipped: it was not called"}
-    results = [(call, given.get(call["id"], skipped)) for call in calls]
+    results = [(call, given.get(call["id"], done if call["tool"] in own else skipped)) for call in calls]
     return [
         {
             "role": "tool",
@@ -299,30 +236,13 @@ def _task_sections(
     return sections
 
 
-def _brief_task(task: Task, labels: Labels) -> list[str]:
-    said = [*task.thread, *([task.request] if task.request else [])]
-    lines = [f"{labels.of_entry(entry)}{entry.agent}: {_text_of(entry)}" for entry in said]
-    for ended in task.asked:
-        answer = ended.payload or {}
-        text = (
-            answer.get("text", answer)
-            if ended.asked.end == "answered"
-            else f"({ended.asked.end or 'no answer yet'})"
-        )
-        label = labels.of_entry(ended.answer) if ended.answer else ""
-        lines.append(f"{label}{ended.asked.to} answers: {_plain(text)}")
-    return lines
-
-
 @cache
 def _contract(kind: MessageKind, uses_wire_form: bool, calls_tools: bool) -> Lines:
     if uses_wire_form:
-        payload = (
-            '{"text": "...", "target": "agent name or null", "data_json": "further JSON as text, or null"}'
-        )
-        update = '{"key": "name", "value_json": "the value as JSON text"}'
+        payload = '{"text": "...", "target": null, "data_json": null}'
+        update = '{"key": "name", "value_json": "1"}'
     else:
-        payload = '{"text": "...", "target": "agent name, optional"}'
+        payload = '{"text": "..."}'
         update = '{"key": "name", "value": "any JSON"}'
     tools = "" if calls_tools else ' "tool_calls": [{"tool": "name", "args": {}}],\n'
     begin = "When you need no more tools, reply" if calls_tools else "Reply"
@@ -363,36 +283,5 @@ def _tool_line(tool: Tool) -> str:
     return f"  - {tool.name}: {tool.description} Arguments: {to_line(tool.parameters)}"
 
 
-def _one_line(text: str) -> str:
-    line = quoted(" ".join(text.split()))
-    return line if len(line) <= BRIEF_LINE_CHARS else f"{line[:BRIEF_LINE_CHARS]} ... (cut)"
-
-
-def _text_of(entry: OutboxEntry) -> str:
-    text = entry.payload.get("text")
-    return text if isinstance(text, str) else to_line(entry.payload)
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else to_line(value)
-
-
 def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
-
-
-Opening = Callable[[Agent, Iterable[Tool] | None], list[Message]]
-
-OPENINGS: Mapping[str, Opening] = {
-    "full": full_opening,
-    "brief": brief_opening,
-    "tools": tools_opening,
-    "values": lambda agent, _: [],
-}
-SITUATIONS: Mapping[str, Callable[[Seen], Lines]] = {
-    "full": full_situation,
-    "brief": brief_situation,
-    "tools": brief_situation,
-    "values": values_situation,
-}
-"""The forms of a prompt, by `ModelEntry.prompt`: how it begins, and what is new in a turn."""

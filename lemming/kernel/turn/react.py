@@ -12,7 +12,7 @@ def react(turn: Turn) -> Steps:
     while True:
         reply = yield from turn.reply(messages)
         yield Act(reply)
-        if not turn.results or turn.is_over:
+        if not turn.has_more_to_do or turn.is_over:
             return "done"
         if turn.has_asked:
             return "waits"

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 from lemming.kernel.base.contract import Keep, ToolCall, TurnReply, has_contract, parse_reply
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.providers import require_reply
 from lemming.kernel.turn.actions import as_reply
+from lemming.kernel.turn.forms.reading import read_form
 from lemming.kernel.turn.forms.shapes import read_calls
+from lemming.kernel.turn.forms.signatures import list_actions
 from lemming.kernel.turn.hooks import Seams
 from lemming.kernel.turn.prompt import native_tools
 from lemming.kernel.turn.values import Answer, TurnInputs
 
 
-def read_reply(inputs: TurnInputs, seams: Seams, answer: Answer, *, keep: Keep = "all") -> TurnReply:
-    """Return the reply that an answer is; raise `ContractError` for what is none."""
+def read_reply(
+    inputs: TurnInputs, seams: Seams, answer: Answer, *, keep: Keep = "all", has_written: bool = False
+) -> TurnReply:
+    """Return the reply that an answer is; raise `ContractError` for what is none.
+
+    `has_written`: the turn has written an entry already.
+    """
     require_reply(answer.finish, answer.text)
     limits = inputs.agent.turn
     kinds = limits.kinds if inputs.task is None else [*limits.kinds, *{"response"}.difference(limits.kinds)]
     try:
-        reply = _parsed(inputs, seams, answer, kinds, keep)
+        reply = _parsed(inputs, seams, answer, kinds, keep, has_written=has_written)
         if reply.tool_calls:
             reply = _limited(reply, limits.max_tool_calls)
         for reads in seams.reads if keep == "all" else ():
@@ -34,13 +42,25 @@ def read_reply(inputs: TurnInputs, seams: Seams, answer: Answer, *, keep: Keep =
         raise
 
 
-def _parsed(inputs: TurnInputs, seams: Seams, answer: Answer, kinds: Iterable[str], keep: Keep) -> TurnReply:
+def _parsed(
+    inputs: TurnInputs,
+    seams: Seams,
+    answer: Answer,
+    kinds: Iterable[str],
+    keep: Keep,
+    *,
+    has_written: bool,
+) -> TurnReply:
     """Return what an answer asks for by text and calls; beside calls, other text is a note."""
     limit, kinds = inputs.agent.turn.max_entries, tuple(kinds)
     fit = seams.fits[0] if seams.fits else None
     read = partial(
         parse_reply, kinds=kinds, max_entries=limit, max_calls=None, keep=_kept(inputs, keep), fit=fit
     )
+    native = {tool["name"]: tool.get("tool", tool["name"]) for tool in native_tools(inputs.prompt)}
+    if inputs.form:
+        tools = native.values() or _tools_in(inputs.schema)
+        return read_form(inputs.form, answer, tools, native, read, has_written=has_written)
     if inputs.model.prompt == "tools":
         said = as_reply(answer.text, kinds)
         return read(said)
@@ -50,8 +70,7 @@ def _parsed(inputs: TurnInputs, seams: Seams, answer: Answer, kinds: Iterable[st
         reply = read(answer.text)
     except ContractError:
         reply = TurnReply(notes=answer.text.strip())
-    named = {tool["name"]: tool.get("tool", tool["name"]) for tool in native_tools(inputs.prompt)}
-    calls = [ToolCall(named.get(it["tool"], it["tool"]), it["args"], it["id"]) for it in answer.calls]
+    calls = [ToolCall(native.get(it["tool"], it["tool"]), it["args"], it["id"]) for it in answer.calls]
     return reply._replace(tool_calls=(*calls, *reply.tool_calls))
 
 
@@ -80,6 +99,11 @@ def _read_text(inputs: TurnInputs, answer: Answer, read: Callable[[str], TurnRep
     if problem:
         raise problem
     return reply
+
+
+def _tools_in(schema: Mapping[str, Any] | None) -> list[str]:
+    """Return the names of the actions that a schema offers."""
+    return [one["properties"]["do"]["const"] for one in list_actions(schema)] if schema else []
 
 
 def _how_to_have_more(inputs: TurnInputs) -> str:

@@ -56,35 +56,6 @@ def reply_schema(
     )
 
 
-def brief_schema(*, kinds: Iterable[str], form: Form | None = None) -> Json:
-    """Return the narrowest schema, exactly one entry with a text: rails for a very small model.
-
-    Where a closed object stands for the form, the entry is of one of its kinds, and has its fields.
-    """
-    nothing = {"type": "array", "items": {"type": "string"}, "maxItems": 0}
-    kinds = list(kinds)
-    text = {"type": "string", "minLength": 1, "maxLength": BRIEF_CHARS}
-    properties: Json = {"text": text}
-    if form and form.properties is not None:
-        kinds = [kind for kind in kinds if kind in form.kinds] or kinds
-        properties |= _bounded(form.properties)
-    entry = closed(
-        {
-            "kind": {"type": "string", "enum": kinds},
-            "payload": closed(properties),
-            "tags": nothing,
-        }
-    )
-    return closed(
-        {
-            "outbox_entries": {"type": "array", "items": entry, "minItems": 1, "maxItems": 1},
-            "tool_calls": nothing,
-            "memory_updates": nothing,
-            "notes": {"type": "string", "enum": [""]},
-        }
-    )
-
-
 def _entries(kinds: list[str], forms: list[Form]) -> Iterator[Json]:
     """Yield the schemas of entries: those of any form, those of the forms, answers that say there is none."""
     text: Json = {"type": "string"}
@@ -108,7 +79,7 @@ def _entry(kinds: Iterable[str], properties: Json) -> Json:
     return closed({"kind": kind, "payload": closed(properties), "tags": tags})
 
 
-def _bounded(properties: Json) -> Json:
+def bounded(properties: Json) -> Json:
     """Return properties whose texts and lists end, so that a very small model ends too."""
     return {key: _with_ends(schema) for key, schema in properties.items()}
 
@@ -122,7 +93,7 @@ def _with_ends(schema: Json) -> Json:
     if "items" in schema:
         schema |= {"items": _with_ends(schema["items"]), "maxItems": BRIEF_ITEMS}
     if "properties" in schema:
-        schema["properties"] = _bounded(schema["properties"])
+        schema["properties"] = bounded(schema["properties"])
     return schema
 
 

@@ -16,6 +16,8 @@ from lemming.kernel.providers import Message
 from lemming.kernel.tools.toolset import turn_tools
 from lemming.kernel.turn.actions import responses
 from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.forms.asking import Question, correct_question, narrow_question, show_results
+from lemming.kernel.turn.forms.situation import describe_results
 from lemming.kernel.turn.notices import extract_notices, notices_message, without_notices
 from lemming.kernel.turn.prompt import (
     correction,
@@ -53,6 +55,7 @@ class Turn:
         self.given: Mapping[str, Any] = {}
         self.replies_left = draft.inputs.max_steps
         self.conversation: list[Message] = []
+        self._goes_on = False
 
     @property
     def prompt(self) -> list[Message]:
@@ -154,12 +157,14 @@ class Turn:
         self.replies_left -= 1
         self.conversation = messages
         # Not for unshown results alone: a backend's own call wants its result, told or not.
-        if self._draft.has_results_to_tell:
+        if self._draft.has_results_to_tell or self._goes_on:
             messages += self.shown(messages)
         problem: ContractError | None = None
+        form, schema = self._draft.inputs.form, self._draft.inputs.schema
+        question = self._narrow(messages)
         for corrections_left in range(self._draft.inputs.repairs, -1, -1):
             try:
-                answer: Answer = yield Ask(messages)
+                answer: Answer = yield Ask(question.messages, schema=question.schema)
             except OutOfCredits as error:
                 if problem is None:
                     # Nothing was paid for that could be used instead.
@@ -173,12 +178,29 @@ class Turn:
                     return self._salvage(messages)
                 problem = error
                 self._draft.remarks.append(f"asked again: {error}"[:500])
+                if form:
+                    asked = self._narrow(messages)
+                    question = correct_question(form, asked, schema, answer.text, error.message[:2000])
+                    continue
                 said = {"role": "assistant", "content": answer.text[:REPLY_CHARS_QUOTED]}
                 messages += [said, correction(str(error)[:2000])]
             else:
                 messages.append(said_in(answer, self._draft.inputs.agent.turn.max_tool_calls))
+                self._goes_on = read.goes_on
                 return read
         raise AssertionError("unreachable: the last correction returns or raises")
+
+    @property
+    def has_more_to_do(self) -> bool:
+        """Whether the model is asked again: for results, or since its reply was not all there is to do."""
+        return bool(self.results) or self._goes_on
+
+    def _narrow(self, messages: list[Message]) -> Question:
+        """Return the question to the model, without the tools that would give the same again."""
+        inputs = self._draft.inputs
+        if inputs.form is None:
+            return Question(messages)
+        return narrow_question(inputs.form, messages, inputs.schema, without_notices(self._draft.results))
 
     def shown(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages that show the model what its tools gave, after those up to now."""
@@ -191,6 +213,10 @@ class Turn:
         others, notices = without_notices(told), extract_notices(told)
         if form == "values":
             return [results_values(others, notices)] if told else []
+        if reply_form := self._draft.inputs.form:
+            natively = native_results(calls, given, own=reply_form.own) if calls else []
+            lines = describe_results(others)
+            return [*natively, *show_results(reply_form, lines, notices)]
         natively = native_results(calls, given) if form != "tools" else []
         if others and form == "tools":
             natively = [responses(others)]

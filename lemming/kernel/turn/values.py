@@ -23,6 +23,7 @@ from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.forms.reply_form import ReplyForm
 from lemming.kernel.turn.places import Found, Functions
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ class TurnInputs:
     schema: dict[str, Any] | None
     state: AgentState
     read: ReadMark
+    form: ReplyForm | None = None
+    """The form of its replies; None: they are the contract's four keys, as all were up to 0.2.0."""
     warned: bool = False
     fingerprint: dict[str, Any] | None = None
     damaged: frozenset[str] = frozenset()

@@ -9,9 +9,9 @@ from typing import Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.payload_text import text_of_payload
 from lemming.kernel.base.quoting import quoted
 from lemming.kernel.mail.capability_notes import notes_of
-from lemming.kernel.messages import text_of_payload
 from lemming.kernel.tools import shipped_tools
 from lemming.timeline.record import ToolUse, TurnRecord
 from lemming.timeline.repair.unknown import CALL, RETRY

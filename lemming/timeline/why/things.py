@@ -8,9 +8,9 @@ from typing import Any, Literal
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, compact, parse
+from lemming.kernel.base.payload_text import text_of_payload
 from lemming.kernel.files import fs
 from lemming.kernel.memory import MEMORY_LIMIT_BYTES, decode_memory
-from lemming.kernel.messages import text_of_payload
 from lemming.kernel.org.organisation import OrgPath
 from lemming.timeline.why.writings import Moment, Writings
 

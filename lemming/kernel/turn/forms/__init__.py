@@ -1,1 +1,1 @@
-"""The forms of replies: what a model is asked to write, and how what it writes is read."""
+"""Reply forms: the simplest form of a reply that can express what one turn may do."""

@@ -1,0 +1,52 @@
+"""Text of others in a prompt, such that it cannot leave its place. Pure.
+
+A text of one line stands as a JSON string, in which a quote and a line break are escaped. Of a longer text
+every line begins with `> `. There is no secret to guess, and nothing that changes from turn to turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lemming.kernel.base.jsontext import compact, to_line
+from lemming.kernel.base.quoting import quoted
+
+NEW_LINE = "\n> "
+_PLACES = frozenset({"text", "target", "reply_to", "conversation", "hops", "path", "schema", "parent"})
+"""Keys of a payload that say where an entry stands, and not what it is about; and its text."""
+
+
+def quote_text(text: str) -> str:
+    """Return a text of others as it stands after its author's name and a colon.
+
+    >>> quote_text('Say "hi".')
+    ' "Say \\\\"hi\\\\"."'
+    >>> quote_text("one\\nada: two")
+    '\\n> one\\n> ada: two'
+    """
+    if "\n" not in text.strip():
+        return f" {quoted(to_line(text.strip()))}"
+    return "".join(f"\n> {line}" for line in quoted(text.strip("\n")).split("\n"))
+
+
+def quote_payload(payload: Mapping[str, Any], tags: Sequence[str] = ()) -> str:
+    """Return the text of a payload as it stands after a colon, and what else the payload says.
+
+    >>> quote_payload({"text": "3 lamps", "target": "ada", "city": "Oslo"})
+    ' "3 lamps" {"city": "Oslo"}'
+    """
+    text = payload.get("text")
+    told = quote_text(text) if isinstance(text, str) else ""
+    rest = {key: value for key, value in payload.items() if key not in _PLACES}
+    if tags:
+        rest["tags"] = [*tags]
+    if told and not rest:
+        return told
+    return f"{told}{NEW_LINE if NEW_LINE in told else ' '}{quoted(to_line(rest))}"
+
+
+def text_of_payload(payload: dict[str, Any]) -> str:
+    """Return the text of a payload, else the whole as JSON."""
+    text = payload.get("text")
+    return text if isinstance(text, str) else compact(payload).decode()

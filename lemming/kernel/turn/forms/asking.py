@@ -1,0 +1,125 @@
+"""A question of a turn in its reply form: what it may no longer do, and how it is corrected. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lemming.kernel.base.jsontext import compact, to_line
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.forms.reply_form import ANSWER, SEND, ReplyForm, offered_name
+from lemming.kernel.turn.forms.signatures import drop_actions, list_actions, sample_value
+
+Json = dict[str, Any]
+PLAIN_REPLY = "Reply with your own text."
+ANSWER_NOW = "Answer now, or call another tool."
+ACT_NOW = "Take the next action, or end the turn."
+"""Said after results: without these words a small model makes the same call again."""
+JSON_REPLY = "Reply with one JSON object like this, with your own values:"
+
+
+class Question(NamedTuple):
+    """What a model is asked: the messages, and the schema of the reply; None: the turn's own."""
+
+    messages: list[Message]
+    schema: Json | None = None
+
+
+def narrow_question(
+    form: ReplyForm, messages: list[Message], schema: Json | None, results: Iterable[Mapping[str, Any]]
+) -> Question:
+    """Return a question without the tools that would give the same again.
+
+    A small model calls a tool for ever that it is told of: it loses each that it has called. Any other loses
+    one that has given the same twice for the same arguments.
+    """
+    counts = Counter(compact([it["tool"], it["args"], it["output"]]) for it in results)
+    least = 1 if form.is_small else 2
+    tools = {
+        offered_name(it["tool"])
+        for it in results
+        if counts[compact([it["tool"], it["args"], it["output"]])] >= least
+    }
+    if not tools:
+        return Question(messages)
+    if form.style == "native":
+        return Question(_without_tools(messages, tools))
+    return Question(messages, drop_actions(schema, tools) if schema else None)
+
+
+def _without_tools(messages: list[Message], names: Iterable[str]) -> list[Message]:
+    """Return messages without some tools of the backend's own; the same where it would have none."""
+    tools = [
+        it for it in messages[0].get("tools", ()) if offered_name(it.get("tool", it["name"])) not in names
+    ]
+    return [{**messages[0], "tools": tools}, *messages[1:]] if tools else messages
+
+
+def correct_question(
+    form: ReplyForm, question: Question, schema: Json | None, reply: str, problem: str
+) -> Question:
+    """Return the question that is asked again after a reply that cannot be read.
+
+    The broken reply is not shown: it would be one more sample. The smallest valid reply is, and a grammar
+    leaves nothing but the action that was meant. `reply` is the broken one.
+    """
+    if form.style == "text":
+        return Question(_with_words(question.messages, PLAIN_REPLY))
+    if form.style == "native" and not form.fields:
+        return Question(_with_words(question.messages, f"{problem}. {PLAIN_REPLY}"), question.schema)
+    meant = _find_meant(form, reply)
+    sample = _smallest_reply(form, meant)
+    grammar = question.schema or schema
+    if grammar and form.style == "actions":
+        others = {one["properties"]["do"]["const"] for one in list_actions(grammar)} - {meant}
+        grammar = drop_actions(grammar, others)
+        is_list = "items" in grammar
+    else:
+        is_list = False
+    words = f"{JSON_REPLY}\n{to_line([sample] if is_list else sample)}"
+    if form.style == "native":
+        words = f"{problem}. Call {meant} with values like these: {to_line(sample)}"
+    return Question(_with_words(question.messages, words), grammar)
+
+
+def _find_meant(form: ReplyForm, reply: str) -> str:
+    """Return the action of the engine's own that a broken reply names, else the one that says something."""
+    says = ANSWER if form.is_answer else SEND if SEND in form.own else form.own[0] if form.own else ANSWER
+    return next((name for name in form.own if f'"{name}"' in reply), says)
+
+
+def _smallest_reply(form: ReplyForm, name: str) -> Json:
+    """Return the smallest valid reply that takes an action."""
+    if name not in (ANSWER, SEND):
+        values: Json = {"key": "name", "value": "your value"} if name == "remember" else {}
+    elif form.fields:
+        values = {key: sample_value(key, schema) for key, schema in form.fields.items()}
+    else:
+        values = {"text": "your text"}
+    if name == ANSWER and form.requests:
+        values = {"request": form.requests[0], **values}
+    if name == SEND and form.readers:
+        values = {"to": form.readers[0], **values}
+    if name == SEND and form.kinds:
+        values = {"kind": form.kinds[0], **values}
+    return values if form.style in ("fields", "native") else {"do": name, **values}
+
+
+def _with_words(messages: Sequence[Message], words: str) -> list[Message]:
+    """Return messages whose last one, the user's, ends with these words."""
+    *before, last = messages
+    if last["role"] != "user":
+        return [*messages, {"role": "user", "content": words}]
+    return [*before, {**last, "content": f"{last['content']}\n{words}"}]
+
+
+def show_results(form: ReplyForm, results: Sequence[str], notices: Sequence[str]) -> list[Message]:
+    """Return the messages that show what the last actions gave, and ask for the next one.
+
+    What the engine says itself stands in a message of its own: small models copy what stands in a result.
+    """
+    go_on = "" if form.style == "native" else ANSWER_NOW if form.is_answer else ACT_NOW
+    lines = [*results, go_on] if go_on else [*results]
+    shown: list[Message] = [{"role": "user", "content": "\n".join(lines)}] if lines else []
+    return [*shown, *({"role": "user", "content": notice} for notice in notices)]

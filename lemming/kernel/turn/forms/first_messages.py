@@ -1,0 +1,93 @@
+"""The first messages of a prompt: what stays the same from turn to turn comes first, for caches. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.forms.choosing import FormChoice
+from lemming.kernel.turn.forms.own_actions import TO_ALL
+from lemming.kernel.turn.forms.reply_form import ANSWER, SEND, ReplyForm
+from lemming.kernel.turn.forms.signatures import Action, describe_action, describe_fields, sample_action
+
+ONE_ACTION = 'Reply with one action as JSON: {"do": <action>, <argument>: <value>}'
+SEVERAL_ACTIONS = 'Reply with a JSON list of actions: [{"do": <action>, <argument>: <value>}]'
+SAMPLES = "Reply with one of these as JSON, with your own values:"
+REFUSAL = "Translate this letter.", "I cannot do that: no tool fits."
+"""An example of a request that no tool fits, and its answer: without one small models take any tool."""
+SEND_NATIVELY = (
+    "Send messages with the tool send, all of them at once. "
+    "Reply with the word done when nothing is left to do."
+)
+SILENCE = "done"
+"""The plain text by which a model says natively that it has nothing to say."""
+
+
+def make_first_messages(agent: Agent, choice: FormChoice) -> list[Message]:
+    """Return the messages that every turn of this form begins with: instructions, the form, examples."""
+    parts = [_introduce(agent, choice.form), agent.instructions, "\n".join(_explain_form(choice))]
+    system: Message = {"role": "system", "content": "\n\n".join(part for part in parts if part)}
+    return [system, *_examples(agent, choice)]
+
+
+def _introduce(agent: Agent, form: ReplyForm) -> str:
+    """Return the agent's name, by which others address it, where the instructions do not say it."""
+    if form.is_answer or form.is_small:
+        return ""
+    if re.search(rf"\b{re.escape(agent.name)}\b", agent.instructions, re.IGNORECASE):
+        return ""
+    return f"You are {agent.name}{f', {agent.title}' if agent.title else ''}."
+
+
+def _explain_form(choice: FormChoice) -> Iterator[str]:
+    form, actions = choice.form, choice.actions
+    if form.style == "fields":
+        yield f"Reply with one line of JSON: {describe_fields(actions[0].properties)}."
+    elif form.style == "native" and SEND in form.own:
+        yield SEND_NATIVELY
+    elif form.style == "actions":
+        yield "Actions:"
+        yield from map(describe_action, actions)
+        if choice.schema is None:
+            yield SAMPLES
+            yield from (to_line(sample_action(action)) for action in actions)
+        else:
+            yield SEVERAL_ACTIONS if "items" in choice.schema else ONE_ACTION
+        if len(actions) > len(form.own) and _answers_by_text(actions):
+            question, answer = REFUSAL
+            yield f"For example: {question} -> {to_line({'do': ANSWER, 'text': answer})}"
+
+
+def _answers_by_text(actions: Iterable[Action]) -> bool:
+    return any(action.name == ANSWER and [*action.properties] == ["text"] for action in actions)
+
+
+def _examples(agent: Agent, choice: FormChoice) -> Iterator[Message]:
+    for example in agent.examples:
+        if reply := _example_reply(choice, example.output):
+            yield {"role": "user", "content": example.input}
+            yield {"role": "assistant", "content": reply}
+
+
+def _example_reply(choice: FormChoice, text: str) -> str:
+    """Return the reply that gives a text; empty where a reply has other fields."""
+    if choice.form.style in ("text", "native"):
+        return text
+    says = next((action for action in choice.actions if action.name in (ANSWER, SEND)), None)
+    if says is None or "text" not in says.properties:
+        return ""
+    if choice.form.style == "fields":
+        return to_line({"text": text}) if [*says.properties] == ["text"] else ""
+    chosen = {name: _usual_value(name, schema) for name, schema in says.properties.items()}
+    one = {"do": says.name, **chosen, "text": text}
+    return to_line([one] if choice.schema and "items" in choice.schema else one)
+
+
+def _usual_value(name: str, schema: Mapping[str, Any]) -> Any:
+    """Return what an example chooses: all readers, the usual kind."""
+    values = schema.get("enum", [""])
+    return TO_ALL if TO_ALL in values and name == "to" else values[0]

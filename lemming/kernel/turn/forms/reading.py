@@ -1,0 +1,163 @@
+"""A model's answer in a reply form as the reply that it is. Pure.
+
+Every form is read as leniently as can be told apart: the contract's four keys are valid everywhere, and an
+action may stand in any of the shapes that models write calls in (`lemming.kernel.turn.forms.shapes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lemming.kernel.base.contract import ToolCall, TurnReply
+from lemming.kernel.base.errors import ContractError
+from lemming.kernel.base.jsontext import compact, nearest
+from lemming.kernel.base.reply_json import drop_thinking
+from lemming.kernel.base.reply_object import has_contract, require_size
+from lemming.kernel.turn.forms.first_messages import SILENCE
+from lemming.kernel.turn.forms.own_actions import TO_ALL
+from lemming.kernel.turn.forms.reply_form import ANSWER, DONE, REMEMBER, SEND, ReplyForm
+from lemming.kernel.turn.forms.shapes import first_object, read_calls
+from lemming.kernel.turn.values import Answer
+
+Json = dict[str, Any]
+_BEGINNINGS = ("{", "[", "```")
+Parse = Callable[[str], TurnReply]
+"""Reads the contract's four keys; raises `ContractError`."""
+
+
+class _Step(NamedTuple):
+    """An action of a reply: its name and arguments, and the id that the backend gave the call."""
+
+    name: str
+    arguments: Any
+    call: str = ""
+
+
+def read_form(
+    form: ReplyForm,
+    answer: Answer,
+    tools: Iterable[str],
+    native: Mapping[str, str],
+    parse: Parse,
+    *,
+    has_written: bool = False,
+) -> TurnReply:
+    """Return the reply that an answer is in its form; raise `ContractError` for what is none.
+
+    `tools`: the names of the tools that are offered; `native`: their real names by those of the backend.
+    `has_written`: the turn has written an entry already, so that a plain text is no message but a note.
+    """
+    require_size(answer.text)
+    text = drop_thinking(answer.text.strip())
+    if not answer.calls and has_contract(text):
+        return parse(text)
+    if answer.calls:
+        return _to_reply(
+            form,
+            [_Step(native.get(it["tool"], it["tool"]), it["args"], it["id"]) for it in answer.calls],
+            text,
+            parse,
+        )
+    if form.style == "fields" and (fields := first_object(text)) is not None:
+        return _to_reply(form, [_as_step_of_fields(form, fields)], "", parse)
+    if form.style != "fields":
+        calls, rest = read_calls(text, [*form.own, *tools])
+        if calls:
+            return _to_reply(
+                form, [_Step(form.tool_name(call.name), call.args) for call in calls], rest, parse
+            )
+    return _to_reply(
+        form, *_read_text(form, text, has_written=has_written, is_cut_off=answer.finish == "length"), parse
+    )
+
+
+def _as_step_of_fields(form: ReplyForm, fields: Json) -> _Step:
+    """Return the fields of a form as the action that they are; it may be wrapped as one."""
+    name = form.own[0]
+    if fields.get("do") == name or fields.get("name") == name:
+        inner = fields.get("arguments", {key: fields[key] for key in fields if key not in ("do", "name")})
+        fields = inner if isinstance(inner, dict) else fields
+    return _Step(name, fields)
+
+
+def _read_text(form: ReplyForm, text: str, *, has_written: bool, is_cut_off: bool) -> tuple[list[_Step], str]:
+    """Return what a plain text does: it is the answer, or a message, or a note."""
+    if not text:
+        raise ContractError("the reply is empty")
+    if is_cut_off and text.startswith(_BEGINNINGS):
+        raise ContractError("the reply ends in the middle of its JSON")
+    if form.fields:
+        raise ContractError(f"the reply must be a JSON object with the fields {', '.join(form.fields)}")
+    if form.is_answer:
+        return [_Step(ANSWER, {"text": text})], ""
+    if form.style == "native" and (has_written or text.strip(" .!\"'").lower() == SILENCE):
+        return [], text
+    if form.style == "actions":
+        raise ContractError("the reply must be one action as JSON")
+    return [_Step(SEND, {"text": text})], ""
+
+
+def _to_reply(form: ReplyForm, steps: Sequence[_Step], rest: str, parse: Parse) -> TurnReply:
+    """Return the reply of some actions, its entries and memories held against the contract."""
+    entries: list[Json] = []
+    updates: list[Json] = []
+    calls: list[ToolCall] = []
+    for step in steps:
+        if step.name == DONE and DONE in form.own:
+            continue
+        if step.name == ANSWER and (ANSWER in form.own or form.is_answer):
+            entries.append({"kind": "response", "payload": _answer_of(form, _object(step))})
+        elif step.name == SEND and (SEND in form.own or not form.is_answer):
+            entries.append(_message_of(form, _object(step)))
+        elif step.name == REMEMBER and REMEMBER in form.own:
+            arguments = _object(step)
+            updates.append({key: arguments[key] for key in ("key", "value") if key in arguments})
+        else:
+            calls.append(ToolCall(form.tool_name(step.name), step.arguments, step.call))
+    plain = {"outbox_entries": entries, "memory_updates": updates, "notes": rest}
+    reply = parse(compact(plain).decode())
+    is_whole = any(step.name in (ANSWER, DONE) for step in steps) or not (entries or updates)
+    goes_on = not calls and not is_whole and (form.is_answer or not entries)
+    return reply._replace(tool_calls=(*calls, *reply.tool_calls), goes_on=goes_on)
+
+
+def _object(step: _Step) -> Json:
+    """Return the arguments of an action; an only text stands for the object that has it."""
+    if isinstance(step.arguments, dict):
+        return step.arguments
+    if isinstance(step.arguments, str) and step.name in (ANSWER, SEND):
+        return {"text": step.arguments}
+    raise ContractError(f"{step.name}: its arguments must be an object, got {type(step.arguments).__name__}")
+
+
+def _answer_of(form: ReplyForm, arguments: Json) -> Json:
+    """Return the payload of an answer; `request` is the id of what it answers."""
+    payload = {key: value for key, value in arguments.items() if key != "request"}
+    return {"reply_to": arguments["request"], **payload} if "request" in arguments else payload
+
+
+def _message_of(form: ReplyForm, arguments: Json) -> Json:
+    """Return the entry of a message; raise `ContractError` for a reader who cannot be reached."""
+    payload = {key: value for key, value in arguments.items() if key not in ("to", "kind")}
+    if "text" not in payload and len(payload) == 1:
+        payload = {"text": next(iter(payload.values()))}
+    kind = arguments.get("kind", form.kind)
+    kind = kind if kind in form.kinds else form.kind
+    to = arguments.get("to") or form.to
+    if form.readers and to != form.to:
+        known = {name.lower(): name for name in form.readers}
+        names = to if isinstance(to, list) else [to]
+        unknown = [name for name in names if str(name).strip().lower() not in known]
+        if unknown:
+            hint = nearest(str(unknown[0]), form.readers)
+            listed = f"one of {', '.join(form.readers)}"
+            raise ContractError(
+                f'send: "to" must be {listed}, got "{str(unknown[0])[:100]}"{f" ({hint})" if hint else ""}'
+            )
+        found = [known[str(name).strip().lower()] for name in names]
+        to = "" if TO_ALL in found else found if len(found) > 1 else found[0]
+    return {
+        "kind": "message" if kind == "response" else kind,
+        "payload": {**payload, **({"target": to} if to else {})},
+    }
