@@ -39,7 +39,7 @@ from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import pretty, to_line
 from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.base.once import once
-from lemming.kernel.base.payload_text import quote_payload
+from lemming.kernel.base.payload_text import cut_line, quote_payload
 from lemming.kernel.base.quoting import digest_of, quoted
 from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.base.times.spoken import moment_of
@@ -54,7 +54,6 @@ from lemming.kernel.org.resume import AgentPermissions
 
 ENTRY_LIMIT_BYTES = 256 << 10
 DECISIONS_PER_TICK = 10_000
-LINE_CHARS = 70_000
 _USUAL_KINDS = ("message", "request", "response")
 EVERYBODY = frozenset({"*", "all"})
 NOBODY_IN_PARTICULAR: frozenset[str] = frozenset()
@@ -108,14 +107,13 @@ class OutboxEntry:
         told = f'"id": "{self.id}", "from": "{self.agent}", "tick": {self.tick}, "kind": "{self.kind}"'
         tags = f', "tags": {to_line(self.tags)}' if self.tags else ""
         line = quoted(f'{{{told}, "payload": {to_line(self.payload)}{tags}}}')  # the others are plain words
-        is_cut = len(line) > LINE_CHARS
-        return f"{line[:LINE_CHARS]} ... (cut, {len(line)} characters in all)" if is_cut else line
+        return cut_line(line)
 
     @once
     def told(self) -> str:
         """The entry in few words: its author, its kind where that says something, its text."""
         kind = "" if self.kind in _USUAL_KINDS else f" ({self.kind})"
-        return f"{self.agent}{kind}:{quote_payload(self.payload, self.tags)}"
+        return cut_line(f"{self.agent}{kind}:{quote_payload(self.payload, self.tags)}")
 
     @once
     def line_digest(self) -> bytes:

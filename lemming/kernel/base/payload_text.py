@@ -12,6 +12,7 @@ from typing import Any
 from lemming.kernel.base.jsontext import compact, to_line
 from lemming.kernel.base.quoting import quoted
 
+LINE_CHARS = 70_000
 NEW_LINE = "\n> "
 _PLACES = frozenset({"text", "target", "reply_to", "conversation", "hops", "path", "schema", "parent"})
 """Keys of a payload that say where an entry stands, and not what it is about; and its text."""
@@ -44,6 +45,13 @@ def quote_payload(payload: Mapping[str, Any], tags: Sequence[str] = ()) -> str:
     if told and not rest:
         return told
     return f"{told}{NEW_LINE if NEW_LINE in told else ' '}{quoted(to_line(rest))}"
+
+
+def cut_line(line: str) -> str:
+    """Return what a prompt shows of an entry; one made by hand may be longer than any of the engine's."""
+    return (
+        line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} ... (cut, {len(line)} characters in all)"
+    )
 
 
 def text_of_payload(payload: dict[str, Any]) -> str:

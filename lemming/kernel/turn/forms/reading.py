@@ -22,16 +22,19 @@ from lemming.kernel.turn.values import Answer
 
 Json = dict[str, Any]
 _BEGINNINGS = ("{", "[", "```")
+_CONTRACT = '{"outbox_entries":'
+"""How a reply of four keys mostly begins: it is not read twice."""
 Parse = Callable[[str], TurnReply]
 """Reads the contract's four keys; raises `ContractError`."""
 
 
 class _Step(NamedTuple):
-    """An action of a reply: its name and arguments, and the id that the backend gave the call."""
+    """An action of a reply: its name and arguments, the id that the backend gave the call, the real tool."""
 
     name: str
     arguments: Any
     call: str = ""
+    tool: str = ""
 
 
 def read_form(
@@ -50,12 +53,15 @@ def read_form(
     """
     require_size(answer.text)
     text = drop_thinking(answer.text.strip())
-    if not answer.calls and has_contract(text):
+    if not answer.calls and (text.startswith(_CONTRACT) or has_contract(text)):
         return parse(text)
     if answer.calls:
         return _to_reply(
             form,
-            [_Step(native.get(it["tool"], it["tool"]), it["args"], it["id"]) for it in answer.calls],
+            [
+                _Step(it["tool"], it["args"], it["id"], native.get(it["tool"], it["tool"]))
+                for it in answer.calls
+            ],
             text,
             parse,
         )
@@ -65,7 +71,10 @@ def read_form(
         calls, rest = read_calls(text, [*form.own, *tools])
         if calls:
             return _to_reply(
-                form, [_Step(form.tool_name(call.name), call.args) for call in calls], rest, parse
+                form,
+                [_Step(call.name, call.args, tool=form.tool_name(call.name)) for call in calls],
+                rest,
+                parse,
             )
     return _to_reply(
         form, *_read_text(form, text, has_written=has_written, is_cut_off=answer.finish == "length"), parse
@@ -114,7 +123,7 @@ def _to_reply(form: ReplyForm, steps: Sequence[_Step], rest: str, parse: Parse) 
             arguments = _object(step)
             updates.append({key: arguments[key] for key in ("key", "value") if key in arguments})
         else:
-            calls.append(ToolCall(form.tool_name(step.name), step.arguments, step.call))
+            calls.append(ToolCall(step.tool or step.name, step.arguments, step.call))
     plain = {"outbox_entries": entries, "memory_updates": updates, "notes": rest}
     reply = parse(compact(plain).decode())
     is_whole = any(step.name in (ANSWER, DONE) for step in steps) or not (entries or updates)
