@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -38,7 +37,7 @@ def _introduce(agent: Agent, form: ReplyForm) -> str:
     """Return the agent's name, by which others address it, where the instructions do not say it."""
     if form.is_answer or form.is_small:
         return ""
-    if re.search(rf"\b{re.escape(agent.name)}\b", agent.instructions, re.IGNORECASE):
+    if agent.name.lower() in agent.instructions.lower():
         return ""
     return f"You are {agent.name}{f', {agent.title}' if agent.title else ''}."
 
