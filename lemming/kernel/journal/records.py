@@ -48,16 +48,8 @@ TurnNumber = Annotated[
     Count, {"description": "Which of the agent's turns in the tick it is, from 0; left out for 0."}
 ]
 IN_THE_OPENING = (
-    "prompt",
-    "schema",
-    "resume",
-    "model",
-    "allocation",
-    "max_steps",
-    "repairs",
-    "loops",
-    "form",
-)
+    "prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs", "loops", "form",
+)  # fmt: skip
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
 
 
