@@ -44,9 +44,7 @@ from lemming.kernel.journal.report import NOT_IN_EVERY_LINE, LostJson, TurnRepor
 from lemming.kernel.plugins.capabilities import record_class, why_missing
 from lemming.kernel.plugins.shipped import RECORDED
 
-TurnNumber = Annotated[
-    Count, {"description": "Which of the agent's turns in the tick it is, from 0; left out for 0."}
-]
+TurnNumber = Annotated[Count, {"description": "Number of the agent's turn in the tick; left out for 0."}]
 IN_THE_OPENING = (
     "prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs", "loops", "form",
 )  # fmt: skip
@@ -104,9 +102,7 @@ class TickStarted(Record):
     at_once: Annotated[bool, {"description": "It was run for what was asked, and not by the clock."}] = False
     chosen: Annotated[list[AgentName], {"description": "The agents that somebody named for it."}] = []  # noqa: RUF012
     left_out: Annotated[list[AgentName], {"description": "Due by the clock, and not named for it."}] = []  # noqa: RUF012
-    settings: Annotated[
-        dict[str, str], {"description": "SHA-256 of each settings file that said something, by its path."}
-    ] = {}  # noqa: RUF012
+    settings: Annotated[dict[str, str], {"description": "SHA-256 of each settings file, by its path."}] = {}  # noqa: RUF012
 
     @property
     def servers(self) -> dict[str, Json]:
