@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lemming.kernel.base.contract import REPLY_LIMIT_BYTES
@@ -51,6 +51,8 @@ ARGUMENTS = st.dictionaries(
     TEXT.filter(lambda key: key not in ("do", "arguments")), VALUES, min_size=2, max_size=4
 )
 CALLS = st.lists(st.tuples(st.sampled_from(NAMES), ARGUMENTS), min_size=1, max_size=4)
+# How fast values are drawn says nothing of the reader.
+quietly = settings(suppress_health_check=[HealthCheck.too_slow])
 PROSE = st.text("abc .\n", max_size=12)
 WRITINGS = {
     "own": lambda name, args: json.dumps({"do": name, **args}),
@@ -68,6 +70,7 @@ WRITINGS = {
 }
 
 
+@quietly
 @given(st.lists(PIECES | TEXT, max_size=30).map("".join))
 @example("<think>" * 3)
 def test_no_text_raises(text: str) -> None:
@@ -77,6 +80,7 @@ def test_no_text_raises(text: str) -> None:
     assert isinstance(first_object(text), dict | None)
 
 
+@quietly
 @given(calls=CALLS, prose=st.lists(PROSE, min_size=5, max_size=5), writing=st.sampled_from([*WRITINGS]))
 def test_calls_are_read_in_order_with_all_their_content(
     calls: list[tuple[str, dict[str, Any]]], prose: list[str], writing: str
@@ -89,6 +93,7 @@ def test_calls_are_read_in_order_with_all_their_content(
     assert rest.split() == " ".join(prose[: len(calls)]).split()
 
 
+@quietly
 @given(st.dictionaries(TEXT.filter(lambda key: key not in NAMES), VALUES, min_size=1, max_size=3))
 def test_the_fields_of_a_form_stay_content(fields: dict[str, Any]) -> None:
     text = json.dumps(fields)

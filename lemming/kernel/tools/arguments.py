@@ -11,6 +11,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from lemming.kernel.base.jsontext import compact, near
@@ -43,6 +44,10 @@ _KEYWORDS = {
 """What an annotation with `about` may say, as JSON Schema has it, and of which types."""
 
 
+MOST_NAMED = 8
+"""So many arguments of a call are held against those that there are: a flood of names must not take time."""
+
+
 class WrongArguments(ValueError):
     """The arguments of a call do not fit the signature; the message says which and why."""
 
@@ -69,13 +74,13 @@ def arguments_hint(schema: dict[str, Any], arguments: Mapping[str, Any]) -> str:
     '"argument": did you mean "city"?'
     """
     known = schema.get("properties", {})
-    unknown = [name for name in arguments if name not in known]
+    unknown = [str(name)[:80] for name in islice(arguments, MOST_NAMED) if name not in known]
     free = [name for name in known if name not in arguments]
     required = [name for name in schema.get("required", ()) if name not in arguments]
-    meant = {name: found for name in unknown if (found := near(str(name), free))}
+    meant = {name: found for name in unknown if (found := near(name, free))}
     if len(unknown) == len(required) == 1:  # nothing else can be meant
         meant = meant or {unknown[0]: required[0]}
-    hints = [f'"{name[:80]}": did you mean "{found}"?' for name, found in meant.items()]
+    hints = [f'"{name}": did you mean "{found}"?' for name, found in meant.items()]
     return "; ".join([*hints[:3], f"arguments: {compact(schema).decode()}"])
 
 
