@@ -23,12 +23,13 @@ from lemming.commands.options import (
     option,
     running_engine,
 )
-from lemming.commands.screen import one_line, show, tell, tell_on_last_line
+from lemming.commands.screen import one_line, printable, show, tell, tell_on_last_line
 from lemming.commands.trust import load_settings, require_agreement
 from lemming.facts.readiness import readiness_at, readiness_of, what_it_cannot
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.paths import resume_file
 from lemming.kernel.org.config import MODELS_FILE, Config, load_config
 from lemming.kernel.org.models import LOCAL_MODEL
@@ -144,29 +145,42 @@ def _tell_of_others(base: Any, default: str) -> None:
 def try_model(
     here: Here,
     key: Annotated[str, argument("KEY", "A key of config/models.json.")] = "default",
+    write: Annotated[bool, option("--write", "Write the keys that work better into the line.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Make one small call to a model, with the contract; show what works, what it costs and how long it took.
+    """Ask a model a few small questions; show which way of calling tools works, its cost and its time.
 
-    What its server was found to refuse is forgotten first, and found out again. The call counts against
-    nobody's credits. Exit status: 0 the model is of use here, 1 it is not.
+    Four first turns (an answer, a form, a tool, a message to one of three) are asked for as actions under a
+    schema, as native tool calls, and without either. "never" is what the server does not take, "did not" what
+    the model did not do. What its server was found to refuse is forgotten first, and found out again. The
+    calls count against nobody's credits. Exit status: 0 the line works as it is, or was written so that it
+    does; 1 it does not.
 
     \b
     Examples:
       lemming models test
-      lemming models test fast --json
+      lemming models test fast --write
     """
-    from lemming.service.model_trial import try_out
+    from lemming.service.model_trial import try_out, write_line
 
     base = here.org
     require_agreement(base, trusts=trust, can_ask=not here.as_json)
     config = load_settings(base)
     entry = config.model(key)
+    if not here.as_json:
+        tell(f'asking "{key}" up to nine small questions')
     found = try_out(Path(base), entry, config.org, SystemClock(), threading.Event())
-    if not here.shows("model_test", {"key": key, **found.as_json()}):
+    is_written = write and bool(found.line)
+    if is_written:
+        write_line(base, key, found.line)
+    if not here.shows("model_test", {"key": key, **found.as_json(), "is_written": is_written}):
+        for line in found.table():
+            show(printable(line)[:400])
         for label, text in found.lines(key):
             show(f"{label:<9} {one_line(text, 400)}")
-    raise typer.Exit(0 if found.is_of_use else 1)
+        if is_written:
+            tell(f'{MODELS_FILE}: "{key}" has {to_line(found.line)}')
+    raise typer.Exit(0 if found.is_of_use or is_written else 1)
 
 
 _WORDS = {True: "ready", False: "NOT READY", None: "unchecked"}

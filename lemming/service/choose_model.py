@@ -31,7 +31,7 @@ def use_by_default(base: OrgPath, key: str) -> tuple[bool, str]:
     with changing_file(base, MODELS_FILE) as opened:
         raw = opened.raw
         plain = parse(raw, allow_bom=True)
-        entry = plain.get(key) or _built_in(base, key)
+        entry = plain.get(key) or built_in_line(base, key)
         before = plain.get(DEFAULT_KEY)
         back = next((it for it, line in plain.items() if line == before and it != DEFAULT_KEY), "")
         if before == entry:
@@ -110,7 +110,7 @@ def _with(plain: Any, keys: list[str], value: Any) -> Any:
     return {**plain, first: _with(plain.get(first, {}), rest, value) if rest else value}
 
 
-def _built_in(base: OrgPath, key: str) -> dict[str, Any]:
+def built_in_line(base: OrgPath, key: str) -> dict[str, Any]:
     """Return the line of a key that stands for something although the file has no line for it."""
     from dataclasses import MISSING, fields
 

@@ -367,19 +367,3 @@ def test_calls_that_come_in_pieces_are_put_together() -> None:
     reply = adapter(Answer).validate_python(message_stream.whole()).reply()
     assert ([*reply.calls], reply.thinking) == (expected, "Hm.")
     assert reply.kept["anthropic"][0] == {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-
-
-@pytest.mark.parametrize(
-    ("calls", "told"),
-    [([("a", "ping", '{"text": "ready"}')], "called by its backend"), ([], "told of one, it called none")],
-)
-def test_a_trial_tells_whether_the_backend_calls_tools(
-    calls: list[Any], told: str, native: NativeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from lemming.cli import run
-
-    native.answers = [chat(json.dumps(say("ready")), *calls)]
-    models = {"real": {"provider": "openai", "model": "m", "options": {"base_url": f"{native.url}/v1"}}}
-    base = make_org(tmp_path / "org", resume("ada"), models=models)
-    assert run(["-C", str(base), "models", "test", "real"]) == 0
-    assert told in capsys.readouterr().out

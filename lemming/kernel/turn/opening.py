@@ -197,7 +197,7 @@ def _make_opening(
     messages = make_first_messages(told, choice) if choice else _contract_messages(told, tools, can)
     natively = can.calls_tools and (choice.form.style == "native" if choice else can.prompt == "full")
     if natively and (actions := choice.actions if choice else [*map(_action_of, tools)]):
-        messages[0]["tools"] = _native_tools_of(actions, choice.form if choice else None)
+        messages[0]["tools"] = describe_native_tools(actions, choice.form if choice else None)
     if choice:
         schema: Mapping[str, Any] | None = choice.schema
     else:
@@ -290,7 +290,7 @@ def _action_of(tool: Tool) -> Action:
     return Action(tool.name, tool.description, tool.parameters)
 
 
-def _native_tools_of(actions: Iterable[Action], form: ReplyForm | None) -> list[dict[str, Any]]:
+def describe_native_tools(actions: Iterable[Action], form: ReplyForm | None) -> list[dict[str, Any]]:
     """Return how a backend is told of tools; `tool` is the real name of one whose name is another here."""
     by_name = {action.name: action for action in actions}
     names = native_names(by_name)
