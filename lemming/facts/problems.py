@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from lemming.kernel.base.errors import LemmingError, PermissionDenied, Problem, 
 from lemming.kernel.base.jsontext import locate, meant
 from lemming.kernel.base.patterns import is_named
 from lemming.kernel.files import fs
+from lemming.kernel.memory import read_memories
 from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
 from lemming.kernel.org.models import ANSWERS_KNOWN
 from lemming.kernel.org.organisation import OrgPath
@@ -38,7 +40,12 @@ from lemming.kernel.tick.firing_plan import takes_turns, why_no_tools
 from lemming.kernel.tick.retention import longest_kept
 from lemming.kernel.tick.soundness.judged import judged
 from lemming.kernel.tools import toolset_of, why_no_server
+from lemming.kernel.turn.forms.choosing import CONTRACT_KEYS, MEMORY_WRITE
+from lemming.kernel.turn.forms.own_actions import is_granted
 
+FIT = "fit"
+"""The prompt of a line that does not say which."""
+_WANTS_MEMORY = re.compile(r"\bremember|\bmemori[sz]e|\byour memory\b", re.IGNORECASE)
 READ_VALUES = ("plan", "clock")
 """Providers that read no prose: in a prompt that is not `values` each of their turns fails."""
 
@@ -83,9 +90,7 @@ def problems_of_settings(base: OrgPath, config: Config) -> Iterator[Problem]:
                 severity="error" if is_here else "warning",
             )
         if entry.provider in READ_VALUES and entry.prompt != "values":
-            message = (
-                f'model key "{key}": {entry.provider} reads "values", and not "{entry.prompt}": no turn works'
-            )
+            message = f'model key "{key}": {entry.provider} reads "values", and not "{entry.prompt or FIT}": no turn works'
             yield Problem(message, MODELS_FILE, pointer=f"/{key}", hint='"prompt": "values" beside provider')
         if secret := seen_on_the_way(entry):
             message = f'model key "{key}": {secret} is sent over plain http to another machine'
@@ -179,6 +184,7 @@ def _problems_of_resume(
     yield from _about_files(place, agent, base)
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)
+        yield from _about_memory(place, agent, base)
 
 
 def _about_model(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
@@ -220,8 +226,18 @@ def _why_no_stand_in(key: str, agent: Agent, config: Config) -> str:
     ):
         return f'model key "{key}" is no model: nobody is asked'
     if "values" in (entry.prompt, own.prompt) and entry.prompt != own.prompt:
-        return f'model key "{key}" reads "prompt": "{entry.prompt}", and this agent\'s "{own.prompt}"'
+        return f'model key "{key}" reads "prompt": "{entry.prompt or FIT}", and this agent\'s "{own.prompt or FIT}"'
     return ""
+
+
+def _about_memory(place: _Place, agent: Agent, base: OrgPath) -> Iterator[Problem]:
+    """Yield that instructions want something remembered, which the agent is not asked to do."""
+    if not _WANTS_MEMORY.search(agent.instructions) or is_granted(agent, MEMORY_WRITE):
+        return
+    if not CONTRACT_KEYS.search(agent.instructions) and not read_memories(base, agent.name).values:
+        message = "the instructions speak of remembering, and the agent is not offered to remember anything"
+        hint = f'name "{MEMORY_WRITE}" in permissions.tools'
+        yield place.problem("/instructions", message, hint, severity="warning")
 
 
 def _about_readers(place: _Place, agent: Agent, folders: list[str]) -> Iterator[Problem]:

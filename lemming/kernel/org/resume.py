@@ -102,8 +102,8 @@ class TurnLimits:
     max_steps: int | None = field(
         default=None,
         metadata=about(
-            "Model calls a turn may make to use tool results. Default 1; 8 with a strategy, and where the "
-            "model takes tools natively.",
+            "Model calls a turn may make. Default 8; 1 where the model is asked for the whole contract, "
+            "without a strategy and without native tools.",
             ge=1,
             le=50,
         ),

@@ -40,7 +40,7 @@ from lemming.kernel.turn.reply_schemas import BRIEF_CHARS, Form, bounded, closed
 MOST_CHARS = 2000
 """A text under a grammar is no longer: without a bound a small model writes to the token limit."""
 MOST_ACTIONS = 8
-_CONTRACT_KEYS = re.compile(r"\b(?:outbox_entries|memory_updates|tool_calls|payload)\b")
+CONTRACT_KEYS = re.compile(r"\b(?:outbox_entries|memory_updates|tool_calls|payload)\b")
 
 
 SMALL_FORMS = ("fit", "brief", "tools")
@@ -78,7 +78,7 @@ def choose_form(
 
     Instructions that name keys of the contract were written for it.
     """
-    if _CONTRACT_KEYS.search(agent.instructions):
+    if CONTRACT_KEYS.search(agent.instructions):
         return None
     is_small, takes_schema = can.prompt == "brief", can.takes_schema
     text = text_schema(BRIEF_CHARS if is_small else min(MOST_CHARS, 2 * max_output_tokens))
