@@ -40,8 +40,8 @@ from lemming.kernel.tick.firing_plan import takes_turns, why_no_tools
 from lemming.kernel.tick.retention import longest_kept
 from lemming.kernel.tick.soundness.judged import judged
 from lemming.kernel.tools import toolset_of, why_no_server
-from lemming.kernel.turn.forms.choosing import CONTRACT_KEYS, MEMORY_WRITE
-from lemming.kernel.turn.forms.own_actions import is_granted
+from lemming.kernel.turn.forms.choosing import CONTRACT_KEYS
+from lemming.kernel.turn.forms.own_actions import MEMORY_WRITE, is_granted
 
 FIT = "fit"
 """The prompt of a line that does not say which."""
@@ -90,7 +90,8 @@ def problems_of_settings(base: OrgPath, config: Config) -> Iterator[Problem]:
                 severity="error" if is_here else "warning",
             )
         if entry.provider in READ_VALUES and entry.prompt != "values":
-            message = f'model key "{key}": {entry.provider} reads "values", and not "{entry.prompt or FIT}": no turn works'
+            form = entry.prompt or FIT
+            message = f'model key "{key}": {entry.provider} reads "values", and not "{form}": no turn works'
             yield Problem(message, MODELS_FILE, pointer=f"/{key}", hint='"prompt": "values" beside provider')
         if secret := seen_on_the_way(entry):
             message = f'model key "{key}": {secret} is sent over plain http to another machine'
@@ -226,7 +227,8 @@ def _why_no_stand_in(key: str, agent: Agent, config: Config) -> str:
     ):
         return f'model key "{key}" is no model: nobody is asked'
     if "values" in (entry.prompt, own.prompt) and entry.prompt != own.prompt:
-        return f'model key "{key}" reads "prompt": "{entry.prompt or FIT}", and this agent\'s "{own.prompt or FIT}"'
+        form, own_form = entry.prompt or FIT, own.prompt or FIT
+        return f'model key "{key}" reads "prompt": "{form}", and this agent\'s "{own_form}"'
     return ""
 
 
