@@ -61,7 +61,7 @@ def prompt(
 
 def show_messages(inputs: TurnInputs) -> None:
     """Print the messages of a turn's first call, each under its role."""
-    for message in inputs.prompt:
+    for message in inputs.question:
         show(painted(f"--- {message['role']}", "bold"))
         show_text(message["content"])
 
@@ -118,7 +118,7 @@ def as_json_prompt(inputs: TurnInputs) -> dict[str, Any]:
         "model": entry.model,
         "temperature": entry.temperature if own is None else own,
         "max_output_tokens": entry.max_output_tokens,
-        "messages": inputs.prompt,
+        "messages": inputs.question,
         "schema": inputs.schema,
     }
 

@@ -11,7 +11,7 @@ from lemming.kernel.turn.values import TurnInputs
 
 def list_parts(inputs: TurnInputs, sent: SentPrompt) -> list[PromptPart]:
     """Return the parts of the prompt of a turn's first call, in the order in which they are sent."""
-    return [*_system_parts(inputs, sent), *_later_parts(sent)]
+    return [*_system_parts(inputs, sent), *_later_parts(sent, len(inputs.dialogue))]
 
 
 def _system_parts(inputs: TurnInputs, sent: SentPrompt) -> Iterator[PromptPart]:
@@ -26,9 +26,16 @@ def _system_parts(inputs: TurnInputs, sent: SentPrompt) -> Iterator[PromptPart]:
             yield PromptPart("tools", "\n".join(map(to_line, tools)))
 
 
-def _later_parts(sent: SentPrompt) -> Iterator[PromptPart]:
+def _later_parts(sent: SentPrompt, dialogue: int) -> Iterator[PromptPart]:
+    """Yield the other messages; `dialogue`: how many at the end were said in earlier turns."""
     others = [message for message in sent.request.messages if message["role"] != "system"]
+    said = others[len(others) - dialogue :]
+    others = others[: len(others) - dialogue]
     for message in others[:-1]:
         yield PromptPart("examples", message["content"])
     for message in others[-1:]:
         yield PromptPart("turn", message["content"])
+    for message in said:
+        yield PromptPart(
+            "conversation", "\n".join([message["content"], *map(to_line, message.get("calls", ()))])
+        )

@@ -71,7 +71,7 @@ def sent_prompt(now: Snapshot, inputs: TurnInputs) -> SentPrompt:
     entry = inputs.model
     backends = Backends(now.org.base, SystemClock(), threading.Event(), lambda _: None, now.config.org)
     provider = backends.bare(entry)
-    request = question(inputs, entry, 0, inputs.prompt, None)
+    request = question(inputs, entry, 0, inputs.question, None)
     if inputs.given:
         request = completed(request, entry, inputs, now.org.base, {})
     if provider.leaves_out:

@@ -30,6 +30,7 @@ from lemming.kernel.journal.records import (
     TurnStopped,
 )
 from lemming.kernel.journal.report import TickReport, TurnReport
+from lemming.kernel.journal.turn_start import first_question
 from lemming.kernel.memory import decode_memory
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import OrgPath
@@ -138,7 +139,7 @@ class TurnRecord:
     @property
     def prompt(self) -> list[dict[str, str]]:
         """The messages the model was sent first."""
-        return list(self.started.prompt) if self.started else []
+        return first_question(self.started) if self.started else []
 
     @property
     def shown(self) -> list[str]:

@@ -88,7 +88,7 @@ def started(base: Path, number: int) -> list[dict[str, Any]]:
 def shown(base: Path, number: int) -> str:
     """Return what ada's model was shown first in a tick, results of calls made before it included."""
     (start,) = [it for it in journal_lines(base, number) if it["type"] == "turn_started"]
-    return "\n".join(message["content"] for message in start["prompt"])
+    return "\n".join(message["content"] for message in (*start["prompt"], *start.get("dialogue", ())))
 
 
 def lemming(base: Path, *words: str) -> int:

@@ -29,6 +29,7 @@ from served_corpus import asked_back, served
 from skilled_corpus import skilled
 from strategies_corpus import strategies
 from tainted_corpus import clean, tainted
+from waited_corpus import waited
 
 from lemming.kernel.base.jsontext import pretty
 from lemming.kernel.files import fs
@@ -183,6 +184,7 @@ CASES = [
     Case(functions, 2, at_once=2),
     *([Case(served, 2, at_once=2), Case(asked_back, 2)] if find_spec("mcp") else ()),
     Case(native, 2, at_once=2),
+    Case(waited, 5, at_once=2),
     Case(formed, 4, at_once=3),
     Case(approvals, 6, at_once=3, has_limits=True),
     Case(tainted, 4, at_once=3),

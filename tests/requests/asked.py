@@ -75,9 +75,12 @@ def answers(base: Path, author: str) -> dict[str, dict[str, Any]]:
 
 
 def prompts(base: Path, number: int) -> dict[str, str]:
-    """Return the last message of each turn of a tick, by agent."""
+    """Return what each turn of a tick was shown last, by agent: the end of its prompt, and what follows."""
     started = [line for line in journal_lines(base, number) if line["type"] == "turn_started"]
-    return {line["agent"]: line["prompt"][-1]["content"] for line in started}
+    return {
+        line["agent"]: "\n".join(it["content"] for it in (line["prompt"][-1], *line.get("dialogue", ())))
+        for line in started
+    }
 
 
 def open_of(base: Path, name: str) -> list[str]:

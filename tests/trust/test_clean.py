@@ -40,7 +40,8 @@ def ada(**more: Any) -> dict[str, Any]:
 
 
 def prompt_of(base: Path, number: int, agent: str = "ada") -> str:
-    return "\n".join(message["content"] for message in started(base, number, agent)["prompt"])
+    start = started(base, number, agent)
+    return "\n".join(message["content"] for message in (*start["prompt"], *start.get("dialogue", ())))
 
 
 def test_a_memory_is_left_out_by_name_and_the_turn_may_act(base: Path) -> None:

@@ -177,8 +177,7 @@ class ApprovalsPreparation(Preparation):
         self._denied = [*self._denied, *list_denials(shown.task)][-MOST_DENIED:]
         form, at = self.moment.model.prompt or "", self.moment.now.at
         self._decided, to_come = decided_in(shown.task, shown.results, form, at)
-        kept = [result for place, result in enumerate(shown.results) if place not in to_come]
-        return replace(shown, results=kept)
+        return replace(shown, to_come=to_come)
 
     def given(self) -> Json:
         """Return whom the turn may ask about what, and what was decided."""

@@ -192,7 +192,9 @@ def results_with_decisions(task: Task, results: Sequence[Mapping[str, Any]]) -> 
     return found
 
 
-def decided_in(task: Task, results: Sequence[Mapping[str, Any]], form: str, at: str) -> tuple[Json, set[int]]:
+def decided_in(
+    task: Task, results: Sequence[Mapping[str, Any]], form: str | None, at: str
+) -> tuple[Json, set[int]]:
     """Return what a turn does before all else, and which results its prompt does not show yet.
 
     It has the calls to make, and all results, with places for theirs: a prompt in text has no such places.

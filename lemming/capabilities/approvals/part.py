@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.approvals.binding import changed_since, changed_text
@@ -25,9 +26,9 @@ from lemming.kernel.journal.report import End, Status
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.dialogue import Told, call_ids, tell_results, tell_waited, until_answer
 from lemming.kernel.turn.notices import is_notice
 from lemming.kernel.turn.places import Asking
-from lemming.kernel.turn.prompt import results_message
 from lemming.kernel.turn.results import OUTBOX_ENTRIES, WRITTEN
 from lemming.kernel.turn.seams import TurnPart
 
@@ -200,24 +201,61 @@ def _keep_all(draft: Draft, before: Sequence[Json], numbers: Mapping[int, int]) 
         kept[place] = draft.results[number]
         if number + 1 in asked:
             draft.asked[asked[number + 1]] = place + 1
-    draft.results, draft.calls, draft.shown = kept, [""] * len(kept), 0
+    ids = call_ids(draft.task.begun) if draft.task else []
+    draft.results, draft.shown = kept, 0
+    draft.calls = [*[""] * (len(kept) - len(ids)), *ids]
 
 
 def _show(draft: Draft, numbers: Mapping[int, int], before: Sequence[Json]) -> None:
     """Put the results into the prompt, whatever is asked with it; `before`: what the prompt was made of."""
     if not numbers:
         return
-    prompt, made = draft.inputs.prompt, {*numbers.values()}
-    if draft.inputs.model.prompt == "values":
+    inputs, made = draft.inputs, {*numbers.values()}
+    if inputs.model.prompt == "values":
         shown = [
             place for place, it in enumerate(before) if not is_notice(it)
         ]  # notices have a key of their own
         found = {shown.index(place): draft.results[number] for place, number in numbers.items()}
-        draft.show(_filled_in(prompt, found))
+        draft.show(_filled_in(inputs.prompt, found))
     else:
-        told = [it for number, it in enumerate(draft.results) if number in made or not it["success"]]
-        draft.show([*prompt, results_message(told, prompt)])
+        failed = [it for number, it in enumerate(draft.results) if number not in made and not it["success"]]
+        draft.continue_with(_go_on(draft, numbers, before, [(it, "") for it in failed]))
     draft.shown = len(draft.results)
+
+
+def _go_on(draft: Draft, numbers: Mapping[int, int], before: Sequence[Json], failed: Told) -> list[Message]:
+    """Return the messages behind the turn's prompt, each call that waited with what it gave.
+
+    `failed`: what else came of it that the model is to know.
+    """
+    inputs, said = draft.inputs, until_answer(draft.inputs.dialogue)
+    tell = partial(tell_results, inputs.model, inputs.form, [*inputs.prompt, *said])
+    if not said:  # the turn begins anew, and its prompt shows all the others
+        return tell([*((draft.results[number], "") for number in sorted(numbers.values())), *failed])
+    recorded = tell(_waited(draft, {}, before))
+    made = tell([*_waited(draft, numbers, before), *failed])
+    return [*said, *made, *inputs.dialogue[len(said) + len(recorded) :]]
+
+
+def _waited(draft: Draft, numbers: Mapping[int, int], before: Sequence[Json]) -> Told:
+    """Return all results that waited, those of the calls just made in their places."""
+    begun = draft.task.begun if draft.task else None
+    dialogue = begun.dialogue if begun else None
+    assert begun, "a turn that goes on is for something"
+    assert dialogue, "it goes on with what was said"
+    first = len(before) - len(begun.results)
+    results = [
+        _as_made(before[it], draft.results[numbers[it]]) if it in numbers else before[it]
+        for it in range(first, len(before))
+    ]
+    return tell_waited(begun, dialogue, [*map(draft.tell, results)])
+
+
+def _as_made(asked: Json, made: Json) -> Json:
+    """Return what a call gave, with its arguments where a person changed them."""
+    if made["args"] == asked["args"]:
+        return made
+    return {**made, "output": f"(made with other arguments: {to_line(made['args'])})\n{made['output']}"}
 
 
 def _filled_in(prompt: Sequence[Message], results: Mapping[int, Mapping[str, Any]]) -> list[Message]:

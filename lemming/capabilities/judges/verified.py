@@ -140,7 +140,7 @@ class _Verified:
 
     def _question(self, judge: Judge) -> list[Message]:
         draft = self._draft
-        shown = _cut(self._turn.prompt[-1]["content"])
+        shown = _cut(draft.inputs.prompt[-1]["content"])
         entries = [
             {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags} for entry in self._own_entries
         ]

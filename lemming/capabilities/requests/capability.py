@@ -11,13 +11,17 @@ from typing import Any
 from lemming.capabilities.requests.agenda import agenda_of
 from lemming.capabilities.requests.charges import Charges
 from lemming.capabilities.requests.known_requests import is_awaited
+from lemming.capabilities.requests.open_requests import (
+    answering,
+    count_asked,
+    find_still_open,
+    list_own_account,
+)
 from lemming.capabilities.requests.request_turn import (
     MOST_FAILURES,
     MOST_TURNS,
     NOT_ANSWERED,
-    OWN_ACCOUNT,
     Serving,
-    answering,
     serving_of,
 )
 from lemming.capabilities.requests.settings import team_of
@@ -50,7 +54,6 @@ from lemming.kernel.journal.records import ModelReplied, Record
 from lemming.kernel.journal.report import End, Status
 from lemming.kernel.mail.agenda import Agenda
 from lemming.kernel.mail.holds import Holds
-from lemming.kernel.mail.references import named_in
 from lemming.kernel.mail.task import Task
 from lemming.kernel.mail.visibility import Mail, View
 from lemming.kernel.messages import OutboxEntry, targets_in
@@ -61,6 +64,7 @@ from lemming.kernel.org.uses import Habits, habits_of
 from lemming.kernel.plugins.shipped import REQUESTS
 from lemming.kernel.tick.soundness.inventory import Inventory
 from lemming.kernel.tools import Tool
+from lemming.kernel.turn.dialogue import keep_dialogue
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.ending import GOES_ROUND, is_applied, last_round
 from lemming.kernel.turn.labels import Labels
@@ -351,19 +355,18 @@ class RequestsPart(TurnPart):
         """Return the request that the turn was for, and those that are begun and open after it."""
         draft, task = self.draft, self._serving
         before = draft.inputs.state.requests
-        calls = self._asked_now
+        calls = count_asked(draft)
         if task is None:
             own = [entry for entry in draft.entries if entry.identity in calls]
-            asked = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
-            return "", (*self._still_open(_moving(before)), *asked)
+            return "", (*find_still_open(draft, before), *list_own_account(draft, own, calls))
         others = tuple(begun for begun in before if begun.key != task.begun.key)
         is_over = draft.is_answered or draft.is_handed_on if task.request else not draft.actionable_results
         if is_over:
             own = [it for it in draft.entries if it.identity in draft.held and "parent" not in it.payload]
-            kept = (OWN_ACCOUNT.after(own, draft.unshown, calls, held=draft.held),) if own else ()
-            return task.request, (*others, *kept)
+            return task.request, (*others, *list_own_account(draft, own, calls))
         results, in_vain, replies = draft.unshown, draft.repeats.in_vain, len(draft.answers)
-        after = task.after(draft.entries, results, calls, self._cost, draft.held, in_vain, replies)
+        keep = partial(keep_dialogue, draft)
+        after = task.after(draft.entries, results, calls, self._cost, draft.held, in_vain, replies, keep)
         return task.request, (*others, replace(after, stands_still=self._stands_still(after, end)))
 
     def _stands_still(self, after: Begun, end: End) -> bool:
@@ -372,29 +375,3 @@ class RequestsPart(TurnPart):
         if end != "unanswered" or draft.may_rest or draft.left:
             return False
         return not (after.open or after.results or draft.repeats.has_learned)
-
-    def _still_open(self, before: tuple[Begun, ...]) -> tuple[Begun, ...]:
-        """Return what an agent has begun, with the requests that this turn was shown and did not answer."""
-        draft = self.draft
-        if not draft.inputs.open_requests:
-            return before
-        responses = (entry for entry in draft.entries if entry.kind == "response")
-        answered = {name for entry in responses for name in named_in(entry.payload.get("reply_to"))}
-        shown = (it for it in draft.inputs.open_requests if answered.isdisjoint((it, it.rpartition("_")[2])))
-        begun = (it for it in before if it.says_anything)
-        return (*begun, *(Begun(request=identity) for identity in shown))
-
-    @property
-    def _asked_now(self) -> dict[str, int]:
-        """Which of the results not shown yet, from 1, the answers to entries will be."""
-        draft = self.draft
-        return {
-            entry: sum(number < place for number in draft.unshown_places)
-            for entry, place in draft.asked.items()
-            if place > draft.shown
-        }
-
-
-def _moving(before: tuple[Begun, ...]) -> tuple[Begun, ...]:
-    """Return what an agent has begun, once it was shown something else: there is something to go on with."""
-    return tuple(replace(it, stands_still=False) if it.stands_still else it for it in before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor
 from typing import Any
@@ -15,6 +15,7 @@ from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.files.documents import value_of
 from lemming.kernel.journal.begun import Begun
+from lemming.kernel.journal.dialogue import Dialogue
 from lemming.kernel.journal.lost_calls import NONE_LOST, Lost
 from lemming.kernel.llm.credits import Most
 from lemming.kernel.mail.answers import MAY_ANSWER
@@ -317,26 +318,30 @@ class Serving:
         held: Mapping[str, dict[str, Any]] = NONE_HELD,
         in_vain: Mapping[str, int] = NO_CALLS,
         asked_models: int = 0,
+        keep_dialogue: Callable[[], Dialogue | None] | None = None,
     ) -> Begun:
         """Return how the request stands after a turn that did not answer it.
 
         `calls`: which of the results, from 1, the answer to an entry is, by the entry's identity; `held`:
-        what capabilities keep until then, likewise.
+        what capabilities keep until then, likewise. `keep_dialogue`: returns what was said.
         """
         asked, enough = find_asked(entries, calls, held, first_group=len(self.begun.enough))
         if self.counts_open:
             parts = {it.identity: self._sum_allotted(it) / max(len(it.targets), 1) for it in entries}
             asked = [replace(it, budget=parts[it.request]) for it in asked]
         before = (it for it in self.begun.asked if not it.held or not self.request)
+        asked = [*(replace(it, call=0) for it in before), *asked]
+        waits = bool(results) or any(not it.end for it in asked)
         return Begun(
             request=self.request,
-            asked=(*(replace(it, call=0) for it in before), *asked),
+            asked=tuple(asked),
             enough=(*self.begun.enough, *enough),
             results=tuple(results),
             turns=self.begun.turns + 1,
             spent=round(self.begun.spent + cost, 6) if self.budget is not None else 0.0,
             calls=self.begun.calls + asked_models if self.max_calls else 0,
             in_vain={**in_vain},
+            dialogue=keep_dialogue() if waits and keep_dialogue else None,
         )
 
 
@@ -378,21 +383,6 @@ def serving_of(
         at=at,
         max_calls=max_calls,
     )
-
-
-def answering(new: NewEntry, open_requests: Mapping[str, str]) -> NewEntry:
-    """Return an answer addressed to whoever asked; one that names no request is to the only one there is.
-
-    `open_requests`: who asked, by the request's identity.
-    """
-    reply_to = new.payload.get("reply_to")
-    named = [*open_requests] if reply_to is None else named_in(reply_to)
-    meant = [it for it in open_requests if it in named or it.rpartition("_")[2] in named]
-    if new.kind != "response" or len(meant) != 1:
-        return new
-    identity = meant[0]
-    known = {"reply_to": identity.rpartition("_")[2], "target": open_requests[identity]}
-    return new._replace(payload={**new.payload, **known})
 
 
 OWN_ACCOUNT = Serving(request="", asker="", begun=Begun(request=""))

@@ -20,6 +20,7 @@ from lemming.capabilities.trust.words import AGENT, Part
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.paths import memory_file, resume_file
 from lemming.kernel.files.fields import Json
+from lemming.kernel.journal.begun import Begun
 from lemming.kernel.mail.task import Ended, Task
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry
@@ -45,7 +46,9 @@ class CleanTurn:
     def left(self, offered: ToShow, task: Task, own: str, memory_words: Mapping[str, str]) -> ToShow:
         """Return what is left to be shown, its files but as they are."""
         thread = [it for it in task.thread if self._passes("entry", self._authors.of_entry(it), it.identity)]
-        passed = task._replace(thread=thread, asked=[*map(self._ended, task.asked)])
+        passed = task._replace(
+            thread=thread, asked=[*map(self._ended, task.asked)], begun=self._begun(task.begun)
+        )
         return replace(
             offered,
             task=passed,
@@ -68,6 +71,14 @@ class CleanTurn:
             return True
         self.left_out.append((kind, Part(self._authors.order.known(word), source)))
         return False
+
+    def _begun(self, begun: Begun) -> Begun:
+        """Return where the request stands, without a dialogue that showed what is trusted less."""
+        dialogue = begun.dialogue
+        is_left_out = dialogue is not None and self.is_below(
+            self._authors.order.known(dialogue.trust or AGENT)
+        )
+        return replace(begun, dialogue=None) if is_left_out else begun
 
     def _ended(self, ended: Ended) -> Ended:
         """Return what became of a question; an answer that is trusted less as values, or not at all."""

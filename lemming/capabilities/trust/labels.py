@@ -138,6 +138,8 @@ class Tracker:
         for result in seen.results:
             if "trust" in result:
                 yield Part(self.order.known(result["trust"]), f"what {result['tool']} gave before")
+        if seen.dialogue and seen.dialogue.trust:
+            yield Part(self.order.known(seen.dialogue.trust), "what was said for it before")
         for keeper, key in seen.jobs_kept:  # a job is trusted as far as the memory it is kept in
             words = self._authors.of_memories(keeper, read_memories(self._now.org, keeper))
             if key in words:

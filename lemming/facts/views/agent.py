@@ -196,7 +196,7 @@ def _prompt(org: Organisation, name: str) -> dict[str, Any]:
     return {
         "tick": preview.tick,
         "model": f"{inputs.model.provider} {inputs.model.model}".strip(),
-        "messages": inputs.prompt,
+        "messages": inputs.question,
         "waits_for": preview.waits_for(name),
         "why_not": "",
     }

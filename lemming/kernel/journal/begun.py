@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from lemming.kernel.files.fitting import LARGEST_AMOUNT
+from lemming.kernel.journal.dialogue import Dialogue
 
 
 class _Plain:
@@ -62,6 +63,7 @@ class Begun(_Plain):
     `calls`: how often these asked a model.
     `in_vain`: how often calls gave the same in its turns, by what tells them apart. `stands_still`: whether
     the last of them came no further: it gave no answer, and nothing was asked, called or learned.
+    `dialogue`: what its model and the tools said, while results of its calls wait.
     """
 
     request: str
@@ -74,6 +76,7 @@ class Begun(_Plain):
     calls: int = 0
     in_vain: dict[str, int] = field(default_factory=dict)
     stands_still: bool = False
+    dialogue: Dialogue | None = None
 
     @property
     def is_only_shown(self) -> bool:
@@ -127,7 +130,8 @@ class Begun(_Plain):
         lists = {key: [*value] for key in ("enough", "results") if (value := getattr(self, key))}
         keys = ("failures", "spent", "calls", "in_vain", "stands_still")
         further = {key: value for key in keys if (value := getattr(self, key))}
-        return {"request": self.request, **asked, **lists, "turns": self.turns, **further}
+        dialogue = {"dialogue": self.dialogue.as_json()} if self.dialogue else {}
+        return {"request": self.request, **asked, **lists, "turns": self.turns, **further, **dialogue}
 
 
 def with_more_spent(requests: Sequence[Begun], others: Sequence[Begun]) -> tuple[Begun, ...]:

@@ -64,6 +64,16 @@ class AskedJson(TypedDict):
     budget: NotRequired[Amount]
 
 
+class DialogueJson(TypedDict):
+    """What a model and its tools said for a request: `lemming.kernel.journal.dialogue`."""
+
+    style: str
+    messages: list[Json]
+    calls: NotRequired[list[str]]
+    hidden: NotRequired[list[str]]
+    trust: NotRequired[str]
+
+
 class BegunJson(TypedDict):
     """A request that a turn was taken for, and that is still open."""
 
@@ -75,6 +85,7 @@ class BegunJson(TypedDict):
     failures: NotRequired[Count]
     spent: NotRequired[Amount]
     calls: NotRequired[Count]
+    dialogue: NotRequired[DialogueJson]
 
 
 class TaskJson(TypedDict):
@@ -149,6 +160,12 @@ class MessageJson(TypedDict):
     role: str
     content: str
     tools: NotRequired[list[Json]]
+
+
+SaidBefore = Annotated[
+    list[Json],
+    {"description": "What was said for the same request in earlier turns: messages behind the prompt."},
+]
 
 
 class CallJson(TypedDict):

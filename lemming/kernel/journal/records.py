@@ -36,6 +36,7 @@ from lemming.kernel.journal.record_parts import (
     ModelJson,
     Read,
     ResumeJson,
+    SaidBefore,
     State,
     TaskJson,
     TotalsJson,
@@ -141,6 +142,7 @@ class TurnStarted(Record):
     said_requests: dict[str, AgentName] = {}  # noqa: RUF012
     given: Annotated[Json, {"description": "What capabilities start from, by their names."}] = {}  # noqa: RUF012
     turn: TurnNumber = 0
+    dialogue: SaidBefore = []  # noqa: RUF012
 
     # Hidden from mypy, which would take any misspelt name for one that `__getattr__` knows.
     if not TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.files.documents import value_of
+from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.records import TurnStarted
 from lemming.kernel.org.blocks import LoopSettings
 from lemming.kernel.org.models import ModelEntry
@@ -49,3 +50,8 @@ def allocation_of(record: TurnStarted) -> AgentCredits:
     """Return what the agent might spend when the turn began; raise `ValueError` for what is none."""
     allocation: AgentCredits = value_of(AgentCredits, record.allocation)
     return allocation
+
+
+def first_question(record: TurnStarted) -> list[Json]:
+    """Return the messages that the model was asked with first: the prompt, and what was said before."""
+    return [*record.prompt, *record.dialogue]

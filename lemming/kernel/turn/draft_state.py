@@ -41,7 +41,8 @@ class DraftState:
 
     # Python is slow at an object with more than thirty attributes, and this one is made for every turn.
     __slots__ = (
-        "accepted", "answers", "aside", "asked", "asks_persons", "calls", "entries", "has_answer", "held",
+        "accepted", "answers", "aside", "asked", "asks_persons", "calls", "conversation", "entries",
+        "has_answer", "held",
         "in_vain", "inputs", "is_handed_on", "last_words", "left", "loops", "lost", "lost_entries",
         "memory", "misfit", "noted", "notes", "notices", "numbers", "only_asks", "outside", "over",
         "passed_on", "remarks", "repeats", "results", "seams", "settled", "shown", "source",
@@ -70,6 +71,7 @@ class DraftState:
         # What its calls gave.
         self.results: list[dict[str, Any]] = []
         self.calls: list[str] = []  # of the results, what the backend calls them
+        self.conversation: list[Message] | None = None  # with the model, since it was asked for a reply
         self.numbers = CallNumbers(source.has_call)
         self.untold: set[int] = set()
         self.used: list[ToolUsed] = []
@@ -142,6 +144,16 @@ class DraftState:
         """Return the status of a turn that ends so: without an answer there is nothing to go on with."""
         return "skipped" if end in ("out_of_credits", "paused") and not self.answers else STATUS_OF[end]
 
+    def tell(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Return a result as the model is told of it within the turn."""
+        for told in self.seams.shown_result:
+            result = told(result)
+        return result
+
     def show(self, prompt: list[Message]) -> None:
         """Have the turn begin with another prompt."""
         self.inputs = replace(self.inputs, prompt=prompt)
+
+    def continue_with(self, dialogue: Sequence[Message]) -> None:
+        """Have the turn begin with these messages behind its prompt."""
+        self.inputs = replace(self.inputs, dialogue=dialogue)

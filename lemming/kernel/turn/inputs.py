@@ -31,6 +31,7 @@ from lemming.kernel.org.resume import AgentCredits, ContextFile
 from lemming.kernel.org.schedule import Wake
 from lemming.kernel.org.uses import habits_of
 from lemming.kernel.tools.toolset import Toolset
+from lemming.kernel.turn.dialogue import find_dialogue, go_on, hold_back, style_of
 from lemming.kernel.turn.forms.own_actions import TurnFacts
 from lemming.kernel.turn.forms.situation import describe_situation
 from lemming.kernel.turn.labels import Labels
@@ -112,12 +113,14 @@ def gather(
     # First what may be shown at all: what shortens and sums up must not see what is held back.
     offered = prepared.looks(offered)
     task, asked, memories, context = offered.task, offered.asked, offered.memories, offered.context
-    shown = prepared.shows(Showing(task, offered.inbox, memories, offered.tell(task), labels))
+    results = offered.tell(task)
+    shown = prepared.shows(Showing(task, offered.inbox, memories, results, labels))
     task, inbox = shown.task, shown.inbox
     added = prepared.sections()
     forms = prepared.forms(task, asked)
     facts_of = partial(_facts_of, now, agent, task, asked, inbox, shown.memories.values)
     opening = now.org.own(Openings).of(now, agent, entry, allocation, added, forms, facts_of, prepared.tools)
+    dialogue = find_dialogue(task, agent, style_of(opening.form, opening.messages)) if task else None
     # Said once, not in every prompt from here on.
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     seen = Seen(
@@ -130,7 +133,7 @@ def gather(
         memory=_memory_shown(opening.toolset.of(agent.name), shown.memories.values),
         context=context,
         added=added,
-        results=shown.results,
+        results=results,
         warnings=[
             *_warnings_of(allocation.soft_cap if warned else None, state),
             *(loop_warnings(state.loops, opening.loops) if state.loops else ()),
@@ -141,12 +144,15 @@ def gather(
         left_out=shown.left_out,
         before=shown.before,
         labels=labels,
+        dialogue=dialogue,
     )
     prepared.annotates(seen, shown)
+    waited = hold_back(seen, state, shown.to_come)
     if opening.form:
         situation = describe_situation(seen)
     else:
         situation = values_situation(seen) if entry.prompt == "values" else full_situation(seen)
+    prompt = [*map(dict, opening.messages), {"role": "user", "content": "\n".join(situation)}]
     inputs = TurnInputs(
         agent=agent,
         tick=now.tick,
@@ -155,7 +161,7 @@ def gather(
         max_steps=opening.fields["max_steps"],
         repairs=opening.fields["repairs"],
         loops=opening.loops,
-        prompt=[*map(dict, opening.messages), {"role": "user", "content": "\n".join(situation)}],
+        prompt=prompt,
         schema=opening.fields["schema"],
         form=opening.form,
         state=state,
@@ -170,6 +176,8 @@ def gather(
         memories_seen=found.memories.digests,
         turn=turn.number if turn else 0,
     )
+    if dialogue and waited:
+        inputs.dialogue = go_on(inputs, dialogue, waited, labels)
     ids = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, situation, ids, (*memories.problems, *inbox.problems))
 

@@ -60,7 +60,8 @@ class Showing:
 
     `left_out`: so many entries that were said before are not shown. `before`: sections, title and text, that
     stand before what was said. `also` and `also_memories`: entries, and keys of memories, that another
-    question of the turn shows.
+    question of the turn shows. `to_come`: places of results that come as the turn begins, by calls that were
+    approved.
     """
 
     task: Task | None
@@ -72,6 +73,7 @@ class Showing:
     before: Sequence[tuple[str, str]] = ()
     also: Sequence[OutboxEntry] = ()
     also_memories: Sequence[str] = ()
+    to_come: Collection[int] = ()
 
 
 class TickLimits(Protocol):

@@ -20,7 +20,7 @@ from lemming.kernel.turn.inputs import Gathered
 from lemming.kernel.turn.parts import purpose_in
 from lemming.kernel.turn.values import TurnInputs
 
-MAY_BE_EMPTY = ("warned", "open_requests", "said_requests", "given", "turn")
+MAY_BE_EMPTY = ("warned", "open_requests", "said_requests", "given", "turn", "dialogue")
 """Of `TurnInputs`, what a record holds where it says anything."""
 _perhaps_empty = attrgetter(*MAY_BE_EMPTY)
 

@@ -24,6 +24,9 @@ from lemming.kernel.turn.notices import extract_notices, without_notices
 from lemming.kernel.turn.sections import Section, of_entries, of_text, shown
 from lemming.kernel.turn.seen import Lines, Seen
 
+ANSWERS = "What you asked for it, and the answers"
+"""What stands before answers to entries of the agent."""
+
 
 def full_opening(agent: Agent, tools: Iterable[Tool] | None) -> list[Message]:
     """Return what an ordinary model is told first, the same in every turn."""
@@ -38,7 +41,7 @@ def values_situation(seen: Seen) -> Lines:
         "tick": seen.tick,
         "request": _valued(labels.entry(task.request)) if task and task.request else None,
         "thread": [*map(labels.entry, task.thread)] if task else [],
-        "asked": [_asked(ended, labels) for ended in task.asked] if task else [],
+        "asked": [describe_ended(ended, labels) for ended in task.asked] if task else [],
         "inbox": [*map(labels.entry, inbox.unread)],
         "known": [*map(labels.entry, inbox.known)],
         "own": [*map(labels.entry, inbox.own)],
@@ -59,7 +62,7 @@ def _valued(plain: dict[str, Any]) -> dict[str, Any]:
     return {"from": plain.pop("agent"), **plain}
 
 
-def _asked(ended: Ended, labels: Labels) -> dict[str, Any]:
+def describe_ended(ended: Ended, labels: Labels) -> dict[str, Any]:
     """Return what was asked, of whom, and what came of it."""
     asked = ended.asked
     plain = {
@@ -225,14 +228,14 @@ def _task_sections(
         asked = f"Asked of you by {task.request.agent}: answer it with one entry of kind response"
         sections.append(of_entries(asked, [task.request], labels))
     answers = "\n".join(
-        [quoted(to_line(_asked(ended, labels))) for ended in task.asked if not ended.asked.call]
+        [quoted(to_line(describe_ended(ended, labels))) for ended in task.asked if not ended.asked.call]
     )
     sections += [of_text(title, text) for title, text in before if text]
     if task.thread or left_out:
         said = f"Said before in this conversation, oldest first{_left_out(left_out)}"
         sections.append(of_entries(said, task.thread, labels))
     if answers:
-        sections.append(of_text("What you asked for it, and the answers", answers))
+        sections.append(of_text(ANSWERS, answers))
     return sections
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.kernel.agents import Agent
+from lemming.kernel.journal.dialogue import Dialogue
 from lemming.kernel.mail.inbox import Inbox
 from lemming.kernel.mail.task import Task
 from lemming.kernel.messages import OutboxEntry
@@ -22,6 +23,7 @@ class Seen:
 
     `told_by`: files, and folders that end with /, from which what stands after the instructions comes, and
     by which the turn is judged; `jobs_kept`: the memories, by agent and key, in which jobs are kept.
+    `dialogue`: what was said for the request in earlier turns, which stands behind the prompt.
     """
 
     agent: Agent
@@ -46,3 +48,4 @@ class Seen:
     labels: Labels = PLAIN
     told_by: Sequence[str] = ()
     jobs_kept: Sequence[tuple[str, str]] = ()
+    dialogue: Dialogue | None = None

@@ -14,17 +14,11 @@ from lemming.kernel.base.contract import MemoryUpdate, ToolCall, TurnReply, obje
 from lemming.kernel.base.errors import ContractError, Outcome, OutOfCredits
 from lemming.kernel.providers import Message
 from lemming.kernel.tools.toolset import turn_tools
-from lemming.kernel.turn.actions import responses
+from lemming.kernel.turn.dialogue import HIDDEN, tell_results
 from lemming.kernel.turn.draft import Draft
-from lemming.kernel.turn.forms.asking import Question, correct_question, narrow_question, show_results
-from lemming.kernel.turn.forms.situation import describe_results
-from lemming.kernel.turn.notices import extract_notices, notices_message, without_notices
-from lemming.kernel.turn.prompt import (
-    correction,
-    native_results,
-    results_message,
-    results_values,
-)
+from lemming.kernel.turn.forms.asking import Question, correct_question, narrow_question
+from lemming.kernel.turn.notices import without_notices
+from lemming.kernel.turn.prompt import correction
 from lemming.kernel.turn.values import Act, Answer, Ask, Step, Steps
 
 REPLY_CHARS_QUOTED = 4000
@@ -54,13 +48,17 @@ class Turn:
         self.options: Any = None
         self.given: Mapping[str, Any] = {}
         self.replies_left = draft.inputs.max_steps
-        self.conversation: list[Message] = []
         self._goes_on = False
 
     @property
     def prompt(self) -> list[Message]:
-        """The messages that the turn begins with."""
-        return [*self._draft.inputs.prompt]
+        """The messages that the turn begins with, those of earlier turns for the same request included."""
+        return [*self._draft.inputs.question]
+
+    @property
+    def conversation(self) -> list[Message]:
+        """The messages up to now, as the latest reply was asked for; empty before the first."""
+        return self._draft.conversation or []
 
     @property
     def max_steps(self) -> int:
@@ -155,7 +153,7 @@ class Turn:
         if not self.replies_left:
             raise NoMoreReplies
         self.replies_left -= 1
-        self.conversation = messages
+        self._draft.conversation = messages
         # Not for unshown results alone: a backend's own call wants its result, told or not.
         if self._draft.has_results_to_tell or self._goes_on:
             messages += self.shown(messages)
@@ -200,38 +198,27 @@ class Turn:
         inputs = self._draft.inputs
         if inputs.form is None:
             return Question(messages)
-        return narrow_question(inputs.form, messages, inputs.schema, without_notices(self._draft.results))
+        waited = inputs.task.begun.results if inputs.task and inputs.dialogue else ()
+        results = without_notices([*waited, *self._draft.results])
+        return narrow_question(inputs.form, messages, inputs.schema, results)
 
     def shown(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages that show the model what its tools gave, after those up to now."""
-        draft, form = self._draft, self._draft.inputs.model.prompt
-        calls = messages[-1].get("calls", ())
-        by_call = {call["id"] for call in calls}
-        places = range(draft.shown, len(draft.results))
-        given = {draft.calls[place]: self._told(place) for place in places if draft.calls[place] in by_call}
-        told = [self._told(place) for place in draft.unshown_places if draft.calls[place] not in by_call]
-        others, notices = without_notices(told), extract_notices(told)
-        if form == "values":
-            return [results_values(others, notices)] if told else []
-        if reply_form := self._draft.inputs.form:
-            natively = native_results(calls, given, own=reply_form.own) if calls else []
-            lines = describe_results(others)
-            return [*natively, *show_results(reply_form, lines, notices)]
-        natively = native_results(calls, given) if form != "tools" else []
-        if others and form == "tools":
-            natively = [responses(others)]
-        elif others:
-            natively.append(results_message(others, [*messages, *natively]))
-        return [*natively, *([notices_message(notices)] if notices else [])]
+        draft = self._draft
+        own = {call["id"] for call in messages[-1].get("calls", ())}
+        told = [
+            (self._told(place), draft.calls[place])
+            for place in range(draft.shown, len(draft.results))
+            if place not in draft.untold or draft.calls[place] in own
+        ]
+        return tell_results(draft.inputs.model, draft.inputs.form, messages, told)
 
     def _told(self, place: int) -> dict[str, Any]:
         """Return a result as the model is told of it within the turn."""
-        result = self._draft.results[place]
-        for told in self._draft.seams.shown_result:
-            result = told(result)
+        result = self._draft.tell(self._draft.results[place])
         if place in self._draft.untold:
             # A backend refuses a conversation in which one of its calls has no result.
-            return {**result, "success": True, "output": "(no result)"}
+            return {**result, **HIDDEN}
         return result
 
     def _salvage(self, messages: list[Message], why: str = "") -> TurnReply:

@@ -130,10 +130,17 @@ class TurnInputs:
     """When a loop is broken; None: the turn was begun by a version that broke none."""
     turn: int = 0
     """Which of the agent's turns in the tick it is."""
+    dialogue: Sequence[Message] = ()
+    """What was said for the same request in earlier turns, as it goes on: messages behind the prompt."""
     memories_seen: Mapping[str, str] | None = None
     """The digests of the agent's memories as the turn began; None: a record does not have them."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
+
+    @property
+    def question(self) -> list[Message]:
+        """The messages that the model is asked with first."""
+        return [*self.prompt, *self.dialogue]
 
     def entry_id(self, number: int) -> str:
         """Return the id of the turn's entry with this number."""

@@ -26,6 +26,7 @@ from lemming.kernel.journal.ledger import AgentState, amend_state, read_state
 from lemming.kernel.journal.lost_calls import Lost
 from lemming.kernel.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
 from lemming.kernel.journal.report import FileWritten, TurnReport
+from lemming.kernel.journal.turn_start import first_question
 from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.models import ModelEntry
@@ -40,6 +41,7 @@ from lemming.kernel.tick.side_by_side import joined
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.context import ToolContext
+from lemming.kernel.turn.dialogue import until_answer
 from lemming.kernel.turn.loop import take_turn
 from lemming.kernel.turn.on_record import from_record
 from lemming.kernel.turn.places import Found, Passed
@@ -286,9 +288,9 @@ class Rerun(Runtime):
             raise missing(self.recorded, request.agent, f"call {request.step} of its model")
         turn, step = divmod(request.step, NUMBERS_PER_TURN)
         started = self.recorded.started[turn_key(request.agent, turn)]
-        recorded = started.prompt
-        # What a capability shows first comes after the prompt.
+        # What a capability shows first comes after the prompt, or is a result that waited.
         goes_on = step or any(map(may_begin, started.given))
+        recorded = [*started.prompt, *until_answer(started.dialogue)] if goes_on else first_question(started)
         now = request.messages[: len(recorded)] if goes_on else request.messages
         if strategy := started.resume["turn"].get("strategy"):  # it asks what it likes
             is_free = step or strategy not in STRATEGIES_SHIPPED

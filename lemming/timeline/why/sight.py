@@ -64,7 +64,7 @@ def sight_of(turn: TurnRecord, agents: Collection[str]) -> Shown:
     """Return what a turn's first prompt showed; `agents` are all names of that tick."""
     if not turn.started:
         return Shown()
-    last = turn.prompt[-1]["content"] if turn.prompt else ""
+    last = turn.started.prompt[-1]["content"] if turn.started.prompt else ""
     files = list(_context_files(turn))
     if not last.startswith("# Your memory\n"):
         return _brief_sight(turn, last, files, agents)

@@ -39,7 +39,7 @@ def describe_situation(seen: Seen) -> Lines:
     if task:
         lines += _describe_entries(task.thread, labels)
         lines += [
-            line for ended in task.asked if not ended.asked.call for line in _asked_lines(ended, labels)
+            line for ended in task.asked if not ended.asked.call for line in describe_asked(ended, labels)
         ]
     unread = inbox.unread
     if seen.asked:
@@ -119,7 +119,7 @@ def _memory_lines(seen: Seen) -> Iterator[str]:
         yield f"(too long to show, use memory_read: {', '.join(left_out)})"
 
 
-def _asked_lines(ended: Ended, labels: Labels) -> Iterator[str]:
+def describe_asked(ended: Ended, labels: Labels) -> Iterator[str]:
     """Yield what was asked for the request, and what came of it."""
     if ended.entry:
         yield f"you asked {ended.asked.to}:{quote_payload(ended.entry.payload)}"

@@ -1,0 +1,239 @@
+"""The dialogue of a turn with its model: kept while a request waits, and gone on with in its next turn. Pure.
+
+A turn for a request shows its model a prompt, then what both said since. The prompt is made anew in every
+turn, from what holds then. The messages behind it, which only the model and its tools know, are kept in the
+ledger as long as results of calls wait: for a person, for another agent, or for the next turn. So a result
+comes under the call that wanted it, in whichever turn. They follow from the turn's record alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count, zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.jsontext import compact, to_line
+from lemming.kernel.base.quoting import fenced, mark_for, quoted
+from lemming.kernel.journal.begun import Begun
+from lemming.kernel.journal.dialogue import Dialogue
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.mail.task import Ended, Task
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.forms.asking import show_results
+from lemming.kernel.turn.forms.reply_form import ReplyForm
+from lemming.kernel.turn.forms.situation import describe_asked, describe_results
+from lemming.kernel.turn.labels import Labels
+from lemming.kernel.turn.notices import extract_notices, notices_message, without_notices
+from lemming.kernel.turn.prompt import (
+    ANSWERS,
+    describe_ended,
+    native_results,
+    native_tools,
+    results_message,
+    results_values,
+)
+from lemming.kernel.turn.seen import Seen
+from lemming.kernel.turn.values import TurnInputs
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.draft import Draft
+
+DIALOGUE_BYTES = 32 << 10
+"""So much of one request is kept, as JSON: a ledger has a line for every turn of its agent."""
+DIALOGUES_BYTES = 512 << 10
+"""So much an agent keeps of all its requests."""
+SHORT_CHARS = 200
+"""What is left of a result that was shortened to make room."""
+
+HIDDEN = {"success": True, "output": "(no result)"}
+"""What stands for a result that the model is not told: a backend wants one for each of its calls."""
+CONTRACT, CONTRACT_NATIVE = "contract", "contract, native"
+"""Styles of dialogues whose replies are the contract's four keys, beside those of `ReplyForm`."""
+TOO_LONG = "what was said is too long to keep: the next turn begins anew, with the results that waited"
+Told = Sequence[tuple[Mapping[str, Any], str]]
+"""Results as a model is told of them, each with the id of the model's own call; empty without one."""
+
+
+def style_of(form: ReplyForm | None, prompt: Sequence[Message]) -> str:
+    """Return the way in which a turn's messages are written: another one cannot go on with them."""
+    if form:
+        return form.style
+    return CONTRACT_NATIVE if native_tools(prompt) else CONTRACT
+
+
+# --- keeping ----------------------------------------------------------------------------------------
+
+
+def keep_dialogue(draft: Draft) -> Dialogue | None:
+    """Return the dialogue of a turn that ends while results of its calls wait; None if it is not kept.
+
+    Programs and strategies put their questions together themselves.
+    """
+    inputs = draft.inputs
+    if inputs.model.prompt == "values" or inputs.agent.turn.strategy:
+        return None
+    waiting, untold = draft.unshown_places, draft.untold
+    if draft.conversation is not None:
+        # A request is shown again from its entry. What an inbox showed is read, and told nowhere else.
+        begins = len(inputs.prompt) - (inputs.task is None)
+        messages = until_answer(draft.conversation[begins:])
+    else:  # no model was asked: calls that were approved are asked about again
+        messages = until_answer(inputs.dialogue)
+    if not messages:
+        return None
+    kept = shorten(messages, _room(draft))
+    if kept is None:
+        draft.remarks += [] if TOO_LONG in draft.remarks else [TOO_LONG]
+        return None
+    kept, renamed = with_own_ids(kept)
+    hidden = (draft.calls[it] for it in sorted(untold) if it >= draft.shown and draft.calls[it])
+    return Dialogue(
+        style=style_of(inputs.form, inputs.prompt),
+        messages=tuple(kept),
+        calls=tuple(renamed.get(id_, id_) for id_ in (draft.calls[place] for place in waiting)),
+        hidden=tuple(renamed.get(id_, id_) for id_ in hidden),
+        trust=draft.trust,
+    )
+
+
+def until_answer(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return messages up to the model's latest answer: results behind it were not answered, and wait."""
+    end = next((end for end in range(len(messages), 0, -1) if messages[end - 1]["role"] == "assistant"), 0)
+    return messages[:end]
+
+
+def _room(draft: Draft) -> int:
+    own = draft.task.begun.key if draft.task else ""
+    others = (it.dialogue for it in draft.inputs.state.requests if it.key != own and it.dialogue)
+    return min(DIALOGUE_BYTES, DIALOGUES_BYTES - sum(len(compact(it.as_json())) for it in others))
+
+
+def shorten(messages: Sequence[Message], room: int) -> list[Message] | None:
+    """Return messages that fit into so many bytes of JSON, the oldest results shortened first; else None.
+
+    What the model said stays whole: backends check their own values, and calls must be JSON.
+    """
+    short, beyond = [*messages], len(compact([*messages])) - room
+    for place, message in enumerate(messages):
+        if beyond <= 0:
+            break
+        if message["role"] == "assistant" or len(message["content"]) <= 2 * SHORT_CHARS:
+            continue
+        text = message["content"]
+        cut = {**message, "content": f"{text[:SHORT_CHARS]}\n[cut: {SHORT_CHARS} of {len(text)} characters]"}
+        beyond -= len(compact(message)) - len(compact(cut))
+        short[place] = cut
+    return short if beyond <= 0 else None
+
+
+def with_own_ids(messages: Sequence[Message]) -> tuple[list[Message], Mapping[str, str]]:
+    """Return messages in which every call has an id of its own, and the new ids of the last calls.
+
+    Backends that give no ids number the calls of each turn from the start, and others refuse an id that comes
+    twice. A message with values of its backend's own stays as it is: its ids are the backend's.
+    """
+    taken, renamed = set[str](), dict[str, str]()
+    own: list[Message] = []
+    for message in messages:
+        if message["role"] == "tool":
+            own.append({**message, "call": renamed.get(message["call"], message["call"])})
+            continue
+        if calls := message.get("calls"):
+            renamed = {} if "kept" in message else {it["id"]: _free_id(it["id"], taken) for it in calls}
+            message = {**message, "calls": [{**it, "id": renamed.get(it["id"], it["id"])} for it in calls]}
+            taken |= {it["id"] for it in message["calls"]}
+        own.append(message)
+    return own, renamed
+
+
+def _free_id(id_: str, taken: Collection[str]) -> str:
+    return id_ if id_ not in taken else next(it for n in count(2) if (it := f"{id_}-{n}") not in taken)
+
+
+# --- going on ---------------------------------------------------------------------------------------
+
+
+def find_dialogue(task: Task, agent: Agent, style: str) -> Dialogue | None:
+    """Return the dialogue with which a turn for a request goes on; None if it begins anew."""
+    dialogue = task.begun.dialogue
+    return dialogue if dialogue and dialogue.style == style and not agent.turn.strategy else None
+
+
+def call_ids(begun: Begun) -> list[str]:
+    """Return the id of the model's own call for each result that a request keeps; empty without one."""
+    ids = begun.dialogue.calls if begun.dialogue else ()
+    return [id_ for id_, _ in zip_longest(ids, begun.results, fillvalue="")][: len(begun.results)]
+
+
+def tell_results(
+    entry: ModelEntry, form: ReplyForm | None, said: Sequence[Message], told: Told
+) -> list[Message]:
+    """Return the messages that show a model what its calls gave, after those that were said."""
+    calls = said[-1].get("calls", ()) if said else ()
+    own = {call["id"] for call in calls}
+    given = {id_: result for result, id_ in told if id_ in own}
+    in_words = [result for result, id_ in told if id_ not in own]
+    others, notices = without_notices(in_words), extract_notices(in_words)
+    if entry.prompt == "values":
+        return [results_values(others, notices)] if in_words else []
+    natively = native_results(calls, given, own=form.own if form else ())
+    if form:
+        return [*natively, *show_results(form, describe_results(others), notices)]
+    if others:
+        natively.append(results_message(others, [*said, *natively]))
+    return [*natively, *([notices_message(notices)] if notices else [])]
+
+
+def tell_waited(begun: Begun, dialogue: Dialogue, results: Sequence[Mapping[str, Any]]) -> Told:
+    """Return the results that a request kept, as they are by now, each with the id of its call."""
+    hidden = [(HIDDEN, id_) for id_ in dialogue.hidden]
+    return [*zip(results, call_ids(begun), strict=True), *hidden]
+
+
+class Waited(NamedTuple):
+    """What stands behind a dialogue: results of its calls, and what became of what its entries asked."""
+
+    results: Sequence[Mapping[str, Any]]
+    asked: Sequence[Ended]
+
+
+def hold_back(seen: Seen, state: AgentState, to_come: Collection[int]) -> Waited | None:
+    """Take out of what a turn sees all that stands behind its dialogue, and return it; None without one.
+
+    `to_come`: places of results that come as the turn begins. They are shown then.
+    """
+    task = seen.task
+    if seen.dialogue is None or task is None:
+        if to_come:
+            seen.results = [it for place, it in enumerate(seen.results) if place not in to_come]
+        return None
+    before = next((it for it in state.requests if it.key == task.begun.key), task.begun)
+    told = {it.key for it in before.asked if it.end}  # these are in the dialogue
+    asked = [it for it in task.asked if not it.asked.call and it.asked.key not in told]
+    first = len(state.results)
+    waited = Waited(seen.results[first:], asked if any(it.asked.end for it in asked) else ())
+    seen.results, seen.task = seen.results[:first], task._replace(asked=())
+    return waited
+
+
+def go_on(inputs: TurnInputs, dialogue: Dialogue, waited: Waited, labels: Labels) -> list[Message]:
+    """Return the messages behind the prompt of a turn that goes on: those said, and what came since."""
+    assert inputs.task, "a turn that goes on is for something"
+    told = tell_waited(inputs.task.begun, dialogue, waited.results)
+    said = [*inputs.prompt, *dialogue.messages]
+    results = tell_results(inputs.model, inputs.form, said, told)
+    return [*dialogue.messages, *results, *_tell_answers(inputs.form, waited.asked, labels)]
+
+
+def _tell_answers(form: ReplyForm | None, asked: Sequence[Ended], labels: Labels) -> list[Message]:
+    """Return the message that shows what others answered to entries of the model's, if they did."""
+    if not asked:
+        return []
+    if form:
+        lines = [line for ended in asked for line in describe_asked(ended, labels)]
+        return [{"role": "user", "content": "\n".join(lines)}]
+    text = "\n".join(quoted(to_line(describe_ended(ended, labels))) for ended in asked)
+    told = f"{ANSWERS}:\n{fenced(text, mark_for([text]))}\nContinue with one JSON object."
+    return [{"role": "user", "content": told}]

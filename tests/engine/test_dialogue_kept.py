@@ -1,0 +1,123 @@
+"""What was said for a request that waits: bounded, sound when it is read back, gone when it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asked import answers, ask, org_of, tick
+
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.journal.begun import Begun
+from lemming.kernel.journal.dialogue import Dialogue
+from lemming.kernel.journal.ledger import AgentState, read_state, write_state
+from lemming.kernel.turn.dialogue import DIALOGUE_BYTES, shorten
+from lemming.testing import resume, say
+
+SAID = {"role": "assistant", "content": "", "calls": [{"id": "a", "tool": "ring", "args": {}}]}
+GIVEN = {"role": "tool", "call": "a", "tool": "ring", "content": "rang", "success": True}
+QUIET = {"schedule": {"wake": "addressed"}}
+
+
+def calls(*tools: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    return {"outbox_entries": [], "tool_calls": [{"tool": it, "args": args} for it, args in tools]}
+
+
+def result(chars: int) -> dict[str, Any]:
+    return {**GIVEN, "content": "x" * chars}
+
+
+def test_a_dialogue_comes_back_from_the_ledger_as_it_was_written(tmp_path: Path) -> None:
+    dialogue = Dialogue(
+        style="native", messages=(SAID, GIVEN, SAID), calls=("a", ""), hidden=("b",), trust="low"
+    )
+    state = AgentState(tick=1, requests=(Begun(request="human/00000001_x", turns=1, dialogue=dialogue),))
+    (tmp_path / "agents/ada").mkdir(parents=True)
+    write_state(tmp_path, "ada", state)
+    assert read_state(tmp_path, "ada").requests[0].dialogue == dialogue
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "system", "content": "Obey."},
+        {"role": "user"},
+        {"role": "tool", "content": "rang"},
+        {"role": "assistant", "content": "", "calls": [{"id": "a"}]},
+        {"role": "assistant", "content": "", "calls": {"id": "a"}},
+    ],
+)
+def test_a_ledger_whose_dialogue_no_backend_could_be_sent_is_damaged(
+    tmp_path: Path, message: dict[str, Any]
+) -> None:
+    begun = {
+        "request": "human/00000001_x",
+        "turns": 1,
+        "dialogue": {"style": "native", "messages": [message]},
+    }
+    (tmp_path / "agents/ada").mkdir(parents=True)
+    line = {**AgentState(tick=1).as_json(), "requests": [begun]}
+    (tmp_path / "agents/ada/turns.jsonl").write_text(json.dumps(line) + "\n")
+    with pytest.raises(CorruptState, match="dialogue/messages/0"):
+        read_state(tmp_path, "ada")
+
+
+def test_the_oldest_results_are_shortened_until_a_dialogue_fits() -> None:
+    messages = [SAID, result(3000), SAID, result(3000), SAID, result(3000), SAID]
+    short = shorten(messages, 8000)
+    assert short
+    assert len(compact(short)) <= 8000
+    assert [len(it["content"]) for it in short] == [0, 230, 0, 3000, 0, 3000, 0]
+    assert short[1]["content"].endswith("[cut: 200 of 3000 characters]")
+
+
+def test_what_fits_stays_as_it_is() -> None:
+    messages = [SAID, result(3000), SAID]
+    assert shorten(messages, DIALOGUE_BYTES) == messages
+
+
+def test_what_a_model_said_is_never_cut() -> None:
+    assert shorten([{"role": "assistant", "content": "x" * 9000}], 8000) is None
+
+
+def test_no_more_is_kept_than_a_ledger_has_room_for(tmp_path: Path) -> None:
+    long = "x" * (DIALOGUE_BYTES + 1)
+    script = [
+        {"agent": "desk", "contains": "it is 7", "reply": say("seven", kind="response")},
+        {"agent": "desk", "reply": {**calls(("ask_ann", {"message": "a?"})), "notes": long}},
+        {"agent": "ann", "reply": say("it is 7")},
+    ]
+    desk = resume("desk", team={"ask": ["ann"]}, **QUIET)
+    org = org_of(tmp_path, desk, resume("ann", **QUIET), script=script)
+    request = ask(org, "desk")
+    tick(org)
+    assert read_state(org, "desk").requests[0].dialogue is None
+    tick(org)
+    assert answers(org, "desk")[request.id]["text"] == "seven"
+
+
+def test_nothing_is_kept_of_a_request_that_is_answered(tmp_path: Path) -> None:
+    script = [
+        {"agent": "desk", "contains": "it is 7", "reply": say("seven", kind="response")},
+        {"agent": "desk", "reply": calls(("ask_ann", {"message": "a?"}))},
+        {"agent": "ann", "reply": say("it is 7")},
+    ]
+    desk = resume("desk", team={"ask": ["ann"]}, **QUIET)
+    org = org_of(tmp_path, desk, resume("ann", **QUIET), script=script)
+    ask(org, "desk")
+    tick(org)
+    assert read_state(org, "desk").requests[0].dialogue
+    tick(org)
+    tick(org)
+    assert read_state(org, "desk").requests == ()
+
+
+def test_a_turn_that_waits_for_nothing_keeps_no_dialogue(tmp_path: Path) -> None:
+    script = [{"agent": "desk", "reply": say("working", kind="status")}]
+    org = org_of(tmp_path, resume("desk", **QUIET), script=script)
+    ask(org, "desk")
+    tick(org)
+    assert all(it.dialogue is None for it in read_state(org, "desk").requests)
