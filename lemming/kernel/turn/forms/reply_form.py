@@ -55,7 +55,7 @@ class ReplyForm(NamedTuple):
         """Return the form that a record holds."""
         known = {key: plain[key] for key in cls._fields if key in plain}
         lists = ("own", "kinds", "readers", "requests")
-        return cls(**{**known, **{key: tuple(known[key]) for key in lists if key in known}})
+        return cls(**{"own": (), **known, **{key: tuple(known[key]) for key in lists if key in known}})
 
     def tool_name(self, name: str) -> str:
         """Return the real name of a tool that is offered as `name`."""
