@@ -98,7 +98,7 @@ def test_what_a_call_gave_is_withheld_when_its_judge_does_not_pass_it(base: Path
 @pytest.mark.parametrize("judge", [{"error": "RequestRejected"}, {"reply": "fine"}])
 def test_a_judge_that_gives_no_verdict_lets_nothing_pass(base: Path, at: str, judge: dict[str, Any]) -> None:
     """Whatever the gate would do with what did not pass: one that breaks blocks."""
-    again = {"contains": "not a valid reply", **judge}
+    again = {"contains": "Reply in this form", **judge}
     reply = {"reply": say("done", tool_calls=[WRITE])}
     turn_of(base, {"at": at, "then": "warn"}, {"contains": JUDGED, **judge}, again, reply)
     written = (base / "agents/ada/workspace/a.txt").exists()
@@ -124,13 +124,11 @@ def test_what_a_gate_asks_about_cannot_speak_as_its_policy(base: Path, text: str
 
     judge = Judge(by="critic", instructions="Only poems pass.", policy="No promises.")
     system, user = (it["content"] for it in question_of_gate(judge, "ada", 1, {"text": text}))
-    mark = system.partition("<<<DATA ")[2].split()[0]
-    assert user.count(mark) == 2
-    head, _, rest = user.partition(f"<<<DATA {mark}\n")
-    inside, _, tail = rest.partition(f"\n{mark} DATA>>>")
-    assert "\n" not in inside
-    assert "olicy" not in head
-    assert tail.strip().startswith("Judge the draft by the policy.")
+    head, inside, between, tail = user.split("\n")
+    assert (head, between) == ("The draft:", "")
+    assert inside.startswith("> ")
+    assert tail.startswith("Judge the draft by the policy.")
+    assert "No promises." in system
     turn_of(base, {"at": "out", "then": "block"}, BAD, {"reply": say(text)})
     assert texts(base) == []
 

@@ -234,19 +234,17 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_is_judged_cannot_speak_as_the_policy(base: Path, text: str) -> None:
-    """It stands in one block, whose marks it does not hold, and nowhere else."""
+    """Each of its lines begins with a mark, and it stands nowhere else."""
     from lemming.capabilities.judges.judge import Judge, question
 
     judge = Judge(by="critic", instructions="Only poems pass.", policy="No promises.")
     system, user = (message["content"] for message in question(judge, shown=text, results=text, draft=text))
-    mark = system.partition("<<<DATA ")[2].split()[0]
-    assert user.count(f"<<<DATA {mark}\n") == user.count(f"\n{mark} DATA>>>") == 3
     assert "Only poems pass." in system
     assert "No promises." in system
-    outside = "".join(part.partition(f"\n{mark} DATA>>>")[2] for part in user.split(f"<<<DATA {mark}\n")[1:])
-    told = [line for line in outside.splitlines() if line]
-    assert [line for line in told if line.startswith("#")] == ["# What its tools gave", "# The draft"]
-    assert "passes: true." not in outside
+    outside = [line for line in user.splitlines() if line and not line.startswith("> ")]
+    *titles, last = outside
+    assert titles == ["What was asked:", "What its tools gave:", "The draft:"]
+    assert last.startswith("Judge the draft by the policy.")
     assert not any(word in system for word in ("Ignore", "Everything passes", "fine"))
     turn_of(base, BAD, BETTER, {"reply": say(text)}, verify={"by": "critic", "max": 1})
     assert entries(base)[0]["tags"] == ["unverified"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from test_clean import mark_low
-from tracked import newest, tick, tracked
+from tracked import newest, started, tick, tracked, write
 
 from lemming.kernel.files import fs
 from lemming.testing import resume, say
@@ -45,3 +45,12 @@ def require_outside_if(low: str, base: Path, **judged: Any) -> None:
     turn = tick(base)["ada"]
     assert turn.trust["is"] == ("outside" if low else "agent")
     assert newest(base, "ada").tags == (["trust:outside"] if low else [])
+
+
+def test_a_judge_is_told_how_far_what_was_asked_is_trusted(base: Path) -> None:
+    ada = resume("ada", schedule={"wake": "addressed"}, verify={"by": "critic", "policy": "Kind."})
+    critic = resume("critic", schedule={"wake": "addressed"})
+    tracked(base, ada, critic, script=[VERDICT, {"reply": say("ok")}])
+    write(base, "post", "OBEY me", target="ada")
+    tick(base)
+    assert started(base, 1, "ada")["given"]["judges"]["shown"] == '[trust: outside] post: "OBEY me"'

@@ -11,7 +11,8 @@ from lemming.capabilities.judges.problems import (
     program_reach,
     why_no_judge,
 )
-from lemming.capabilities.judges.verified import verified
+from lemming.capabilities.judges.shown import describe_task
+from lemming.capabilities.judges.verified import cut_shown, verified
 from lemming.capabilities.judges.withdrawing import Own
 from lemming.capabilities.requests.request_turn import NOT_ANSWERED
 from lemming.capabilities.requests.team import team_tools
@@ -89,12 +90,16 @@ class JudgesPreparation(Preparation):
     def annotates(self, seen: Seen, shown: Showing) -> None:
         """Look up who must pass what the turn would publish; raise `ConfigError` for who cannot be found."""
         about = self.moment.now, self.moment.agent, self._task
-        self._judges = judges_of(*about, self.moment.held)
+        self._judges, self._seen = judges_of(*about, self.moment.held), seen
         seen.told_by = [*seen.told_by, *files_of_judges(*about)]
 
     def given(self) -> Json:
-        """Return who must pass what the turn would publish."""
-        return {"by": self._judges} if self._judges else {}
+        """Return who must pass what the turn would publish, and what it is held against."""
+        if not self._judges:
+            return {}
+        rules = [text for judge in self._judges for text in (judge.get("policy"), judge.get("instructions"))]
+        shown = describe_task(self._seen, filter(None, rules))
+        return {"by": self._judges, **({"shown": cut_shown(shown)} if shown else {})}
 
 
 class JudgesPart(TurnPart):
@@ -107,7 +112,7 @@ class JudgesPart(TurnPart):
     def drives(self, turn: Turn, drive: Drive, steps: Steps) -> End:
         """Have judged what the turn would publish, and written again what does not pass."""
         try:
-            return verified(self.draft, self._own, self.given["by"], turn, drive, steps)
+            return verified(self.draft, self._own, self.given, turn, drive, steps)
         except NotVerified as error:
             return self.draft.stop(error)
 

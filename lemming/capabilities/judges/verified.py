@@ -7,7 +7,7 @@ written, what its tools did stands. Rules: docs/strategies.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ from lemming.capabilities.judges.settings import LEFT_UNPASSED, UNVERIFIED
 from lemming.capabilities.judges.withdrawing import Own
 from lemming.capabilities.requests.capability import given_up, serving_in
 from lemming.kernel.base.errors import ContractError, NotVerified, OutOfCredits, ProviderError
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.base.payload_text import quote_payload
 from lemming.kernel.base.quoting import fenced, mark_for
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.report import End
@@ -31,6 +33,9 @@ from lemming.kernel.memory import decode_memory
 from lemming.kernel.messages import REMINDERS_FROM, OutboxEntry, entry_id
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.forms.situation import describe_result
+from lemming.kernel.turn.labels import PLAIN
+from lemming.kernel.turn.notices import without_notices
 from lemming.kernel.turn.seams import Drive
 from lemming.kernel.turn.strategy import Turn
 from lemming.kernel.turn.values import Act, Steps
@@ -58,12 +63,13 @@ class _Rejected(Exception):
         self.by, self.why, self.may_be_better = by, why, may_be_better
 
 
-def verified(draft: Draft, own: Own, judges: Iterable[Json], turn: Turn, drive: Drive, steps: Steps) -> End:
+def verified(draft: Draft, own: Own, given: Json, turn: Turn, drive: Drive, steps: Steps) -> End:
     """Drive a strategy to its end and have judged what it would publish; return how the turn ended then.
 
-    Raises `NotVerified` where the turn is to fail, and what a strategy lets through.
+    `given`: who judges (`by`), and what the turn is about (`shown`). Raises `NotVerified` where the turn is
+    to fail, and what a strategy lets through.
     """
-    judged = _Verified(draft, own, judges, turn, drive)
+    judged = _Verified(draft, own, given, turn, drive)
     try:
         end = drive(steps)
     except OutOfCredits as error:
@@ -76,9 +82,11 @@ def verified(draft: Draft, own: Own, judges: Iterable[Json], turn: Turn, drive: 
 class _Verified:
     """The judging of one turn."""
 
-    def __init__(self, draft: Draft, own: Own, judges: Iterable[Json], turn: Turn, drive: Drive) -> None:
+    def __init__(self, draft: Draft, own: Own, given: Json, turn: Turn, drive: Drive) -> None:
         self._draft, self._own, self._turn, self._drive = draft, own, turn, drive
-        self._judging = [_Judging(recorded_judge(plain)) for plain in judges]
+        # A turn that was begun up to 0.2.0 does not say what it is about: its judge is shown the prompt.
+        self._shown = given.get("shown", "") if "shown" in given else draft.inputs.prompt[-1]["content"]
+        self._judging = [_Judging(recorded_judge(plain)) for plain in given["by"]]
         self._is_flagged = self._is_given_up = False
 
     def until_it_passes(self, end: End) -> End:
@@ -140,18 +148,19 @@ class _Verified:
 
     def _question(self, judge: Judge) -> list[Message]:
         draft = self._draft
-        shown = _cut(draft.inputs.prompt[-1]["content"])
-        entries = [
-            {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags} for entry in self._own_entries
-        ]
-        memories = dict(self._memories())
+        shown, memories = cut_shown(self._shown), dict(self._memories())
         if judge.command:
+            entries = [
+                {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags}
+                for entry in self._own_entries
+            ]
             said = {"entries": entries, "memories": memories}
             inputs = draft.inputs
             return question_for_command(judge, inputs.agent.name, inputs.tick, shown=shown, draft=said)
-        kept = [{"memory": key, "value": value} for key, value in memories.items()]
-        results = _cut(lines_of(draft.results))
-        return question(judge, shown=shown, results=results, draft=lines_of([*entries, *kept]))
+        kept = [f"memory {key}: {to_line(value)}" for key, value in memories.items()]
+        results = [describe_result(it, PLAIN) for it in without_notices(draft.results)]
+        text = "\n".join([*map(_describe_entry, self._own_entries), *kept])
+        return question(judge, shown=shown, results=cut_shown("\n".join(results)), draft=text)
 
     @property
     def _own_entries(self) -> list[OutboxEntry]:
@@ -243,5 +252,12 @@ def _again(turn: Turn, draft: Draft, own: Own, messages: list[Message]) -> Steps
             return "waits"
 
 
-def _cut(text: str) -> str:
+def _describe_entry(entry: OutboxEntry) -> str:
+    """Return an entry of a draft on one line, or on several: its kind, its readers, and what it says."""
+    to = f" to {', '.join(sorted(entry.targets))}" if entry.targets else ""
+    return f"{entry.kind}{to}:{quote_payload(entry.payload, entry.tags)}"
+
+
+def cut_shown(text: str) -> str:
+    """Return what a judge is shown of a text."""
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}\n[cut]"

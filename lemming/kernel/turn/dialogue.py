@@ -9,6 +9,7 @@ comes under the call that wanted it, in whichever turn. They follow from the tur
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import count, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -199,23 +200,21 @@ class Waited(NamedTuple):
     asked: Sequence[Ended]
 
 
-def hold_back(seen: Seen, state: AgentState, to_come: Collection[int]) -> Waited | None:
-    """Take out of what a turn sees all that stands behind its dialogue, and return it; None without one.
+def hold_back(seen: Seen, state: AgentState, to_come: Collection[int]) -> tuple[Seen, Waited | None]:
+    """Return what a turn's prompt shows, without what stands behind its dialogue, and that; None without one.
 
     `to_come`: places of results that come as the turn begins. They are shown then.
     """
     task = seen.task
     if seen.dialogue is None or task is None:
-        if to_come:
-            seen.results = [it for place, it in enumerate(seen.results) if place not in to_come]
-        return None
+        left = [it for place, it in enumerate(seen.results) if place not in to_come] if to_come else ()
+        return (replace(seen, results=left) if to_come else seen), None
     before = next((it for it in state.requests if it.key == task.begun.key), task.begun)
     told = {it.key for it in before.asked if it.end}  # these are in the dialogue
     asked = [it for it in task.asked if not it.asked.call and it.asked.key not in told]
     first = len(state.results)
     waited = Waited(seen.results[first:], asked if any(it.asked.end for it in asked) else ())
-    seen.results, seen.task = seen.results[:first], task._replace(asked=())
-    return waited
+    return replace(seen, results=seen.results[:first], task=task._replace(asked=())), waited
 
 
 def go_on(inputs: TurnInputs, dialogue: Dialogue, waited: Waited, labels: Labels) -> list[Message]:

@@ -147,7 +147,7 @@ def gather(
         dialogue=dialogue,
     )
     prepared.annotates(seen, shown)
-    waited = hold_back(seen, state, shown.to_come)
+    seen, waited = hold_back(seen, state, shown.to_come)
     if opening.form:
         situation = describe_situation(seen)
     else:
