@@ -37,7 +37,7 @@ def model() -> Iterator[RuleModel]:
     server.stop()
 
 
-def make(base: Path, model: RuleModel, **blocks: Any) -> Path:
+def make(base: Path, model: RuleModel, line: dict[str, Any] | None = None, **blocks: Any) -> Path:
     may = {"read_outboxes": ["human"], "tools": ["ring"]}
     entry = {
         "provider": "openai", "model": "m", "options": {"base_url": f"{model.url}/v1"}, "tools": "native",
@@ -48,7 +48,7 @@ def make(base: Path, model: RuleModel, **blocks: Any) -> Path:
         resume("ada", **own | blocks),
         person("human"),
         org={"gates": [ASK]},
-        models={"rule": entry, "human": {"provider": "human"}},
+        models={"rule": {**entry, **(line or {})}, "human": {"provider": "human"}},
     )
 
 
@@ -199,3 +199,32 @@ def test_a_fork_or_a_rewind_to_a_turn_that_waits_goes_on_too(
     tick(org)
     assert answers(org, "ada")[request.id]["text"] == "Done: rang once"
     assert [it["role"] for it in model.sent[-1]] == ["system", "user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize("prompt", ["fit", "brief"])
+def test_a_model_without_calls_of_its_own_goes_on_too(tmp_path: Path, model: RuleModel, prompt: str) -> None:
+    model.in_text = True
+    org = make(tmp_path, model, line={"tools": "contract", "prompt": prompt})
+    request = ask(org, "ada", "Ring the bell.")
+    tick(org)
+    decide(org, "approve")
+    tick(org)
+    assert answers(org, "ada")[request.id]["text"] == "Done."
+    assert [it["role"] for it in model.sent[-1]] == ["system", "user", "assistant", "user"]
+    assert json.loads(model.sent[-1][2]["content"]) == {"do": "ring", "text": "once"}
+    assert model.sent[-1][3]["content"].startswith('ring: "rang once"')
+    assert len(requests(org)) == 1
+
+
+def test_a_small_model_cannot_make_the_same_call_again_after_the_wait(
+    tmp_path: Path, model: RuleModel
+) -> None:
+    model.in_text = True
+    org = make(tmp_path, model, line={"tools": "contract", "prompt": "brief"})
+    ask(org, "ada", "Ring the bell.")
+    tick(org)
+    decide(org, "approve")
+    tick(org)
+    first, last = (json.dumps(it["response_format"]) for it in model.received)
+    assert '"ring"' in first
+    assert '"ring"' not in last

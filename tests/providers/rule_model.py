@@ -7,6 +7,7 @@ the tool. Other SDKs resume a conversation so that such a model finishes.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,12 +24,14 @@ class RuleModel(Loopback):
     """The server, from `start` to `stop`; `received` are the questions, the oldest first.
 
     `wants`: the calls it makes in their order, each as a tool and its arguments; `together`: in one reply.
-    `fails_from`: from the question of this number on, from 0, the server is down.
+    `in_text`: it writes actions as text, and looks for results in what the user says. `fails_from`: the
+    server is down from the question of this number on, from 0.
     """
 
     wants: list[tuple[str, Json]] = field(default_factory=list)
     together: bool = False
     fails_from: int | None = None
+    in_text: bool = False
     received: list[Json] = field(default_factory=list)
 
     @property
@@ -38,6 +41,8 @@ class RuleModel(Loopback):
 
     def reply_to(self, messages: list[Json]) -> Json:
         """Return the answer to a conversation, by the rule."""
+        if self.in_text:
+            return chat(json.dumps(self._next_action(messages)))
         made = {
             call["id"]: (call["function"]["name"], json.loads(call["function"]["arguments"]))
             for message in messages
@@ -57,6 +62,14 @@ class RuleModel(Loopback):
             None,
             *((f"id{number + n}", name, json.dumps(args)) for n, (name, args) in enumerate(calls)),
         )
+
+    def _next_action(self, messages: list[Json]) -> Json:
+        """Return the action that a model without calls of its own writes next."""
+        told = "\n".join(it["content"] for it in messages if it["role"] == "user")
+        for name, args in self.wants:
+            if not re.search(rf"^{name}(\(.*\))?( failed)?: ", told, re.MULTILINE):
+                return {"do": name, **args}
+        return {"do": "answer", "text": "Done."}
 
 
 class _Handler(Quiet):
