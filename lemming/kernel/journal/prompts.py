@@ -15,7 +15,8 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.turn_numbers import turn_key
 from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES
 from lemming.kernel.files.fields import Json, Schema, object_of
-from lemming.kernel.journal.records import IN_THE_OPENING, TurnStarted
+from lemming.kernel.journal.record_parts import IN_THE_OPENING
+from lemming.kernel.journal.records import TurnStarted
 from lemming.kernel.journal.sealing import TICKS_PER_SEGMENT
 
 SHORTEST_LINE = 64

@@ -8,6 +8,10 @@ from lemming.kernel.base.kinds import MessageKind
 from lemming.kernel.files.fields import PATH_PATTERN, AgentName, Amount, Count, Digest, Json, Price
 from lemming.kernel.journal.report import LostJson
 
+IN_THE_OPENING = (
+    "prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs", "loops", "form",
+)  # fmt: skip
+"""The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
 # Written so because of keys that are words of Python's own.
 SourceJson = TypedDict("SourceJson", {"is": str, "of": str})
 GivenTrustJson = TypedDict(

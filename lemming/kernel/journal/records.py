@@ -26,6 +26,7 @@ from lemming.kernel.files.fields import (
 )
 from lemming.kernel.journal.events import Event
 from lemming.kernel.journal.record_parts import (
+    IN_THE_OPENING,
     CallJson,
     EffectJson,
     EmittedJson,
@@ -46,10 +47,6 @@ from lemming.kernel.plugins.capabilities import record_class, why_missing
 from lemming.kernel.plugins.shipped import RECORDED
 
 TurnNumber = Annotated[Count, {"description": "Number of the agent's turn in the tick; left out for 0."}]
-IN_THE_OPENING = (
-    "prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs", "loops", "form",
-)  # fmt: skip
-"""The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
 
 
 class Record(Event):
