@@ -110,10 +110,12 @@ def parse_reply(
     max_calls: int | None = MAX_TOOL_CALLS,
     keep: Keep = "sound",
     fit: Fit | None = None,
+    has_calls: bool = False,
 ) -> TurnReply:
     """Return what a model's reply asks for; raise `ContractError` that lists what is wrong with it.
 
     `max_calls`: so many tool calls are read; None: all. What `keep` admits is told in `left_out`.
+    `has_calls`: sound calls stand beside the text.
 
     >>> parse_reply('{"notes": "nothing to do"}', kinds=["message"]).notes
     'nothing to do'
@@ -131,7 +133,9 @@ def parse_reply(
     calls = reader.calls(plain.get("tool_calls"))
     updates = reader.updates(plain.get("memory_updates"))
     notes = reader.notes(plain.get("notes"))
-    if reader.problems and not reader.may_go_without(has_sound_part=bool(entries or calls or updates)):
+    if reader.problems and not reader.may_go_without(
+        has_sound_part=bool(entries or calls or updates or has_calls)
+    ):
         raise ContractError("; ".join(map(str, reader.problems[:MAX_PROBLEMS_QUOTED])))
     return TurnReply(
         reader.cap(entries, min(max_entries, MAX_ENTRIES), "outbox_entries"),

@@ -67,7 +67,7 @@ def _parsed(
     if not answer.calls:
         return _read_text(inputs, answer, read)
     try:
-        reply = read(answer.text)
+        reply = read(answer.text, has_calls=True)
     except ContractError:
         reply = TurnReply(notes=answer.text.strip())
     calls = [ToolCall(native.get(it["tool"], it["tool"]), it["args"], it["id"]) for it in answer.calls]

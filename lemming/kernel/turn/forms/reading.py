@@ -6,8 +6,8 @@ action may stand in any of the shapes that models write calls in (`lemming.kerne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from lemming.kernel.base.contract import ToolCall, TurnReply
 from lemming.kernel.base.errors import ContractError
@@ -24,8 +24,14 @@ Json = dict[str, Any]
 _BEGINNINGS = ("{", "[", "```")
 _CONTRACT = '{"outbox_entries":'
 """How a reply of four keys mostly begins: it is not read twice."""
-Parse = Callable[[str], TurnReply]
-"""Reads the contract's four keys; raises `ContractError`."""
+
+
+class Parse(Protocol):
+    """Reads the contract's four keys; raises `ContractError`."""
+
+    def __call__(self, text: str, *, has_calls: bool = False) -> TurnReply:
+        """Return the reply that a text is; `has_calls`: sound calls stand beside it."""
+        ...
 
 
 class _Step(NamedTuple):
@@ -65,10 +71,11 @@ def read_form(
             text,
             parse,
         )
-    if form.style == "fields" and (fields := first_object(text)) is not None:
+    is_cut_off = answer.finish == "length"
+    if form.style == "fields" and (fields := first_object(text, is_cut_off=is_cut_off)) is not None:
         return _to_reply(form, [_as_step_of_fields(form, fields)], "", parse)
     if form.style != "fields":
-        calls, rest = read_calls(text, [*form.own, *tools])
+        calls, rest = read_calls(text, [*form.own, *tools], is_cut_off=is_cut_off)
         if calls:
             return _to_reply(
                 form,
@@ -76,9 +83,7 @@ def read_form(
                 rest,
                 parse,
             )
-    return _to_reply(
-        form, *_read_text(form, text, has_written=has_written, is_cut_off=answer.finish == "length"), parse
-    )
+    return _to_reply(form, *_read_text(form, text, has_written=has_written, is_cut_off=is_cut_off), parse)
 
 
 def _as_step_of_fields(form: ReplyForm, fields: Json) -> _Step:
@@ -120,12 +125,13 @@ def _to_reply(form: ReplyForm, steps: Sequence[_Step], rest: str, parse: Parse) 
         elif step.name == SEND and (SEND in form.own or not form.is_answer):
             entries.append(_message_of(form, _object(step)))
         elif step.name == REMEMBER and REMEMBER in form.own:
-            arguments = _object(step)
+            # A memory is an optional part: what is no object has no key, and is left out beside other parts.
+            arguments = step.arguments if isinstance(step.arguments, dict) else {}
             updates.append({key: arguments[key] for key in ("key", "value") if key in arguments})
         else:
             calls.append(ToolCall(step.tool or step.name, step.arguments, step.call))
     plain = {"outbox_entries": entries, "memory_updates": updates, "notes": rest}
-    reply = parse(compact(plain).decode())
+    reply = parse(compact(plain).decode(), has_calls=bool(calls))
     is_whole = any(step.name in (ANSWER, DONE) for step in steps) or not (entries or updates)
     goes_on = not calls and not is_whole and (form.is_answer or not entries)
     return reply._replace(tool_calls=(*calls, *reply.tool_calls), goes_on=goes_on)

@@ -136,7 +136,8 @@ def sample_value(name: str, schema: object) -> Any:
             return {key: sample_value(key, properties.get(key)) for key in known.get("required", ())}
         case "null":
             return None
-    return f"your {name}"
+    # A memory's key has no space in it, and whatever stands here is copied.
+    return "name" if name == "key" else f"your {name}"
 
 
 def tool_of_action(action: Action) -> Json:
