@@ -47,8 +47,10 @@ def mark_constant_half(fields: Json, cache: str) -> Json:
 
 
 def _constant_tokens(fields: Json) -> int:
-    constant = {"role": "system", "content": fields.get("system", ""), "tools": fields.get("tools")}
-    return tokens_in([constant])
+    """Return an estimate of the tokens of instructions and tools, of tools only where it depends on them."""
+    system: Json = {"role": "system", "content": fields.get("system", "")}
+    tokens = tokens_in([system])
+    return tokens if tokens >= LEAST_CACHED_TOKENS else tokens_in([{**system, "tools": fields.get("tools")}])
 
 
 def wire_messages(messages: Sequence[Json]) -> Iterator[Json]:
