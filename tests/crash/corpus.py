@@ -23,6 +23,7 @@ from letters_corpus import idle, letters, missed, retention, wildcards
 from limited_corpus import limited
 from models_corpus import acting, stand_in
 from native_corpus import native
+from odd_corpus import odd
 from parts import call, remembers
 from planned_corpus import listed, planned
 from served_corpus import asked_back, served
@@ -184,6 +185,7 @@ CASES = [
     Case(functions, 2, at_once=2),
     *([Case(served, 2, at_once=2), Case(asked_back, 2)] if find_spec("mcp") else ()),
     Case(native, 2, at_once=2),
+    Case(odd, 2, at_once=3),
     Case(waited, 5, at_once=2),
     Case(formed, 4, at_once=3),
     Case(approvals, 6, at_once=3, has_limits=True),

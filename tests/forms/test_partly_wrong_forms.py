@@ -59,7 +59,7 @@ def test_a_memory_that_is_none_is_left_out_beside_a_sound_action(
     turn = take_turn(org(base, {"step": 0, "reply": json.dumps([wrong, beside])}))
     assert turn.status == "done"
     assert not [remark for remark in turn.remarks if remark.startswith("asked again")]
-    assert [it for it in turn.remarks if it.startswith("left out: memory_updates: key: a memory key has")]
+    assert [it for it in turn.remarks if it.startswith("left out: remember: key: a memory key has")]
     assert [used["tool"] for used in turn.tools] == (["file_read"] if beside == READS else [])
     assert len(read_outbox_entries(base, "ada")) == (beside == SENDS)
     assert load_memory(base, "ada", "k") == ("v" if beside == KEEPS else None)

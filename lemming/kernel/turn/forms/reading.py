@@ -134,7 +134,16 @@ def _to_reply(form: ReplyForm, steps: Sequence[_Step], rest: str, parse: Parse) 
     reply = parse(compact(plain).decode(), has_calls=bool(calls))
     is_whole = any(step.name in (ANSWER, DONE) for step in steps) or not (entries or updates)
     goes_on = not calls and not is_whole and (form.is_answer or not entries)
-    return reply._replace(tool_calls=(*calls, *reply.tool_calls), goes_on=goes_on)
+    left_out = tuple(_name_action(form, words) for words in reply.left_out)
+    return reply._replace(tool_calls=(*calls, *reply.tool_calls), left_out=left_out, goes_on=goes_on)
+
+
+def _name_action(form: ReplyForm, words: str) -> str:
+    """Return what is said of a part that was left out, with its action: the model does not know the keys."""
+    for key, action in (("memory_updates", REMEMBER), ("outbox_entries", ANSWER if form.is_answer else SEND)):
+        if words.startswith(key):
+            return f"{action}{words.removeprefix(key)}".replace(": payload.", ": ", 1)
+    return words
 
 
 def _object(step: _Step) -> Json:
