@@ -10,7 +10,7 @@ from lemming.commands.screen import one_line, painted, show, show_json, show_tab
 from lemming.commands.trust import is_agreed, load_settings
 from lemming.facts.next_turn import next_turn
 from lemming.facts.preview import Preview, preview_tick
-from lemming.facts.prompt_parts import list_parts
+from lemming.facts.prompt_parts import describe_message, list_parts
 from lemming.facts.sent import PromptSize, SentPrompt, measure_prompt, sent_prompt
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import to_line
@@ -63,7 +63,7 @@ def show_messages(inputs: TurnInputs) -> None:
     """Print the messages of a turn's first call, each under its role."""
     for message in inputs.question:
         show(painted(f"--- {message['role']}", "bold"))
-        show_text(message["content"])
+        show_text(describe_message(message))
 
 
 def _show_further(sent: SentPrompt) -> None:

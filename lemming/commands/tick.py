@@ -18,6 +18,7 @@ from lemming.commands.screen import (
     show_text,
     totals_in_words,
 )
+from lemming.facts.prompt_parts import describe_message
 from lemming.facts.views.tick import plan_of, recorded, turn_of
 from lemming.kernel.mail.capability_notes import notes_of
 from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord
@@ -125,7 +126,7 @@ def _show_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> None
 def _show_prompt(turn: TurnRecord) -> None:
     for message in turn.prompt:
         show(painted(f"  --- {message['role']}", "dim"))
-        show_text(_indented(message["content"]))
+        show_text(_indented(describe_message(message)))
     show(painted("  ---", "dim"))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from lemming.facts.sent import PromptPart, SentPrompt
 from lemming.kernel.base.jsontext import to_line
@@ -36,6 +37,10 @@ def _later_parts(sent: SentPrompt, dialogue: int) -> Iterator[PromptPart]:
     for message in others[-1:]:
         yield PromptPart("turn", message["content"])
     for message in said:
-        yield PromptPart(
-            "conversation", "\n".join([message["content"], *map(to_line, message.get("calls", ()))])
-        )
+        yield PromptPart("conversation", describe_message(message))
+
+
+def describe_message(message: Mapping[str, Any]) -> str:
+    """Return the text of a message, and the calls in it, one a line."""
+    calls = [f"{call['tool']}({to_line(call['args'])})" for call in message.get("calls", ())]
+    return "\n".join([*filter(None, [message["content"]]), *calls])

@@ -228,3 +228,18 @@ def test_a_small_model_cannot_make_the_same_call_again_after_the_wait(
     first, last = (json.dumps(it["response_format"]) for it in model.received)
     assert '"ring"' in first
     assert '"ring"' not in last
+
+
+def test_the_prompt_command_shows_calls_and_counts_what_was_said(
+    tmp_path: Path, model: RuleModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    org = make(tmp_path, model)
+    ask(org, "ada", "Ring the bell.")
+    tick(org)
+    decide(org, "deny", "--reason", "it is late")
+    capsys.readouterr()
+    assert run(["-C", str(org), "prompt", "ada"]) == 0
+    told = capsys.readouterr().out
+    assert 'ring({"text": "once"})' in told
+    assert "DENIED by human: it is late" in told
+    assert "conversation" in told

@@ -236,7 +236,13 @@
         style=${{ top: (first + place) * height + "px", height: height + "px" }}>${row(each)}</div>`)}</div>`;
   }
 
+  // The text of a message to a model, and the calls in it, one a line.
+  function messageText(message) {
+    const calls = (message.calls || []).map((call) => `${call.tool}(${JSON.stringify(call.args)})`);
+    return [message.content, ...calls].filter(Boolean).join("\n");
+  }
+
   Lemming.ui = {
-    useNow, duration, Ago, amount, dollars, Meter, hue, Avatar, Agent, AgentField, Words, Empty, Failure, useAction, useDraft, useKeys, plain, changes, Diff, Rows,
+    useNow, duration, Ago, amount, dollars, Meter, hue, Avatar, Agent, AgentField, Words, Empty, Failure, useAction, useDraft, useKeys, plain, changes, Diff, Rows, messageText,
   };
 })();

@@ -3,7 +3,7 @@
 (function () {
   const { html } = Lemming;
   const { useState } = Lemming.hooks;
-  const { Ago, Agent, Empty, Failure, Meter, Words, useAction, amount, dollars, STATES } = Lemming.ui;
+  const { Ago, Agent, Empty, Failure, Meter, Words, useAction, amount, dollars, messageText, STATES } = Lemming.ui;
   const { Editor, Fields } = Lemming.editing;
 
   const SECTIONS = [["turns", "Turns"], ["resume", "Resume"], ["memory", "Memory"], ["workspace", "Files"], ["prompt", "Next prompt"]];
@@ -70,9 +70,9 @@
   function Prompt({ prompt }) {
     if (!prompt) return html`<p class="loading">putting it together…</p>`;
     if (prompt.why_not) return html`<${Empty} title="No prompt">${prompt.why_not}<//>`;
-    const size = prompt.messages.reduce((sum, message) => sum + message.content.length, 0);
+    const size = prompt.messages.reduce((sum, message) => sum + messageText(message).length, 0);
     return html`<p class="note">What ${prompt.model} would be sent now, for tick ${prompt.tick}: ${amount(size)} characters.${prompt.waits_for.length ? ` In its turn, plus what ${prompt.waits_for.join(", ")} will write before it.` : ""}</p>
-      ${prompt.messages.map((message) => html`<div class="prompt-message"><h3 class="role">${message.role}</h3><pre class="tall" tabindex="0" dir="auto">${message.content}</pre></div>`)}`;
+      ${prompt.messages.map((message) => html`<div class="prompt-message"><h3 class="role">${message.role}</h3><pre class="tall" tabindex="0" dir="auto">${messageText(message)}</pre></div>`)}`;
   }
 
   function Memory({ value }) {

@@ -3,7 +3,7 @@
 (function () {
   const { html } = Lemming;
   const { useEffect, useRef } = Lemming.hooks;
-  const { Ago, Agent, Empty, useNow, amount, dollars, Words } = Lemming.ui;
+  const { Ago, Agent, Empty, useNow, amount, dollars, messageText, Words } = Lemming.ui;
   const { Strip, Bar, Axis, said } = Lemming.charts;
 
   const STATES = { committed: "over", running: "running", interrupted: "interrupted: the next run continues it", quiet: "nobody took a turn" };
@@ -117,7 +117,7 @@
 
   function Prompt({ turn }) {
     return html`<details class="prompt"><summary>The exact prompt <small>${turn.prompt.length} ${turn.prompt.length === 1 ? "message" : "messages"}, ${amount(turn.prompt_chars)} characters</small></summary>
-      ${turn.prompt.map((message) => html`<div class="prompt-message"><h5>${message.role}</h5><pre tabindex="0" dir="auto">${message.content}</pre></div>`)}</details>`;
+      ${turn.prompt.map((message) => html`<div class="prompt-message"><h5>${message.role}</h5><pre tabindex="0" dir="auto">${messageText(message)}</pre></div>`)}</details>`;
   }
 
   function Answer({ answer }) {
