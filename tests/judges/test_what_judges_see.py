@@ -9,8 +9,10 @@ import pytest
 from asked import PEOPLE, ask, person
 
 from lemming.capabilities.scripted.scripted import ScriptedProvider
+from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.files import fs
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries
 from lemming.kernel.providers import Reply, Request, register_provider
 from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, say
 
@@ -87,3 +89,33 @@ def test_a_question_to_a_judge_is_a_fraction_of_the_authors(base: Path, judged: 
     take_turn(base)
     (asked,) = judged
     assert len(asked) < 700
+
+
+def test_after_an_approval_it_is_shown_what_the_call_gave(base: Path, judged: list[str]) -> None:
+    may = {"read_outboxes": ["*"], "tools": ["file_write"]}
+    writes = {"tool": "file_write", "args": {"path": "a.txt", "content": "a lamp"}}
+    make_org(
+        base,
+        resume("ada", permissions=may, verify={"by": "critic"}, **QUIET),
+        resume("critic", instructions="You judge.", **QUIET),
+        person(),
+        models={**PEOPLE, "scripted": {"provider": "listening", "options": {"file": SCRIPT_FILE}}},
+        org={"gates": [{"at": "call", "tool": "file_write", "then": "ask"}]},
+        script=[
+            PASSES,
+            {"contains": "wrote", "reply": say("It is written.", kind="response")},
+            {"reply": say("", outbox_entries=[], tool_calls=[writes])},
+        ],
+    )
+    ask(base, "ada", "Write it down.")
+    run_once(base, clock=FrozenClock())
+    assert run(["-C", str(base), "approve", newest_of(base).id, "--as", "human"]) == 0
+    run_once(base, clock=FrozenClock())
+    (asked,) = judged
+    assert [line for line in asked.splitlines() if "file_write" in line] == [
+        '> file_write({"path": "a.txt", "content": "a lamp"}): "wrote 6 bytes to a.txt"'
+    ]
+
+
+def newest_of(base: Path) -> OutboxEntry:
+    return read_outbox_entries(base, "ada")[-1]

@@ -90,7 +90,7 @@ class JudgesPreparation(Preparation):
     def annotates(self, seen: Seen, shown: Showing) -> None:
         """Look up who must pass what the turn would publish; raise `ConfigError` for who cannot be found."""
         about = self.moment.now, self.moment.agent, self._task
-        self._judges, self._seen = judges_of(*about, self.moment.held), seen
+        self._judges, self._seen, self._to_come = judges_of(*about, self.moment.held), seen, shown.to_come
         seen.told_by = [*seen.told_by, *files_of_judges(*about)]
 
     def given(self) -> Json:
@@ -98,7 +98,7 @@ class JudgesPreparation(Preparation):
         if not self._judges:
             return {}
         rules = [text for judge in self._judges for text in (judge.get("policy"), judge.get("instructions"))]
-        shown = describe_task(self._seen, filter(None, rules))
+        shown = describe_task(self._seen, filter(None, rules), self._to_come)
         return {"by": self._judges, **({"shown": cut_shown(shown)} if shown else {})}
 
 

@@ -6,7 +6,8 @@ told where the judge's policy or instructions name them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.payload_text import quote_text
@@ -20,12 +21,17 @@ from lemming.kernel.turn.notices import without_notices
 from lemming.kernel.turn.seen import Seen
 
 
-def describe_task(seen: Seen, rules: Iterable[str]) -> str:
-    """Return what a turn is about; `rules`: the policies and instructions of its judges."""
-    return "\n".join(_lines(seen, "\n".join(rules)))
+def describe_task(seen: Seen, rules: Iterable[str], to_come: Collection[int] = ()) -> str:
+    """Return what a turn is about.
+
+    `rules`: the policies and instructions of its judges. `to_come`: places of results that come as the turn
+    begins, and are told with those of its own calls.
+    """
+    results = [result for place, result in enumerate(seen.results) if place not in to_come]
+    return "\n".join(_lines(seen, "\n".join(rules), results))
 
 
-def _lines(seen: Seen, rules: str) -> Iterator[str]:
+def _lines(seen: Seen, rules: str, results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     labels, task = seen.labels, seen.task
     for label, text in seen.context:
         if label.partition(" (trust: ")[0] in rules:
@@ -44,6 +50,6 @@ def _lines(seen: Seen, rules: str) -> Iterator[str]:
         for ended in task.asked:
             if not ended.asked.call:
                 yield from describe_asked(ended, labels)
-    yield from (describe_result(result, labels) for result in without_notices(seen.results))
+    yield from (describe_result(result, labels) for result in without_notices(results))
     if task and task.request:
         yield describe_request(task.request, labels)
