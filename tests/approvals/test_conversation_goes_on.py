@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from approvals_org import ASK, Ring, person, requests
+from approvals_org import ASK, Ring, person, requests, ring
+from approvals_org import make as contract_org
 from asked import answers, ask
 from loopback import one_certificate
 from rule_model import RuleModel
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.testing import FrozenClock, make_org, resume
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay, replay_into
 
 ONCE = ("ring", {"text": "once"})
@@ -243,3 +244,17 @@ def test_the_prompt_command_shows_calls_and_counts_what_was_said(
     assert 'ring({"text": "once"})' in told
     assert "DENIED by human: it is late" in told
     assert "conversation" in told
+
+
+def test_a_notice_of_the_turn_that_waited_stands_in_a_message_of_its_own(tmp_path: Path) -> None:
+    first = say("calling", tool_calls=[ring()], memory_updates=[{"key": "../no", "value": 1}])
+    org = contract_org(tmp_path, script=[{"tick": 1, "reply": first}, {"reply": say("seen")}])
+    tick(org)
+    decide(org, "approve")
+    tick(org)
+    (start,) = [it for it in journal_lines(org, 2) if it["type"] == "turn_started" and it["agent"] == "ada"]
+    assert [it["role"] for it in start["dialogue"]] == ["user", "assistant", "user", "user"]
+    *_, results, notice = start["dialogue"]
+    assert "WARNING" not in results["content"]
+    assert notice["content"].startswith("WARNING: ")
+    assert "../no" in notice["content"]
