@@ -312,6 +312,7 @@ WITHIN: Mapping[str, TableLine] = {
                 "remind_me": "lemming.capabilities.toolbox.reminders:RemindMe",
                 "create_agent": "lemming.capabilities.toolbox.staff:CreateAgent",
                 "list_agents": "lemming.capabilities.toolbox.staff:ListAgents",
+                "tool_search": "lemming.capabilities.toolbox.tool_search:ToolSearch",
             },
             org=dict.fromkeys(("http", "reminders", "shell"), "lemming.capabilities.toolbox.settings:OfOrg"),
             source="lemming.capabilities.toolbox.functions.tool_files:ToolFiles",

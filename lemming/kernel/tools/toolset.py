@@ -24,6 +24,8 @@ from lemming.kernel.tools.definition import Tool
 
 FOR_EVERYBODY = frozenset({"list_agents", "memory_read", "memory_write"})
 """The tools that ship which say `always_allowed`."""
+TOOL_SEARCH = "tool_search"
+"""The tool that finds deferred tools. It is granted with the first pattern of `permissions.tools`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +146,8 @@ class Toolset(Catalogue[Tool]):
             return key in agent.further
         if name in self._for_all or name in FOR_EVERYBODY or name in permissions.tools:
             return True
+        if name == TOOL_SEARCH:
+            return bool(permissions.tool_patterns)
         return any(is_named(name, pattern) for pattern in permissions.tool_patterns)
 
     def require(self, name: str, agent: Agent, settings: Org) -> Tool:

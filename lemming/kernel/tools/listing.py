@@ -1,0 +1,102 @@
+"""Which of an agent's tools its model is told of, and which it has to search for. Pure.
+
+The schemas of a few servers can be longer than everything else that a model is sent, with every call. Above
+a share of the model's context (`tools_share` in `config/org.json`) tools that the agent has by a pattern
+alone, and that do not ship with the engine, are deferred: the model is given `tool_search` in their place.
+What it may call does not change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.json_schema.shorten import shorten_schema
+from lemming.kernel.base.jsontext import compact
+from lemming.kernel.plugins.shipped import LISTED, PREFIXES
+from lemming.kernel.tools.definition import Tool
+from lemming.kernel.tools.toolset import TOOL_SEARCH
+
+MOST_GROUPS_NAMED = 12
+BYTES_A_TOKEN = 4
+_WORD = re.compile(r"[._-]")
+_SHIPPED = frozenset(name for it in LISTED.values() for name in it.tools)
+
+
+class ToolListing(NamedTuple):
+    """The tools that a model is told of, and those that it has to search for."""
+
+    listed: tuple[Tool, ...]
+    deferred: tuple[Tool, ...] = ()
+
+
+def list_tools(tools: Mapping[str, Tool], agent: Agent, *, context_tokens: int, share: float) -> ToolListing:
+    """Return which of the tools that an agent may call are listed, in the order of `tools`.
+
+    The same tools, resume and settings give the same listing: a turn that is taken again has it too.
+    """
+    named = agent.permissions.tools
+    if TOOL_SEARCH not in tools:
+        return ToolListing((*tools.values(),))
+    deferred = [tool for tool in tools.values() if is_deferrable(tool, agent)]
+    if not deferred or count_tokens_about(deferred) <= share * context_tokens:
+        listed = (tool for name, tool in tools.items() if name != TOOL_SEARCH or name in named)
+        return ToolListing((*listed,))
+    left_out = {tool.name for tool in deferred}
+    return ToolListing((*(tool for name, tool in tools.items() if name not in left_out),), (*deferred,))
+
+
+def is_deferrable(tool: Tool, agent: Agent) -> bool:
+    """Return True for a tool that may be left to the search: not the engine's, nor named in the resume."""
+    return not (tool.name in _SHIPPED or tool.name in agent.permissions.tools or tool.always_allowed)
+
+
+def describe_tool(tool: Tool) -> dict[str, Any]:
+    """Return a tool as models are told of it: its name, what it does, and the schema of its arguments."""
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": shorten_schema(tool.parameters),
+    }
+
+
+def count_tokens_about(tools: Iterable[Tool]) -> int:
+    """Return an estimate of the tokens that the descriptions of tools take."""
+    return sum(len(compact(describe_tool(tool))) for tool in tools) // BYTES_A_TOKEN
+
+
+def describe_groups(tools: Iterable[Tool]) -> str:
+    """Return where tools come from, with how many there are of each, largest first.
+
+    A group is a server, or the first word of the names of other tools.
+    """
+    counts = Counter(map(_group_of, tools))
+    largest = sorted(counts.items(), key=lambda it: (-it[1], it[0]))
+    named = [f"{name} ({count})" for name, count in largest[:MOST_GROUPS_NAMED]]
+    return ", ".join([*named, *(["and others"] if len(largest) > MOST_GROUPS_NAMED else [])])
+
+
+def _group_of(tool: Tool) -> str:
+    for prefix in PREFIXES:
+        if tool.name.startswith(prefix):
+            return tool.name.removeprefix(prefix).partition(".")[0]
+    return _WORD.split(tool.name, maxsplit=1)[0]
+
+
+# --- tools that were found -------------------------------------------------------------------------
+
+_KEEPER, _KEY = "toolbox", "tools"
+
+
+def keep_found_tools(tools: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what the result of a search keeps: the descriptions of the tools that were found."""
+    return {_KEEPER: {_KEY: [*tools]}}
+
+
+def read_found_tools(kept: Mapping[str, Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the descriptions of the tools that a call found, by what its result or record keeps."""
+    found: Sequence[Mapping[str, Any]] = kept.get(_KEEPER, {}).get(_KEY, ())
+    return found
