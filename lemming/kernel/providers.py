@@ -147,6 +147,9 @@ class LLMProvider(ABC):
     is_channel = False
     """Whether it stands for a channel: something outside that messages come from and go to. Never called."""
 
+    context_tokens = 128_000
+    """The longest prompt and answer together, in tokens, where the model's entry does not say."""
+
     keeps_deadline = False
     """Whether `complete` gives up at `Request.deadline_s` by itself. One that does not is run on a thread
     of its own, which is left behind when time is up."""

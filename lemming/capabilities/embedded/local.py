@@ -60,6 +60,7 @@ class LocalProvider(Backend):
             message = f"options.threads must be 1 or more, got {threads}"
             raise ConfigError(message, where="config/models.json", hint="1 is right on two processors")
         self._path, self._settings = path, _Settings(n_ctx, min(threads, max(1, usable_processors() - 1)))
+        self.context_tokens = n_ctx
 
     def complete(self, request: Request) -> Reply:
         """Return the answer with its usage.

@@ -43,6 +43,7 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
     takes_tools = True
     prefers_tools = True
     takes_images = True
+    context_tokens = 200_000
 
     def __init__(
         self,

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _PORT = 11434
 _KEPT_BY_THE_SDK = ("type", "items", "description", "enum", "title")
 _FINISHES: dict[str, Finish] = {"length": "length", "failed": "failed"}
+USUAL_CONTEXT_TOKENS = 4096
+"""What Ollama gives a model where nobody says `num_ctx`."""
 
 _hearing: ContextVar[LinesOfAnswer | None] = ContextVar("_hearing", default=None)
 
@@ -98,6 +100,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             address_of(host)
             name_variables({"host": host}, "config/models.json")
         self._host, self._keep_alive = host, keep_alive
+        self.context_tokens = num_ctx or USUAL_CONTEXT_TOKENS
         self._options = {**({} if num_ctx is None else {"num_ctx": num_ctx}), **(extra or {})}
 
     def _connect(self, key: str) -> AsyncClient:

@@ -76,6 +76,7 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         """Follow the table of servers, and the line where it says how JSON is asked for."""
         self._server, self._json = server, json or server.json
         self.max_concurrent = server.calls_at(self._base_url)
+        self.context_tokens = server.context_tokens
         self.takes_schema, self.prefers_tools = self._json == "schema", server.prefers_tools
         self.is_local = server.is_local
 

@@ -29,6 +29,7 @@ class ModelServer(NamedTuple):
     `is_local`: whether it usually runs on a machine of the user, who pays for no call. `max_concurrent`: how
     many calls it is sent at once where no line says so; of a local one, `elsewhere` where it is on another
     machine.
+    `context_tokens`: the longest prompt and answer that its models take together at least.
     """
 
     title: str
@@ -46,6 +47,7 @@ class ModelServer(NamedTuple):
     is_local: bool = False
     max_concurrent: int = HOSTED_CALLS
     elsewhere: int = LOCAL_CALLS
+    context_tokens: int = 128_000
 
     def whole(self, base_url: str | None) -> str:
         """Return the address with scheme and path; empty where there is none.
@@ -99,6 +101,7 @@ def local_server(title: str, address: str, **fields: Any) -> ModelServer:
         fields=fields,
         is_local=True,
         max_concurrent=LOCAL_CALLS,
+        context_tokens=8192,
     )
 
 
@@ -130,7 +133,7 @@ SERVERS = {
     "openrouter": ModelServer("OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "/api/v1"),
     "together": ModelServer("Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
     "vllm": local_server("vLLM's server, here or elsewhere", "http://localhost:8000/v1")._replace(
-        elsewhere=HOSTED_CALLS
+        elsewhere=HOSTED_CALLS, context_tokens=32_768
     ),
     "xai": ModelServer("xAI's Grok", "https://api.x.ai/v1", "XAI_API_KEY"),
 }

@@ -28,6 +28,14 @@ class ModelEntry:
         metadata=about("Sampling temperature, where a resume sets none; null: the backend's.", ge=0, le=2),
     )
     max_output_tokens: int = field(default=2048, metadata=about("Longest answer, in tokens.", ge=1))
+    context_tokens: int | None = field(
+        default=None,
+        metadata=about(
+            "Longest prompt and answer together, in tokens; null: as the provider says. Tools beyond a share "
+            "of it (tools_share in config/org.json) are found by a search.",
+            ge=256,
+        ),
+    )
     deadline_s: float = field(
         default=120.0,
         metadata=about(
