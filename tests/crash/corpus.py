@@ -16,6 +16,7 @@ from credits_corpus import hiring, spending, staff
 from dropped_corpus import dropped
 from files_corpus import filing, keeping
 from formed_corpus import formed
+from found_corpus import found
 from functions_corpus import functions
 from gated_corpus import gated
 from judged_corpus import judged
@@ -187,6 +188,7 @@ CASES = [
     Case(native, 2, at_once=2),
     Case(odd, 2, at_once=3),
     Case(waited, 5, at_once=2),
+    Case(found, 2, at_once=2),
     Case(formed, 4, at_once=3),
     Case(approvals, 6, at_once=3, has_limits=True),
     Case(tainted, 4, at_once=3),

@@ -120,8 +120,8 @@ class McpTool(Tool):
 def _tool_from(server_name: str, server: McpServer, tool_name: str, known: KnownTool) -> McpTool:
     hints = known.hints if server.trust_hints else {}
     reads_only = class_of(server, known) == "read"
-    # In quotes and on one line: it stands in a prompt, and a stranger wrote it.
-    said = to_line(known.description) if known.description else "nothing"
+    # In quotes and on one line, after the server's name: it stands in a prompt, and a stranger wrote it.
+    words = to_line(known.description) if known.description else "a tool that it says nothing of"
     touched: Places = (
         NOWHERE
         if server.independent
@@ -130,7 +130,7 @@ def _tool_from(server_name: str, server: McpServer, tool_name: str, known: Known
     repeatable = reads_only or hints.get("idempotent_hint") is True
     told = {
         "name": f"{PREFIX}{server_name}.{tool_name}",
-        "description": f"Of the MCP server {server_name}, which says of it: {said}.",
+        "description": f"{server_name}: {words}",
         "server_name": server_name,
         "server": server,
         "tool_name": tool_name,

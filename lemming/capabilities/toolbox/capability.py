@@ -10,8 +10,11 @@ from lemming.kernel.access.bound import code, of_files
 from lemming.kernel.access.trust import Reach
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.files.fields import Json
+from lemming.kernel.mail.capability_notes import CallNote
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tools.listing import read_found_tools
 from lemming.kernel.turn.seams import Capability
 
 
@@ -19,6 +22,12 @@ class Toolbox(Capability):
     """The tools that ship, and those that are functions in an organisation's own files."""
 
     name = "toolbox"
+
+    def note(self, kept: Json) -> CallNote:
+        """Return which tools a search has found."""
+        return CallNote(
+            f"found {', '.join(tool['name'] for tool in read_found_tools({self.name: kept}))}", "", ""
+        )
 
     def problems_of_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
         """Yield a warning for each pattern of files of tools that matches none."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent
@@ -23,7 +25,9 @@ from lemming.kernel.tools.toolset import TOOL_SEARCH
 MOST_GROUPS_NAMED = 12
 BYTES_A_TOKEN = 4
 _WORD = re.compile(r"[._-]")
-_SHIPPED = frozenset(name for it in LISTED.values() for name in it.tools)
+ACTIONS = frozenset({"answer", "send", "remember", "done"})
+"""Names that the engine's own actions have: a tool of such a name is offered under another."""
+_NEVER = ACTIONS.union(*(it.tools for it in LISTED.values()))
 
 
 class ToolListing(NamedTuple):
@@ -46,15 +50,20 @@ def list_tools(tools: Mapping[str, Tool], agent: Agent, *, context_tokens: int, 
         listed = (tool for name, tool in tools.items() if name != TOOL_SEARCH or name in named)
         return ToolListing((*listed,))
     left_out = {tool.name for tool in deferred}
-    return ToolListing((*(tool for name, tool in tools.items() if name not in left_out),), (*deferred,))
+    search = copy(tools[TOOL_SEARCH])
+    search.description = f"{search.description} There are {len(deferred)} more: {describe_groups(deferred)}."
+    listed = (tool for name, tool in {**tools, TOOL_SEARCH: search}.items() if name not in left_out)
+    return ToolListing((*listed,), (*deferred,))
 
 
 def is_deferrable(tool: Tool, agent: Agent) -> bool:
     """Return True for a tool that may be left to the search: not the engine's, nor named in the resume."""
-    return not (tool.name in _SHIPPED or tool.name in agent.permissions.tools or tool.always_allowed)
+    name = tool.name
+    return not (name in _NEVER or name in agent.permissions.tools or tool.always_allowed)
 
 
-def describe_tool(tool: Tool) -> dict[str, Any]:
+@lru_cache(maxsize=4096)
+def describe_tool(tool: Tool) -> Mapping[str, Any]:
     """Return a tool as models are told of it: its name, what it does, and the schema of its arguments."""
     return {
         "name": tool.name,
@@ -65,7 +74,12 @@ def describe_tool(tool: Tool) -> dict[str, Any]:
 
 def count_tokens_about(tools: Iterable[Tool]) -> int:
     """Return an estimate of the tokens that the descriptions of tools take."""
-    return sum(len(compact(describe_tool(tool))) for tool in tools) // BYTES_A_TOKEN
+    return sum(map(_count_bytes, tools)) // BYTES_A_TOKEN
+
+
+@lru_cache(maxsize=4096)
+def _count_bytes(tool: Tool) -> int:
+    return len(compact(describe_tool(tool)))
 
 
 def describe_groups(tools: Iterable[Tool]) -> str:

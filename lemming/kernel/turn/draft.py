@@ -29,6 +29,7 @@ from lemming.kernel.memory import memory_effect
 from lemming.kernel.messages import WAITING_FROM, OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.listing import read_found_tools
 from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.kernel.turn.draft_state import DraftState
 from lemming.kernel.turn.hooks import asking, entries_of, next_entry_id
@@ -75,7 +76,10 @@ class Draft(DraftState):
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply that an answer is; raise `ContractError` for what is none."""
-        return read_reply(self.inputs, self.seams, answer, keep=keep, has_written=bool(self.entries))
+        has_written = bool(self.entries)
+        return read_reply(
+            self.inputs, self.seams, answer, keep=keep, has_written=has_written, found=self.found
+        )
 
     def act(self, reply: TurnReply, *, has_seen: bool = True) -> None:
         """Stage what a reply asks for: entries, tool calls, memories. `has_seen`: it knew all results."""
@@ -224,6 +228,8 @@ class Draft(DraftState):
         result = self.source.use(number, call, at, staged)
         result = self.seams.watch.judged_result(call, result) if self.seams.watch else result
         self.add_result(call.tool, call.args, result, call.id)
+        if result.kept:
+            self.found += read_found_tools(result.kept)
         self._notice(place, call, result)
         if self.source.reached_outside(number):  # they are written, and were the tool's to change
             self.settled.update(staged)

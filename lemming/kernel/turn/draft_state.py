@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +42,7 @@ class DraftState:
     # Python is slow at an object with more than thirty attributes, and this one is made for every turn.
     __slots__ = (
         "accepted", "answers", "aside", "asked", "asks_persons", "calls", "conversation", "entries",
-        "has_answer", "held",
+        "found", "has_answer", "held",
         "in_vain", "inputs", "is_handed_on", "last_words", "left", "loops", "lost", "lost_entries",
         "memory", "misfit", "noted", "notes", "notices", "numbers", "only_asks", "outside", "over",
         "passed_on", "remarks", "repeats", "results", "seams", "settled", "shown", "source",
@@ -72,6 +72,7 @@ class DraftState:
         self.results: list[dict[str, Any]] = []
         self.calls: list[str] = []  # of the results, what the backend calls them
         self.conversation: list[Message] | None = None  # with the model, since it was asked for a reply
+        self.found: list[Mapping[str, Any]] = []  # the tools that they found, as models are told of them
         self.numbers = CallNumbers(source.has_call)
         self.untold: set[int] = set()
         self.used: list[ToolUsed] = []

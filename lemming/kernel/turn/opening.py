@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, count
 from operator import is_
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -24,9 +22,11 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import AgentCredits, TurnLimits
 from lemming.kernel.providers import LLMProvider, Message, make_provider, provider_class, providers_of
 from lemming.kernel.tools import Tool
+from lemming.kernel.tools.listing import describe_tool, list_tools
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.forms.choosing import SMALL_FORMS, Abilities, FormChoice, choose_form
 from lemming.kernel.turn.forms.first_messages import make_first_messages
+from lemming.kernel.turn.forms.native_names import name_natively
 from lemming.kernel.turn.forms.own_actions import TurnFacts
 from lemming.kernel.turn.forms.reply_form import ReplyForm
 from lemming.kernel.turn.forms.signatures import Action
@@ -36,14 +36,13 @@ from lemming.kernel.turn.reply_schemas import Form, reply_schema
 
 T = TypeVar("T")
 IN_THE_OPENING = ("instructions", "examples")
+MAY_BE_UNSAID = ("images", "context_tokens")
+"""Keys of a model's line that a record leaves out where they say nothing: each turn has a record."""
 OPENINGS_REMEMBERED = 10_000
 STEPS_TO_GO_ON = 8
 """Replies that a turn may ask for where nobody says so: with a strategy, or where one reply is not all."""
 NATIVE_PROMPTS = (None, "fit", "full")
 """The values of `ModelEntry.prompt` with which a backend may call tools by itself."""
-NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
-NAME_CHARS = 64
-"""What backends take in names of tools, and how much of it."""
 
 
 class Surroundings(Protocol):
@@ -163,7 +162,8 @@ class Openings:
             self._known.clear()
             self._abilities.clear()
         provider = provider_class(entry.provider, plugins)
-        key = provider, entry.provider, entry.tools, entry.prompt, compact(entry.options), tuple(plugins)
+        said = entry.tools, entry.prompt, entry.context_tokens, compact(entry.options)
+        key = provider, entry.provider, *said, tuple(plugins)
         # A provider is made to find this out; agents of one model share what was found.
         if key not in self._abilities:
             self._abilities[key] = _abilities_of(entry, self._base, plugins)
@@ -189,7 +189,9 @@ def _make_opening(
     can: Abilities,
 ) -> Opening:
     settings = now.config.org
-    tools = (*now.toolset.allowed(agent, settings).values(), *turn_tools())
+    allowed = now.toolset.allowed(agent, settings)
+    listing = list_tools(allowed, agent, context_tokens=can.context_tokens, share=settings.tools_share)
+    tools = (*listing.listed, *turn_tools())
     limits, defaults = agent.turn, settings.defaults.turn
     told = replace(agent, instructions="\n\n".join([agent.instructions, *added])) if added else agent
     limit = entry.max_output_tokens
@@ -209,8 +211,7 @@ def _make_opening(
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
-        # Left out where it says nothing: it would stand in the record of every turn.
-        "model": {key: value for key, value in vars(entry).items() if key != "images" or value},
+        "model": {key: value for key, value in vars(entry).items() if value or key not in MAY_BE_UNSAID},
         "allocation": vars(allocation),
         "max_steps": steps,
         "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
@@ -260,7 +261,8 @@ def _abilities_of(entry: ModelEntry, base: Path, plugins: list[str]) -> Abilitie
         what = f'{entry.provider} {entry.model}: "tools": "native" is not possible: {why}'
         raise Unusable(what, where=MODELS_FILE)
     prompt = entry.prompt or ("full" if provider.writes_contract else "fit")
-    return Abilities(provider.takes_schema, calls_natively(entry, provider), prompt)
+    context_tokens = entry.context_tokens or provider.context_tokens
+    return Abilities(provider.takes_schema, calls_natively(entry, provider), prompt, context_tokens)
 
 
 def calls_natively(entry: ModelEntry, provider: LLMProvider) -> bool:
@@ -269,31 +271,14 @@ def calls_natively(entry: ModelEntry, provider: LLMProvider) -> bool:
     return entry.tools == "native" or prefers
 
 
-def native_names(names: Iterable[str]) -> dict[str, str]:
-    """Return what backends are told tools are called: letters, digits, _ and - only, and no two alike.
-
-    >>> native_names(["mcp.a.b__c", "mcp.a.b.c", "file_list"])
-    {'file_list': 'file_list', 'mcp.a.b.c': 'mcp__a__b__c', 'mcp.a.b__c': 'mcp__a__b__c_2'}
-    """
-    fit = {name: NOT_IN_NAMES.sub("__", name) for name in names}
-    told: dict[str, str] = {}
-    taken: set[str] = set()
-    for name in sorted(fit, key=lambda name: (fit[name] != name, name)):  # first those that keep their names
-        ends = (f"_{number}" for number in count(2))
-        numbered = (f"{fit[name][: NAME_CHARS - len(end)]}{end}" for end in ends)
-        told[name] = next(each for each in chain([fit[name]], numbered) if each not in taken)
-        taken.add(told[name])
-    return told
-
-
 def _action_of(tool: Tool) -> Action:
-    return Action(tool.name, tool.description, tool.parameters)
+    return Action(tool.name, tool.description, describe_tool(tool)["parameters"])
 
 
 def describe_native_tools(actions: Iterable[Action], form: ReplyForm | None) -> list[dict[str, Any]]:
     """Return how a backend is told of tools; `tool` is the real name of one whose name is another here."""
     by_name = {action.name: action for action in actions}
-    names = native_names(by_name)
+    names = name_natively(by_name)
     return [
         {
             "name": names[name],

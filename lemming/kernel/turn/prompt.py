@@ -19,6 +19,7 @@ from lemming.kernel.mail.task import Ended, Task
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import Tool
+from lemming.kernel.tools.listing import describe_tool
 from lemming.kernel.turn.labels import PLAIN, Labels
 from lemming.kernel.turn.notices import extract_notices, without_notices
 from lemming.kernel.turn.sections import Section, of_entries, of_text, shown
@@ -283,7 +284,7 @@ def _memory_lines(seen: Seen) -> list[str]:
 
 
 def _tool_line(tool: Tool) -> str:
-    return f"  - {tool.name}: {tool.description} Arguments: {to_line(tool.parameters)}"
+    return f"  - {tool.name}: {tool.description} Arguments: {to_line(describe_tool(tool)['parameters'])}"
 
 
 def _message(role: str, content: str) -> Message:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from lemming.kernel.base.contract import Keep, ToolCall, TurnReply, has_contract
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.providers import require_reply
 from lemming.kernel.turn.actions import as_reply
+from lemming.kernel.turn.forms.found import map_found_names
 from lemming.kernel.turn.forms.reading import read_form
 from lemming.kernel.turn.forms.shapes import read_calls
 from lemming.kernel.turn.forms.signatures import list_actions
@@ -19,17 +20,23 @@ from lemming.kernel.turn.values import Answer, TurnInputs
 
 
 def read_reply(
-    inputs: TurnInputs, seams: Seams, answer: Answer, *, keep: Keep = "all", has_written: bool = False
+    inputs: TurnInputs,
+    seams: Seams,
+    answer: Answer,
+    *,
+    keep: Keep = "all",
+    has_written: bool = False,
+    found: Sequence[Mapping[str, Any]] = (),
 ) -> TurnReply:
     """Return the reply that an answer is; raise `ContractError` for what is none.
 
-    `has_written`: the turn has written an entry already.
+    `has_written`: the turn has written an entry already. `found`: the tools that a search of it has found.
     """
     require_reply(answer.finish, answer.text)
     limits = inputs.agent.turn
     kinds = limits.kinds if inputs.task is None else [*limits.kinds, *{"response"}.difference(limits.kinds)]
     try:
-        reply = _parsed(inputs, seams, answer, kinds, keep, has_written=has_written)
+        reply = _parsed(inputs, seams, answer, kinds, keep, has_written=has_written, found=found)
         if reply.tool_calls:
             reply = _limited(reply, limits.max_tool_calls)
         for reads in seams.reads if keep == "all" else ():
@@ -50,6 +57,7 @@ def _parsed(
     keep: Keep,
     *,
     has_written: bool,
+    found: Sequence[Mapping[str, Any]],
 ) -> TurnReply:
     """Return what an answer asks for by text and calls; beside calls, other text is a note."""
     limit, kinds = inputs.agent.turn.max_entries, tuple(kinds)
@@ -57,9 +65,12 @@ def _parsed(
     read = partial(
         parse_reply, kinds=kinds, max_entries=limit, max_calls=None, keep=_kept(inputs, keep), fit=fit
     )
-    native = {tool["name"]: tool.get("tool", tool["name"]) for tool in native_tools(inputs.prompt)}
+    told = native_tools(inputs.prompt)
+    native = {tool["name"]: tool.get("tool", tool["name"]) for tool in told}
+    more = map_found_names(told, found) if found else {}
+    native |= more if told else {}
     if inputs.form:
-        tools = native.values() or _tools_in(inputs.schema)
+        tools = native.values() or [*_tools_in(inputs.schema), *more]
         return read_form(inputs.form, answer, tools, native, read, has_written=has_written)
     if inputs.model.prompt == "tools":
         said = as_reply(answer.text, kinds)

@@ -42,7 +42,7 @@ def reply_schema(
     text: Json = {"type": "string"}
     entries = [*_entries([*kinds], [*forms])]
     entry = entries[0] if len(entries) == 1 else {"anyOf": entries}
-    call = {"anyOf": [_wire_call(name, schema) for name, schema in tools.items()]}
+    call = {"anyOf": [wire_call(name, schema) for name, schema in tools.items()]}
     update = closed({"key": text, "value_json": text})
     return closed(
         {
@@ -107,7 +107,8 @@ def closed(properties: Json) -> Json:
     }
 
 
-def _wire_call(name: str, schema: Json) -> Json:
+def wire_call(name: str, schema: Json) -> Json:
+    """Return the schema of a call of a tool in the contract, by the schema of its arguments."""
     tool = {"type": "string", "const": name}
     properties: Json = schema.get("properties", {})
     if schema.get("additionalProperties", True) is not False or not all(map(_is_plain, properties.values())):

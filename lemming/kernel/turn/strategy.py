@@ -17,6 +17,7 @@ from lemming.kernel.tools.toolset import turn_tools
 from lemming.kernel.turn.dialogue import HIDDEN, tell_results
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.forms.asking import Question, correct_question, narrow_question
+from lemming.kernel.turn.forms.found import attach_found, offer_found
 from lemming.kernel.turn.notices import without_notices
 from lemming.kernel.turn.prompt import correction
 from lemming.kernel.turn.values import Act, Answer, Ask, Step, Steps
@@ -49,6 +50,7 @@ class Turn:
         self.given: Mapping[str, Any] = {}
         self.replies_left = draft.inputs.max_steps
         self._goes_on = False
+        self._found_before = 0
 
     @property
     def prompt(self) -> list[Message]:
@@ -156,7 +158,7 @@ class Turn:
         self._draft.conversation = messages
         # Not for unshown results alone: a backend's own call wants its result, told or not.
         if self._draft.has_results_to_tell or self._goes_on:
-            messages += self.shown(messages)
+            messages += self._with_found(self.shown(messages))
         problem: ContractError | None = None
         form, schema = self._draft.inputs.form, self._draft.inputs.schema
         question = self._narrow(messages)
@@ -193,14 +195,21 @@ class Turn:
         """Whether the model is asked again: for results, or since its reply was not all there is to do."""
         return bool(self.results) or self._goes_on
 
+    def _with_found(self, messages: list[Message]) -> list[Message]:
+        """Return the messages that show results, with the tools that a search among them has found."""
+        found, self._found_before = self._draft.found[self._found_before :], len(self._draft.found)
+        return attach_found(messages, found) if found else messages
+
     def _narrow(self, messages: list[Message]) -> Question:
-        """Return the question to the model, without the tools that would give the same again."""
+        """Return the question to the model: with tools that were found, without those that give the same."""
         inputs = self._draft.inputs
+        offered = offer_found(messages, inputs.schema)
         if inputs.form is None:
-            return Question(messages)
+            return offered
         waited = inputs.task.begun.results if inputs.task and inputs.dialogue else ()
         results = without_notices([*waited, *self._draft.results])
-        return narrow_question(inputs.form, messages, inputs.schema, results)
+        narrowed = narrow_question(inputs.form, offered.messages, offered.schema or inputs.schema, results)
+        return narrowed if narrowed.schema else Question(narrowed.messages, offered.schema)
 
     def shown(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages that show the model what its tools gave, after those up to now."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.tools import Tool
+from lemming.kernel.tools.listing import describe_tool
 from lemming.kernel.tools.toolset import FOR_EVERYBODY
 from lemming.kernel.turn.forms.own_actions import (
     MEMORY_READ,
@@ -51,11 +52,13 @@ class Abilities(NamedTuple):
     """What a backend can do with what it is asked, and the prompt that it is given.
 
     `takes_schema`: constrain its reply to a schema. `calls_tools`: call tools by itself.
+    `context_tokens`: the longest prompt and answer together.
     """
 
     takes_schema: bool
     calls_tools: bool
     prompt: str
+    context_tokens: int = 128_000
 
 
 class FormChoice(NamedTuple):
@@ -153,4 +156,4 @@ def _is_listed(tool: Tool, agent: Agent, facts: TurnFacts) -> bool:
 
 
 def _action_of(tool: Tool) -> Action:
-    return Action(offered_name(tool.name), tool.description, tool.parameters)
+    return Action(offered_name(tool.name), tool.description, describe_tool(tool)["parameters"])

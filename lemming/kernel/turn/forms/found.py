@@ -1,0 +1,91 @@
+"""Tools that a search found: how the questions after it offer them. Pure.
+
+What a search found stays with the message that shows its result, under the key `found`, in whichever turn the
+conversation goes on. No backend sees the key: its tools are told as the others are, and a grammar takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.forms.asking import Question
+from lemming.kernel.turn.forms.native_names import name_natively
+from lemming.kernel.turn.forms.signatures import Action, schema_of_action
+from lemming.kernel.turn.reply_schemas import wire_call
+
+Json = dict[str, Any]
+FOUND = "found"
+
+
+def attach_found(messages: list[Message], found: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """Return the messages that show results, with the tools that these have found."""
+    if not (messages and found):
+        return messages
+    return [*messages[:-1], {**messages[-1], FOUND: [*found]}]
+
+
+def list_found(messages: Iterable[Message]) -> list[Mapping[str, Any]]:
+    """Return the tools that were found in a conversation, each once, in the order in which they were."""
+    by_name = {tool["name"]: tool for message in messages for tool in message.get(FOUND, ())}
+    return [*by_name.values()]
+
+
+def map_found_names(told: Sequence[Mapping[str, Any]], found: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the real names of tools that were found, by those that a backend knows.
+
+    `told`: the tools that the backend was told of as the turn began; empty where it calls none itself.
+    """
+    names = dict.fromkeys(tool["name"] for tool in found)
+    if not told:
+        return {name: name for name in names}
+    return {offered: name for name, offered in _names_beside(told, names).items()}
+
+
+def offer_found(messages: list[Message], schema: Json | None) -> Question:
+    """Return the question of a conversation in which tools were found, offering them; the same without any.
+
+    The question's schema is None where the turn's own holds.
+    """
+    found = list_found(messages)
+    if not found:
+        return Question(messages)
+    plain = [{key: it[key] for key in it if key != FOUND} if FOUND in it else it for it in messages]
+    told = plain[0].get("tools", ())
+    if not told:
+        return Question(plain, _widen(schema, found) if schema else None)
+    names = _names_beside(told, [tool["name"] for tool in found])
+    new = [_as_told(tool, names[tool["name"]]) for tool in found if tool["name"] in names]
+    return Question([{**plain[0], "tools": [*told, *new]}, *plain[1:]])
+
+
+def _names_beside(told: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, str]:
+    """Return what a backend is told tools are called, beside those that it knows; these are left out."""
+    known, taken = {it.get("tool", it["name"]) for it in told}, {it["name"] for it in told}
+    found: dict[str, str] = {}
+    for name in names:  # one by one: what is found later changes no name
+        if name not in known:
+            found |= name_natively([name], taken)
+            taken.add(found[name])
+    return found
+
+
+def _as_told(tool: Mapping[str, Any], name: str) -> Json:
+    real = tool["name"]
+    return {**({} if name == real else {"tool": real}), **tool, "name": name}
+
+
+def _widen(schema: Json, found: Sequence[Mapping[str, Any]]) -> Json:
+    """Return the schema of a reply that may also call these tools; the same if it has no place for calls."""
+    if "items" in schema:
+        return {**schema, "items": _widen(schema["items"], found)}
+    if "anyOf" in schema:
+        more = [schema_of_action(Action(it["name"], it["description"], it["parameters"])) for it in found]
+        return {**schema, "anyOf": [*schema["anyOf"], *more]}
+    if "tool_calls" not in schema.get("properties", ()):
+        return schema
+    calls = schema["properties"]["tool_calls"]
+    more = [wire_call(it["name"], it["parameters"]) for it in found]
+    widened = {**calls, "items": {"anyOf": [*calls["items"].get("anyOf", ()), *more]}}
+    return {**schema, "properties": {**schema["properties"], "tool_calls": widened}}
