@@ -8,6 +8,7 @@ from typing import Any
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.providers import Message
+from lemming.kernel.tools.toolset import TOOL_SEARCH
 from lemming.kernel.turn.forms.choosing import FormChoice
 from lemming.kernel.turn.forms.own_actions import TO_ALL
 from lemming.kernel.turn.forms.reply_form import ANSWER, SEND, ReplyForm
@@ -18,6 +19,8 @@ SEVERAL_ACTIONS = 'Reply with a JSON list of actions: [{"do": <action>, <argumen
 SAMPLES = "Reply with one of these as JSON, with your own values:"
 REFUSAL = "Translate this letter.", "I cannot do that: no tool fits."
 """An example of a request that no tool fits, and its answer: without one small models take any tool."""
+SEARCHED = "translate a letter"
+"""What the example searches for instead where tools are deferred: without one small models never search."""
 SEND_NATIVELY = (
     "Send messages with the tool send, all of them at once. "
     "Reply with the word done when nothing is left to do."
@@ -56,8 +59,10 @@ def _explain_form(choice: FormChoice) -> Iterator[str]:
             yield from (to_line(sample_action(action)) for action in actions)
         else:
             yield SEVERAL_ACTIONS if "items" in choice.schema else ONE_ACTION
-        if len(actions) > len(form.own) and _answers_by_text(actions):
-            question, answer = REFUSAL
+        question, answer = REFUSAL
+        if any(action.name == TOOL_SEARCH for action in actions):
+            yield f"For example: {question} -> {to_line({'do': TOOL_SEARCH, 'query': SEARCHED})}"
+        elif len(actions) > len(form.own) and _answers_by_text(actions):
             yield f"For example: {question} -> {to_line({'do': ANSWER, 'text': answer})}"
 
 

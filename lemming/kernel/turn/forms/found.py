@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lemming.kernel.providers import Message
+from lemming.kernel.tools.toolset import TOOL_SEARCH
 from lemming.kernel.turn.forms.asking import Question
 from lemming.kernel.turn.forms.native_names import name_natively
-from lemming.kernel.turn.forms.signatures import Action, schema_of_action
+from lemming.kernel.turn.forms.signatures import Action, drop_actions, schema_of_action
 from lemming.kernel.turn.reply_schemas import wire_call
 
 Json = dict[str, Any]
@@ -54,7 +55,9 @@ def offer_found(messages: list[Message], schema: Json | None) -> Question:
     plain = [{key: it[key] for key in it if key != FOUND} if FOUND in it else it for it in messages]
     told = plain[0].get("tools", ())
     if not told:
-        return Question(plain, _widen(schema, found) if schema else None)
+        wide = _widen(schema, found) if schema else None
+        # A small model would search on and on: right after a search it calls what was found, or answers.
+        return Question(plain, drop_actions(wide, [TOOL_SEARCH]) if wide and FOUND in messages[-1] else wide)
     names = _names_beside(told, [tool["name"] for tool in found])
     new = [_as_told(tool, names[tool["name"]]) for tool in found if tool["name"] in names]
     return Question([{**plain[0], "tools": [*told, *new]}, *plain[1:]])
