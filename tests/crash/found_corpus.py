@@ -31,12 +31,12 @@ def found(base: Path, org: dict[str, Any]) -> None:
     """Searches, natively and in the contract; calls of what was found, in the same turn and in the next."""
     may = {"read_outboxes": ["*"], "tools": ["desk_*"]}
     search, opened = call("tool_search", query="open an issue"), call("desk_open", subject="late")
-    entry = {"provider": "scripted", "options": {"file": SCRIPT_FILE}}
+    entry = {"provider": "scripted", "options": {"file": SCRIPT_FILE}, "tools_share": 0.0}
     make_org(
         base,
         resume("ada", model={"key": "native"}, permissions=may, turn={"max_steps": 4}),
         resume("bob", permissions=may, turn={"max_steps": 2}),
-        org={**org, "tool_files": ["tools/*.py"], "tools_share": 0.0},
+        org={**org, "tool_files": ["tools/*.py"]},
         models={"native": {**entry, "tools": "native"}, "scripted": entry},
         script=[
             {"agent": "ada", "step": 0, "calls": [search]},

@@ -70,9 +70,9 @@ def org(
     """Make an organisation of one agent that has many tools by patterns."""
     Asked.replies[:] = replies
     may = {"tools": tools or ["desk.*", "post.*", "tank.*"], "read_outboxes": []}
-    entry = {"provider": provider, "context_tokens": 4096, **line}
+    entry = {"provider": provider, "context_tokens": 4096, "tools_share": share, **line}
     ada = resume("ada", model={"key": "m"}, permissions=may, turn={"max_steps": 6})
-    return make_org(base, ada, models={"m": entry}, org={"tools_share": share})
+    return make_org(base, ada, models={"m": entry})
 
 
 def calling(*calls: dict[str, Any]) -> Reply:

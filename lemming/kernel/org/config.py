@@ -110,10 +110,6 @@ class Org:
     inbox_limit: int = field(default=50, metadata=about("Entries a prompt may show.", ge=1, le=1000))
     inbox_chars: int = field(default=24_000, metadata=about("Characters of entries a prompt may show.", ge=1))
     memory_chars: int = field(default=16_000, metadata=about("Characters of memory a prompt may show.", ge=0))
-    tools_share: float = field(
-        default=0.1,
-        metadata=about("Share of a model's context beyond which tools are found by tool_search.", ge=0, le=1),
-    )
     max_attempts: int = field(
         default=3,
         metadata=about(

@@ -31,10 +31,13 @@ class ModelEntry:
     context_tokens: int | None = field(
         default=None,
         metadata=about(
-            "Longest prompt and answer together, in tokens; null: as the provider says. Tools beyond a share "
-            "of it (tools_share in config/org.json) are found by a search.",
+            "Longest prompt and answer together, in tokens; null: as the provider says.",
             ge=256,
         ),
+    )
+    tools_share: float = field(
+        default=0.1,
+        metadata=about("Share of context_tokens beyond which tools are found by tool_search.", ge=0, le=1),
     )
     deadline_s: float = field(
         default=120.0,

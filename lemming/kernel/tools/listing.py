@@ -1,9 +1,9 @@
 """Which of an agent's tools its model is told of, and which it has to search for. Pure.
 
 The schemas of a few servers can be longer than everything else that a model is sent, with every call. Above
-a share of the model's context (`tools_share` in `config/org.json`) tools that the agent has by a pattern
-alone, and that do not ship with the engine, are deferred: the model is given `tool_search` in their place.
-What it may call does not change.
+a share of the model's context (`tools_share` of its line in `config/models.json`) tools that the agent has by
+a pattern alone, and that do not ship with the engine, are deferred: the model is given `tool_search` in their
+place. What it may call does not change.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ from lemming.kernel.turn.reply_schemas import Form, reply_schema
 
 T = TypeVar("T")
 IN_THE_OPENING = ("instructions", "examples")
-MAY_BE_UNSAID = ("images", "context_tokens")
-"""Keys of a model's line that a record leaves out where they say nothing: each turn has a record."""
+MAY_BE_UNSAID = ("images", "context_tokens", "tools_share")
+"""Keys of a model's line that a record leaves out where they say what they would by default."""
 OPENINGS_REMEMBERED = 10_000
 STEPS_TO_GO_ON = 8
 """Replies that a turn may ask for where nobody says so: with a strategy, or where one reply is not all."""
@@ -190,7 +190,7 @@ def _make_opening(
 ) -> Opening:
     settings = now.config.org
     allowed = now.toolset.allowed(agent, settings)
-    listing = list_tools(allowed, agent, context_tokens=can.context_tokens, share=settings.tools_share)
+    listing = list_tools(allowed, agent, context_tokens=can.context_tokens, share=entry.tools_share)
     tools = (*listing.listed, *turn_tools())
     limits, defaults = agent.turn, settings.defaults.turn
     told = replace(agent, instructions="\n\n".join([agent.instructions, *added])) if added else agent
@@ -211,7 +211,7 @@ def _make_opening(
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
-        "model": {key: value for key, value in vars(entry).items() if value or key not in MAY_BE_UNSAID},
+        "model": _recorded_line(entry),
         "allocation": vars(allocation),
         "max_steps": steps,
         "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
@@ -232,6 +232,12 @@ def _make_opening(
         written=compact({"prompt": messages, **fields}),
         toolset=now.toolset,
     )
+
+
+def _recorded_line(entry: ModelEntry) -> dict[str, Any]:
+    """Return a model's line as the record of a turn has it."""
+    unsaid = {key for key in MAY_BE_UNSAID if getattr(entry, key) == getattr(ModelEntry, key)}
+    return {key: value for key, value in vars(entry).items() if key not in unsaid}
 
 
 def _contract_messages(agent: Agent, tools: Iterable[Tool], can: Abilities) -> list[Message]:
