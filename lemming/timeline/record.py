@@ -38,7 +38,7 @@ from lemming.timeline.gaps import no_journal
 from lemming.timeline.tick_records import TickRecords
 
 if TYPE_CHECKING:
-    from lemming.timeline.retake import Question, Retaken
+    from lemming.timeline.retake import Retaken, RetakenQuestion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class TurnRecord:
     attempts: int = 0
     stops: int = 0
     calls: list[ModelCall] = field(default_factory=list)
-    questions: dict[int, Question] = field(default_factory=dict)
+    questions: dict[int, RetakenQuestion] = field(default_factory=dict)
     tools: list[ToolUse] = field(default_factory=list)
     entries: list[OutboxEntry] = field(default_factory=list)
     memory: dict[str, Any] = field(default_factory=dict)

@@ -84,7 +84,7 @@ class RecordedAnswers:
         return (self._agent, self._first + index) in self._recorded.announced
 
 
-class Question(NamedTuple):
+class RetakenQuestion(NamedTuple):
     """What a model was asked: `model` is a key of `config/models.json`, empty for the agent's own.
 
     `schema`: that of the answer, None for the contract's.
@@ -108,7 +108,7 @@ class Retaken(Draft):
     def __init__(self, inputs: TurnInputs, recorded: TickRecords) -> None:
         super().__init__(inputs, RecordedAnswers(recorded, inputs.agent.name, inputs.turn))
         self.first = first_number(inputs.turn)
-        self.questions_asked: dict[int, Question] = {}
+        self.questions_asked: dict[int, RetakenQuestion] = {}
         self.problems: dict[int, str] = {}
         self.args: dict[int, object] = {}
         self.not_begun: list[ToolCall] = []
@@ -129,7 +129,7 @@ class Retaken(Draft):
         self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None, by: str = ""
     ) -> Answer:
         """Ask, and note what was asked."""
-        self.questions_asked[self.first + self.questions] = Question([*messages], model, schema)
+        self.questions_asked[self.first + self.questions] = RetakenQuestion([*messages], model, schema)
         return super().ask(messages, model, schema, by)
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
