@@ -48,6 +48,8 @@ def test_a_dialogue_comes_back_from_the_ledger_as_it_was_written(tmp_path: Path)
         {"role": "tool", "content": "rang"},
         {"role": "assistant", "content": "", "calls": [{"id": "a"}]},
         {"role": "assistant", "content": "", "calls": {"id": "a"}},
+        {**GIVEN, "found": [{"name": "x", "description": "", "parameters": []}]},
+        {**GIVEN, "found": {"name": "x"}},
     ],
 )
 def test_a_ledger_whose_dialogue_no_backend_could_be_sent_is_damaged(

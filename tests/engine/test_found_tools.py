@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from approvals_org import person, requests
+from asked import answers, ask
 from many_tools import registered
 
 from lemming.cli import run
@@ -65,14 +67,18 @@ def org(
     *replies: Reply,
     tools: list[str] | None = None,
     share: float = 0.1,
+    people: Sequence[dict[str, Any]] = (),
+    gates: Sequence[dict[str, Any]] = (),
     **line: Any,
 ) -> Path:
     """Make an organisation of one agent that has many tools by patterns."""
     Asked.replies[:] = replies
-    may = {"tools": tools or ["desk.*", "post.*", "tank.*"], "read_outboxes": []}
+    reads = [it["name"] for it in people]
+    may = {"tools": tools or ["desk.*", "post.*", "tank.*"], "read_outboxes": reads}
     entry = {"provider": provider, "context_tokens": 4096, "tools_share": share, **line}
     ada = resume("ada", model={"key": "m"}, permissions=may, turn={"max_steps": 6})
-    return make_org(base, ada, models={"m": entry})
+    models = {"m": entry, "human": {"provider": "human"}}
+    return make_org(base, ada, *people, models=models, org={"gates": [*gates]} if gates else {})
 
 
 def calling(*calls: dict[str, Any]) -> Reply:
@@ -193,6 +199,31 @@ def test_the_call_s_record_keeps_the_schemas_so_that_a_replay_needs_no_tools(bas
     assert run(["-C", str(base), "verify"]) == 0
     assert run(["-C", str(base), "replay"]) == 0
     assert run(["-C", str(base), "tick", "1", "--prompts"]) == 0
+
+
+def test_what_was_found_stays_usable_after_a_wait_for_a_person(base: Path) -> None:
+    named = [{**OPEN, "tool": "desk__create_issue"}, {"tool": "desk__list_issues", "args": {}}]
+    gate = {"at": "call", "tool": "desk.create_issue", "then": "ask"}
+    org(
+        base,
+        "natively",
+        calling(SEARCH),
+        calling(named[0]),
+        calling(named[1]),
+        Reply("It is open."),
+        people=[person("human")],
+        gates=[gate],
+    )
+    request = ask(base, "ada", "Open an issue.")
+    run_once(base, clock=FrozenClock())
+    (waits,) = requests(base)
+    assert run(["-C", str(base), "approve", waits.id, "--as", "human"]) == 0
+    run_once(base, clock=FrozenClock())
+    assert [("desk__list_issues" in told) for told in told_natively()] == [False, True, True, True]
+    ran = [line["tool"] for line in journal_lines(base, 2) if line["type"] == "tool_finished"]
+    assert ran == ["desk.create_issue", "desk.list_issues"]
+    assert answers(base, "ada")[request.id]["text"] == "It is open."
+    assert run(["-C", str(base), "verify"]) == 0
 
 
 # --- the questions ---------------------------------------------------------------------------------

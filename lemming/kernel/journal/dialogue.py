@@ -44,10 +44,19 @@ def is_message(message: Mapping[str, Any]) -> bool:
     role = message.get("role")
     if role not in ROLES or not isinstance(message.get("content"), str):
         return False
+    if not all(map(_is_found, found if isinstance(found := message.get("found", []), list) else [found])):
+        return False
     if role == "tool":
         return all(isinstance(message.get(key), str) for key in ("call", "tool"))
     calls = message.get("calls", [])
     return isinstance(calls, list) and all(map(_is_call, calls))
+
+
+def _is_found(tool: object) -> bool:
+    """Return True if a value describes a tool that a search has found."""
+    if not isinstance(tool, dict) or not isinstance(tool.get("parameters"), dict):
+        return False
+    return all(isinstance(tool.get(key), str) for key in ("name", "description"))
 
 
 def _is_call(call: object) -> bool:
