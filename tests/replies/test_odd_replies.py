@@ -114,6 +114,8 @@ HOSTILE = {
     "thoughts": "<think></think>" * (MEGABYTE // 15),
     "fences": "```\n" * (MEGABYTE // 4),
     "signatures": "done(" * (MEGABYTE // 5),
+    "tags of their own": "<function=a><parameter=b>" * (MEGABYTE // 25) + "</function>",
+    "arguments in tags": "<function=a>" + "<parameter=b>" * (MEGABYTE // 13 - 10) + "</function>",
     "white space": "{" + " " * (MEGABYTE - 1),
     "duplicates": '{"a":1,"a":2}' * (MEGABYTE // 104),
     "more than the limit": '{"do": "done"}' * (MEGABYTE // 8),

@@ -60,6 +60,8 @@ class CallShapes:
         if not isinstance(name, str):
             return ""
         short = name.strip().removeprefix("functions.")
+        # Small models copy a signature for the name: "weather(city)".
+        short = short.partition("(")[0] if short.endswith(")") else short
         return name if name in self.names else short if short in self.names else ""
 
     def is_name(self, value: Any) -> bool:
@@ -82,9 +84,9 @@ class CallShapes:
         """Read `{"name": NAME, "arguments": {...}}` and the other names of these keys."""
         keys = [it for it in _NAMES if isinstance(value.get(it), str)]
         key = next((it for it in keys if self.known(value[it])), keys[0] if keys else "")
-        if not key or not self.is_name(value[key].strip()):
+        name = self.known(value[key]) if key else ""
+        if not key or not (name or self.is_name(value[key].strip())):
             return None
-        name = self.known(value[key])
         arguments = _read_arguments(value, _ARGUMENTS)
         if arguments is None:
             # The arguments stand beside the name: this may be content unless the name is known.

@@ -11,8 +11,9 @@ object is content, and stays in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from lemming.kernel.base.call_shapes import LISTS, CallShapes, RawCall
 from lemming.kernel.base.contract import REPLY_LIMIT_BYTES
@@ -23,6 +24,7 @@ from lemming.kernel.base.reply_json import (
     find_objects,
     read_literal,
 )
+from lemming.kernel.turn.forms.tagged_calls import find_tagged_calls
 
 __all__ = ["RawCall", "first_object", "read_calls"]
 
@@ -30,10 +32,11 @@ __all__ = ["RawCall", "first_object", "read_calls"]
 _SIGNATURE = re.compile(r"[\s,;\[]*+([A-Za-z_][\w.-]*+)\(")
 _PARAMETER = re.compile(r"[\s,]*+([A-Za-z_]\w*+)\s*+=")
 _FENCE = re.compile(r"```[ \t]*+(\w*+)[ \t]*+\r?\n(.*?)(?:```|\Z)", re.DOTALL)
-# The name stands before its arguments: Llama, Mistral, and the agents that write "Action Input".
+# The name stands before its arguments: Llama, Mistral, gpt-oss, and agents that write "Action Input".
 _NAME_BEFORE = re.compile(
     r"(?:<function=|\[TOOL_CALLS\]\s?)([\w.-]{1,200})(?:>|\[ARGS\])?\s?\Z"
     r"|\bAction:[ \t]?([\w.-]{1,200})(?:\([^()\n]{0,100}\))?\s{0,2}Action Input:[ \t]?\Z"
+    r"|\bto=functions\.([\w.-]{1,200})[^\n{}]{0,80}\Z"
 )
 _CHARS_BEFORE = 360
 _OPENING = (
@@ -71,12 +74,10 @@ def read_calls(text: str, names: Collection[str], *, is_cut_off: bool = False) -
     calls: list[RawCall] = []
     around: list[str] = []
     position = 0
-    for found in find_objects(text, is_cut_off=is_cut_off):
-        begin, of_object, beside = _read_found(text, found, position, shapes)
-        if of_object:
-            calls += of_object
-            around += [_strip_before(text, position, begin), *beside]
-            position = _skip_after(text, found.end)
+    for part in _find_calls(text, shapes, is_cut_off=is_cut_off):
+        calls += part.calls
+        around += [_strip_before(text, position, part.begin), *part.beside]
+        position = _skip_after(text, part.end)
     if not calls:
         return [], text
     around.append(text[position:].strip())
@@ -111,18 +112,39 @@ def _without_repeats(calls: Iterable[RawCall]) -> list[RawCall]:
     return [*{(call.name, compact(call.args)): call for call in calls}.values()]
 
 
-def _read_found(
-    text: str, found: FoundObject, position: int, shapes: CallShapes
-) -> tuple[int, list[RawCall], list[str]]:
-    """Return where the calls of an object begin, the calls, and the words that the object has beside them."""
+class _Part(NamedTuple):
+    """A part of a text that is calls; `beside`: the words that it has beside them."""
+
+    begin: int
+    end: int
+    calls: Sequence[RawCall]
+    beside: Sequence[str] = ()
+
+
+def _find_calls(text: str, shapes: CallShapes, *, is_cut_off: bool) -> Iterator[_Part]:
+    """Yield the calls of a text in order: objects, and what stands in tags of their own."""
+    tagged = deque(_Part(begin, end, [call]) for begin, end, call in find_tagged_calls(text, shapes))
+    end = 0
+    for found in find_objects(text, is_cut_off=is_cut_off):
+        while tagged and tagged[0].begin < found.start:
+            yield tagged[0]
+            end = tagged.popleft().end
+        if found.start >= end and (part := _read_found(text, found, end, shapes)):
+            yield part
+            end = part.end
+    yield from tagged
+
+
+def _read_found(text: str, found: FoundObject, position: int, shapes: CallShapes) -> _Part | None:
+    """Return the calls that an object is, or that it has the arguments of; None for content."""
     if calls := shapes.read(found.value):
         content = found.value.get("content") if any(key in found.value for key in LISTS) else None
-        return found.start, calls, [content] if isinstance(content, str) else []
+        return _Part(found.start, found.end, calls, [content] if isinstance(content, str) else [])
     begin = max(position, found.start - _CHARS_BEFORE)
     match = _NAME_BEFORE.search(text[begin : found.start])
-    if match and (name := shapes.known(match[1] or match[2])):
-        return begin + match.start(), [RawCall(name, found.value)], []
-    return found.start, [], []
+    if match and (name := shapes.known(match[1] or match[2] or match[3])):
+        return _Part(begin + match.start(), found.end, [RawCall(name, found.value)])
+    return None
 
 
 def _strip_before(text: str, start: int, end: int) -> str:
