@@ -72,17 +72,3 @@ def test_where_a_folder_is_listed_a_folder_is_named(base: Path, path: str, meant
     said = output_of(base, "file_list", path=path)
     assert f'"{path}" does not exist' in said
     assert said.endswith(f'did you mean "{meant}"?)' if meant else "does not exist")
-
-
-@pytest.mark.parametrize(
-    ("args", "meant"),
-    [({"pth": "plan.md"}, "path"), ({"argument": "plan.md"}, "path"), ({"path": "plan.md", "x": 1}, "")],
-)
-def test_an_argument_that_a_tool_does_not_have_is_told_with_the_one_that_is_meant(
-    base: Path, args: dict[str, Any], meant: str
-) -> None:
-    said = output_of(base, "file_read", **args)
-    name = [*args][-1]
-    assert f'unknown argument "{name}"' in said
-    assert (f'"{name}": did you mean "{meant}"?' in said) == bool(meant)
-    assert '"properties":{' in said

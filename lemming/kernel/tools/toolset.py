@@ -154,8 +154,8 @@ class Toolset(Catalogue[Tool]):
         """Return a tool that an agent may call; raise `PermissionDenied` when it may not, or `NoSuchTool`."""
         tools = self.of(agent.name)
         if name not in tools:
-            allowed = self.allowed(agent, settings)
-            hint = nearest(name, list(allowed)) or f"your tools: {', '.join(allowed)}"
+            allowed = [*self.allowed(agent, settings), *sorted(turn_tools(agent))]
+            hint = nearest(name, allowed) or f"your tools: {', '.join(allowed)}"
             raise NoSuchTool(f'no tool "{name}"', hint=missing_for_tool(name) or hint)
         tools[name].require_granted(agent, settings)
         return tools[name]

@@ -38,6 +38,7 @@ _NAME_BEFORE = re.compile(
     r"|\bAction:[ \t]?([\w.-]{1,200})(?:\([^()\n]{0,100}\))?\s{0,2}Action Input:[ \t]?\Z"
     r"|\bto=functions\.([\w.-]{1,200})[^\n{}]{0,80}\Z"
 )
+_MARKS_BEFORE = ("<function=", "[TOOL_CALLS]", "Action:", "to=functions.")
 _CHARS_BEFORE = 360
 _OPENING = (
     "<tool_call>",
@@ -141,7 +142,8 @@ def _read_found(text: str, found: FoundObject, position: int, shapes: CallShapes
         content = found.value.get("content") if any(key in found.value for key in LISTS) else None
         return _Part(found.start, found.end, calls, [content] if isinstance(content, str) else [])
     begin = max(position, found.start - _CHARS_BEFORE)
-    match = _NAME_BEFORE.search(text[begin : found.start])
+    before = text[begin : found.start]
+    match = _NAME_BEFORE.search(before) if any(mark in before for mark in _MARKS_BEFORE) else None
     if match and (name := shapes.known(match[1] or match[2] or match[3])):
         return _Part(begin + match.start(), found.end, [RawCall(name, found.value)])
     return None
