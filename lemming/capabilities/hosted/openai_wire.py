@@ -81,7 +81,7 @@ def _common_fields(request: Request, server: ModelServer) -> dict[str, Any]:
 
 
 def _strict_schema(schema: dict[str, Any], server: ModelServer) -> dict[str, Any]:
-    sent = to_object_root(schema) if server.root == "object" else schema
+    sent = to_object_root(schema, has_const=server.has_const) if server.root == "object" else schema
     return {"strict": is_strict(sent), "schema": sent}
 
 

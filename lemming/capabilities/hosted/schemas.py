@@ -22,13 +22,16 @@ _VALUES = ("enum", "const", "default", "required")
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
-def to_object_root(schema: Mapping[str, Any]) -> dict[str, Any]:
+def to_object_root(schema: Mapping[str, Any], *, has_const: bool = True) -> dict[str, Any]:
     """Return a schema with an object at its root, in the subset; another root is wrapped in one.
+
+    Without `has_const` a constant is an enumeration of one value: Gemini's documented list has no `const`,
+    and passes over what it does not have.
 
     >>> to_object_root({"anyOf": [{"type": "null"}]})["properties"]
     {'action': {'anyOf': [{'type': 'null'}]}}
     """
-    subset: dict[str, Any] = _to_subset(schema)
+    subset: dict[str, Any] = _to_subset(schema, has_const)
     if subset.get("type") == "object" and "anyOf" not in subset:
         return subset
     return {
@@ -79,23 +82,25 @@ def is_strict(schema: object) -> bool:
     return all(map(is_strict, (*properties.values(), *further)))
 
 
-def _to_subset(schema: Any) -> Any:
+def _to_subset(schema: Any, has_const: bool) -> Any:
     """Return a schema without keywords that are not listed, and with a type beside each constant."""
     if isinstance(schema, list):
-        return [_to_subset(item) for item in schema]
+        return [_to_subset(item, has_const) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
     subset = {
-        key: {name: _to_subset(inner) for name, inner in value.items()}
+        key: {name: _to_subset(inner, has_const) for name, inner in value.items()}
         if key == "properties"
         else value
         if key in _VALUES
-        else _to_subset(value)
+        else _to_subset(value, has_const)
         for key, value in schema.items()
         if key not in _NOT_LISTED
     }
     if "const" in subset and "type" not in subset and (kind := _TYPES.get(type(subset["const"]))):
         subset = {"type": kind, **subset}
+    if "const" in subset and not has_const:
+        subset["enum"] = [subset.pop("const")]
     if limits := [f"{key} {schema[key]}" for key in _NOT_LISTED if key in schema]:
         subset["description"] = f"{subset.get('description') or ''} ({', '.join(limits)})".strip()
     return subset

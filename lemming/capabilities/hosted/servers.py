@@ -26,6 +26,7 @@ class ModelServer(NamedTuple):
     asked for, under a schema. `json`: how JSON is asked for. `root`: whether the root of a schema must be an
     object. `temperature`: the one that is sent where no line sets one; null: none. `fields`: further fields
     of each request. `has_cache_key`: whether `prompt_cache_key` keeps an agent's requests at one cache.
+    `has_const`: whether schemas may have constants; else each is an enumeration of one value.
     `is_local`: whether it usually runs on a machine of the user, who pays for no call. `max_concurrent`: how
     many calls it is sent at once where no line says so; of a local one, `elsewhere` where it is on another
     machine.
@@ -44,6 +45,7 @@ class ModelServer(NamedTuple):
     temperature: float | None = None
     fields: Mapping[str, Any] = {}
     has_cache_key: bool = False
+    has_const: bool = True
     is_local: bool = False
     max_concurrent: int = HOSTED_CALLS
     elsewhere: int = LOCAL_CALLS
@@ -122,6 +124,7 @@ SERVERS = {
         "https://generativelanguage.googleapis.com/v1beta/openai",
         "GEMINI_API_KEY",
         "/v1beta/openai",
+        has_const=False,
     ),
     "groq": ModelServer("Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "/openai/v1", "object"),
     "huggingface": ModelServer("Hugging Face's router", "https://router.huggingface.co/v1", "HF_TOKEN"),
