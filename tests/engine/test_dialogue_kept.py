@@ -14,7 +14,12 @@ from lemming.kernel.base.jsontext import compact
 from lemming.kernel.journal.begun import Begun
 from lemming.kernel.journal.dialogue import Dialogue
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
-from lemming.kernel.turn.dialogue import DIALOGUE_BYTES, shorten
+from lemming.kernel.journal.read_mark import ReadMark
+from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.resume import Agent, AgentCredits
+from lemming.kernel.turn.dialogue import DIALOGUE_BYTES, TOO_LONG, keep_dialogue, shorten
+from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.values import TurnInputs
 from lemming.testing import resume, say
 
 SAID = {"role": "assistant", "content": "", "calls": [{"id": "a", "tool": "ring", "args": {}}]}
@@ -123,3 +128,28 @@ def test_a_turn_that_waits_for_nothing_keeps_no_dialogue(tmp_path: Path) -> None
     ask(org, "desk")
     tick(org)
     assert all(it.dialogue is None for it in read_state(org, "desk").requests)
+
+
+@pytest.mark.parametrize(("others", "is_kept"), [(15, True), (16, False)])
+def test_all_requests_of_an_agent_share_the_room_in_its_ledger(others: int, *, is_kept: bool) -> None:
+    """So many that wait keep as much as one may; then the next turn begins anew, and the report says so."""
+    long = Dialogue(style="native", messages=({"role": "assistant", "content": "x" * (DIALOGUE_BYTES - 60)},))
+    waiting = tuple(Begun(request=f"human/{number}", dialogue=long) for number in range(others))
+    agent = Agent(name="ada", instructions="x")
+    inputs = TurnInputs(
+        agent=agent, tick=1, model=ModelEntry(provider="scripted"), allocation=AgentCredits(), max_steps=1,
+        repairs=0, prompt=[{"role": "user", "content": "?"}], schema=None, read=ReadMark(),
+        state=AgentState(requests=waiting),
+    )  # fmt: skip
+    draft = Draft(inputs, NoAnswers())
+    draft.conversation = [*inputs.prompt, {"role": "assistant", "content": "y" * 20_000}]
+    kept = keep_dialogue(draft)
+    assert (kept is not None) == is_kept
+    assert draft.remarks == ([] if is_kept else [TOO_LONG])
+
+
+class NoAnswers:
+    """Answers of a turn that asks nothing."""
+
+    def has_call(self, index: int) -> bool:
+        return False
