@@ -11,7 +11,6 @@ from lemming.capabilities.judges.problems import (
     program_reach,
     why_no_judge,
 )
-from lemming.capabilities.judges.shown import describe_task
 from lemming.capabilities.judges.verified import cut_shown, verified
 from lemming.capabilities.judges.withdrawing import Own
 from lemming.capabilities.requests.request_turn import NOT_ANSWERED
@@ -31,6 +30,7 @@ from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.shipped import JUDGES
 from lemming.kernel.tick.soundness.inventory import Inventory
 from lemming.kernel.turn.draft import Draft
+from lemming.kernel.turn.forms.task_words import describe_task
 from lemming.kernel.turn.seams import Capability, Drive, Moment, No, Preparation, Showing, TurnPart
 from lemming.kernel.turn.seen import Seen
 from lemming.kernel.turn.strategy import Turn

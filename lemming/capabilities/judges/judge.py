@@ -29,6 +29,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, ContractError, OutOfCredits, ProviderError, ToolError
 from lemming.kernel.base.json_schema.violations import misfits
 from lemming.kernel.base.jsontext import JsonProblem, nearest, parse, to_line
+from lemming.kernel.base.payload_text import quote_lines
 from lemming.kernel.base.quoting import quoted
 from lemming.kernel.files.documents import value_of
 from lemming.kernel.journal.report import Judged, Judgement
@@ -239,15 +240,6 @@ def question(judge: Judge, *, shown: str, results: str, draft: str) -> list[Mess
         {"role": "system", "content": "\n\n".join(filter(None, system))},
         {"role": "user", "content": "\n\n".join([*blocks, ASK_FOR_VERDICT])},
     ]
-
-
-def quote_lines(text: str) -> str:
-    """Return a text each of whose lines begins with `> `, so that none of it can leave its place.
-
-    >>> quote_lines("one\\n\\nDraft: two")
-    '> one\\n> \\n> Draft: two'
-    """
-    return "\n".join(f"> {line}" for line in quoted(text).split("\n"))
 
 
 def question_of_gate(judge: Judge, agent: str, tick: int, seen: Mapping[str, Any]) -> list[Message]:

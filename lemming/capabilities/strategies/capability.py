@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,10 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.shipped import STRATEGIES
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.forms.task_words import describe_task
 from lemming.kernel.turn.results import as_shown
 from lemming.kernel.turn.seams import Capability, Moment, Preparation, Showing, TurnPart
+from lemming.kernel.turn.seen import Seen
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.draft import Draft
@@ -62,6 +65,10 @@ class StrategyPreparation(Preparation):
             shown = replace(shown, memories=shown.memories._replace(values=told))
         return replace(shown, also_memories=[*shown.also_memories, *values])
 
+    def annotates(self, seen: Seen, shown: Showing) -> None:
+        """Take note of what the turn sees, of which a strategy may tell a critic."""
+        self._seen = seen
+
     def given(self) -> Json:
         """Return what the strategy is, and what it needs; raise `ConfigError` for a wrong one."""
         now, agent, shown = self.moment.now, self.moment.agent, self._shown
@@ -73,7 +80,9 @@ class StrategyPreparation(Preparation):
             strategy = strategy_of(agent.turn.strategy, tuple(now.config.org.plugins))
             options = strategy.options_of(agent.turn.options)
             resumes = now.mail.resumes
-            seen = Beforehand(agent, options, str(request), shown.memories.values, damaged, resumes)
+            tell_task = partial(describe_task, self._seen, to_come=shown.to_come)
+            memories = shown.memories.values
+            seen = Beforehand(agent, options, str(request), memories, damaged, resumes, tell_task)
             return {"name": strategy.name, "needs": strategy.given(seen) if strategy.given else {}}
         except ConfigError as error:
             where = error.where or paths.resume_file(agent.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from lemming.kernel.base.errors import ConfigError, Problem
@@ -28,7 +28,8 @@ class Beforehand(NamedTuple):
     """What a turn's strategy may look at as the turn is put together, beside the prompt.
 
     `request`: the id of the request that the turn is for, empty for its inbox. `memories`: values by key, of
-    which `damaged` ones cannot be read. `agents`: the resumes of the organisation, by name.
+    which `damaged` ones cannot be read. `agents`: the resumes of the organisation, by name. `tell_task`
+    returns what the turn is about in words, with the files and memories that rules name.
     """
 
     agent: Agent
@@ -37,6 +38,7 @@ class Beforehand(NamedTuple):
     memories: Mapping[str, Any]
     damaged: frozenset[str]
     agents: Mapping[str, Agent]
+    tell_task: Callable[[Iterable[str]], str] = lambda rules: ""
 
 
 Given = Callable[[Beforehand], dict[str, Any]]

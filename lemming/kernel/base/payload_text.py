@@ -31,6 +31,15 @@ def quote_text(text: str) -> str:
     return "".join(f"\n> {line}" for line in quoted(text.strip("\n")).split("\n"))
 
 
+def quote_lines(text: str) -> str:
+    """Return a text each of whose lines begins with `> `, so that none of it can leave its place.
+
+    >>> quote_lines("one\\n\\nDraft: two")
+    '> one\\n> \\n> Draft: two'
+    """
+    return "\n".join(f"> {line}" for line in quoted(text).split("\n"))
+
+
 def quote_payload(payload: Mapping[str, Any], tags: Sequence[str] = ()) -> str:
     """Return the text of a payload as it stands after a colon, and what else the payload says.
 

@@ -10,5 +10,3 @@ VERDICT_SCHEMA: dict[str, Any] = {
     "required": ["passes", "reason"],
     "additionalProperties": False,
 }
-VERDICT_FORM = '{"passes": true or false, "reason": "what is wrong with it, if anything"}'
-"""The form as a model is told of it."""

@@ -1,7 +1,7 @@
-"""What a judge is told of the turn whose draft it judges: what was asked, not the author's prompt. Pure.
+"""What a judge or a critic is told of the turn whose draft it judges: what was asked, not the prompt. Pure.
 
 What was asked and what was answered is what a draft is held against. Files and memories of the author are
-told where the judge's policy or instructions name them.
+told where the policy, the rubric or the instructions of who judges name them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from lemming.kernel.turn.seen import Seen
 def describe_task(seen: Seen, rules: Iterable[str], to_come: Collection[int] = ()) -> str:
     """Return what a turn is about.
 
-    `rules`: the policies and instructions of its judges. `to_come`: places of results that come as the turn
-    begins, and are told with those of its own calls.
+    `rules`: the policies and instructions of those who judge it. `to_come`: places of results that come as
+    the turn begins, and are told with those of its own calls.
     """
     results = [result for place, result in enumerate(seen.results) if place not in to_come]
     return "\n".join(_lines(seen, "\n".join(rules), results))
