@@ -23,11 +23,11 @@ from lemming.kernel.org.resume import AgentCredits, TurnLimits
 from lemming.kernel.providers import LLMProvider, Message, make_provider, provider_class, providers_of
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.listing import describe_tool, list_tools
-from lemming.kernel.tools.toolset import Toolset
+from lemming.kernel.tools.toolset import FOR_EVERYBODY, Toolset
 from lemming.kernel.turn.forms.choosing import SMALL_FORMS, Abilities, FormChoice, choose_form
 from lemming.kernel.turn.forms.first_messages import make_first_messages
 from lemming.kernel.turn.forms.native_names import name_natively
-from lemming.kernel.turn.forms.own_actions import TurnFacts
+from lemming.kernel.turn.forms.own_actions import MEMORY_READ, TurnFacts, is_granted
 from lemming.kernel.turn.forms.reply_form import ReplyForm
 from lemming.kernel.turn.forms.signatures import Action
 from lemming.kernel.turn.loop_breaker import loop_limits
@@ -196,6 +196,8 @@ def _make_opening(
     told = replace(agent, instructions="\n\n".join([agent.instructions, *added])) if added else agent
     limit = entry.max_output_tokens
     choice = choose_form(agent, can, limit, facts, forms, tools) if facts else None
+    if not choice:
+        tools = tuple(tool for tool in tools if _is_in_contract(tool, agent))
     messages = make_first_messages(told, choice) if choice else _contract_messages(told, tools, can)
     natively = can.calls_tools and (choice.form.style == "native" if choice else can.prompt == "full")
     if natively and (actions := choice.actions if choice else [*map(_action_of, tools)]):
@@ -232,6 +234,14 @@ def _make_opening(
         written=compact({"prompt": messages, **fields}),
         toolset=now.toolset,
     )
+
+
+def _is_in_contract(tool: Tool, agent: Agent) -> bool:
+    """Return True if a prompt of the whole contract tells of a tool: of one for everybody, if it is granted.
+
+    `memory_read` is told of in any case: what is too long to show is read with it.
+    """
+    return tool.name not in FOR_EVERYBODY or tool.name == MEMORY_READ or is_granted(agent, tool.name)
 
 
 def _recorded_line(entry: ModelEntry) -> dict[str, Any]:
