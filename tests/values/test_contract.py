@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -16,7 +16,7 @@ from lemming.kernel.base.contract import MAX_ENTRY_BYTES, MOST_GROWTH, brief_rep
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.base.jsontext import parse, to_line
 from lemming.kernel.base.kinds import MESSAGE_KINDS
-from lemming.kernel.turn.reply_schemas import brief_schema, reply_schema
+from lemming.kernel.turn.reply_schemas import reply_schema
 from lemming.testing import say
 
 
@@ -197,7 +197,6 @@ def test_the_wire_form_is_closed_and_required_everywhere() -> None:
     schema = reply_schema(kinds=["report"], tools=TOOLS)
     Draft202012Validator.check_schema(schema)
     check(schema)
-    check(brief_schema(kinds=["report"]))
 
 
 JSON = st.recursive(
@@ -213,6 +212,7 @@ JSON = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"])),
     more=st.dictionaries(st.sampled_from(["a", "b"]), JSON),
@@ -244,9 +244,8 @@ def test_the_wire_form_means_the_same_as_the_guides_form(text: str, more: dict[s
     assert read(json.dumps(wire)) == read(json.dumps(literal))
 
 
-def test_the_brief_form_is_the_contract() -> None:
+def test_the_reply_that_examples_teach_is_the_contract() -> None:
     text = brief_reply("report", 'a "quoted" fact')
-    Draft202012Validator(brief_schema(kinds=["report"])).validate(json.loads(text))
     assert read(text).outbox_entries[0].payload == {"text": 'a "quoted" fact'}
 
 

@@ -148,7 +148,7 @@ def parse_reply(
 
 
 def brief_reply(kind: str, text: str) -> str:
-    """Return the reply that `brief_schema` admits, in the compact form that examples teach."""
+    """Return a reply of one entry with a text, in the compact form that examples teach."""
     entry = {"kind": kind, "payload": {"text": text}, "tags": []}
     reply = {"outbox_entries": [entry], "tool_calls": [], "memory_updates": [], "notes": ""}
     return json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
