@@ -71,7 +71,7 @@ def test_what_was_installed_makes_and_runs_an_organisation(installed: Path, tmp_
     assert where.strip() == f"lemming {__version__}"
     ran(installed, tmp_path, "lemming", "init", "desk", "--template", "desk")
     ran(installed, tmp_path, "lemming", "-C", "desk", "run-once", "--quiet")
-    assert len(list(tmp_path.glob("desk/agents/*/outbox/*.json"))) == 9
+    assert len(list(tmp_path.glob("desk/agents/*/outbox/*.json"))) == 12
     assert "ORD-1" in ran(installed, tmp_path, "conformance", "--list")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -218,11 +219,14 @@ def test_a_ticket_of_ones_own_is_read_and_no_recorded_answer_is_given_to_it(
     base = made(tmp_path, "desk")
     for _ in range(before):
         run_once(base)
-    (base / "shared/tickets/T-4.txt").write_text("From: Ann\n\nMy password mail does not come.\n")
+    ticket = base / "shared/tickets/T-4.txt"
+    ticket.parent.mkdir(exist_ok=True)
+    ticket.write_text("From: Ann\n\nMy password mail does not come.\n")
+    os.utime(ticket, (0, 0))  # it has been at rest for long
     sorted_before = texts(base, "desk")
     assert "desk" in failures(base)
     assert texts(base, "desk") == sorted_before
-    script = {"agent": "desk", "contains": "Ticket T-4", "reply": say("Ann gets no mail.")}
+    script = {"agent": "desk", "contains": "My password mail", "reply": say("Ann gets no mail.")}
     (base / "mine.jsonl").write_text(json.dumps(script))
     models = json.loads((base / "config/models.json").read_text())
     models["mine"] = {"provider": "scripted", "options": {"file": "mine.jsonl"}}
@@ -257,7 +261,7 @@ def test_a_question_of_ones_own_fails_with_the_reason_and_the_recorded_one_is_an
 @pytest.mark.parametrize(
     ("template", "file", "old", "new", "who"),
     [
-        ("desk", "shared/tickets/T-1.txt", "24 euros", "48 euros", "desk"),
+        ("desk", "agents/tickets/outbox/00000001_ticket1.json", "24 euros", "48 euros", "desk"),
         ("desk", "agents/desk/resume.json", "You sort", "As a pirate you sort", "desk"),
         ("desk", "shared/handbook.txt", "5 working days", "9 working days", "invoices"),
         ("watch", "shared/runbook.txt", "restart nginx", "restart the machine", "watcher"),

@@ -34,7 +34,7 @@ from lemming.kernel.base.paths import resume_file
 from lemming.kernel.org.config import MODELS_FILE, Config, load_config
 from lemming.kernel.org.models import LOCAL_MODEL
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.firing_plan import why_no_tools
+from lemming.kernel.tick.firing_plan import warn_of_tools
 
 if TYPE_CHECKING:
     from lemming.service.served_models import ServedModels, ServerPlace
@@ -130,7 +130,7 @@ def _tell_what_is_missing(base: Organisation, key: str, names: list[str]) -> Non
     if limits := what_it_cannot(entry):
         tell(f"{entry.model} {limits}", style="yellow")
     using = [it for it in agents.values() if it.name in names or (not names and it.model.key == "default")]
-    for why in [why for agent in using if (why := why_no_tools(agent, config))][:3]:
+    for why in [why for agent in using if (why := warn_of_tools(agent, config))][:3]:
         tell(f"warning: {why}", style="yellow")
 
 

@@ -31,7 +31,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.shipped import PREFIXES
 from lemming.kernel.tick.counter import load_tick
-from lemming.kernel.tick.firing_plan import WITH_TOOLS, is_for_a_person, takes_turns, why_no_tools
+from lemming.kernel.tick.firing_plan import WITH_TOOLS, is_for_a_person, takes_turns, warn_of_tools
 from lemming.kernel.tick.soundness.judged import judged
 from lemming.kernel.tools import toolset_of, why_no_server
 from lemming.service.add_item import add_to_resume
@@ -295,7 +295,7 @@ def _tell_next(base: OrgPath, agent: Agent) -> None:
     if not takes_turns(agent, load_config(base)):
         tell(f"a channel speaks for {name}: `lemming channels` shows what comes and goes")
         return
-    if why := why_no_tools(agent, load_config(base)):
+    if why := warn_of_tools(agent, load_config(base)):
         tell(f"warning: {why}; {WITH_TOOLS}", style="yellow")
     first = next_turn(base, agent, load_config(base), load_tick(base))
     when = f"in {first.words}" if first.tick is not None else first.words

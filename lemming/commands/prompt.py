@@ -15,7 +15,7 @@ from lemming.facts.sent import PromptSize, SentPrompt, measure_prompt, sent_prom
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import takes_turns, why_no_tools
+from lemming.kernel.tick.firing_plan import takes_turns, warn_of_tools
 from lemming.kernel.turn.values import TurnInputs
 
 HOW_TO_RUN = "`lemming run-once --agent {}` gives it a turn now"
@@ -52,7 +52,7 @@ def prompt(
     if here.shows("prompt", {**as_json_prompt(inputs), **_sent_as_json(sent, size)}):
         return
     tell(_prompt_in_words(preview, inputs, size), style="dim")
-    if why := why_no_tools(inputs.agent, preview.snapshot.config):
+    if why := warn_of_tools(inputs.agent, preview.snapshot.config):
         tell(f"warning: {why}", style="yellow")
     show_messages(inputs)
     _show_further(sent)

@@ -26,7 +26,7 @@ from lemming.kernel.org.config import Org, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.registry import load_installed_plugins
 from lemming.kernel.tick.counter import load_tick
-from lemming.kernel.tick.firing_plan import WITH_TOOLS, takes_turns, why_no_tools
+from lemming.kernel.tick.firing_plan import WITH_TOOLS, takes_turns, warn_of_tools
 from lemming.kernel.tick.runtime import Runtime, open_org
 from lemming.kernel.tools import SHIPPED, Tool, ToolResult, toolset_of
 from lemming.kernel.tools.calls import call_tool
@@ -217,7 +217,7 @@ def new(
     if written.agent:
         tell(f"{written.agent} may call it (permissions.tools of its resume)")
         caller = load_agent(base, written.agent)
-        if why := why_no_tools(caller, load_config(base)):
+        if why := warn_of_tools(caller, load_config(base)):
             tell(f"warning: {why}; {WITH_TOOLS}", style="yellow")
     else:
         agents = ", ".join(survey_agents(base).agents)

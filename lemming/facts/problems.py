@@ -36,7 +36,7 @@ from lemming.kernel.plugins.capabilities import missing_for_provider
 from lemming.kernel.plugins.registry import not_imported
 from lemming.kernel.plugins.shipped import PREFIXES
 from lemming.kernel.providers import is_channel, is_person, make_provider
-from lemming.kernel.tick.firing_plan import takes_turns, why_no_tools
+from lemming.kernel.tick.firing_plan import takes_turns
 from lemming.kernel.tick.retention import longest_kept
 from lemming.kernel.tick.soundness.judged import judged
 from lemming.kernel.tools import toolset_of, why_no_server
@@ -280,9 +280,6 @@ def _about_retention(place: _Place, agent: Agent, config: Config) -> Iterator[Pr
 
 
 def _about_tools(place: _Place, agent: Agent, config: Config, base: OrgPath) -> Iterator[Problem]:
-    if why := why_no_tools(agent, config):
-        hint = "take a model key whose prompt is full, or take the tools away"
-        yield place.problem("/permissions/tools", why, hint, severity="warning")
     tools = toolset_of(config.org, base).of(agent.name)
     for index, name in enumerate(agent.permissions.tools):
         pointer = f"/permissions/tools/{index}"

@@ -347,10 +347,8 @@ def test_weights_that_nobody_has_are_an_error_with_the_nearest_name(base: Path, 
     assert f'did you mean "{LOCAL_MODEL}"?' in ran.err
 
 
-def test_a_tool_for_a_model_that_is_not_told_about_tools_is_warned_about(
-    base: Path, lemming: Lemming
-) -> None:
-    make_org(base, HUMAN, models={"tiny": {"provider": "local", "prompt": "brief"}})
+def test_a_tool_for_a_model_that_is_too_small_for_tools_is_warned_about(base: Path, lemming: Lemming) -> None:
+    make_org(base, HUMAN, models={"tiny": {"provider": "local", "model": LOCAL_MODEL}})
     ran = lemming("agents", "new", "ada", "--tool", "file_read", "--model", "tiny")
-    assert 'model "tiny" has "prompt": "brief" and is not told about tools' in ran.err
-    assert "brief" not in lemming("agents", "new", "bob", "--model", "tiny").err
+    assert f'model "tiny" is {LOCAL_MODEL}, which is too small to call tools: file_read' in ran.err
+    assert "too small" not in lemming("agents", "new", "bob", "--model", "tiny").err

@@ -63,7 +63,7 @@ def test_what_keeps_a_model_from_answering_and_what_it_cannot_do_is_told_at_once
     assert "not ready: OPENAI_API_KEY is not set: export OPENAI_API_KEY=..." in told
     told = lemming("models", "use", "small").err
     assert "smollm2-135m-instruct restates, asks and titles, and cannot sort" in told
-    assert "is not told about tools: file_read cannot be called" in told
+    assert "which is too small to call tools: file_read" in told
 
 
 def test_named_agents_get_the_key_and_nobody_else(org: Path, lemming: Lemming) -> None:

@@ -133,14 +133,14 @@ def test_a_new_tool_is_loaded_and_may_be_called_by_whom_it_is_for(
     assert load_agent(shop.base, "ada").permissions.tools == ["look", "send_off", "fresh", "newer"]
 
 
-def test_the_only_agent_gets_the_new_tool_and_a_model_that_is_told_of_none_is_named(
+def test_the_only_agent_gets_the_new_tool_and_a_model_that_is_too_small_for_it_is_named(
     tools: Run, shop: Workshop
 ) -> None:
-    brief = {"provider": "scripted", "prompt": "brief", "options": {"file": "config/answers.jsonl"}}
+    small = {"provider": "local", "model": "smollm2-135m-instruct"}
     ada = {**shop.resume(), "model": {"key": "default"}}
-    make_org(shop.base, ada, script=[], org={}, models={"default": brief})
+    make_org(shop.base, ada, script=[], org={}, models={"default": small})
     status, _, err = tools("new", "fresh")
     assert (status, "ada may call it" in err) == (0, True)
     assert "fresh" in load_agent(shop.base, "ada").permissions.tools
-    assert 'model "default" has "prompt": "brief" and is not told about tools' in err
+    assert 'model "default" is smollm2-135m-instruct, which is too small to call tools: ' in err
     assert "lemming models use KEY" in err

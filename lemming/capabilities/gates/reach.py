@@ -21,7 +21,7 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capabilities import why_missing
 from lemming.kernel.tick.counter import load_tick
-from lemming.kernel.tick.firing_plan import channels_in, people_in, takes_turns, why_no_tools
+from lemming.kernel.tick.firing_plan import channels_in, people_in, takes_turns
 from lemming.kernel.tools import ANYWHERE, EngineTool, Tool, server_sources
 from lemming.kernel.tools.toolset import ServerSource, Toolset
 
@@ -205,7 +205,7 @@ class Reaching:
         return Flows(self._org, self._config.org, self._turns, self._toolset)
 
     def _tools(self, agent: Agent) -> list[Tool]:
-        if not takes_turns(agent, self._config) or why_no_tools(agent, self._config):
+        if not takes_turns(agent, self._config):
             return []
         tools = self._toolset.allowed(agent, self._config.org).values()
         return sorted(tools, key=lambda tool: (tool.tool_class, tool.name))

@@ -11,6 +11,7 @@ from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.journal.records import TickStarted
 from lemming.kernel.journal.report import Reason, TurnReport, Why
 from lemming.kernel.org.config import Config
+from lemming.kernel.org.models import LOCAL_MODEL
 from lemming.kernel.org.schedule import AgentSchedule, is_due
 from lemming.kernel.providers import is_channel, is_person
 
@@ -189,11 +190,12 @@ def is_for_channels(model_key: str, config: Config) -> bool:
 WITH_TOOLS = "`lemming models list` has others, `lemming models use KEY` takes one"
 
 
-def why_no_tools(agent: Agent, config: Config) -> str:
-    """Return why an agent cannot call the tools that its resume grants; empty when it can, or has none."""
+def warn_of_tools(agent: Agent, config: Config) -> str:
+    """Return a warning where a model is too small for the tools that a resume grants; else empty."""
     entry = config.models.get(agent.model.key)
-    if entry is None or entry.prompt != "brief" or not agent.permissions.tools:
+    if entry is None or not agent.permissions.tools:
+        return ""
+    if (entry.provider, entry.model) != ("local", LOCAL_MODEL):
         return ""
     tools = ", ".join(agent.permissions.tools)
-    model = f'model "{agent.model.key}" has "prompt": "brief"'
-    return f"{model} and is not told about tools: {tools} cannot be called"
+    return f'model "{agent.model.key}" is {LOCAL_MODEL}, which is too small to call tools: {tools}'

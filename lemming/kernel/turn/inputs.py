@@ -6,7 +6,7 @@ They are written to the journal before the model is asked: `lemming.kernel.turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -26,7 +26,8 @@ from lemming.kernel.mail.task import Task
 from lemming.kernel.mail.visibility import View
 from lemming.kernel.memory import Memories, read_memories
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.config import credits_of
+from lemming.kernel.org.config import Org, credits_of
+from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.org.resume import AgentCredits, ContextFile
 from lemming.kernel.org.schedule import Wake
 from lemming.kernel.org.uses import habits_of
@@ -100,7 +101,7 @@ def gather(
         return NO_REQUEST
     inbox, asked = NO_INBOX, list[OutboxEntry]()
     if not task:
-        inbox = assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, agenda=agenda)
+        inbox = _assemble_inbox(view, settings, entry, agenda)
         asked = [*agenda.beside(inbox.unread)] if agenda else []
     if not (task or asked):
         require_asked_for(inbox.unread, moment)
@@ -333,6 +334,13 @@ def find(
     if not (is_news or asks):
         return Reason("nothing_new", _why_nothing(wake, state, prepared))
     return FoundFirst(moment, allocation, memories, shown, fingerprint, view, agenda, prepared, asks)
+
+
+def _assemble_inbox(view: View, settings: Org, model: ModelEntry, agenda: Agenda | None) -> Inbox:
+    """Return the entries of a turn; a small model gets one, and none of its own, which it would copy."""
+    if model.prompt != "brief":
+        return assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, agenda=agenda)
+    return replace(assemble(view, limit=1, chars=settings.inbox_chars, agenda=agenda), own=())
 
 
 def _why_nothing(wake: Wake, state: AgentState, prepared: Prepared) -> str:

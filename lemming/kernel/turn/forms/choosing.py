@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.tools import Tool
@@ -89,7 +89,7 @@ def choose_form(
         own = list_own_actions(agent, facts, forms, text)
     except Inexpressible:
         return None
-    listed = [_action_of(tool) for tool in tools if _is_listed(tool, agent, facts)]
+    listed = [_action_of(tool, is_small=is_small) for tool in tools if _is_listed(tool, agent, facts)]
     style: Style = "native" if can.calls_tools else "actions"
     schema: Json | None = None
     if not listed and _is_one_text(own, facts, is_small=is_small):
@@ -155,5 +155,16 @@ def _is_listed(tool: Tool, agent: Agent, facts: TurnFacts) -> bool:
     return tool.name not in FOR_EVERYBODY or is_granted(agent, tool.name)
 
 
-def _action_of(tool: Tool) -> Action:
-    return Action(offered_name(tool.name), tool.description, describe_tool(tool)["parameters"])
+def _action_of(tool: Tool, *, is_small: bool) -> Action:
+    """Return a tool as an action; a small model copies descriptions of arguments, and gets none."""
+    arguments = describe_tool(tool)["parameters"]
+    if is_small:
+        properties = {name: _undescribed(schema) for name, schema in arguments.get("properties", {}).items()}
+        arguments = {**arguments, "properties": properties}
+    return Action(offered_name(tool.name), tool.description, arguments)
+
+
+def _undescribed(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    return {key: value for key, value in schema.items() if key != "description"}
