@@ -68,7 +68,7 @@ class TrialQuestion(NamedTuple):
     tools: Sequence[Tool] = ()
 
 
-class Asked(NamedTuple):
+class SentQuestion(NamedTuple):
     """A question as it is sent, and the form of its reply."""
 
     messages: list[Message]
@@ -141,7 +141,7 @@ QUESTIONS = (
 )
 
 
-def ask_question(question: TrialQuestion, can: Abilities, max_output_tokens: int) -> Asked:
+def ask_question(question: TrialQuestion, can: Abilities, max_output_tokens: int) -> SentQuestion:
     """Return a question as a turn of an agent with these abilities of its model asks it."""
     agent = Agent(name=TESTER, instructions=question.instructions)
     facts = TurnFacts(asker=PERSON) if question.asks else TurnFacts(readers=READERS)
@@ -151,7 +151,7 @@ def ask_question(question: TrialQuestion, can: Abilities, max_output_tokens: int
     if choice.form.style == "native" and choice.actions:
         messages[0]["tools"] = describe_native_tools(choice.actions, choice.form)
     situation = describe_situation(_seen(agent, question))
-    return Asked([*messages, {"role": "user", "content": "\n".join(situation)}], choice)
+    return SentQuestion([*messages, {"role": "user", "content": "\n".join(situation)}], choice)
 
 
 def _seen(agent: Agent, question: TrialQuestion) -> Seen:

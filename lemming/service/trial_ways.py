@@ -16,7 +16,7 @@ from lemming.kernel.base.jsontext import compact
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.providers import LLMProvider, Reply, Request
 from lemming.kernel.turn.forms.choosing import Abilities
-from lemming.service.trial_questions import QUESTIONS, TESTER, Asked, ask_question
+from lemming.service.trial_questions import QUESTIONS, TESTER, SentQuestion, ask_question
 
 Verdict = Literal["yes", "other", "no", "never", "-"]
 """`other`: a valid reply that does something else than the question is for. `-`: not asked, as the way never
@@ -145,7 +145,7 @@ class WayTrial:
             return f"the server takes no {part}: {words.get(way.needs, 'it has refused it before')}"
         return ""
 
-    def _reply(self, entry: ModelEntry, asked: Asked) -> Reply:
+    def _reply(self, entry: ModelEntry, asked: SentQuestion) -> Reply:
         key = compact([asked.messages, asked.choice.schema])
         if key not in self.replies:
             request = Request(
@@ -161,7 +161,9 @@ class WayTrial:
         return self.replies[key][1]
 
 
-def _judge(does: Callable[[Any], bool], asked: Asked, reply: Reply, *, natively: bool) -> tuple[Verdict, str]:
+def _judge(
+    does: Callable[[Any], bool], asked: SentQuestion, reply: Reply, *, natively: bool
+) -> tuple[Verdict, str]:
     """Return the verdict on a reply, and in words what it is where it is not what was wanted."""
     shown = " ".join(reply.text.split())[:160]
     try:
