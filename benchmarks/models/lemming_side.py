@@ -103,7 +103,7 @@ def read_outcome(turn: Turn, records: Sequence[TurnRecord]) -> Outcome:
         if record.status not in GOOD:
             outcome.problem = record.report.reason if record.report else record.status
         outcome.calls += [[use.tool, use.args] for use in record.tools]
-        outcome.memories += [_to_text(value) for value in record.memory.values()]
+        outcome.memories += [f"{key}: {_to_text(value)}" for key, value in record.memory.items()]
         for entry in record.entries:
             if not entry.payload.get("reply_to"):
                 text = _to_text(entry.payload.get("text") or entry.payload)
