@@ -108,7 +108,7 @@ def test_a_memory_is_what_the_turn_wrote_and_not_what_was_there(tmp_path: Path) 
     played = play(
         tmp_path, BY_NAME["remember-1"], json.dumps(say("Noted.", kind="response", memory_updates=[update]))
     )
-    assert played.outcome.memories == ["green"]
+    assert played.outcome.memories == ["colour: green"]
     assert is_right(played.turn, played.outcome)
 
 

@@ -17,9 +17,11 @@ NOT_CLOSABLE = (
 )  # fmt: skip
 """Keywords of JSON Schema that no backend is given: a schema with one of them is held to afterwards only."""
 _LIMITS = (
-    "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems", "maxLength", "maximum", "minItems",
-    "minLength", "minimum", "multipleOf", "pattern", "uniqueItems",
+    "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems", "maximum", "minItems", "minimum",
+    "multipleOf", "pattern", "uniqueItems",
 )  # fmt: skip
+_LENGTHS = ("minLength", "maxLength")
+"""Limits that stay as they are: a provider whose server does not take them puts them into words."""
 
 
 class NotClosable(ValueError):
@@ -122,4 +124,5 @@ def _described(schema: Json) -> Json:
     about = schema.get("description")
     limits = [f"{key}: {schema[key]}" for key in _LIMITS if key in schema]
     words = "; ".join([*([about] if isinstance(about, str) else []), *limits])
-    return {"description": words} if words else {}
+    kept = {key: schema[key] for key in _LENGTHS if key in schema}
+    return {**({"description": words} if words else {}), **kept}

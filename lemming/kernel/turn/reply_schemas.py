@@ -79,21 +79,21 @@ def _entry(kinds: Iterable[str], properties: Json) -> Json:
     return closed({"kind": kind, "payload": closed(properties), "tags": tags})
 
 
-def bounded(properties: Json) -> Json:
+def bounded(properties: Mapping[str, Any], chars: int = BRIEF_CHARS, items: int = BRIEF_ITEMS) -> Json:
     """Return properties whose texts and lists end, so that a very small model ends too."""
-    return {key: _with_ends(schema) for key, schema in properties.items()}
+    return {key: _with_ends(schema, chars, items) for key, schema in properties.items()}
 
 
-def _with_ends(schema: Json) -> Json:
+def _with_ends(schema: Json, chars: int, items: int) -> Json:
     schema = {**schema}
     if schema.get("type") == "string" and "enum" not in schema:
-        schema["maxLength"] = BRIEF_CHARS
+        schema["maxLength"] = min(schema.get("maxLength", chars), max(chars, schema.get("minLength", 0)))
     if "anyOf" in schema:
-        schema["anyOf"] = [_with_ends(branch) for branch in schema["anyOf"]]
+        schema["anyOf"] = [_with_ends(branch, chars, items) for branch in schema["anyOf"]]
     if "items" in schema:
-        schema |= {"items": _with_ends(schema["items"]), "maxItems": BRIEF_ITEMS}
+        schema |= {"items": _with_ends(schema["items"], chars, items), "maxItems": items}
     if "properties" in schema:
-        schema["properties"] = bounded(schema["properties"])
+        schema["properties"] = bounded(schema["properties"], chars, items)
     return schema
 
 

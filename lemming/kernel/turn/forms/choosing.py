@@ -36,11 +36,12 @@ from lemming.kernel.turn.forms.reply_form import (
     offered_name,
 )
 from lemming.kernel.turn.forms.signatures import Action, Json, schema_of_actions
-from lemming.kernel.turn.reply_schemas import BRIEF_CHARS, Form, bounded, closed
+from lemming.kernel.turn.reply_schemas import BRIEF_CHARS, BRIEF_ITEMS, Form, bounded, closed
 
 MOST_CHARS = 2000
 """A text under a grammar is no longer: without a bound a small model writes to the token limit."""
 MOST_ACTIONS = 8
+MOST_ITEMS = 64
 CONTRACT_KEYS = re.compile(r"\b(?:outbox_entries|memory_updates|tool_calls|payload)\b")
 
 
@@ -84,7 +85,8 @@ def choose_form(
     if CONTRACT_KEYS.search(agent.instructions):
         return None
     is_small, takes_schema = can.prompt == "brief", can.takes_schema
-    text = text_schema(BRIEF_CHARS if is_small else min(MOST_CHARS, 2 * max_output_tokens))
+    chars = BRIEF_CHARS if is_small else min(MOST_CHARS, 2 * max_output_tokens)
+    text = text_schema(chars)
     try:
         own = list_own_actions(agent, facts, forms, text)
     except Inexpressible:
@@ -96,7 +98,7 @@ def choose_form(
         own = own[:1]
         style = "text" if _is_text(own[0]) and not (is_small and takes_schema) else "fields"
         if takes_schema and style == "fields":
-            schema = closed(bounded(dict(own[0].properties)))
+            schema = closed(bounded(own[0].properties, chars, BRIEF_ITEMS if is_small else MOST_ITEMS))
     elif can.calls_tools:  # plain text is the answer, and the end
         own = [action for action in own if action.name != DONE and not (facts.asker and _is_text(action))]
     elif takes_schema:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.kinds import MESSAGE_KINDS, MessageKind
 from lemming.kernel.base.patterns import is_named
+from lemming.kernel.mail.answers import APART, is_apart
 from lemming.kernel.turn.forms.reply_form import ANSWER, DONE, REMEMBER, SEND
 from lemming.kernel.turn.forms.signatures import Action, Json
 from lemming.kernel.turn.reply_schemas import Form, closed
@@ -113,8 +114,14 @@ def _fields_of(kind: str, forms: Iterable[Form]) -> Json | None:
         if kind in form.kinds:
             if kind not in form.only or form.properties is None:
                 raise Inexpressible
-            return form.properties
+            return _unwrap(form.properties)
     return None
+
+
+def _unwrap(properties: Json) -> Json:
+    """Return the fields of a form that stands apart in its payload; the engine puts them there."""
+    inner: Json = properties.get(APART, {}).get("properties", {}) if [*properties] == [APART] else {}
+    return inner if is_apart({"properties": inner}) else properties
 
 
 def _action(name: str, about: str, arguments: Json) -> Action:

@@ -14,6 +14,7 @@ from lemming.kernel.base.errors import ContractError
 from lemming.kernel.base.jsontext import compact, nearest
 from lemming.kernel.base.reply_json import drop_thinking
 from lemming.kernel.base.reply_object import has_contract, require_size
+from lemming.kernel.mail.answers import with_answer_apart
 from lemming.kernel.turn.forms.first_messages import SILENCE
 from lemming.kernel.turn.forms.own_actions import TO_ALL
 from lemming.kernel.turn.forms.reply_form import ANSWER, DONE, REMEMBER, SEND, ReplyForm
@@ -157,7 +158,8 @@ def _object(step: _Step) -> Json:
 
 def _answer_of(form: ReplyForm, arguments: Json) -> Json:
     """Return the payload of an answer; `request` is the id of what it answers."""
-    payload = {key: value for key, value in arguments.items() if key != "request"}
+    fields = {key: value for key, value in arguments.items() if key != "request"}
+    payload = with_answer_apart(fields, {"properties": form.fields})
     return {"reply_to": arguments["request"], **payload} if "request" in arguments else payload
 
 
