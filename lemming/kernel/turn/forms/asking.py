@@ -72,12 +72,9 @@ def correct_question(
     sample = _smallest_reply(form, meant)
     grammar = question.schema or schema
     if grammar and form.style == "actions":
-        others = {one["properties"]["do"]["const"] for one in list_actions(grammar)} - {meant}
-        grammar = drop_actions(grammar, others)
-        is_list = "items" in grammar
-    else:
-        is_list = False
-    words = f"{JSON_REPLY}\n{to_line([sample] if is_list else sample)}"
+        alone = (one for one in list_actions(grammar) if one["properties"]["do"]["const"] == meant)
+        grammar = next(alone, grammar)
+    words = f"{JSON_REPLY}\n{to_line(sample)}"
     if form.style == "native":
         words = f"{problem}. Call {meant} with values like these: {to_line(sample)}"
     return Question(_with_words(question.messages, words), grammar)

@@ -12,10 +12,18 @@ from lemming.kernel.tools.toolset import TOOL_SEARCH
 from lemming.kernel.turn.forms.choosing import FormChoice
 from lemming.kernel.turn.forms.own_actions import TO_ALL
 from lemming.kernel.turn.forms.reply_form import ANSWER, SEND, ReplyForm
-from lemming.kernel.turn.forms.signatures import Action, describe_action, describe_fields, sample_action
+from lemming.kernel.turn.forms.signatures import (
+    Action,
+    describe_action,
+    describe_fields,
+    most_actions,
+    sample_action,
+)
 
 ONE_ACTION = 'Reply with one action as JSON: {"do": <action>, <argument>: <value>}'
-SEVERAL_ACTIONS = 'Reply with a JSON list of actions: [{"do": <action>, <argument>: <value>}]'
+SEVERAL_ACTIONS = (
+    'Reply with one action as JSON, or with a list of several: [{"do": <action>, <argument>: <value>}]'
+)
 SAMPLES = "Reply with one of these as JSON, with your own values:"
 REFUSAL = "Translate this letter.", "I cannot do that: no tool fits."
 """An example of a request that no tool fits, and its answer: without one small models take any tool."""
@@ -42,7 +50,8 @@ def _introduce(agent: Agent, form: ReplyForm) -> str:
         return ""
     if agent.name.lower() in agent.instructions.lower():
         return ""
-    return f"You are {agent.name}{f', {agent.title}' if agent.title else ''}."
+    says_more = agent.title and agent.title.lower() != agent.name.lower()
+    return f"You are {agent.name}{f', {agent.title}' if says_more else ''}."
 
 
 def _explain_form(choice: FormChoice) -> Iterator[str]:
@@ -58,7 +67,7 @@ def _explain_form(choice: FormChoice) -> Iterator[str]:
             yield SAMPLES
             yield from (to_line(sample_action(action)) for action in actions)
         else:
-            yield SEVERAL_ACTIONS if "items" in choice.schema else ONE_ACTION
+            yield SEVERAL_ACTIONS if most_actions(choice.schema) > 1 else ONE_ACTION
         question, answer = REFUSAL
         if any(action.name == TOOL_SEARCH for action in actions):
             yield f"For example: {question} -> {to_line({'do': TOOL_SEARCH, 'query': SEARCHED})}"
@@ -88,7 +97,7 @@ def _example_reply(choice: FormChoice, text: str) -> str:
         return to_line({"text": text}) if [*says.properties] == ["text"] else ""
     chosen = {name: _usual_value(name, schema) for name, schema in says.properties.items()}
     one = {"do": says.name, **chosen, "text": text}
-    return to_line([one] if choice.schema and "items" in choice.schema else one)
+    return to_line(one)
 
 
 def _usual_value(name: str, schema: Mapping[str, Any]) -> Any:

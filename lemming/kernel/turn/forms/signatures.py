@@ -91,22 +91,30 @@ def schema_of_action(action: Action) -> Json:
 def schema_of_actions(actions: Iterable[Action], most: int = 1) -> Json:
     """Return the JSON Schema of a reply of one action, or of a list of up to `most`."""
     schemas = [schema_of_action(action) for action in actions]
-    one = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-    return one if most <= 1 else {"type": "array", "items": one, "minItems": 1, "maxItems": most}
+    return _join_actions(schemas, most)
 
 
 def list_actions(schema: Mapping[str, Any]) -> list[Json]:
     """Return the schemas of the actions that a reply may take by its schema; none for a form's fields."""
-    one = schema.get("items", schema)
-    return [it for it in one.get("anyOf", [one]) if "do" in it.get("properties", ())]
+    return [it for it in schema.get("anyOf", [schema]) if "do" in it.get("properties", ())]
+
+
+def most_actions(schema: Mapping[str, Any]) -> int:
+    """Return how many actions a reply may have by its schema."""
+    lists = (it for it in schema.get("anyOf", ()) if "items" in it)
+    return next((it["maxItems"] for it in lists), 1)
 
 
 def drop_actions(schema: Json, dropped: Iterable[str]) -> Json:
     """Return the schema of a reply without some actions; the same where nothing would be left."""
-    if "items" in schema:
-        return {**schema, "items": drop_actions(schema["items"], dropped)}
     kept = [one for one in list_actions(schema) if one["properties"]["do"]["const"] not in dropped]
-    return {"anyOf": kept} if kept and "anyOf" in schema else schema
+    return _join_actions(kept, most_actions(schema)) if kept else schema
+
+
+def _join_actions(schemas: list[Json], most: int) -> Json:
+    one = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    several = {"type": "array", "items": one, "minItems": 2, "maxItems": most}
+    return one if most <= 1 else {"anyOf": [*schemas, several]}
 
 
 def sample_action(action: Action) -> Json:
