@@ -96,7 +96,7 @@ def test_the_prompt_has_the_instructions_and_each_action_once(base: Path) -> Non
     lines = system["content"].splitlines()
     assert lines[0] == "You are ada."
     assert [line.partition("(")[0] for line in lines[lines.index("Actions:") + 1 :][:5]] == [
-        "file_read", "file_write", "send", "remember", "done"
+        "file_read", "file_write", "remember", "send", "done"
     ]  # fmt: skip
     assert situation["content"] == "(nothing new)"
 

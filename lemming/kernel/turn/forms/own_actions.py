@@ -18,7 +18,7 @@ TO_ALL = "all"
 """The name that stands for all readers (`lemming.kernel.messages.EVERYBODY`)."""
 MOST_READERS = 20
 """More readers are not listed: the model writes a name, and hears of one that there is not."""
-_KEY: Json = {"type": "string", "minLength": 1, "maxLength": 64}
+_KEY: Json = {"type": "string", "pattern": "^[A-Za-z0-9_]{1,40}$"}
 
 
 class Inexpressible(Exception):
@@ -82,7 +82,7 @@ def list_own_actions(agent: Agent, facts: TurnFacts, forms: Sequence[Form], text
     if agent.turn.max_entries and (sends := _send(agent, facts, forms, text)):
         actions.append(sends)
     if facts.has_memories or is_granted(agent, MEMORY_WRITE):
-        actions.append(_action(REMEMBER, "Keep a fact for later.", {"key": _KEY, "value": text}))
+        actions.insert(0, _action(REMEMBER, "Keep a fact for later.", {"key": _KEY, "value": text}))
     return actions if facts.asker else [*actions, _action(DONE, "End the turn.", {})]
 
 
