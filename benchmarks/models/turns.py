@@ -39,7 +39,7 @@ LOG = [*SERVED[:7], ("log", "web-3 DISK FULL, writes fail"), *SERVED[8:]]
 PRAISE = [(f"guest{n}", f"I am customer {n} and I like the lamps") for n in range(1, 13)]
 CHAT = [*PRAISE[:4], ("guest5", "The lamp arrived broken, I want my money back"), *PRAISE[5:]]
 HOURS = "Monday to Friday 9 to 18\nSaturday 10 to 14\nSunday closed"
-GREEN = r"^green\W*$|(favou?rite|like|love|prefer).*green|green.*favou?rite"
+GREEN = r"colou?r\W+green|^green\W*$|(favou?rite|like|love|prefer).*green|green.*favou?rite"
 
 
 def answer(request: str, *patterns: str, **more: object) -> Turn:

@@ -13,7 +13,14 @@ from lemming.kernel.providers import Message
 from lemming.kernel.tools.toolset import TOOL_SEARCH
 from lemming.kernel.turn.forms.asking import Question
 from lemming.kernel.turn.forms.native_names import name_natively
-from lemming.kernel.turn.forms.signatures import Action, drop_actions, schema_of_action
+from lemming.kernel.turn.forms.signatures import (
+    Action,
+    drop_actions,
+    join_actions,
+    list_actions,
+    most_actions,
+    schema_of_action,
+)
 from lemming.kernel.turn.reply_schemas import wire_call
 
 Json = dict[str, Any]
@@ -81,11 +88,9 @@ def _as_told(tool: Mapping[str, Any], name: str) -> Json:
 
 def _widen(schema: Json, found: Sequence[Mapping[str, Any]]) -> Json:
     """Return the schema of a reply that may also call these tools; the same if it has no place for calls."""
-    if "items" in schema:
-        return {**schema, "items": _widen(schema["items"], found)}
-    if "anyOf" in schema:
+    if actions := list_actions(schema):
         more = [schema_of_action(Action(it["name"], it["description"], it["parameters"])) for it in found]
-        return {**schema, "anyOf": [*schema["anyOf"], *more]}
+        return join_actions([*actions, *more], most_actions(schema))
     if "tool_calls" not in schema.get("properties", ()):
         return schema
     calls = schema["properties"]["tool_calls"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.kernel.base.jsontext import to_line
@@ -91,12 +91,12 @@ def schema_of_action(action: Action) -> Json:
 def schema_of_actions(actions: Iterable[Action], most: int = 1) -> Json:
     """Return the JSON Schema of a reply of one action, or of a list of up to `most`."""
     schemas = [schema_of_action(action) for action in actions]
-    return _join_actions(schemas, most)
+    return join_actions(schemas, most)
 
 
 def list_actions(schema: Mapping[str, Any]) -> list[Json]:
     """Return the schemas of the actions that a reply may take by its schema; none for a form's fields."""
-    return [it for it in schema.get("anyOf", [schema]) if "do" in it.get("properties", ())]
+    return [it for it in schema.get("anyOf", [schema]) if "const" in it.get("properties", {}).get("do", ())]
 
 
 def most_actions(schema: Mapping[str, Any]) -> int:
@@ -108,10 +108,11 @@ def most_actions(schema: Mapping[str, Any]) -> int:
 def drop_actions(schema: Json, dropped: Iterable[str]) -> Json:
     """Return the schema of a reply without some actions; the same where nothing would be left."""
     kept = [one for one in list_actions(schema) if one["properties"]["do"]["const"] not in dropped]
-    return _join_actions(kept, most_actions(schema)) if kept else schema
+    return join_actions(kept, most_actions(schema)) if kept else schema
 
 
-def _join_actions(schemas: list[Json], most: int) -> Json:
+def join_actions(schemas: Sequence[Json], most: int) -> Json:
+    """Return the schema of a reply of one of these actions, or of a list of up to `most`."""
     one = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     several = {"type": "array", "items": one, "minItems": 2, "maxItems": most}
     return one if most <= 1 else {"anyOf": [*schemas, several]}
