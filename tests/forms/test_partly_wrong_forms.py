@@ -65,6 +65,22 @@ def test_a_memory_that_is_none_is_left_out_beside_a_sound_action(
     assert load_memory(base, "ada", "k") == ("v" if beside == KEEPS else None)
 
 
+TELLS = 'A call looks so: {"name": "weather", "arguments": {"city": "Oslo"}}'
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [(TELLS, TELLS), ('Sure: {"do": "send", "text": "hi"}', "hi"), ('{"do": "send", "text": "hi"}', "hi")],
+    ids=["tells of a call", "prose and an action", "an action"],
+)
+def test_where_nothing_can_be_called_a_text_may_tell_of_calls(base: Path, reply: str, said: str) -> None:
+    fit = {"provider": "scripted", "options": {"file": SCRIPT_FILE}, "prompt": "fit"}
+    ada = resume("ada", model={"key": "fit"})
+    turn = take_turn(make_org(base, ada, models={"fit": fit}, script=[{"reply": reply}]))
+    assert (turn.status, turn.tools) == ("done", [])
+    assert [entry.payload["text"] for entry in read_outbox_entries(base, "ada")] == [said]
+
+
 def samples_in(base: Path) -> list[dict[str, Any]]:
     """Return the objects that ada's prompt shows, those of a schema apart."""
     messages = read_tick(Organisation.at(base), 1).started["ada"].prompt

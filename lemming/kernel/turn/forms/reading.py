@@ -77,7 +77,9 @@ def read_form(
         return _to_reply(form, [_as_step_of_fields(form, fields)], "", parse)
     if form.style != "fields":
         calls, rest = read_calls(text, [*form.own, *tools], is_cut_off=is_cut_off)
-        if calls:
+        # A text may tell of calls, where there is nothing that could be called.
+        is_told = form.style == "text" and rest and not any(call.name in form.own for call in calls)
+        if calls and not is_told:
             return _to_reply(
                 form,
                 [_Step(call.name, call.args, tool=form.tool_name(call.name)) for call in calls],
