@@ -16,9 +16,11 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, Generic, Protocol, TypeVar
 
+from lemming.capabilities.background.polite_loop import PoliteSelector, new_loop
 from lemming.kernel.base.deadlines import NEVER, wait_slices
 from lemming.kernel.base.errors import RequestRejected, Unavailable
 from lemming.kernel.llm.calls import timed_out
+from lemming.kernel.tick.executors.turn_lock import turn_lock_here, wait_for
 
 _CLOSING_TIME_S = 2.0
 
@@ -46,7 +48,7 @@ def run(
     try:
         if stop is not None:
             _await_or_stop(future, stop)
-        return future.result()
+        return wait_for(future)
     except BaseException:
         future.cancel()
         raise
@@ -87,17 +89,25 @@ class _Background:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self.loop = asyncio.new_event_loop()
+        self._selector = PoliteSelector()
+        self.loop = new_loop(self._selector)
         self._clients: set[AsyncClient] = set()
         self._calls: set[asyncio.Task[Any]] = set()
         self._beginning = threading.Lock()
         self._is_ending = False
-        self._thread = threading.Thread(target=self.loop.run_forever, name="lemming-calls", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="lemming-calls", daemon=True)
         self._thread.start()
         atexit.register(self.stop)
 
+    def _run(self) -> None:
+        try:
+            self.loop.run_forever()
+        finally:
+            self._selector.let_go()
+
     def begin(self, work: Callable[[], Coroutine[Any, Any, T]], deadline_s: float) -> Future[T]:
         """Begin a call, and return where its outcome will be. None begins once the process is ending."""
+        self._selector.turn_lock = turn_lock_here() or self._selector.turn_lock
         with self._beginning:
             if self._is_ending:
                 raise RequestRejected("the process is ending")

@@ -5,6 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+T = TypeVar("T")
 
 
 class TurnLock:
@@ -22,13 +28,14 @@ class TurnLock:
 
     def take(self) -> None:
         """Wait until the turn lock is this thread's."""
-        with self._lock:
-            if not self._is_held:
-                self._is_held = True
-                return
-            place = _Place()
-            self._line.append(place.call)
-        place.called.acquire()
+        place = _Place(self)
+        if not place.stand_in_line():
+            place.called.acquire()
+
+    def take_within(self, seconds: float) -> bool:
+        """Wait for the turn lock, so long at most; return whether it is this thread's."""
+        place = _Place(self)
+        return place.stand_in_line() or place.called.acquire(timeout=seconds) or place.leave()
 
     def promise(self, start: Callable[[], bool]) -> None:
         """Call `start` when it is next in line, to begin a thread that has the turn lock. Holder only.
@@ -58,16 +65,90 @@ class TurnLock:
         self.pass_on()
 
 
+def wait_for(future: Future[T]) -> T:
+    """Return the result of a future, or raise its error.
+
+    A thread that let others work stands in line from when the result is there, and is woken when it is
+    next. Woken at once, hundreds of threads would fight for the interpreter only to stand in line.
+    """
+    let_go = getattr(_here, "let_go", None)
+    if let_go is None:
+        return future.result()
+    let_go.pass_on_again()
+    place = _Place(let_go.turn_lock)
+    try:
+        future.add_done_callback(place.come)
+        place.called.acquire()
+    except BaseException:
+        let_go.is_back = place.leave()
+        raise
+    let_go.is_back = True
+    if future.cancelled() or future.exception() is not None:  # others work while it is seen what to do
+        let_go.pass_on_again()
+    return future.result()
+
+
+def turn_lock_here() -> TurnLock | None:
+    """Return the turn lock that this thread let go; None where it let go none."""
+    let_go: _LetGo | None = getattr(_here, "let_go", None)
+    return let_go.turn_lock if let_go else None
+
+
+_here = threading.local()
+"""Of a thread that lets others work: `let_go`, which says which turn lock, and whether it has it again."""
+
+
+class _LetGo:
+    """A turn lock that a thread let go, and may have again before the block is over that it let it go for."""
+
+    def __init__(self, turn_lock: TurnLock, outer: _LetGo | None) -> None:
+        self.turn_lock, self.outer = turn_lock, outer
+        self.is_back = False
+
+    def pass_on_again(self) -> None:
+        """Let others work, where the thread has the turn lock again."""
+        if self.is_back:
+            self.is_back = False
+            self.turn_lock.pass_on()
+
+
 class _Place:
     """Where a thread stands in line."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn_lock: TurnLock) -> None:
+        self._turn_lock = turn_lock
+        self._has_left = False
         self.called = threading.Lock()
         self.called.acquire()
 
+    def stand_in_line(self) -> bool:
+        """Take the turn lock where nobody has it, and return True; else stand in line for it."""
+        turn_lock = self._turn_lock
+        with turn_lock._lock:
+            if turn_lock._is_held and not self._has_left:
+                turn_lock._line.append(self.call)
+                return False
+            takes_it = not self._has_left
+            turn_lock._is_held = turn_lock._is_held or takes_it
+            return takes_it
+
+    def come(self, _: object) -> None:
+        """Stand in line for a thread that waits for a future; that has its result now."""
+        if self.stand_in_line():
+            self.called.release()
+
     def call(self) -> bool:
-        self.called.release()
-        return True
+        """Wake the thread, which is next; return whether it is still there."""
+        with self._turn_lock._lock:
+            if not self._has_left:
+                self.called.release()
+            return not self._has_left
+
+    def leave(self) -> bool:
+        """Wait no more; return whether the turn lock is this thread's already."""
+        with self._turn_lock._lock:
+            self._has_left = True
+            return self.called.acquire(blocking=False)
 
 
 class _Waiting:
@@ -77,7 +158,11 @@ class _Waiting:
         self._turn_lock = turn_lock
 
     def __enter__(self) -> None:
+        _here.let_go = _LetGo(self._turn_lock, getattr(_here, "let_go", None))
         self._turn_lock.pass_on()
 
     def __exit__(self, *_: object) -> None:
-        self._turn_lock.take()
+        let_go: _LetGo = _here.let_go
+        _here.let_go = let_go.outer
+        if not let_go.is_back:
+            self._turn_lock.take()

@@ -1,0 +1,151 @@
+"""Of many threads one works; who waits for an answer is woken once it may work again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import pytest
+from patience import PATIENCE_S
+
+from lemming.capabilities.background import polite_loop
+from lemming.capabilities.background.polite_loop import PoliteSelector, new_loop
+from lemming.kernel.tick.executors.turn_lock import TurnLock, turn_lock_here, wait_for
+
+
+def begin(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_a_thread_that_let_nobody_work_just_waits() -> None:
+    future: Future[int] = Future()
+    future.set_result(7)
+    assert turn_lock_here() is None
+    assert wait_for(future) == 7
+
+
+def test_a_result_wakes_a_thread_once_nobody_else_works() -> None:
+    turn_lock, future = TurnLock(), Future[int]()
+    waits, said = threading.Event(), []
+
+    def wait() -> None:
+        with turn_lock:
+            with turn_lock.waiting:
+                assert turn_lock_here() is turn_lock
+                waits.set()
+                said.append(wait_for(future))
+            said.append(turn_lock_here())
+
+    thread = begin(wait)
+    assert waits.wait(PATIENCE_S)
+    with turn_lock:
+        future.set_result(7)
+        thread.join(0.05)
+        assert said == []  # the result is there, but another works
+    thread.join(PATIENCE_S)
+    assert said == [7, None]
+    assert turn_lock.take_within(0)
+
+
+@pytest.mark.parametrize("is_there_before", [True, False])
+def test_an_error_comes_out_and_the_turn_lock_is_free_until_the_wait_is_over(is_there_before: bool) -> None:
+    turn_lock, future = TurnLock(), Future[int]()
+    if is_there_before:
+        future.set_exception(ValueError("no"))
+    else:
+        begin(lambda: future.set_exception(ValueError("no")))
+    with turn_lock, turn_lock.waiting:
+        with pytest.raises(ValueError, match="no"):
+            wait_for(future)
+        assert turn_lock.take_within(PATIENCE_S)  # while a retry pauses, others work
+        turn_lock.pass_on()
+    assert turn_lock.take_within(0)
+
+
+def test_two_waits_in_one_block_let_others_work_in_between() -> None:
+    turn_lock, second = TurnLock(), Future[int]()
+    first: Future[int] = Future()
+    first.set_result(1)
+
+    def work() -> None:
+        with turn_lock:
+            second.set_result(2)
+
+    with turn_lock, turn_lock.waiting:
+        assert wait_for(first) == 1
+        begin(work)
+        assert wait_for(second) == 2
+    assert turn_lock.take_within(0)
+
+
+def test_an_interrupt_ends_a_wait_and_leaves_the_turn_lock_as_it_was() -> None:
+    turn_lock, future = TurnLock(), Future[int]()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    main = threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt), turn_lock, turn_lock.waiting:
+            wait_for(future)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        timer.join()
+    future.set_result(7)  # nobody waits for it any more
+    assert turn_lock.take_within(0)
+    turn_lock.pass_on()
+    assert turn_lock.take_within(0)
+
+
+def test_who_stood_in_line_in_vain_is_passed_over() -> None:
+    turn_lock = TurnLock()
+    with turn_lock:
+        assert not turn_lock.take_within(0.001)
+        assert not turn_lock.take_within(0.001)
+    assert turn_lock.take_within(0)
+
+
+# --- the loop of calls ---------------------------------------------------------------------------
+
+
+def run_on_loop(selector: PoliteSelector) -> Future[int]:
+    """Have a loop do something on a thread of its own, and end; return where its outcome will be."""
+    loop = new_loop(selector)
+    done: Future[int] = Future()
+
+    async def work() -> None:
+        await asyncio.sleep(0.001)
+        done.set_result(7)
+
+    def run() -> None:
+        loop.run_until_complete(work())
+        selector.let_go()
+        loop.close()
+
+    begin(run)
+    return done
+
+
+def test_a_loop_waits_while_a_turn_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polite_loop, "LONGEST_WAIT_S", PATIENCE_S)
+    selector, turn_lock = PoliteSelector(), TurnLock()
+    selector.turn_lock = turn_lock
+    turn_lock.take()
+    done = run_on_loop(selector)
+    with pytest.raises(TimeoutError):
+        done.result(0.05)
+    turn_lock.pass_on()
+    assert done.result(PATIENCE_S) == 7
+    assert turn_lock.take_within(PATIENCE_S)  # it holds nobody up afterwards
+
+
+def test_a_loop_goes_on_after_a_while_when_whoever_works_waits_for_it() -> None:
+    selector, turn_lock = PoliteSelector(), TurnLock()
+    selector.turn_lock = turn_lock
+    turn_lock.take()
+    assert run_on_loop(selector).result(PATIENCE_S) == 7
