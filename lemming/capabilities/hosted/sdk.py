@@ -47,6 +47,8 @@ OWN_FIELDS = frozenset({
 })  # fmt: skip
 """What the engine says in a request: `extra` would put something else in the place of what an agent is asked,
 of its tools, and of what a limit has reckoned with."""
+MOST_CONNECTIONS, KEPT_ALIVE_S = 1000, 60.0
+"""As many connections as the SDKs have. They keep an idle one for 5 seconds, but ticks are a minute apart."""
 OUTPUT_FIELDS = frozenset({"max_completion_tokens", "max_output_tokens", "max_tokens"})
 
 
@@ -96,13 +98,16 @@ class SdkBackend(HttpBackend[C]):
         self._routes: WeakKeyDictionary[C, _Route] = WeakKeyDictionary()
 
     def _connect(self, key: str) -> C:
+        import httpx2
+
         sdk = self._sdk()
         # Whoever goes out through a SOCKS proxy has the default transport: aiohttp knows none.
         is_behind_socks = any(proxy.startswith("socks") for proxy in getproxies().values())
         kind = sdk.DefaultAsyncHttpxClient if is_behind_socks else sdk.DefaultAioHttpClient
         parts = urlsplit(self._address)
         login = (unquote(parts.username or ""), unquote(parts.password or ""))
-        http_client = kind(**client_settings(), **({"auth": login} if any(login) else {}))
+        limits = httpx2.Limits(max_connections=MOST_CONNECTIONS, keepalive_expiry=KEPT_ALIVE_S)
+        http_client = kind(**client_settings(), limits=limits, **({"auth": login} if any(login) else {}))
         client = self._client_with(http_client, key)
         self._http_clients[client] = http_client
         return client

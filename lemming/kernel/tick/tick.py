@@ -42,6 +42,7 @@ from lemming.kernel.tick.answers import JournaledAnswers
 from lemming.kernel.tick.commits import Commits
 from lemming.kernel.tick.dependencies import Connections, Waits, find_waits
 from lemming.kernel.tick.edge import tried, why_broken
+from lemming.kernel.tick.executors.collecting import rare_collections
 from lemming.kernel.tick.executors.lanes import Lane
 from lemming.kernel.tick.executors.turns_at_once import run_all
 from lemming.kernel.tick.expiry import remove_expired
@@ -107,7 +108,7 @@ class Tick:
             self.runtime.tell(problem)
         order, at_once, waits = self.plan.order, self._at_once(), dict[str, Waits]()
         lock, stop, gathering = self.runtime.turn_lock, self.runtime.stop, self.runtime.gathering
-        with self.commits.log, opened(f"{self.runtime.base}/.") as self.root:
+        with self.commits.log, opened(f"{self.runtime.base}/.") as self.root, rare_collections():
             # One at a time, each turn sees what those before it wrote without waiting for anybody.
             if at_once > 1:
                 order = self._pass_over(order)
