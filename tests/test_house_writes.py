@@ -41,6 +41,11 @@ OF_THE_PROCESS = {
     ): "a module registers as it is imported, once in a process",
     ("kernel/plugins/registry.py", "_installed"): "as _registrations",
     ("kernel/plugins/registry.py", "_offered"): "made of _registrations",
+    (
+        "kernel/tick/executors/collecting.py",
+        "_blocks",
+    ): "how many ticks are under way: the interpreter has one garbage collector",
+    ("kernel/tick/executors/collecting.py", "_before"): "how it was set before them",
     ("capabilities/background/calls.py", "_current"): "the loop on which the clients of SDKs live",
     ("capabilities/embedded/local.py", "_models"): "loaded weights, hundreds of megabytes that all may use",
 }
