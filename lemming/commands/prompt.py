@@ -11,7 +11,7 @@ from lemming.commands.trust import is_agreed, load_settings
 from lemming.facts.next_turn import next_turn
 from lemming.facts.preview import Preview, preview_tick
 from lemming.facts.prompt_parts import describe_message, list_parts
-from lemming.facts.sent import PromptSize, SentPrompt, measure_prompt, sent_prompt
+from lemming.facts.sent import FORM, FRAME, PromptSize, SentPrompt, measure_prompt, sent_prompt
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.organisation import OrgPath
@@ -46,9 +46,10 @@ def prompt(
     preview = preview_tick(base, load_settings(base))
     if not takes_turns(preview.snapshot.agent(agent), preview.snapshot.config):
         raise UsageError(f"others speak for {agent}; no model is ever asked", hint=f"lemming inbox {agent}")
-    inputs = preview.inputs_regardless(agent)
+    prompted = preview.prompted(agent)
+    inputs = prompted.inputs
     sent = sent_prompt(preview.snapshot, inputs)
-    size = measure_prompt(sent, list_parts(inputs, sent), asks_server=count and is_agreed(base))
+    size = measure_prompt(sent, list_parts(prompted, sent), asks_server=count and is_agreed(base))
     if here.shows("prompt", {**as_json_prompt(inputs), **_sent_as_json(sent, size)}):
         return
     tell(_prompt_in_words(preview, inputs, size), style="dim")
@@ -91,6 +92,7 @@ def _show_size(sent: SentPrompt, size: PromptSize) -> None:
     how = "as the server counts" if size.counted_by == "server" else "estimated from the bytes"
     show(painted(f"--- tokens, {how}", "bold"))
     show_table(["PART", "TOKENS", "SHARE"], [*rows, ["all", _total(size), ""]])
+    show(f"boilerplate ({FORM} and {FRAME}): {100 * size.boilerplate:.0f} %")
 
 
 def _total(size: PromptSize) -> str:
@@ -103,6 +105,7 @@ def _sent_as_json(sent: SentPrompt, size: PromptSize) -> dict[str, Any]:
         "counted_by": size.counted_by,
         "parts": dict(size.parts),
         "are_parts_exact": size.are_parts_exact,
+        "boilerplate": round(size.boilerplate, 3),
     }
     return {"tokens": counts, "body": sent.body}
 

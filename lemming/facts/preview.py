@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from lemming.kernel.agents import Survey
 from lemming.kernel.base.clock import SystemClock, timestamp
@@ -26,6 +27,7 @@ from lemming.kernel.tick.edge import tried, why_not_begun
 from lemming.kernel.tick.firing_plan import Plan
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.turn.on_record import from_record
+from lemming.kernel.turn.seen import Seen
 from lemming.kernel.turn.values import TurnInputs
 
 
@@ -36,6 +38,17 @@ def settings_to_look_by(org: OrgPath) -> Config:
     """
     config = load_config(org)
     return replace(config, org=replace(config.org, tool_files=[])) if config.org.tool_files else config
+
+
+class Prompted(NamedTuple):
+    """What a turn would start from, the sections after its instructions, and what its prompt is made of.
+
+    `seen` is None for a turn that was interrupted: its record has the prompt alone.
+    """
+
+    inputs: TurnInputs
+    added: Sequence[str] = ()
+    seen: Seen | None = None
 
 
 @dataclass(frozen=True)
@@ -88,12 +101,16 @@ class Preview:
         return Reason("due", str(found)) if is_unknown else why_not_begun(found)
 
     def inputs_regardless(self, name: str) -> TurnInputs:
-        """Return what an agent's turn would start from even if it would take none now.
+        """Return what an agent's turn would start from if it took one now. Raises as `prompted`."""
+        return self.prompted(name).inputs
+
+    def prompted(self, name: str) -> Prompted:
+        """Return an agent's prompt with what it is made of, even if it would take no turn now.
 
         Raises `UsageError` for one that waits for others: what they say is part of its next prompt.
         """
         if name in self.started and name not in self.ended:
-            return from_record(self.started[name], self.tick)
+            return Prompted(from_record(self.started[name], self.tick))
         now, agent = self.snapshot, self.survey.agents[name]
         allocation = credits_of(now.config, name, agent.credits)
         unlimited = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)
@@ -109,7 +126,7 @@ class Preview:
         if isinstance(found, Reason):
             why = f"{name} would be asked nothing now: {found.text}"
             raise UsageError(why, hint="`lemming waiting` shows what waits for a person")
-        return replace(found.inputs, agent=agent)
+        return Prompted(replace(found.inputs, agent=agent), found.opening.added, found.seen)
 
     def waits_for(self, name: str) -> list[str]:
         """Return the agents that go before this one in the tick and whose entries it would still see."""

@@ -26,6 +26,10 @@ IN_THE_MESSAGES = ("messages", "input", "system", "instructions", "model", "stre
 """The fields of a body that hold what the messages are, or that say nothing of a prompt."""
 
 
+FORM, FRAME = "reply form", "frame"
+"""The parts that are nobody's words: what tells of the reply, and what a model's chat template adds."""
+
+
 class PromptPart(NamedTuple):
     """A part of a prompt, by what it is about."""
 
@@ -64,6 +68,11 @@ class PromptSize(NamedTuple):
     parts: Mapping[str, int]
     are_parts_exact: bool = False
     why: str = ""
+
+    @property
+    def boilerplate(self) -> float:
+        """The share of the prompt that is nobody's words and no tool: the reply form and the frame."""
+        return sum(self.parts.get(name, 0) for name in (FORM, FRAME)) / max(self.tokens, 1)
 
 
 def sent_prompt(now: Snapshot, inputs: TurnInputs) -> SentPrompt:
@@ -108,14 +117,11 @@ def _ask_to_count(sent: SentPrompt, parts: Sequence[PromptPart]) -> tuple[int | 
         return None, None, error.message
 
 
-FRAME = "frame"
-"""What a model's chat template puts around the parts."""
-
-
 def _by_name(parts: Sequence[PromptPart], counts: Sequence[int], total: int) -> dict[str, int]:
     """Return the tokens by the name of their part, and what is left of all as those of the frame."""
     found: dict[str, int] = {}
     for part, count in zip(parts, counts, strict=True):
-        found[part.name] = found.get(part.name, 0) + count
+        if count:
+            found[part.name] = found.get(part.name, 0) + count
     frame = total - sum(found.values())
     return {**found, FRAME: frame} if frame > 0 else found

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from asked import ask
 from counting_server import CountingServer, words
 from terminal import Lemming
 
 from lemming.engine import run_once
+from lemming.kernel.messages import send
+from lemming.kernel.providers import LLMProvider, Message, Request, register_provider
+from lemming.memory import save_memory
 from lemming.testing import make_org, resume, say
 
 COUNT = "/v1/chat/completions/input_tokens"
@@ -114,3 +118,83 @@ def test_an_estimate_of_a_prompt_counts_its_tools(
     tools = json.dumps(natively["body"]["tools"])
     assert natively["tokens"]["all"] > len(tools) / 5
     assert natively["tokens"]["parts"]["tools"] > len(tools) / 8
+
+
+# --- the parts -------------------------------------------------------------------------------------
+
+
+def parts_of(base: Path, lemming: Lemming, prompt: str, tools: str = "contract") -> dict[str, int]:
+    """Return the parts of a prompt that has something of every kind, a word for a token."""
+    line = {"provider": "overheard", "prompt": prompt, "tools": tools}
+    context = [{"file": "shared/terms.txt", "label": "terms"}]
+    may = {"read_outboxes": ["human"], "tools": ["file_list"], "file_access": {"allow_read": ["./shared"]}}
+    ada = resume(
+        "ada",
+        model={"key": "m"},
+        permissions=may,
+        context=context,
+        clock=True,
+        instructions="Be kind and brief, ada.",
+        examples=[{"input": "one two three", "output": "four"}],
+    )
+    human = resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"]})
+    make_org(base, ada, human, models={"m": line, "human": {"provider": "human"}})
+    (base / "shared").mkdir(exist_ok=True)
+    (base / "shared/terms.txt").write_text("seven words that stand in a file")
+    save_memory(base, "ada", "plan", "five words that are remembered")
+    send(base, "human", tick=0, kind="message", payload={"text": "ten"}, tags=[], created_at="")
+    ask(base, "ada", "What is it that I have asked you for?")
+    lemming("trust", "--yes")
+    found: dict[str, int] = lemming("prompt", "ada", "--json").objects[0]["tokens"]["parts"]
+    return found
+
+
+class Overheard(LLMProvider):
+    """A backend that counts words."""
+
+    takes_tools = True
+
+    def call(self, model_name: str, messages: list[Message], temperature: float | None, **_: Any) -> str:
+        """Not used."""
+        raise NotImplementedError
+
+    def count_tokens(self, request: Request) -> int:
+        """Count words, and two more for each message."""
+        return sum(len(it["content"].split()) + 2 for it in request.messages)
+
+    def count_texts(self, model_name: str, texts: Sequence[str]) -> list[int]:
+        """Count words."""
+        return [len(text.split()) for text in texts]
+
+
+@pytest.mark.parametrize("prompt", ["fit", "full"])
+def test_each_part_of_a_prompt_is_counted(base: Path, lemming: Lemming, prompt: str) -> None:
+    register_provider("overheard", Overheard)
+    parts = parts_of(base, lemming, prompt)
+    assert parts["instructions"] == 5
+    assert parts["tools"] >= 5
+    assert 7 <= parts["files"] <= 14
+    assert 5 <= parts["memory"] <= 16
+    assert 9 <= parts["request"] <= 60
+    assert 5 <= parts["moment"] <= 15
+    assert parts["examples"] >= 4
+    assert parts["reply form"] > 5
+    assert parts["frame"] > 0
+    assert "turn" not in parts
+
+
+def test_tools_of_a_backend_are_a_part_too(base: Path, lemming: Lemming) -> None:
+    register_provider("overheard", Overheard)
+    assert parts_of(base, lemming, "fit", "native")["tools"] > 5
+
+
+def test_the_boilerplate_is_what_the_form_and_the_template_add(
+    base: Path, server: CountingServer, lemming: Lemming
+) -> None:
+    org(base, server)
+    server.paths[COUNT] = {"input_tokens": 400}
+    server.paths["/tokenize"] = words
+    found = lemming("prompt", "ada", "--json").objects[0]["tokens"]
+    own = found["parts"].get("reply form", 0) + found["parts"]["frame"]
+    assert found["boilerplate"] == pytest.approx(own / 400, abs=0.001)
+    assert f"boilerplate (reply form and frame): {100 * own / 400:.0f} %" in lemming("prompt", "ada").out

@@ -34,7 +34,6 @@ from lemming.kernel.org.uses import habits_of
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.dialogue import find_dialogue, go_on, hold_back, style_of
 from lemming.kernel.turn.forms.own_actions import TurnFacts
-from lemming.kernel.turn.forms.situation import describe_situation
 from lemming.kernel.turn.labels import Labels
 from lemming.kernel.turn.loop_breaker import loop_warnings
 from lemming.kernel.turn.moments import Moment, Showing
@@ -42,9 +41,9 @@ from lemming.kernel.turn.news import changed, is_news
 from lemming.kernel.turn.opening import Opening, Openings, Surroundings
 from lemming.kernel.turn.places import ToShow
 from lemming.kernel.turn.prepared import Prepared, Uses, prepared_for, require_asked_for
-from lemming.kernel.turn.prompt import full_situation, values_situation
 from lemming.kernel.turn.readers import Readers
 from lemming.kernel.turn.seen import Seen
+from lemming.kernel.turn.user_message import make_situation
 from lemming.kernel.turn.values import TurnInputs
 
 Held = Mapping[str, bytes]
@@ -56,12 +55,13 @@ NOTHING: Held = {}
 class Gathered:
     """The inputs of a turn, the ids of the entries its prompt shows, and what was wrong with files.
 
-    `situation`: the lines of the prompt's last message.
+    `situation`: the lines of the prompt's last message, made of what is `seen`.
     """
 
     inputs: TurnInputs
     opening: Opening
     situation: list[str]
+    seen: Seen
     entries: list[str]
     problems: tuple[Problem, ...] = ()
 
@@ -149,10 +149,7 @@ def gather(
     )
     prepared.annotates(seen, shown)
     seen, waited = hold_back(seen, state, shown.to_come)
-    if opening.form:
-        situation = describe_situation(seen)
-    else:
-        situation = values_situation(seen) if entry.prompt == "values" else full_situation(seen)
+    situation = make_situation(seen, opening.form, entry)
     prompt = [*map(dict, opening.messages), {"role": "user", "content": "\n".join(situation)}]
     inputs = TurnInputs(
         agent=agent,
@@ -180,7 +177,7 @@ def gather(
     if dialogue and waited:
         inputs.dialogue = go_on(inputs, dialogue, waited, labels)
     ids = [item.id for item in inbox.unread] if task is None else _entries_of(task)
-    return Gathered(inputs, opening, situation, ids, (*memories.problems, *inbox.problems))
+    return Gathered(inputs, opening, situation, seen, ids, (*memories.problems, *inbox.problems))
 
 
 def _facts_of(
