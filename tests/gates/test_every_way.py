@@ -47,7 +47,7 @@ WAYS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
         {},
         lines(
             {"reply": {"name": "file_write", "arguments": ARGS}},
-            {"reply": {"name": "send_message", "arguments": {"text": "done, the pin 12 is kept"}}},
+            {"reply": {"name": "send", "arguments": {"text": "done, the pin 12 is kept"}}},
         ),
     ),
     "react": ("default", {"strategy": "react"}, lines(WRITING, DONE)),

@@ -26,7 +26,7 @@ LAST_ENTRY = f"agents/ada/outbox/{TICKS:08d}_{entry_id(TICKS, 'ada', 0)}.json"
 class Refusing(Backend):
     """A provider that must not be called."""
 
-    keeps_deadline = True
+    keeps_deadline = writes_contract = True
 
     def complete(self, request: Request) -> Reply:
         raise AssertionError(f"a model was called: {request.agent}, tick {request.tick}")

@@ -26,7 +26,7 @@ _TITLE = re.compile(rf" \(trust: {_TRUST}\)\Z")
 _ENTRY = re.compile(
     r'\{(?:"trust": "[a-z][a-z0-9_-]*", )?"id": "([A-Za-z0-9]+)", "from": "([a-z0-9_-]+)", "tick": (\d+), '
 )
-_FILE, _NEW = "File: ", "New entries"
+_FILE, _NEW, _MEMORY = "File: ", "New entries", "memory "
 _FIRST_SEEN = (_NEW, "Asked of you", "Answers to what you asked")
 _ENTRY_SECTIONS = (
     *_FIRST_SEEN,
@@ -66,6 +66,8 @@ def sight_of(turn: TurnRecord, agents: Collection[str]) -> Shown:
         return Shown()
     last = turn.started.prompt[-1]["content"] if turn.started.prompt else ""
     files = list(_context_files(turn))
+    if turn.started.form:
+        return _fit_sight(turn, last, files)
     if not last.startswith("# Your memory\n"):
         return _brief_sight(turn, last, files, agents)
     is_tracked = "trust" in turn.started.given
@@ -136,6 +138,37 @@ def _context_files(turn: TurnRecord) -> Iterator[tuple[str, str]]:
         label = item.get("label") or PurePosixPath(item["file"]).name
         is_memory = "owner" in item  # of another agent, by a grant
         yield item["file"] if is_memory else place_of(turn.agent, item["file"]), label
+
+
+def _fit_sight(turn: TurnRecord, text: str, files: list[tuple[str, str]]) -> Shown:
+    """Return what a prompt in a small form showed: each part begins with its name and a colon."""
+    is_tracked = turn.started is not None and "trust" in turn.started.given
+    parts: dict[str, str] = {}
+    name = ""
+    for line in text.split("\n"):
+        if line.startswith("> "):
+            parts[name] = f"{parts[name]}\n{line[2:]}" if parts.get(name) else line[2:]
+            continue
+        told = _LABEL.sub("", line, count=1) if is_tracked else line
+        name, _, rest = told.partition(":")
+        parts[name] = _text_in(rest.strip())
+    entries = [SeenEntry(id=identity) for identity in turn.shown]
+    memories = {name.removeprefix(_MEMORY): text for name, text in parts.items() if name.startswith(_MEMORY)}
+    return Shown(
+        entries=entries + _missing(entries, turn),
+        memory=memories,
+        files={path: parts.get(label, "") for path, label in files},
+        is_brief=True,
+    )
+
+
+def _text_in(quoted: str) -> str:
+    """Return the text of a JSON string; anything else as it is."""
+    try:
+        value = parse(quoted)
+    except JsonProblem:
+        return quoted
+    return value if isinstance(value, str) else quoted
 
 
 def _brief_sight(turn: TurnRecord, text: str, files: list[tuple[str, str]], agents: Collection[str]) -> Shown:
