@@ -22,7 +22,7 @@ from gated_corpus import gated
 from judged_corpus import judged
 from letters_corpus import idle, letters, missed, retention, wildcards
 from limited_corpus import limited
-from models_corpus import acting, stand_in
+from models_corpus import acting, fitting, stand_in
 from native_corpus import native
 from odd_corpus import odd
 from parts import call, remembers
@@ -165,6 +165,7 @@ CASES = [
     Case(stand_in, 2),
     Case(strategies, 4, at_once=3),
     Case(acting, 2),
+    Case(fitting, 3, at_once=3),
     Case(gated, 3, at_once=2),
     Case(judged, 4, at_once=3),
     Case(limited, 6, at_once=3, has_limits=True),

@@ -106,6 +106,8 @@ def _read_text(form: ReplyForm, text: str, *, has_written: bool, is_cut_off: boo
         raise ContractError("the reply ends in the middle of its JSON")
     if form.fields:
         raise ContractError(f"the reply must be a JSON object with the fields {', '.join(form.fields)}")
+    if form.style == "actions" and text.startswith(_BEGINNINGS):
+        raise ContractError("the reply must be one action as JSON")
     if form.is_answer:
         return [_Step(ANSWER, {"text": text})], ""
     if form.style == "native" and (has_written or text.strip(" .!\"'").lower() == SILENCE):
@@ -121,11 +123,12 @@ def _to_reply(form: ReplyForm, steps: Sequence[_Step], rest: str, parse: Parse) 
     updates: list[Json] = []
     calls: list[ToolCall] = []
     for step in steps:
-        if step.name == DONE and DONE in form.own:
+        if step.name == DONE:
             continue
-        if step.name == ANSWER and (ANSWER in form.own or form.is_answer):
+        # Who is asked nothing sends, and who cannot send answers: models take one word for the other.
+        if step.name in (ANSWER, SEND) and _is_answer(form, step.name):
             entries.append({"kind": "response", "payload": _answer_of(form, _object(step))})
-        elif step.name == SEND and (SEND in form.own or not form.is_answer):
+        elif step.name in (ANSWER, SEND):
             entries.append(_message_of(form, _object(step)))
         elif step.name == REMEMBER and REMEMBER in form.own:
             # A memory is an optional part: what is no object has no key, and is left out beside other parts.
@@ -158,9 +161,16 @@ def _object(step: _Step) -> Json:
     raise ContractError(f"{step.name}: its arguments must be an object, got {type(step.arguments).__name__}")
 
 
+def _is_answer(form: ReplyForm, name: str) -> bool:
+    """Return True if an action of this name answers what is asked in the turn."""
+    answers = form.is_answer or bool(form.requests)
+    return answers and (name == ANSWER or SEND not in form.own)
+
+
 def _answer_of(form: ReplyForm, arguments: Json) -> Json:
     """Return the payload of an answer; `request` is the id of what it answers."""
-    fields = {key: value for key, value in arguments.items() if key != "request"}
+    places = {"request", "to"} - form.fields.keys()
+    fields = {key: value for key, value in arguments.items() if key not in places}
     payload = with_answer_apart(fields, {"properties": form.fields})
     return {"reply_to": arguments["request"], **payload} if "request" in arguments else payload
 
