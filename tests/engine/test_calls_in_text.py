@@ -68,3 +68,12 @@ def test_a_call_of_a_tool_that_is_none_is_told_and_not_asked_again(base: Path) -
     (turn,) = run_once(base).turns
     assert (turn.status, turn.calls) == ("done", 2)
     assert [used["outcome"] for used in turn.tools] == ["not_found"]
+
+
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
+def test_a_call_in_text_passes_gates_as_any_other(base: Path, text: str) -> None:
+    gate = {"at": "call", "tool": "file_list", "then": "block"}
+    script = [{"step": 0, "reply": text}, {"reply": say("done")}]
+    make_org(base, agent(), models=MODELS, script=script, org={"gates": [gate]})
+    (turn,) = run_once(base).turns
+    assert [used["outcome"] for used in turn.tools] == ["refused"]
