@@ -19,6 +19,7 @@ from lemming.engine import run_once
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay, replay_into
 
+NO_ANSWER_YET = 9
 ONCE = ("ring", {"text": "once"})
 TWICE = ("ring", {"text": "twice"})
 
@@ -64,14 +65,15 @@ def decide(org: Path, *words: str) -> None:
 
 
 def test_a_person_is_asked_once_by_a_model_that_looks_for_the_result_of_its_call(
-    tmp_path: Path, model: RuleModel
+    tmp_path: Path, model: RuleModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     org = make(tmp_path, model)
-    request = ask(org, "ada", "Ring the bell.")
-    tick(org)
+    assert run(["-C", str(org), "ask", "ada", "Ring the bell.", "--quiet"]) == NO_ANSWER_YET
     decide(org, "approve")
-    tick(org)
-    assert answers(org, "ada")[request.id]["text"] == "Done: rang once"
+    capsys.readouterr()
+    assert run(["-C", str(org), "run-once"]) == 0
+    (answer,) = answers(org, "ada").values()
+    assert answer["text"] == "Done: rang once"
     assert len(requests(org)) == 1
     assert Ring.rung == ["once"]
 

@@ -26,7 +26,13 @@ from lemming.kernel.journal.report import End, Status
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.dialogue import Told, call_ids, tell_results, tell_waited, until_answer
+from lemming.kernel.turn.dialogue import (
+    CallResults,
+    drop_unanswered,
+    list_call_ids,
+    pair_with_calls,
+    tell_results,
+)
 from lemming.kernel.turn.notices import is_notice
 from lemming.kernel.turn.places import Asking
 from lemming.kernel.turn.results import OUTBOX_ENTRIES, WRITTEN
@@ -201,7 +207,7 @@ def _keep_all(draft: Draft, before: Sequence[Json], numbers: Mapping[int, int]) 
         kept[place] = draft.results[number]
         if number + 1 in asked:
             draft.asked[asked[number + 1]] = place + 1
-    ids = call_ids(draft.task.begun) if draft.task else []
+    ids = list_call_ids(draft.task.begun) if draft.task else []
     draft.results, draft.shown = kept, 0
     draft.calls = [*[""] * (len(kept) - len(ids)), *ids]
 
@@ -219,25 +225,27 @@ def _show(draft: Draft, numbers: Mapping[int, int], before: Sequence[Json]) -> N
         draft.show(_filled_in(inputs.prompt, found))
     else:
         failed = [it for number, it in enumerate(draft.results) if number not in made and not it["success"]]
-        draft.continue_with(_go_on(draft, numbers, before, [(it, "") for it in failed]))
+        draft.continue_with(_continue_dialogue(draft, numbers, before, [(it, "") for it in failed]))
     draft.shown = len(draft.results)
 
 
-def _go_on(draft: Draft, numbers: Mapping[int, int], before: Sequence[Json], failed: Told) -> list[Message]:
+def _continue_dialogue(
+    draft: Draft, numbers: Mapping[int, int], before: Sequence[Json], failed: CallResults
+) -> list[Message]:
     """Return the messages behind the turn's prompt, each call that waited with what it gave.
 
     `failed`: what else came of it that the model is to know.
     """
-    inputs, said = draft.inputs, until_answer(draft.inputs.dialogue)
+    inputs, said = draft.inputs, drop_unanswered(draft.inputs.dialogue)
     tell = partial(tell_results, inputs.model, inputs.form, [*inputs.prompt, *said])
     if not said:  # the turn begins anew, and its prompt shows all the others
         return tell([*((draft.results[number], "") for number in sorted(numbers.values())), *failed])
-    recorded = tell(_waited(draft, {}, before))
-    made = tell([*_waited(draft, numbers, before), *failed])
+    recorded = tell(_list_waited(draft, {}, before))
+    made = tell([*_list_waited(draft, numbers, before), *failed])
     return [*said, *made, *inputs.dialogue[len(said) + len(recorded) :]]
 
 
-def _waited(draft: Draft, numbers: Mapping[int, int], before: Sequence[Json]) -> Told:
+def _list_waited(draft: Draft, numbers: Mapping[int, int], before: Sequence[Json]) -> CallResults:
     """Return all results that waited, those of the calls just made in their places."""
     begun = draft.task.begun if draft.task else None
     dialogue = begun.dialogue if begun else None
@@ -245,13 +253,13 @@ def _waited(draft: Draft, numbers: Mapping[int, int], before: Sequence[Json]) ->
     assert dialogue, "it goes on with what was said"
     first = len(before) - len(begun.results)
     results = [
-        _as_made(before[it], draft.results[numbers[it]]) if it in numbers else before[it]
+        _tell_made(before[it], draft.results[numbers[it]]) if it in numbers else before[it]
         for it in range(first, len(before))
     ]
-    return tell_waited(begun, dialogue, [*map(draft.tell, results)])
+    return pair_with_calls(begun, dialogue, [*map(draft.tell, results)])
 
 
-def _as_made(asked: Json, made: Json) -> Json:
+def _tell_made(asked: Json, made: Json) -> Json:
     """Return what a call gave, with its arguments where a person changed them."""
     if made["args"] == asked["args"]:
         return made

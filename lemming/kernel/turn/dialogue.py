@@ -42,22 +42,22 @@ if TYPE_CHECKING:
     from lemming.kernel.turn.draft import Draft
 
 DIALOGUE_BYTES = 32 << 10
-"""So much of one request is kept, as JSON: a ledger has a line for every turn of its agent."""
+"""The most that is kept for one request, as JSON: a ledger has a line for every turn of its agent."""
 DIALOGUES_BYTES = 512 << 10
-"""So much an agent keeps of all its requests."""
+"""The most that an agent keeps for all its requests."""
 SHORT_CHARS = 200
-"""What is left of a result that was shortened to make room."""
+"""The length to which a result is shortened to make room."""
 
 HIDDEN = {"success": True, "output": "(no result)"}
-"""What stands for a result that the model is not told: a backend wants one for each of its calls."""
+"""The result in place of one that the model is not told: a backend wants one for each of its calls."""
 CONTRACT, CONTRACT_NATIVE = "contract", "contract, native"
 """Styles of dialogues whose replies are the contract's four keys, beside those of `ReplyForm`."""
 TOO_LONG = "what was said is too long to keep: the next turn begins anew, with the results that waited"
-Told = Sequence[tuple[Mapping[str, Any], str]]
+CallResults = Sequence[tuple[Mapping[str, Any], str]]
 """Results as a model is told of them, each with the id of the model's own call; empty without one."""
 
 
-def style_of(form: ReplyForm | None, prompt: Sequence[Message]) -> str:
+def dialogue_style(form: ReplyForm | None, prompt: Sequence[Message]) -> str:
     """Return the way in which a turn's messages are written: another one cannot go on with them."""
     if form:
         return form.style
@@ -75,37 +75,37 @@ def keep_dialogue(draft: Draft) -> Dialogue | None:
     inputs = draft.inputs
     if inputs.model.prompt == "values" or inputs.agent.turn.strategy:
         return None
-    waiting, untold = draft.unshown_places, draft.untold
     if draft.conversation is not None:
         # A request is shown again from its entry. What an inbox showed is read, and told nowhere else.
         begins = len(inputs.prompt) - (inputs.task is None)
-        messages = until_answer(draft.conversation[begins:])
+        messages = drop_unanswered(draft.conversation[begins:])
     else:  # no model was asked: calls that were approved are asked about again
-        messages = until_answer(inputs.dialogue)
+        messages = drop_unanswered(inputs.dialogue)
     if not messages:
         return None
-    kept = shorten(messages, _room(draft))
-    if kept is None:
+    short = shorten(messages, _find_room(draft))
+    if short is None:
         draft.remarks += [] if TOO_LONG in draft.remarks else [TOO_LONG]
         return None
-    kept, renamed = with_own_ids(kept)
-    hidden = (draft.calls[it] for it in sorted(untold) if it >= draft.shown and draft.calls[it])
+    unique, renamed = give_own_ids(short)
+    hidden = (draft.calls[it] for it in sorted(draft.untold) if it >= draft.shown and draft.calls[it])
     return Dialogue(
-        style=style_of(inputs.form, inputs.prompt),
-        messages=tuple(kept),
-        calls=tuple(renamed.get(id_, id_) for id_ in (draft.calls[place] for place in waiting)),
+        style=dialogue_style(inputs.form, inputs.prompt),
+        messages=tuple(unique),
+        calls=tuple(renamed.get(id_, id_) for id_ in (draft.calls[it] for it in draft.unshown_places)),
         hidden=tuple(renamed.get(id_, id_) for id_ in hidden),
         trust=draft.trust,
     )
 
 
-def until_answer(messages: Sequence[Message]) -> Sequence[Message]:
+def drop_unanswered(messages: Sequence[Message]) -> Sequence[Message]:
     """Return messages up to the model's latest answer: results behind it were not answered, and wait."""
     end = next((end for end in range(len(messages), 0, -1) if messages[end - 1]["role"] == "assistant"), 0)
     return messages[:end]
 
 
-def _room(draft: Draft) -> int:
+def _find_room(draft: Draft) -> int:
+    """Return the number of bytes that the ledger has left for the dialogue."""
     own = draft.task.begun.key if draft.task else ""
     others = (it.dialogue for it in draft.inputs.state.requests if it.key != own and it.dialogue)
     return min(DIALOGUE_BYTES, DIALOGUES_BYTES - sum(len(compact(it.as_json())) for it in others))
@@ -129,24 +129,24 @@ def shorten(messages: Sequence[Message], room: int) -> list[Message] | None:
     return short if beyond <= 0 else None
 
 
-def with_own_ids(messages: Sequence[Message]) -> tuple[list[Message], Mapping[str, str]]:
+def give_own_ids(messages: Sequence[Message]) -> tuple[list[Message], Mapping[str, str]]:
     """Return messages in which every call has an id of its own, and the new ids of the last calls.
 
     Backends that give no ids number the calls of each turn from the start, and others refuse an id that comes
     twice. A message with values of its backend's own stays as it is: its ids are the backend's.
     """
     taken, renamed = set[str](), dict[str, str]()
-    own: list[Message] = []
+    unique: list[Message] = []
     for message in messages:
         if message["role"] == "tool":
-            own.append({**message, "call": renamed.get(message["call"], message["call"])})
+            unique.append({**message, "call": renamed.get(message["call"], message["call"])})
             continue
         if calls := message.get("calls"):
             renamed = {} if "kept" in message else {it["id"]: _free_id(it["id"], taken) for it in calls}
             message = {**message, "calls": [{**it, "id": renamed.get(it["id"], it["id"])} for it in calls]}
             taken |= {it["id"] for it in message["calls"]}
-        own.append(message)
-    return own, renamed
+        unique.append(message)
+    return unique, renamed
 
 
 def _free_id(id_: str, taken: Collection[str]) -> str:
@@ -162,68 +162,70 @@ def find_dialogue(task: Task, agent: Agent, style: str) -> Dialogue | None:
     return dialogue if dialogue and dialogue.style == style and not agent.turn.strategy else None
 
 
-def call_ids(begun: Begun) -> list[str]:
+def list_call_ids(begun: Begun) -> list[str]:
     """Return the id of the model's own call for each result that a request keeps; empty without one."""
     ids = begun.dialogue.calls if begun.dialogue else ()
     return [id_ for id_, _ in zip_longest(ids, begun.results, fillvalue="")][: len(begun.results)]
 
 
 def tell_results(
-    entry: ModelEntry, form: ReplyForm | None, said: Sequence[Message], told: Told
+    entry: ModelEntry, form: ReplyForm | None, messages: Sequence[Message], results: CallResults
 ) -> list[Message]:
-    """Return the messages that show a model what its calls gave, after those that were said."""
-    calls = said[-1].get("calls", ()) if said else ()
-    own = {call["id"] for call in calls}
-    given = {id_: result for result, id_ in told if id_ in own}
-    in_words = [result for result, id_ in told if id_ not in own]
+    """Return the messages that show a model the results of its calls, after the messages so far."""
+    calls = messages[-1].get("calls", ()) if messages else ()
+    ids = {call["id"] for call in calls}
+    by_id = {id_: result for result, id_ in results if id_ in ids}
+    in_words = [result for result, id_ in results if id_ not in ids]
     others, notices = without_notices(in_words), extract_notices(in_words)
     if entry.prompt == "values":
         return [results_values(others, notices)] if in_words else []
-    natively = native_results(calls, given, own=form.own if form else ())
+    shown = native_results(calls, by_id, own=form.own if form else ())
     if form:
-        return [*natively, *show_results(form, describe_results(others), notices)]
+        return [*shown, *show_results(form, describe_results(others), notices)]
     if others:
-        natively.append(results_message(others, [*said, *natively]))
-    return [*natively, *([notices_message(notices)] if notices else [])]
+        shown.append(results_message(others, [*messages, *shown]))
+    return [*shown, *([notices_message(notices)] if notices else [])]
 
 
-def tell_waited(begun: Begun, dialogue: Dialogue, results: Sequence[Mapping[str, Any]]) -> Told:
-    """Return the results that a request kept, as they are by now, each with the id of its call."""
+def pair_with_calls(begun: Begun, dialogue: Dialogue, results: Sequence[Mapping[str, Any]]) -> CallResults:
+    """Return the results that a request keeps, each with the id of its call, and those that are hidden."""
     hidden = [(HIDDEN, id_) for id_ in dialogue.hidden]
-    return [*zip(results, call_ids(begun), strict=True), *hidden]
+    return [*zip(results, list_call_ids(begun), strict=True), *hidden]
 
 
 class Waited(NamedTuple):
-    """What stands behind a dialogue: results of its calls, and what became of what its entries asked."""
+    """The parts of a turn that stand behind its dialogue: results of calls, and ends of what it asked."""
 
     results: Sequence[Mapping[str, Any]]
     asked: Sequence[Ended]
 
 
-def hold_back(seen: Seen, state: AgentState, to_come: Collection[int]) -> tuple[Seen, Waited | None]:
-    """Return what a turn's prompt shows, without what stands behind its dialogue, and that; None without one.
+def split_seen(seen: Seen, state: AgentState, to_come: Collection[int]) -> tuple[Seen, Waited | None]:
+    """Return the values that the prompt shows, and those that stand behind the dialogue, if there is one.
 
     `to_come`: places of results that come as the turn begins. They are shown then.
     """
     task = seen.task
     if seen.dialogue is None or task is None:
-        left = [it for place, it in enumerate(seen.results) if place not in to_come] if to_come else ()
-        return (replace(seen, results=left) if to_come else seen), None
+        results = [it for place, it in enumerate(seen.results) if place not in to_come] if to_come else ()
+        return (replace(seen, results=results) if to_come else seen), None
     before = next((it for it in state.requests if it.key == task.begun.key), task.begun)
-    told = {it.key for it in before.asked if it.end}  # these are in the dialogue
-    asked = [it for it in task.asked if not it.asked.call and it.asked.key not in told]
+    ended = {it.key for it in before.asked if it.end}  # these are in the dialogue
+    asked = [it for it in task.asked if not it.asked.call and it.asked.key not in ended]
     first = len(state.results)
     waited = Waited(seen.results[first:], asked if any(it.asked.end for it in asked) else ())
     return replace(seen, results=seen.results[:first], task=task._replace(asked=())), waited
 
 
-def go_on(inputs: TurnInputs, dialogue: Dialogue, waited: Waited, labels: Labels) -> list[Message]:
+def continue_dialogue(
+    inputs: TurnInputs, dialogue: Dialogue, waited: Waited, labels: Labels
+) -> list[Message]:
     """Return the messages behind the prompt of a turn that goes on: those said, and what came since."""
     assert inputs.task, "a turn that goes on is for something"
-    told = tell_waited(inputs.task.begun, dialogue, waited.results)
-    said = [*inputs.prompt, *dialogue.messages]
-    results = tell_results(inputs.model, inputs.form, said, told)
-    return [*dialogue.messages, *results, *_tell_answers(inputs.form, waited.asked, labels)]
+    results = pair_with_calls(inputs.task.begun, dialogue, waited.results)
+    messages = [*inputs.prompt, *dialogue.messages]
+    shown = tell_results(inputs.model, inputs.form, messages, results)
+    return [*dialogue.messages, *shown, *_tell_answers(inputs.form, waited.asked, labels)]
 
 
 def _tell_answers(form: ReplyForm | None, asked: Sequence[Ended], labels: Labels) -> list[Message]:
@@ -234,5 +236,5 @@ def _tell_answers(form: ReplyForm | None, asked: Sequence[Ended], labels: Labels
         lines = [line for ended in asked for line in describe_asked(ended, labels)]
         return [{"role": "user", "content": "\n".join(lines)}]
     text = "\n".join(quoted(to_line(describe_ended(ended, labels))) for ended in asked)
-    told = f"{ANSWERS}:\n{fenced(text, mark_for([text]))}\nContinue with one JSON object."
-    return [{"role": "user", "content": told}]
+    content = f"{ANSWERS}:\n{fenced(text, mark_for([text]))}\nContinue with one JSON object."
+    return [{"role": "user", "content": content}]

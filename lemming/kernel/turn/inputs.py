@@ -32,7 +32,7 @@ from lemming.kernel.org.resume import AgentCredits, ContextFile
 from lemming.kernel.org.schedule import Wake
 from lemming.kernel.org.uses import habits_of
 from lemming.kernel.tools.toolset import Toolset
-from lemming.kernel.turn.dialogue import find_dialogue, go_on, hold_back, style_of
+from lemming.kernel.turn.dialogue import continue_dialogue, dialogue_style, find_dialogue, split_seen
 from lemming.kernel.turn.forms.own_actions import TurnFacts
 from lemming.kernel.turn.labels import Labels
 from lemming.kernel.turn.loop_breaker import loop_warnings
@@ -121,7 +121,7 @@ def gather(
     forms = prepared.forms(task, asked)
     facts_of = partial(_facts_of, now, agent, task, asked, inbox, shown.memories.values)
     opening = now.org.own(Openings).of(now, agent, entry, allocation, added, forms, facts_of, prepared.tools)
-    dialogue = find_dialogue(task, agent, style_of(opening.form, opening.messages)) if task else None
+    dialogue = find_dialogue(task, agent, dialogue_style(opening.form, opening.messages)) if task else None
     # Said once, not in every prompt from here on.
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     seen = Seen(
@@ -148,7 +148,7 @@ def gather(
         dialogue=dialogue,
     )
     prepared.annotates(seen, shown)
-    seen, waited = hold_back(seen, state, shown.to_come)
+    seen, waited = split_seen(seen, state, shown.to_come)
     situation = make_situation(seen, opening.form, entry)
     prompt = [*map(dict, opening.messages), {"role": "user", "content": "\n".join(situation)}]
     inputs = TurnInputs(
@@ -175,7 +175,7 @@ def gather(
         turn=turn.number if turn else 0,
     )
     if dialogue and waited:
-        inputs.dialogue = go_on(inputs, dialogue, waited, labels)
+        inputs.dialogue = continue_dialogue(inputs, dialogue, waited, labels)
     ids = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, situation, seen, ids, (*memories.problems, *inbox.problems))
 

@@ -41,7 +41,7 @@ from lemming.kernel.tick.side_by_side import joined
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.context import ToolContext
-from lemming.kernel.turn.dialogue import until_answer
+from lemming.kernel.turn.dialogue import drop_unanswered
 from lemming.kernel.turn.loop import take_turn
 from lemming.kernel.turn.on_record import from_record
 from lemming.kernel.turn.places import Found, Passed
@@ -290,7 +290,9 @@ class Rerun(Runtime):
         started = self.recorded.started[turn_key(request.agent, turn)]
         # What a capability shows first comes after the prompt, or is a result that waited.
         goes_on = step or any(map(may_begin, started.given))
-        recorded = [*started.prompt, *until_answer(started.dialogue)] if goes_on else first_question(started)
+        recorded = (
+            [*started.prompt, *drop_unanswered(started.dialogue)] if goes_on else first_question(started)
+        )
         now = request.messages[: len(recorded)] if goes_on else request.messages
         if strategy := started.resume["turn"].get("strategy"):  # it asks what it likes
             is_free = step or strategy not in STRATEGIES_SHIPPED
