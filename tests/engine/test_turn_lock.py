@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 import pytest
-from patience import PATIENCE_S
+from patience import PATIENCE_S, until
 
 from lemming.capabilities.background import polite_loop
 from lemming.capabilities.background.polite_loop import PoliteSelector, new_loop
@@ -108,6 +108,18 @@ def test_who_stood_in_line_in_vain_is_passed_over() -> None:
         assert not turn_lock.take_within(0.001)
         assert not turn_lock.take_within(0.001)
     assert turn_lock.take_within(0)
+
+
+def test_who_lets_only_so_many_go_before_stands_behind_those() -> None:
+    turn_lock, came = TurnLock(), list[str]()
+    turn_lock.take()
+    for name in "abc":
+        turn_lock.promise(lambda name=name: bool(came.append(name)))  # type: ignore[misc]
+    thread = begin(lambda: came.append("loop") if turn_lock.take_within(PATIENCE_S, behind=2) else None)
+    until(lambda: len(turn_lock._line) == 4)
+    turn_lock.pass_on()
+    thread.join(PATIENCE_S)
+    assert came == ["a", "b", "loop"]
 
 
 # --- the loop of calls ---------------------------------------------------------------------------

@@ -14,6 +14,8 @@ import time
 
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 
+MOST_BEFORE = 20
+"""So many turns go before the loop, which then has as much to do at once."""
 LONGEST_WAIT_S = 0.1
 AFTER_IN_VAIN_S = 1.0
 """For so long the loop does not stand in line again: whoever works may be waiting for the loop."""
@@ -39,7 +41,7 @@ class PoliteSelector(selectors.DefaultSelector):
         events = super().select(timeout)
         now = time.perf_counter()
         if self.turn_lock and now > self._in_vain_at + AFTER_IN_VAIN_S:
-            if self.turn_lock.take_within(LONGEST_WAIT_S):
+            if self.turn_lock.take_within(LONGEST_WAIT_S, behind=MOST_BEFORE):
                 self._held, self._since = self.turn_lock, time.perf_counter()
             else:
                 self._in_vain_at = time.perf_counter()

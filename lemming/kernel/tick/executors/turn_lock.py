@@ -32,10 +32,13 @@ class TurnLock:
         if not place.stand_in_line():
             place.called.acquire()
 
-    def take_within(self, seconds: float) -> bool:
-        """Wait for the turn lock, so long at most; return whether it is this thread's."""
+    def take_within(self, seconds: float, *, behind: int | None = None) -> bool:
+        """Wait for the turn lock, so long at most; return whether it is this thread's.
+
+        `behind`: so many at most go before.
+        """
         place = _Place(self)
-        return place.stand_in_line() or place.called.acquire(timeout=seconds) or place.leave()
+        return place.stand_in_line(behind) or place.called.acquire(timeout=seconds) or place.leave()
 
     def promise(self, start: Callable[[], bool]) -> None:
         """Call `start` when it is next in line, to begin a thread that has the turn lock. Holder only.
@@ -121,12 +124,13 @@ class _Place:
         self.called = threading.Lock()
         self.called.acquire()
 
-    def stand_in_line(self) -> bool:
+    def stand_in_line(self, behind: int | None = None) -> bool:
         """Take the turn lock where nobody has it, and return True; else stand in line for it."""
         turn_lock = self._turn_lock
         with turn_lock._lock:
             if turn_lock._is_held and not self._has_left:
-                turn_lock._line.append(self.call)
+                line = turn_lock._line
+                line.insert(len(line) if behind is None else behind, self.call)
                 return False
             takes_it = not self._has_left
             turn_lock._is_held = turn_lock._is_held or takes_it
