@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from lemming.capabilities.requests.agenda import accepts_requests
 from lemming.capabilities.requests.budgets import budget_in
@@ -16,6 +16,7 @@ from lemming.capabilities.requests.settings import team_of
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.files.fitting import about
 from lemming.kernel.journal.begun import end_text
 from lemming.kernel.mail.answers import ENVELOPE
 from lemming.kernel.mail.references import name_in
@@ -52,8 +53,8 @@ class _Ask(TeamTool):
         agent_name: str,
         base_path: Path,
         message: str,
-        deadline: int | None = None,
-        wait: Wait | int | None = None,
+        deadline: Annotated[int | None, about("In so many ticks.")] = None,
+        wait: Annotated[Wait | int | None, about("For all, the first, or so many.")] = None,
     ) -> ToolResult:
         """Refuse: only a turn can wait for an answer."""
         raise ToolError(f"{self.name} can be called in a turn only")
@@ -67,10 +68,7 @@ class _HandTo(TeamTool):
         raise ToolError(f"{self.name} can be called in a turn only")
 
 
-_HOW = (
-    "The answer is the result of this call, in a later turn. `deadline`: in so many ticks; `wait`: for all "
-    "that you ask now, for the first, or for so many."
-)
+_HOW = "The answer comes in a later turn."
 
 
 def team_tools(agent: Agent) -> dict[str, TeamTool]:

@@ -32,20 +32,17 @@ class FileSearch(ReadsFiles):
     """Finds lines in text files."""
 
     name = "file_search"
-    description = (
-        "Find the lines that hold a text or match a regular expression, as path:line: text, in the text "
-        "files below a folder."
-    )
+    description = "Find lines in text files by a text or a regular expression, as path:line: text."
 
     def plan(
         self,
         context: ToolContext,
-        text: Annotated[str, about("What the line holds.", max_length=1000)] = "",
-        regex: Annotated[str, about("What the line matches, in place of `text`.", max_length=200)] = "",
-        path: Annotated[str, about("A folder or a file; empty: all folders that you may read.")] = "",
-        files: Annotated[str, about("Only files with such a name, as in *.md.", max_length=255)] = "",
+        text: Annotated[str, about("In the line.", max_length=1000)] = "",
+        regex: Annotated[str, about("In place of `text`.", max_length=200)] = "",
+        path: Annotated[str, about("Folder or file; empty: all.")] = "",
+        files: Annotated[str, about("As *.md.", max_length=255)] = "",
         ignore_case: Annotated[bool, about("Take a and A for the same.")] = False,
-        limit: Annotated[int, about("At most so many lines, up to 1000.", ge=1)] = 100,
+        limit: Annotated[int, about("Lines, up to 1000.", ge=1)] = 100,
     ) -> ToolResult:
         """Return the lines, sorted by path and number."""
         if bool(text) == bool(regex):
