@@ -59,6 +59,11 @@ def samples_in(question: Question) -> list[dict[str, Any]]:
     return [value for value in found if isinstance(value, dict)]
 
 
+def last_reply(turn: Turn) -> str:
+    """Return a reply that ends a turn."""
+    return json.dumps({"do": "answer", "text": "It is so."} if turn.request else {"do": "done"})
+
+
 @pytest.mark.parametrize("turn", OF_EACH_KIND, ids=lambda turn: turn.name)
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_each_sample_of_a_question_satisfies_its_grammar_and_is_a_valid_reply(
@@ -70,9 +75,7 @@ def test_each_sample_of_a_question_satisfies_its_grammar_and_is_a_valid_reply(
         for place, sample in enumerate(samples_in(question)):
             text = json.dumps(sample)
             assert schema is None or misfits(schema, sample) == [], text
-            played = ask(
-                tmp_path / f"{number}-{place}", turn, text, json.dumps({"do": "done"}), prompt=prompt
-            )
+            played = ask(tmp_path / f"{number}-{place}", turn, text, last_reply(turn), prompt=prompt)
             assert played.outcome.is_valid, (text, played.outcome.problem)
 
 
@@ -83,7 +86,7 @@ def test_each_sample_is_a_valid_reply_where_no_grammar_holds_it(tmp_path: Path, 
     assert samples or turn.kind == "answer"
     for number, sample in enumerate(samples):
         text = json.dumps(sample)
-        played = ask(tmp_path / str(number), turn, text, json.dumps({"do": "done"}), json_mode="text")
+        played = ask(tmp_path / str(number), turn, text, last_reply(turn), json_mode="text")
         assert played.outcome.is_valid, (text, played.outcome.problem)
 
 
