@@ -41,7 +41,10 @@ class ReadyTurns:
         self._line_at: dict[int, _Line] = {}
 
     def __len__(self) -> int:
-        return sum(len(line.ready) for line in self._lines.values())
+        total = 0
+        for line in self._lines.values():
+            total += len(line.ready)
+        return total
 
     def add(self, item: Item) -> None:
         """Add a turn that may begin."""
@@ -54,13 +57,19 @@ class ReadyTurns:
 
     def take(self) -> Item | None:
         """Return the first turn that is ready and has room; None where none is."""
-        while lines := [it for it in self._lines.values() if it.ready and it.under_way < it.room]:
-            with contextlib.suppress(IndexError):  # it was dropped meanwhile
-                line = lines[0] if len(lines) == 1 else min(lines, key=_first)
-                item = heappop(line.ready)
-                line.under_way += 1
-                return item
-        return None
+        while True:
+            first: _Line | None = None
+            try:
+                for line in self._lines.values():
+                    if line.ready and line.under_way < line.room:
+                        first = line if first is None or line.ready[0] < first.ready[0] else first
+                if first is None:
+                    return None
+                item = heappop(first.ready)
+            except IndexError:  # it was dropped meanwhile
+                continue
+            first.under_way += 1
+            return item
 
     def end(self, item: Item) -> None:
         """Make room: a turn that was taken is over."""
@@ -75,7 +84,3 @@ class ReadyTurns:
                     line.ready.pop()
                     dropped += 1
         return dropped
-
-
-def _first(line: _Line) -> Item:
-    return line.ready[0]
