@@ -69,14 +69,16 @@ def org(
     share: float = 0.1,
     people: Sequence[dict[str, Any]] = (),
     gates: Sequence[dict[str, Any]] = (),
+    more: Sequence[str] = (),
+    max_steps: int = 6,
     **line: Any,
 ) -> Path:
     """Make an organisation of one agent that has many tools by patterns."""
     Asked.replies[:] = replies
     reads = [it["name"] for it in people]
-    may = {"tools": tools or ["desk.*", "post.*", "tank.*"], "read_outboxes": reads}
+    may = {"tools": tools or ["desk.*", "post.*", "tank.*", *more], "read_outboxes": reads}
     entry = {"provider": provider, "context_tokens": 4096, "tools_share": share, **line}
-    ada = resume("ada", model={"key": "m"}, permissions=may, turn={"max_steps": 6})
+    ada = resume("ada", model={"key": "m"}, permissions=may, turn={"max_steps": max_steps})
     models = {"m": entry, "human": {"provider": "human"}}
     return make_org(base, ada, *people, models=models, org={"gates": [*gates]} if gates else {})
 
@@ -140,17 +142,18 @@ def test_a_grammar_takes_what_was_found_from_the_next_question_on(base: Path) ->
     assert "desk.create_issue(subject?): Open a new issue" in Asked.asked[1].messages[-1]["content"]
 
 
+def told_in_contract() -> list[set[str]]:
+    """Return the names of the tools that each question's schema takes, in the form of the contract."""
+    schemas = [request.schema or {} for request in Asked.asked]
+    calls = [schema["properties"]["tool_calls"]["items"]["anyOf"] for schema in schemas]
+    return [{call["properties"]["tool"]["const"] for call in of_question} for of_question in calls]
+
+
 def test_the_whole_contract_takes_what_was_found(base: Path) -> None:
     replies = [Reply(json.dumps(say("x", outbox_entries=[], tool_calls=[it]))) for it in (SEARCH, OPEN)]
     org(base, "under_grammar", *replies, Reply(json.dumps(say("done"))), prompt="full")
     run_once(base)
-    calls = [
-        request.schema["properties"]["tool_calls"]["items"]["anyOf"]
-        for request in Asked.asked
-        if request.schema
-    ]
-    named = [{call["properties"]["tool"]["const"] for call in of_question} for of_question in calls]
-    assert ["desk.create_issue" in of_question for of_question in named] == [False, True, True]
+    assert ["desk.create_issue" in of_question for of_question in told_in_contract()] == [False, True, True]
     assert results(base)[1][1] == "desk.create_issue of [('subject', 'late')]"
 
 
@@ -224,6 +227,32 @@ def test_what_was_found_stays_usable_after_a_wait_for_a_person(base: Path) -> No
     assert ran == ["desk.create_issue", "desk.list_issues"]
     assert answers(base, "ada")[request.id]["text"] == "It is open."
     assert run(["-C", str(base), "verify"]) == 0
+
+
+def test_a_search_whose_result_waits_for_the_next_turn_is_of_use_there(base: Path) -> None:
+    replies = [Reply(json.dumps(say("x", outbox_entries=[], tool_calls=[it]))) for it in (SEARCH, OPEN)]
+    org(base, "under_grammar", *replies, Reply(json.dumps(say("done"))), prompt="full", max_steps=1)
+    for _ in range(2):
+        run_once(base, clock=FrozenClock())
+    assert ["desk.create_issue" in of_question for of_question in told_in_contract()] == [False, True]
+    assert not any('"parameters"' in request.messages[-1]["content"] for request in Asked.asked)
+    ran = [line["tool"] for line in journal_lines(base, 2) if line["type"] == "tool_finished"]
+    assert ran == ["desk.create_issue"]
+    assert run(["-C", str(base), "verify"]) == 0
+
+
+def test_a_search_beside_a_call_that_waits_for_a_person_is_of_use_once_that_is_decided(base: Path) -> None:
+    gate = {"at": "call", "tool": "post.track", "then": "ask"}
+    track, named = {"tool": "post__track", "args": {}}, {**OPEN, "tool": "desk__create_issue"}
+    replies = [calling(SEARCH, track), calling(named), Reply("It is open.")]
+    org(base, "natively", *replies, people=[person("human")], gates=[gate], more=["post.track"])
+    ask(base, "ada", "Open an issue.")
+    run_once(base, clock=FrozenClock())
+    assert run(["-C", str(base), "approve", requests(base)[0].id, "--as", "human"]) == 0
+    run_once(base, clock=FrozenClock())
+    assert [("desk__create_issue" in told) for told in told_natively()] == [False, True, True]
+    ran = [line["tool"] for line in journal_lines(base, 2) if line["type"] == "tool_finished"]
+    assert ran == ["post.track", "desk.create_issue"]
 
 
 # --- the questions ---------------------------------------------------------------------------------

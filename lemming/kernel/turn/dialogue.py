@@ -23,6 +23,7 @@ from lemming.kernel.mail.task import Ended, Task
 from lemming.kernel.org.models import ModelEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.forms.asking import show_results
+from lemming.kernel.turn.forms.found import attach_found, list_found
 from lemming.kernel.turn.forms.reply_form import ReplyForm
 from lemming.kernel.turn.forms.situation import describe_asked, describe_results
 from lemming.kernel.turn.labels import Labels
@@ -225,6 +226,7 @@ def continue_dialogue(
     results = pair_with_calls(inputs.task.begun, dialogue, waited.results)
     messages = [*inputs.prompt, *dialogue.messages]
     shown = tell_results(inputs.model, inputs.form, messages, results)
+    shown = attach_found(shown, list_found(result for result, _ in results))
     return [*dialogue.messages, *shown, *_tell_answers(inputs.form, waited.asked, labels)]
 
 

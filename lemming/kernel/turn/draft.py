@@ -32,7 +32,7 @@ from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.listing import read_found_tools
 from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.kernel.turn.draft_state import DraftState
-from lemming.kernel.turn.forms.found import list_found
+from lemming.kernel.turn.forms.found import list_found_earlier
 from lemming.kernel.turn.hooks import asking, entries_of, next_entry_id
 from lemming.kernel.turn.moments import No
 from lemming.kernel.turn.repeats import hint_for
@@ -77,7 +77,7 @@ class Draft(DraftState):
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply that an answer is; raise `ContractError` for what is none."""
-        has_written, earlier = bool(self.entries), list_found(self.inputs.dialogue)
+        has_written, earlier = bool(self.entries), list_found_earlier(self.inputs)
         return read_reply(
             self.inputs, self.seams, answer, keep=keep, has_written=has_written, found=[*earlier, *self.found]
         )

@@ -22,6 +22,7 @@ from lemming.kernel.tools import Tool
 from lemming.kernel.tools.listing import describe_tool
 from lemming.kernel.turn.labels import PLAIN, Labels
 from lemming.kernel.turn.notices import extract_notices, without_notices
+from lemming.kernel.turn.results import without_found
 from lemming.kernel.turn.sections import Section, of_entries, of_text, shown
 from lemming.kernel.turn.seen import Lines, Seen
 
@@ -48,7 +49,7 @@ def values_situation(seen: Seen) -> Lines:
         "own": [*map(labels.entry, inbox.own)],
         "memory": dict(seen.memory),
         "context": [{"label": label, "text": text} for label, text in seen.context],
-        "results": without_notices(seen.results),
+        "results": [*map(without_found, without_notices(seen.results))],
         "warnings": [*seen.warnings, *extract_notices(seen.results)],
         **({"jobs": [*seen.jobs]} if seen.jobs else {}),
         **({"told": [*seen.added]} if seen.added else {}),
@@ -87,12 +88,12 @@ def correction(problem: str) -> Message:
 def results_values(results: Iterable[Mapping[str, Any]], notices: Sequence[str] = ()) -> Message:
     """Return the message that shows tool results to a program within the same turn: one JSON object."""
     told = {"warnings": [*notices]} if notices else {}
-    return _message("user", to_line({"results": [*results], **told}))
+    return _message("user", to_line({"results": [*map(without_found, results)], **told}))
 
 
 def results_message(results: Iterable[Mapping[str, Any]], said: Iterable[Message]) -> Message:
     """Return the message that shows tool results to the model within the same turn, after what was `said`."""
-    text = "\n".join(quoted(to_line(result)) for result in results)
+    text = "\n".join(quoted(to_line(without_found(result))) for result in results)
     mark = mark_for([*(message["content"] for message in said), text])
     return _message(
         "user", f"Results of your tool calls:\n{fenced(text, mark)}\nContinue with one JSON object."
@@ -176,7 +177,7 @@ def full_situation(seen: Seen) -> Lines:
     if inbox.own:
         below.append(of_entries("Your own latest entries", inbox.own, labels))
     if seen.results and (given := without_notices(seen.results)):
-        results = "\n".join([quoted(to_line(result)) for result in given])
+        results = "\n".join([quoted(to_line(without_found(result))) for result in given])
         below.append(of_text("Results of your earlier tool calls", results))
     # One mark for all: no part can hold that of another.
     turn = f"{seen.agent.name}\n{seen.tick}".encode()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from lemming.kernel.base.errors import OUTCOME_CODES
 from lemming.kernel.base.jsontext import compact
 from lemming.kernel.journal.report import ToolUsed
 from lemming.kernel.tools import ToolResult, interrupted
+from lemming.kernel.tools.listing import read_found_tools
 
 # What tools gave is shown in a prompt and kept in the ledger until then: a turn that may call 64 tools
 # would else end in a prompt that no model takes, and so in an agent that fails for ever.
@@ -20,6 +22,8 @@ WRITTEN = "entry"
 """The key, among the arguments of such a result, of the entry that was written once it was approved."""
 DEFERRED = "deferred"
 """The key of a result that is no "no": the call may be asked for again, once others are decided."""
+FOUND = "found"
+"""The key, in a result and the message that shows it, of the tools that a search found. No model sees it."""
 INTERRUPTED = interrupted("the engine stopped while this ran")
 
 
@@ -33,6 +37,8 @@ def as_shown(tool: str, args: Any, result: ToolResult, room: int = RESULTS_CHARS
     }
     if result.outcome == "deferred":
         shown[DEFERRED] = True
+    if result.kept and (found := read_found_tools(result.kept)):
+        shown[FOUND] = [*found]
     return {**shown, "trust": result.trust["is"]} if "is" in result.trust else shown
 
 
@@ -50,3 +56,8 @@ def _short(args: Any) -> Any:
     """Return arguments as they are, or the beginning of their JSON: the agent knows what it asked for."""
     text = compact(args).decode()
     return args if len(text) <= ARGS_CHARS else _cut(text, ARGS_CHARS)
+
+
+def without_found(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a result as a model is shown it whole: without the schemas of tools that it has found."""
+    return {key: result[key] for key in result if key != FOUND} if FOUND in result else result

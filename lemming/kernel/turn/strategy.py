@@ -17,7 +17,7 @@ from lemming.kernel.tools.toolset import turn_tools
 from lemming.kernel.turn.dialogue import HIDDEN, tell_results
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.forms.asking import Question, correct_question, narrow_question
-from lemming.kernel.turn.forms.found import attach_found, offer_found
+from lemming.kernel.turn.forms.found import attach_found, list_found_earlier, offer_found
 from lemming.kernel.turn.notices import without_notices
 from lemming.kernel.turn.prompt import correction
 from lemming.kernel.turn.values import Act, Answer, Ask, Step, Steps
@@ -203,7 +203,7 @@ class Turn:
     def _narrow(self, messages: list[Message]) -> Question:
         """Return the question to the model: with tools that were found, without those that give the same."""
         inputs = self._draft.inputs
-        offered = offer_found(messages, inputs.schema)
+        offered = offer_found(messages, inputs.schema, list_found_earlier(inputs))
         if inputs.form is None:
             return offered
         waited = inputs.task.begun.results if inputs.task and inputs.dialogue else ()

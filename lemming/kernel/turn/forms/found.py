@@ -22,9 +22,10 @@ from lemming.kernel.turn.forms.signatures import (
     schema_of_action,
 )
 from lemming.kernel.turn.reply_schemas import wire_call
+from lemming.kernel.turn.results import FOUND
+from lemming.kernel.turn.values import TurnInputs
 
 Json = dict[str, Any]
-FOUND = "found"
 
 
 def attach_found(messages: list[Message], found: Sequence[Mapping[str, Any]]) -> list[Message]:
@@ -34,10 +35,18 @@ def attach_found(messages: list[Message], found: Sequence[Mapping[str, Any]]) ->
     return [*messages[:-1], {**messages[-1], FOUND: [*found]}]
 
 
-def list_found(messages: Iterable[Message]) -> list[Mapping[str, Any]]:
-    """Return the tools that were found in a conversation, each once, in the order in which they were."""
-    by_name = {tool["name"]: tool for message in messages for tool in message.get(FOUND, ())}
+def list_found(told: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the tools that messages, or results, have found: each once, in the order in which they were."""
+    by_name = {tool["name"]: tool for it in told for tool in it.get(FOUND, ())}
     return [*by_name.values()]
+
+
+def list_found_earlier(inputs: TurnInputs) -> list[Mapping[str, Any]]:
+    """Return the tools that earlier turns have found whose results or conversation this one goes on with."""
+    waited = inputs.task.begun.results if inputs.task else ()
+    if not (waited or inputs.state.results or inputs.dialogue):  # as mostly
+        return []
+    return list_found([*inputs.state.results, *waited, *inputs.dialogue])
 
 
 def map_found_names(told: Sequence[Mapping[str, Any]], found: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -51,12 +60,14 @@ def map_found_names(told: Sequence[Mapping[str, Any]], found: Iterable[Mapping[s
     return {offered: name for name, offered in _names_beside(told, names).items()}
 
 
-def offer_found(messages: list[Message], schema: Json | None) -> Question:
+def offer_found(
+    messages: list[Message], schema: Json | None, earlier: Sequence[Mapping[str, Any]] = ()
+) -> Question:
     """Return the question of a conversation in which tools were found, offering them; the same without any.
 
-    The question's schema is None where the turn's own holds.
+    `earlier`: those that earlier turns have found. The question's schema is None where the turn's own holds.
     """
-    found = list_found(messages)
+    found = list_found([{FOUND: earlier}, *messages] if earlier else messages)
     if not found:
         return Question(messages)
     plain = [{key: it[key] for key in it if key != FOUND} if FOUND in it else it for it in messages]
