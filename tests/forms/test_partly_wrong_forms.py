@@ -17,7 +17,7 @@ from lemming.kernel.journal.report import TurnReport
 from lemming.kernel.memory import load_memory
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
-from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume
+from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, write_script
 from lemming.timeline.record import read_tick
 
 BOB = resume("bob", model={"key": "human"}, permissions={"read_outboxes": ["ada"]})
@@ -63,6 +63,31 @@ def test_a_memory_that_is_none_is_left_out_beside_a_sound_action(
     assert [used["tool"] for used in turn.tools] == (["file_read"] if beside == READS else [])
     assert len(read_outbox_entries(base, "ada")) == (beside == SENDS)
     assert load_memory(base, "ada", "k") == ("v" if beside == KEEPS else None)
+
+
+def test_an_answer_to_a_request_that_is_none_is_asked_for_again_with_the_nearest(base: Path) -> None:
+    fit = {"provider": "scripted", "options": {"file": SCRIPT_FILE}, "prompt": "fit"}
+    asks = [
+        {"kind": "request", "payload": {"text": text, "target": "ada"}, "tags": []} for text in ("one", "two")
+    ]
+    ada = resume("ada", model={"key": "fit"}, permissions={"read_outboxes": ["zoe"]}, turn={"take": "all"})
+    zoe = resume("zoe", permissions={"read_outboxes": ["ada"]}, turn={"kinds": ["request"]})
+    script = [
+        {"agent": "zoe", "tick": 1, "reply": {"outbox_entries": asks}},
+        {"reply": {"outbox_entries": []}},
+    ]
+    make_org(base, ada, zoe, models={"fit": fit}, script=script)
+    run_once(base, clock=FrozenClock())
+    first, second = sorted(entry.id for entry in read_outbox_entries(base, "zoe"))
+    answers = [{"do": "answer", "request": name, "text": "so"} for name in (first[:-2], second)]
+    write_script(
+        base,
+        [{"agent": "ada", "step": step, "reply": answer} for step, answer in enumerate(answers)]
+        + [{"agent": "ada", "reply": {"do": "done"}}, {"reply": {"outbox_entries": []}}],
+    )
+    turn = take_turn(base)
+    assert f'got "{first[:-2]}" (did you mean "{first}"?)' in turn.remarks[0]
+    assert [entry.payload["reply_to"] for entry in read_outbox_entries(base, "ada")] == [second]
 
 
 TELLS = 'A call looks so: {"name": "weather", "arguments": {"city": "Oslo"}}'

@@ -169,10 +169,23 @@ def _is_answer(form: ReplyForm, name: str) -> bool:
 
 def _answer_of(form: ReplyForm, arguments: Json) -> Json:
     """Return the payload of an answer; `request` is the id of what it answers."""
+    if form.requests and "request" not in form.fields:
+        _require_request(form.requests, arguments.get("request"))
     places = {"request", "to"} - form.fields.keys()
     fields = {key: value for key, value in arguments.items() if key not in places}
     payload = with_answer_apart(fields, {"properties": form.fields})
     return {"reply_to": arguments["request"], **payload} if "request" in arguments else payload
+
+
+def _require_request(requests: Sequence[str], named: Any) -> None:
+    """Raise `ContractError` for an answer to a request that is none: nobody would be told of it."""
+    names = named if isinstance(named, list) else [named]
+    unknown = next((str(name)[:100] for name in names if name not in requests), None)
+    if unknown is None or (named is None and len(requests) == 1):
+        return
+    hint = nearest(unknown, requests)
+    listed = f"one of {', '.join(requests)}"
+    raise ContractError(f'answer: "request" must be {listed}, got "{unknown}"{f" ({hint})" if hint else ""}')
 
 
 def _message_of(form: ReplyForm, arguments: Json) -> Json:
