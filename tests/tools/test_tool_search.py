@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from many_tools import ABOUTS, FILLERS, many_tools, registered
+from many_tools import ABOUTS, FILLERS, Said, many_tools, registered
 
 from lemming.capabilities.toolbox.tool_search import TOOLS_LIMIT, ToolSearch, rank_tools
 from lemming.kernel.agents import Agent
@@ -88,6 +88,16 @@ def test_one_that_names_the_search_has_it_always() -> None:
 
 def test_the_search_names_where_tools_come_from_largest_first() -> None:
     assert describe_groups(many_tools()) == f"tank ({FILLERS}), desk (3), post (2)"
+
+
+def test_tools_of_a_server_are_named_by_their_server() -> None:
+    of_servers = [Said(f"mcp.{name}", "x", {}) for name in ("github.a", "github.b", "jira.a")]
+    assert describe_groups(of_servers) == "github (2), jira (1)"
+
+
+def test_of_very_many_places_only_the_largest_are_named() -> None:
+    places = describe_groups(Said(f"mcp.s{n}.a", "x", {}) for n in range(30))
+    assert places.endswith("s19 (1), and others")
 
 
 # --- what is found ---------------------------------------------------------------------------------
