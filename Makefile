@@ -45,6 +45,7 @@ format: $(VENV)/dev ## Put the code into the house's format
 
 # LEMMING_FUZZ_SECONDS=600: for how long each kind of hostile values is tried; LEMMING_CRASH_RESULTS=DIR: where is
 # kept what was tried, for a run that goes on where one was interrupted (docs/durability.md).
+# LEMMING_TEST_WEIGHTS=FILE: the weights of Qwen2.5-Coder 0.5B, where the models' folder has none; else its tests are skipped.
 crash: $(VENV)/site ## Every crash point and every long test, not the sample that `make test` takes
 	@LEMMING_CRASH_POINTS=all $(BIN)/python -m pytest -m "crash or long or sample" -n auto --dist worksteal
 

@@ -41,7 +41,7 @@ class Writer(Backend):
         if request.schema is None:
             return Reply(SENTENCE, 1, 1)
         one = request.schema.get("items", request.schema)
-        schemas = one.get("anyOf", [one])
+        schemas = [it for it in one.get("anyOf", [one]) if "properties" in it]  # no list of actions
         does = {it["properties"].get("do", {}).get("const"): it for it in schemas}
         told = "".join(str(message["content"]) for message in request.messages[1:])
         unread = [path for path in SOURCES if path not in told]

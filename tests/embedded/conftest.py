@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from hashlib import file_digest
 from pathlib import Path
 
 import pytest
 
-from lemming.capabilities.embedded.weights import find_weights
+from lemming.capabilities.embedded.weights import CATALOGUE, checked_weights, find_weights
 from lemming.kernel.base.errors import UnknownModel
 from lemming.kernel.org.models import LOCAL_MODEL
 
@@ -19,3 +21,35 @@ def weights() -> Path:
         return find_weights(LOCAL_MODEL)
     except UnknownModel as error:
         pytest.skip(str(error))
+
+
+QWEN = "qwen2.5-coder-0.5b-instruct"
+WEIGHTS_ENV = "LEMMING_TEST_WEIGHTS"
+
+
+@pytest.fixture(scope="session")
+def qwen() -> dict[str, object]:
+    """The line of `config/models.json` for Qwen2.5-Coder 0.5B, whose weights are known by their SHA-256.
+
+    They are those of the models' folder, or the file that `LEMMING_TEST_WEIGHTS` names.
+    """
+    pytest.importorskip("xllamacpp", reason="xllamacpp is not installed")
+    line = {
+        "provider": "local",
+        "model": QWEN,
+        "prompt": "brief",
+        "max_output_tokens": 256,
+        "deadline_s": 600,
+    }
+    if named := os.environ.get(WEIGHTS_ENV):
+        with open(named, "rb") as file:
+            digest = file_digest(file, "sha256").hexdigest()
+        assert digest == CATALOGUE[QWEN].sha256, (
+            f"{WEIGHTS_ENV} must name the weights of {QWEN}, got {digest}"
+        )
+        return {**line, "options": {"path": named}}
+    try:
+        checked_weights(QWEN)
+    except UnknownModel as error:
+        pytest.skip(f"{error}; or {WEIGHTS_ENV}=FILE")
+    return line
