@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,7 +110,7 @@ def _key_with_line(base: Organisation, words: str, *, is_shown: bool) -> tuple[s
         return words, False
     if (meant := model_meant(words)) is None:
         raise unknown_model(words, config.models)
-    if meant.provider == "local":
+    if meant.provider == "local" and find_spec("xllamacpp"):  # else it is told what to install, before 491 MB
         _fetch_weights(meant.model, is_shown=is_shown)
     for key in (meant.key, words):
         known = config.models.get(key)

@@ -141,16 +141,17 @@ def test_what_is_the_default_already_is_not_recommended() -> None:
     assert [line for line in told if line.startswith("better")] == []
 
 
-def test_on_a_terminal_it_asks_and_makes_what_was_answered(tmp_path: Path) -> None:
+def on_a_terminal(folder: Path, words: list[str], typed: bytes) -> tuple[int, bytes]:
+    """Run `lemming` on a terminal of its own; return its status and all that it said."""
     ours, theirs = pty.openpty()
     kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_TOKEN"))}
-    environment = {**kept, "GROQ_API_KEY": "k", "XDG_STATE_HOME": str(tmp_path / "state")}
-    words = [sys.executable, "-m", "lemming", "init", "mine"]
+    environment = {**kept, "GROQ_API_KEY": "k", "XDG_STATE_HOME": str(folder / "state")}
+    command = [sys.executable, "-m", "lemming", *words]
     running = subprocess.Popen(
-        words, cwd=tmp_path, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
+        command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
     )
     os.close(theirs)
-    os.write(ours, b"7\nSort the mail.\n1\nllama-4\n\n")
+    os.write(ours, typed)
     said = b""
     while True:
         try:
@@ -161,12 +162,25 @@ def test_on_a_terminal_it_asks_and_makes_what_was_answered(tmp_path: Path) -> No
             break
         said += piece
     os.close(ours)
-    assert running.wait(PATIENCE_S) == 0, said
+    return running.wait(PATIENCE_S), said
+
+
+def test_on_a_terminal_it_asks_and_makes_what_was_answered(tmp_path: Path) -> None:
+    status, said = on_a_terminal(tmp_path, ["init", "mine"], b"7\nSort the mail.\n1\nllama-4\n\n")
+    assert status == 0, said
     assert b"What is it for?" in said
     assert b"better:" not in said  # a model was chosen
     assert b'lemming ask assistant "..."' in said
     assert load_agent(tmp_path / "mine", FIRST).instructions == "Sort the mail."
     assert load_config(tmp_path / "mine").model("default").model == "llama-4"
+
+
+def test_on_a_terminal_it_says_which_models_were_found_and_which_is_better(tmp_path: Path) -> None:
+    status, said = on_a_terminal(tmp_path, ["init", "news", "--template", "newsroom"], b"")
+    assert status == 0, said
+    assert b'"default": {"provider": "local", "model": "smollm2-135m-instruct"}' in said
+    assert b"found: groq (GROQ_API_KEY is set)" in said
+    assert b"better: `lemming models use " in said
 
 
 def test_without_a_terminal_nothing_is_asked(tmp_path: Path, bare: Lemming) -> None:

@@ -172,6 +172,7 @@ def test_an_address_that_is_none_is_a_problem_and_no_error(address: str) -> None
 def test_an_embedded_model_is_taken_by_one_command(
     base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("xllamacpp", reason="xllamacpp is not installed")
     fetched: list[str] = []
     monkeypatch.setattr(weights, "pull_weights", lambda name, **_: fetched.append(name) or base)
     make_org(base, resume("ada"), models={"default": {"provider": "local", "model": "smollm2-135m-instruct"}})
