@@ -120,7 +120,8 @@ def test_a_budget_holds_before_each_call(org: Path, bill: Path, tmp_path: Path, 
     budget = float(worst) * share
     found = again(org, tmp_path / "fork", LOUDER, budget=budget)
     assert "are spent" in str(found.stopped_by)
-    assert float(found.spending.dollars) <= budget < float(found.spending.dollars + worst) * 1.01
+    # The prompt of a later tick shows an entry more: of short prompts that is more than a hundredth.
+    assert float(found.spending.dollars) <= budget < float(found.spending.dollars + worst) * 1.05
     assert len(asked(bill)) == found.spending.calls < 2 * TICKS
     assert bool(asked(bill)) == (share > 1)
 
