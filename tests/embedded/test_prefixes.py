@@ -136,8 +136,7 @@ def test_a_number_of_threads_is_one_or_more(base: Path) -> None:
 def test_answers_are_the_same_bytes_in_any_order_and_in_a_process_of_their_own(weights: Path) -> None:
     questions = [
         Request(LOCAL_MODEL, question(text, first)["messages"], max_output_tokens=6)
-        for text in ("Ada was charged twice.", "Ada waits.")
-        for first in (CLERK, SMITH)
+        for text, first in (("Ada was charged twice.", CLERK), ("Ada waits.", SMITH), ("Ada waits.", CLERK))
     ]
     provider = LocalProvider()
     replies = [ask(provider, request) for request in questions]

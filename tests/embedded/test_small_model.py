@@ -1,42 +1,37 @@
-"""Small models that act, for real: under a grammar, in the prompt form "tools".
+"""Small models that act, for real: one action a reply, under a grammar.
 
 The organisation of three on Qwen2.5-Coder 0.5B takes minutes: `make crash` runs it, where its weights are.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lemming.capabilities.embedded.local import LocalProvider
-from lemming.capabilities.embedded.weights import find_weights
 from lemming.engine import run_once
-from lemming.kernel.base.contract import parse_reply
-from lemming.kernel.base.errors import UnknownModel
 from lemming.kernel.org.models import LOCAL_MODEL
-from lemming.kernel.org.resume import Agent
-from lemming.kernel.providers import Request
-from lemming.kernel.turn.actions import action_schema, actions_of, as_reply, tools_opening
-from lemming.testing import make_org, resume
+from lemming.testing import journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay
 
 
 @pytest.mark.model
-def test_a_grammar_holds_the_embedded_model_to_one_action() -> None:
-    pytest.importorskip("xllamacpp", reason="xllamacpp is not installed")
-    try:
-        find_weights(LOCAL_MODEL)
-    except UnknownModel as error:
-        pytest.skip(str(error))
-    agent = Agent(name="ada", instructions="Say hello.")
-    messages = [*tools_opening(agent, ()), {"role": "user", "content": "Say hello to Bob."}]
-    schema = action_schema(actions_of(agent, ()))
-    request = Request(LOCAL_MODEL, messages, schema=schema, max_output_tokens=120)
-    reply = LocalProvider(n_ctx=1024).complete(request)
-    assert as_reply(reply.text, ["message"]) != reply.text or reply.finish == "length"
-    parse_reply(as_reply(reply.text, ["message"]), kinds=["message"])
+@pytest.mark.usefixtures("weights")
+def test_a_grammar_holds_the_embedded_model_to_one_action(base: Path) -> None:
+    small = {"provider": "local", "model": LOCAL_MODEL, "prompt": "brief", "max_output_tokens": 120}
+    org = make_org(
+        base,
+        resume("bob"),
+        resume("ada", model={"key": "small"}, permissions={"read_outboxes": ["bob"], "tools": ["file_read"]}),
+        models={"small": {**small, "deadline_s": 600}},
+        script=[{"agent": "bob", "reply": say("Say hello to me.")}],
+    )
+    run_once(org)
+    lines = [line for line in journal_lines(org, 1) if line.get("agent") == "ada"]
+    replies = [json.loads(line["text"]) for line in lines if line["type"] == "model_replied"]
+    assert replies[0]["do"] in ("send", "file_read", "done")
 
 
 @pytest.mark.model
