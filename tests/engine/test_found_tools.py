@@ -15,7 +15,7 @@ from many_tools import registered
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
-from lemming.kernel.tools.listing import ACTIONS
+from lemming.kernel.tools.listing import ACTIONS, read_found_tools
 from lemming.kernel.turn.forms.found import list_found, offer_found
 from lemming.kernel.turn.forms.reply_form import OWN
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
@@ -281,6 +281,14 @@ def test_a_question_without_findings_is_the_very_same() -> None:
     messages: list[Message] = [{"role": "system", "content": "s"}]
     assert offer_found(messages, {"anyOf": []}).messages is messages
     assert list_found(messages) == []
+
+
+@pytest.mark.parametrize(
+    "changed", ["x", 1, None, {}, [1], [{"name": "a"}], [{"name": "a", "description": 1, "parameters": {}}]]
+)
+def test_what_somebody_has_made_of_findings_in_a_file_is_no_tool(changed: Any) -> None:
+    assert list_found([{"found": changed}]) == []
+    assert [*read_found_tools({"toolbox": {"tools": changed}})] == []
 
 
 def test_a_tool_with_the_name_of_an_action_is_never_deferred() -> None:

@@ -44,7 +44,7 @@ def is_message(message: Mapping[str, Any]) -> bool:
     role = message.get("role")
     if role not in ROLES or not isinstance(message.get("content"), str):
         return False
-    if not all(map(_is_found, found if isinstance(found := message.get("found", []), list) else [found])):
+    if not all(map(is_found_tool, found if isinstance(found := message.get("found", []), list) else [found])):
         return False
     if role == "tool":
         return all(isinstance(message.get(key), str) for key in ("call", "tool"))
@@ -52,7 +52,7 @@ def is_message(message: Mapping[str, Any]) -> bool:
     return isinstance(calls, list) and all(map(_is_call, calls))
 
 
-def _is_found(tool: object) -> bool:
+def is_found_tool(tool: object) -> bool:
     """Return True if a value describes a tool that a search has found."""
     if not isinstance(tool, dict) or not isinstance(tool.get("parameters"), dict):
         return False

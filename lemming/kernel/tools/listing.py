@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.json_schema.shorten import shorten_schema
 from lemming.kernel.base.jsontext import compact
+from lemming.kernel.journal.dialogue import is_found_tool
 from lemming.kernel.plugins.shipped import LISTED, PREFIXES
 from lemming.kernel.tools.definition import Tool
 from lemming.kernel.tools.toolset import TOOL_SEARCH
@@ -112,5 +113,9 @@ def keep_found_tools(tools: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, 
 
 def read_found_tools(kept: Mapping[str, Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Return the descriptions of the tools that a call found, by what its result or record keeps."""
-    found: Sequence[Mapping[str, Any]] = kept.get(_KEEPER, {}).get(_KEY, ())
-    return found
+    return sound_tools(kept.get(_KEEPER, {}).get(_KEY))
+
+
+def sound_tools(values: object) -> Sequence[Mapping[str, Any]]:
+    """Return what of a list describes tools: it may come from a file that somebody has changed."""
+    return [it for it in values if is_found_tool(it)] if isinstance(values, list) else ()

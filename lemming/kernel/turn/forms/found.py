@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lemming.kernel.providers import Message
+from lemming.kernel.tools.listing import sound_tools
 from lemming.kernel.tools.toolset import TOOL_SEARCH
 from lemming.kernel.turn.forms.asking import Question
 from lemming.kernel.turn.forms.native_names import name_natively
@@ -37,7 +38,7 @@ def attach_found(messages: list[Message], found: Sequence[Mapping[str, Any]]) ->
 
 def list_found(told: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the tools that messages, or results, have found: each once, in the order in which they were."""
-    by_name = {tool["name"]: tool for it in told for tool in it.get(FOUND, ())}
+    by_name = {tool["name"]: tool for it in told for tool in sound_tools(it.get(FOUND))}
     return [*by_name.values()]
 
 
@@ -67,7 +68,7 @@ def offer_found(
 
     `earlier`: those that earlier turns have found. The question's schema is None where the turn's own holds.
     """
-    found = list_found([{FOUND: earlier}, *messages] if earlier else messages)
+    found = list_found([{FOUND: [*earlier]}, *messages] if earlier else messages)
     if not found:
         return Question(messages)
     plain = [{key: it[key] for key in it if key != FOUND} if FOUND in it else it for it in messages]
