@@ -174,7 +174,7 @@ TUNED = [
     make(
         "remember",
         LEARNER,
-        Expected(memory="harbour.street"),
+        Expected(memory=r"harbour[\W_]+street"),
         request="From now on, please deliver to Harbour Street 9.",
         may_remember=True,
     ),
