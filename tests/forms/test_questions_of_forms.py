@@ -154,3 +154,15 @@ def test_a_memory_is_asked_for_before_the_answer_with_a_key_that_is_one(tmp_path
 def test_a_title_that_is_the_name_is_not_said_twice(tmp_path: Path) -> None:
     question = ask(tmp_path, BY_NAME["report-2"], json.dumps({"do": "done"})).questions[0]
     assert question.request["messages"][0]["content"].startswith("You are clerk.\n")
+
+
+def test_a_tool_that_is_given_its_own_result_and_gives_it_back_is_no_longer_offered(tmp_path: Path) -> None:
+    calls = ["7182", "A51, A64", "unknown: A51, A64"]
+    replies = [json.dumps({"do": "list_orders", "customer": customer}) for customer in calls]
+    answer = json.dumps({"do": "answer", "text": "A51 and A64"})
+    played = ask(tmp_path, BY_NAME["tool-9"], *replies, answer)
+    offered = [
+        {one["properties"]["do"]["const"] for one in (schema_of(question) or {})["anyOf"]}
+        for question in played.questions
+    ]
+    assert offered == [{"find_customer", "list_orders", "answer"}] * 3 + [{"find_customer", "answer"}]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.kernel.base.jsontext import compact, to_line
@@ -27,12 +27,12 @@ class Question(NamedTuple):
 
 
 def narrow_question(
-    form: ReplyForm, messages: list[Message], schema: Json | None, results: Iterable[Mapping[str, Any]]
+    form: ReplyForm, messages: list[Message], schema: Json | None, results: Sequence[Mapping[str, Any]]
 ) -> Question:
     """Return a question without the tools that would give the same again.
 
     A small model calls a tool for ever that it is told of: it loses each that it has called. Any other loses
-    one that has given the same twice for the same arguments.
+    one that has given the same twice for the same arguments, or that echoes.
     """
     counts = Counter(compact([it["tool"], it["args"], it["output"]]) for it in results)
     least = 1 if form.is_small else 2
@@ -41,11 +41,23 @@ def narrow_question(
         for it in results
         if counts[compact([it["tool"], it["args"], it["output"]])] >= least
     }
+    tools |= {offered_name(tool) for tool in _find_echoes(results)}
     if not tools:
         return Question(messages)
     if form.style == "native":
         return Question(_without_tools(messages, tools))
     return Question(messages, drop_actions(schema, tools) if schema else None)
+
+
+def _find_echoes(results: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the tools that were given their own last result and gave it back: models go on so for ever."""
+    last: dict[str, str] = {}
+    for result in results:
+        tool, args, output = result["tool"], result["args"], result["output"]
+        texts = [it for it in args.values() if isinstance(it, str) and it] if isinstance(args, dict) else []
+        if any(text == last.get(tool) and text in output for text in texts):
+            yield tool
+        last[tool] = output
 
 
 def _without_tools(messages: list[Message], names: Iterable[str]) -> list[Message]:
