@@ -142,6 +142,14 @@ def test_a_grammar_takes_what_was_found_from_the_next_question_on(base: Path) ->
     assert "desk.create_issue(subject?): Open a new issue" in Asked.asked[1].messages[-1]["content"]
 
 
+def test_a_small_model_that_has_called_what_it_found_is_offered_no_more_of_it(base: Path) -> None:
+    org(base, "under_grammar", acting(SEARCH), acting(OPEN), DONE, prompt="brief")
+    run_once(base)
+    first, second, third = told_in_grammar()
+    assert {"desk.create_issue", "desk.list_issues"} <= second
+    assert third == first - {"tool_search"}
+
+
 def told_in_contract() -> list[set[str]]:
     """Return the names of the tools that each question's schema takes, in the form of the contract."""
     schemas = [request.schema or {} for request in Asked.asked]

@@ -203,7 +203,9 @@ class Turn:
     def _narrow(self, messages: list[Message]) -> Question:
         """Return the question to the model: with tools that were found, without those that give the same."""
         inputs = self._draft.inputs
-        offered = offer_found(messages, inputs.schema, list_found_earlier(inputs))
+        is_small = inputs.form is not None and inputs.form.is_small
+        used = {it["tool"] for it in self._draft.results} if is_small else ()
+        offered = offer_found(messages, inputs.schema, list_found_earlier(inputs), used)
         if inputs.form is None:
             return offered
         waited = inputs.task.begun.results if inputs.task and inputs.dialogue else ()

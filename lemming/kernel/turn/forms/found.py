@@ -6,7 +6,7 @@ conversation goes on. No backend sees the key: its tools are told as the others 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from lemming.kernel.providers import Message
@@ -62,16 +62,23 @@ def map_found_names(told: Sequence[Mapping[str, Any]], found: Iterable[Mapping[s
 
 
 def offer_found(
-    messages: list[Message], schema: Json | None, earlier: Sequence[Mapping[str, Any]] = ()
+    messages: list[Message],
+    schema: Json | None,
+    earlier: Sequence[Mapping[str, Any]] = (),
+    used: Collection[str] = (),
 ) -> Question:
     """Return the question of a conversation in which tools were found, offering them; the same without any.
 
-    `earlier`: those that earlier turns have found. The question's schema is None where the turn's own holds.
+    `earlier`: those that earlier turns have found. `used`: the tools that a small model has called. It would
+    call all others too, so once it has called one that was found, none is offered. The question's schema is
+    None where the turn's own holds.
     """
     found = list_found([{FOUND: [*earlier]}, *messages] if earlier else messages)
     if not found:
         return Question(messages)
     plain = [{key: it[key] for key in it if key != FOUND} if FOUND in it else it for it in messages]
+    if any(tool["name"] in used for tool in found):
+        return Question(plain)
     told = plain[0].get("tools", ())
     if not told:
         wide = _widen(schema, found) if schema else None
