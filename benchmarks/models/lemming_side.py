@@ -62,8 +62,9 @@ def make_organisation(base: Path, turn: Turn, model: dict[str, Any]) -> Path:
     if turn.request:
         others.append(_make_person(PERSON, [AGENT]))
     models = {"default": model, "human": {"provider": "human"}}
-    make_org(base, agent, *others, models=models, org={"tool_files": ["tools/*.py"]})
-    fs.publish(base, "tools/shop.py", write_tools().encode())
+    make_org(base, agent, *others, models=models, org={"tool_files": ["tools/*.py"]} if turn.tools else {})
+    if turn.tools:
+        fs.publish(base, "tools/shop.py", write_tools().encode())
     for name, text in turn.files.items():
         fs.publish(base, f"shared/{name}", text.encode())
     for key, value in turn.memory.items():
@@ -85,13 +86,13 @@ def write_tools() -> str:
 
 
 def play(base: Path, turn: Turn) -> Outcome:
-    """Run the agent's ticks until it has answered, or has nothing to go on with, and return what it did."""
+    """Run the agent's ticks until it has answered, or read all there is, and return what it did."""
     records: list[TurnRecord] = []
-    for _ in range(MAX_TICKS):
+    for _ in range(MAX_TICKS + len(turn.inbox)):  # an agent with a small model may read one entry a tick
         report = run_once(base, agents=[AGENT], clock=FrozenClock())
         recorded = read_tick(Organisation.at(base), report.tick)
         records += [record for record in recorded.turns if record.agent == AGENT]
-        if records[-1].status not in GOOD or not turn.request or _answers(records):
+        if records[-1].status not in GOOD or _is_over(turn, records):
             break
     return read_outcome(turn, records)
 
@@ -122,6 +123,13 @@ def is_sound(record: TurnRecord) -> bool:
 
 def _is_correction(remark: str) -> bool:
     return remark.startswith(("asked again", "left out", "outbox_entries"))
+
+
+def _is_over(turn: Turn, records: Sequence[TurnRecord]) -> bool:
+    """Return True if a request is answered, or where nobody asked, if all entries were shown."""
+    if turn.request:
+        return bool(_answers(records)) or len(records) >= MAX_TICKS
+    return sum(len(record.shown) for record in records) >= len(turn.inbox)
 
 
 def _answers(records: Sequence[TurnRecord]) -> list[dict[str, Any]]:

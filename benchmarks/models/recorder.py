@@ -93,7 +93,7 @@ class Recorder:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}{path}"
 
     def __enter__(self) -> Recorder:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
