@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.__main__ import main
 from benchmarks.models import lemming_side
 from benchmarks.models.measuring import Played, count, tabulate
 from benchmarks.models.recorder import Question, Recorder, Recording
@@ -203,3 +204,39 @@ def test_a_call_that_is_passed_off_as_last_words_is_not_valid_though_nobody_aske
     note_answer(BY_NAME["route-1"], outcome, '{"name": "send", "arguments": {"to": "billing"}}')
     assert not is_valid(outcome)
     assert outcome.answer == {}
+
+
+def test_the_command_prints_a_row_for_each_kind_and_keeps_the_replies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["Paris.", "From 10 to 14.", "A-4417", "Shakespeare", "B-203"]
+    file, results = tmp_path / "replies.jsonl", tmp_path / "results.json"
+    said = []
+    with Recorder(Model(*texts)) as server:
+        asked = ["--server", server.url, "--model", "m", "--kind", "answer", "--sides", "lemming"]
+        for _ in range(2):
+            main(
+                [
+                    "models",
+                    *asked,
+                    "--recording",
+                    str(file),
+                    "--dir",
+                    str(tmp_path),
+                    "--results",
+                    str(results),
+                ]
+            )
+            said.append(capsys.readouterr())
+    rows = [line for line in said[0].out.splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[1:4] for row in rows[2:]] == [["3", "3", "3"], ["3", "3", "3"], ["2", "2", "2"]]
+    assert "lemming answer-1: right, 100 tokens in" in said[0].err
+    assert len(file.read_text().splitlines()) == len(texts)
+    assert rows == [line for line in said[1].out.splitlines() if line.startswith("| ")]
+    assert {row["subject"] for row in json.loads(results.read_text())["measurements"]} == {"models"}
+
+
+def test_the_command_needs_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["models"])
+    assert "--server http://localhost:8080/v1" in capsys.readouterr().err
