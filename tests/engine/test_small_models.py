@@ -55,6 +55,8 @@ def test_a_small_model_gets_one_new_entry_a_turn_until_it_has_had_all(base: Path
         run_once(org)
     assert [shown(org, tick) for tick in (1, 2, 3, 4)] == [[ids[0]], [ids[1]], [ids[2]], []]
     assert [replayed.tick for replayed in replay(org, [1, 2, 3])] == [1, 2, 3]
+    started = next(line for line in journal_lines(org, 1) if line["type"] == "turn_started")
+    assert "wait for your next turn" not in str(started)
 
 
 def test_another_model_gets_all_at_once(base: Path) -> None:

@@ -334,10 +334,10 @@ def find(
 
 
 def _assemble_inbox(view: View, settings: Org, model: ModelEntry, agenda: Agenda | None) -> Inbox:
-    """Return the entries of a turn; a small model gets one, and none of its own, which it would copy."""
+    """Return the entries of a turn; a small model gets one, and nothing that takes its mind off it."""
     if model.prompt != "brief":
         return assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, agenda=agenda)
-    return replace(assemble(view, limit=1, chars=settings.inbox_chars, agenda=agenda), own=())
+    return replace(assemble(view, limit=1, chars=settings.inbox_chars, agenda=agenda), own=(), waiting=0)
 
 
 def _why_nothing(wake: Wake, state: AgentState, prepared: Prepared) -> str:
