@@ -16,8 +16,10 @@ from benchmarks.models import lemming_side
 from benchmarks.models.measuring import Played, count, tabulate
 from benchmarks.models.recorder import Question, Recorder, Recording
 from benchmarks.models.script import list_functions, note_answer
+from benchmarks.models.sides import play_framework
 from benchmarks.models.turn import Outcome, Turn, is_right, is_valid
 from benchmarks.models.turns import FIRST, TURNS
+from benchmarks.peers.environments import LeftOut
 from lemming.testing import say
 
 BY_NAME = {turn.name: turn for turn in TURNS}
@@ -240,3 +242,11 @@ def test_the_command_needs_a_server(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["models"])
     assert "--server http://localhost:8080/v1" in capsys.readouterr().err
+
+
+def test_a_framework_whose_process_ends_is_left_out() -> None:
+    with (
+        pytest.raises(LeftOut, match="ended before answer-1"),
+        play_framework("false", "x", "http://127.0.0.1:9/v1", "m") as player,
+    ):
+        player(BY_NAME["answer-1"])

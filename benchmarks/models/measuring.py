@@ -107,5 +107,5 @@ def _open(side: str, url: str, model: str, options: Options) -> tuple[str, Abstr
         line = describe_model(url, model, options.provider, options.prompt)
         return f"LeMMing {__version__}", play_lemming(options.place, line)
     peer = FRAMEWORKS[side]
-    python = peer.python(options.environments.absolute())
+    python = peer.python(options.environments.absolute() / "models")  # others than those of `peers`
     return f"{peer.title} {peer.version(python)}", play_framework(python, peer.module, url, model)

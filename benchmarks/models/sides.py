@@ -6,13 +6,13 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from benchmarks.models import lemming_side
 from benchmarks.models.turn import Outcome, Turn
-from benchmarks.peers.environments import Peer
+from benchmarks.peers.environments import LeftOut, Peer
 
 LEMMING = "lemming"
 FRAMEWORKS = {
@@ -41,7 +41,7 @@ def play_lemming(place: Path, model: dict[str, Any]) -> Iterator[Player]:
 
 @contextmanager
 def play_framework(python: str, module: str, server: str, model: str) -> Iterator[Player]:
-    """Play turns in the process of a framework, which is told the name of each."""
+    """Play turns in the process of a framework, which is told their names; raise `LeftOut` if it ends."""
     command = [python, "-m", f"benchmarks.models.{module}", server, model]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         stdin, stdout = process.stdin, process.stdout
@@ -49,12 +49,16 @@ def play_framework(python: str, module: str, server: str, model: str) -> Iterato
         assert stdout, "a pipe"
 
         def play(turn: Turn) -> Outcome:
-            stdin.write(f"{turn.name}\n")
-            stdin.flush()
+            with suppress(BrokenPipeError):
+                stdin.write(f"{turn.name}\n")
+                stdin.flush()
             line = stdout.readline()
             if not line:
-                raise RuntimeError(f"{module} ended before {turn.name}")
+                raise LeftOut(f"its process ended before {turn.name} did")
             return Outcome(**json.loads(line))
 
-        yield play
-        stdin.close()
+        try:
+            yield play
+        finally:
+            with suppress(BrokenPipeError):
+                stdin.close()
