@@ -14,8 +14,14 @@ from lemming.kernel.base.quoting import quoted
 
 LINE_CHARS = 70_000
 NEW_LINE = "\n> "
-_PLACES = frozenset({"text", "target", "reply_to", "conversation", "hops", "path", "schema", "parent"})
-"""Keys of a payload that say where an entry stands, and not what it is about; and its text."""
+OF_THE_ENGINE = frozenset(
+    {
+        "budget", "conversation", "deadline", "default", "join", "parent", "path", "reply_to", "schema",
+        "spent", "step", "target", "verify", "within",
+    }
+)  # fmt: skip
+"""Keys of a payload that say where an entry belongs, and nothing of what was asked or answered."""
+_HIDDEN_KEYS = OF_THE_ENGINE | {"asked", "call", "hops", "not_after", "owed_to", "text"}
 
 
 def quote_text(text: str) -> str:
@@ -48,7 +54,7 @@ def quote_payload(payload: Mapping[str, Any], tags: Sequence[str] = ()) -> str:
     """
     text = payload.get("text")
     told = quote_text(text) if isinstance(text, str) else ""
-    rest = {key: value for key, value in payload.items() if key not in _PLACES}
+    rest = {key: value for key, value in payload.items() if key not in _HIDDEN_KEYS}
     if tags:
         rest["tags"] = [*tags]
     if told and not rest:

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lemming.kernel.base.payload_text import OF_THE_ENGINE as OF_THE_ENGINE
+
 ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation", "spent"})
 """Keys of an answer's payload that are not the answer, unless its schema names them."""
 MAY_ANSWER = ("message", "report")
 """Kinds whose entry is taken for the answer where none is of kind response: a small model's."""
-OF_THE_ENGINE = frozenset(
-    {
-        "budget", "conversation", "deadline", "default", "join", "parent", "path", "reply_to", "schema",
-        "spent", "step", "target", "verify", "within",
-    }
-)  # fmt: skip
-"""Keys of a payload that say where an entry belongs, and nothing of what was asked or answered."""
 KEYS_OF_REQUESTS = OF_THE_ENGINE | {
     "asked", "call", "cancels", "gate", "hands_on", "hops", "not_after", "not_before", "owed_to", "status",
     "text",
