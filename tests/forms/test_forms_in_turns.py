@@ -181,3 +181,13 @@ def test_a_tool_that_has_the_name_of_an_action_is_offered_under_another(base: Pa
     finally:
         ToolRegistry.unregister("send")
     assert [(used["tool"], used["success"]) for used in turn.tools] == [("send", True)]
+
+
+@pytest.mark.parametrize("name", ["to", "kind"])
+def test_a_form_with_a_field_of_the_engines_own_is_asked_for_as_the_contract(base: Path, name: str) -> None:
+    schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+    ada = resume("ada", model={"key": "fit"}, output={"schema": schema}, turn={"kinds": ["report"]})
+    entry = {"kind": "report", "payload": {"text": "x", name: "y"}}
+    made = make_org(base, ada, BOB, EVE, models=MODELS, script=[{"reply": {"outbox_entries": [entry]}}])
+    assert take_turn(made).status == "done"
+    assert "# Your reply" in prompt_of(base)[-1]["content"]

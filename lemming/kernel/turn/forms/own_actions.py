@@ -76,7 +76,7 @@ def list_own_actions(agent: Agent, facts: TurnFacts, forms: Sequence[Form], text
         actions.append(_action(ANSWER, "Answer the question.", fields or {"text": text}))
     elif facts.asked:
         request: Json = {"type": "string", "enum": [*facts.asked]}
-        fields = _fields_of("response", forms)
+        fields = _fields_beside("response", forms, ("request",))
         about = "Answer a request, by its id."
         actions.append(_action(ANSWER, about, {"request": request, **(fields or {"text": text})}))
     if agent.turn.max_entries and (sends := _send(agent, facts, forms, text)):
@@ -91,7 +91,7 @@ def _send(agent: Agent, facts: TurnFacts, forms: Sequence[Form], text: Json) -> 
     kinds, readers = list_send_kinds(agent), list_readers(facts)
     if not kinds or (facts.asker and facts.readers is not None and not readers):
         return None
-    fields = _fields_of(kinds[0], forms)
+    fields = _fields_beside(kinds[0], forms, ("to", "kind"))
     if any(_fields_of(kind, forms) != fields for kind in kinds):
         raise Inexpressible
     arguments: Json = {}
@@ -116,6 +116,14 @@ def _fields_of(kind: str, forms: Iterable[Form]) -> Json | None:
                 raise Inexpressible
             return _unwrap(form.properties)
     return None
+
+
+def _fields_beside(kind: str, forms: Iterable[Form], own: Iterable[str]) -> Json | None:
+    """Return the fields of a form; raise `Inexpressible` where one is called as an argument of the engine's."""
+    fields = _fields_of(kind, forms)
+    if fields and not fields.keys().isdisjoint(own):
+        raise Inexpressible
+    return fields
 
 
 def _unwrap(properties: Json) -> Json:
