@@ -119,7 +119,7 @@ def _fields_of(kind: str, forms: Iterable[Form]) -> Json | None:
 
 
 def _fields_beside(kind: str, forms: Iterable[Form], own: Iterable[str]) -> Json | None:
-    """Return the fields of a form; raise `Inexpressible` where one is called as an argument of the engine's."""
+    """Return the fields of a form; raise `Inexpressible` where one is called as an argument of its action."""
     fields = _fields_of(kind, forms)
     if fields and not fields.keys().isdisjoint(own):
         raise Inexpressible
