@@ -54,6 +54,7 @@ from lemming.kernel.org.resume import AgentPermissions
 
 ENTRY_LIMIT_BYTES = 256 << 10
 DECISIONS_PER_TICK = 10_000
+_KINDS_OF_REQUESTS = frozenset({"request", "response"})
 _USUAL_KINDS = ("message", "request", "response")
 EVERYBODY = frozenset({"*", "all"})
 NOBODY_IN_PARTICULAR: frozenset[str] = frozenset()
@@ -113,7 +114,8 @@ class OutboxEntry:
     def told(self) -> str:
         """The entry in few words: its author, its kind where that says something, its text."""
         kind = "" if self.kind in _USUAL_KINDS else f" ({self.kind})"
-        return cut_line(f"{self.agent}{kind}:{quote_payload(self.payload, self.tags)}")
+        is_request = self.kind in _KINDS_OF_REQUESTS
+        return cut_line(f"{self.agent}{kind}:{quote_payload(self.payload, self.tags, is_request=is_request)}")
 
     @once
     def line_digest(self) -> bytes:

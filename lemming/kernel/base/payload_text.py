@@ -21,7 +21,9 @@ OF_THE_ENGINE = frozenset(
     }
 )  # fmt: skip
 """Keys of a payload that say where an entry belongs, and nothing of what was asked or answered."""
-_HIDDEN_KEYS = OF_THE_ENGINE | {"asked", "call", "hops", "not_after", "owed_to", "text"}
+_HIDDEN_KEYS = OF_THE_ENGINE | {"asked", "call", "hops", "not_after", "owed_to"}
+_PLACES = frozenset({"conversation", "hops", "parent", "reply_to", "target"})
+"""Keys that the engine reads or writes in an entry that neither asks nor answers; others are its author's."""
 
 
 def quote_text(text: str) -> str:
@@ -46,15 +48,20 @@ def quote_lines(text: str) -> str:
     return "\n".join(f"> {line}" for line in quoted(text).split("\n"))
 
 
-def quote_payload(payload: Mapping[str, Any], tags: Sequence[str] = ()) -> str:
+def quote_payload(payload: Mapping[str, Any], tags: Sequence[str] = (), *, is_request: bool = True) -> str:
     """Return the text of a payload as it stands after a colon, and what else the payload says.
+
+    `is_request`: the entry asks or answers, and keys such as `budget` are the engine's.
 
     >>> quote_payload({"text": "3 lamps", "target": "ada", "city": "Oslo"})
     ' "3 lamps" {"city": "Oslo"}'
     """
     text = payload.get("text")
     told = quote_text(text) if isinstance(text, str) else ""
-    rest = {key: value for key, value in payload.items() if key not in _HIDDEN_KEYS}
+    hidden = _HIDDEN_KEYS if is_request else _PLACES
+    rest = {key: value for key, value in payload.items() if key not in hidden}
+    if told:
+        del rest["text"]
     if tags:
         rest["tags"] = [*tags]
     if told and not rest:

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.base.quoting import quoted
 from lemming.kernel.turn.reply_schemas import closed
 
 Json = dict[str, Any]
 ABOUT_ARGUMENT_CHARS = 80
 """Longer descriptions of an argument are left to the tool's own."""
 NESTED = "arguments"
+_MARKS = frozenset('|()"\\')
+_COMPOSED = frozenset(("allOf", "anyOf", "oneOf", "patternProperties"))
 
 
 class Action(NamedTuple):
@@ -35,9 +38,11 @@ class Action(NamedTuple):
 
     @property
     def is_nested(self) -> bool:
-        """Whether its arguments stand in an object of their own: they have a `do`, or refer to each other."""
-        properties = self.properties
-        return "do" in properties or "$defs" in self.arguments or "$ref" in to_line(self.arguments)
+        """Whether its arguments stand in an object of their own: they have a `do`, or are not listed."""
+        arguments, properties = self.arguments, self.properties
+        if "do" in properties or "$defs" in arguments or "$ref" in to_line(arguments):
+            return True
+        return not properties and bool(arguments.get("additionalProperties") or arguments.keys() & _COMPOSED)
 
 
 def describe_action(action: Action) -> str:
@@ -46,11 +51,12 @@ def describe_action(action: Action) -> str:
     >>> describe_action(Action("send", "Send a message.", {"properties": {"to": {"enum": ["ada", "bob"]}}}))
     'send(to? (ada|bob)): Send a message.'
     """
+    about = quoted(" ".join(action.about.split()))
     if action.is_nested:
-        return f"{action.name}({NESTED}): {action.about} {NESTED} is {to_line(action.arguments)}"
+        return f"{action.name}({NESTED}): {about} {NESTED} is {quoted(to_line(action.arguments))}"
     required = {*action.required}
     arguments = [_describe(name, schema, name in required) for name, schema in action.properties.items()]
-    return f"{action.name}({', '.join(arguments)}): {action.about}"
+    return f"{action.name}({', '.join(arguments)}): {about}"
 
 
 def describe_fields(properties: Mapping[str, Json]) -> str:
@@ -60,21 +66,24 @@ def describe_fields(properties: Mapping[str, Json]) -> str:
 
 def _describe(name: str, schema: object, is_required: bool) -> str:
     known = schema if isinstance(schema, dict) else {}
-    told = name if is_required else f"{name}?"
+    told = f"{_word(name)}{'' if is_required else '?'}"
     if values := known.get("enum"):
         return f"{told} ({'|'.join(map(_word, values))})"
     if known.get("type") == "boolean":
         return f"{told} (true|false)"
     about = known.get("description")
     if isinstance(about, str) and about and len(about) <= ABOUT_ARGUMENT_CHARS:
-        return f"{told} ({about.rstrip('.')})"
+        return f"{told} ({quoted(' '.join(about.split())).rstrip('.')})"
     if known.get("type") in ("array", "object"):
-        return f"{told} ({to_line({key: known[key] for key in known if key != 'description'})})"
+        return f"{told} ({quoted(to_line({key: known[key] for key in known if key != 'description'}))})"
     return told
 
 
 def _word(value: object) -> str:
-    return value if isinstance(value, str) else to_line(value)
+    """Return a name or a value in a line; one that could leave its place, as JSON: askers choose them."""
+    if isinstance(value, str) and value.isprintable() and _MARKS.isdisjoint(value):
+        return value
+    return quoted(to_line(value))
 
 
 def schema_of_action(action: Action) -> Json:
