@@ -78,9 +78,10 @@ def correct_question(
     """
     if form.style == "text":
         return Question(_with_words(question.messages, PLAIN_REPLY))
-    if form.style == "native" and not form.fields:
+    if form.style == "native" and not form.fields and len(form.requests) < 2:
         return Question(_with_words(question.messages, f"{problem}. {PLAIN_REPLY}"), question.schema)
-    meant = _find_meant(form, reply)
+    # A call of the backend's own stands in no text, but its problem begins with its name.
+    meant = _find_meant(form, f'"{problem.partition(":")[0]}" {reply}')
     sample = _smallest_reply(form, meant)
     grammar = question.schema or schema
     if grammar and form.style == "actions":

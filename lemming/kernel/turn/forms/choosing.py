@@ -108,13 +108,13 @@ def choose_form(
     form = ReplyForm(
         style=style,
         own=tuple(action.name for action in own),
-        kind="response" if facts.asker or not kinds else kinds[0],
+        kind=kinds[0] if kinds else "response",
         kinds=kinds if len(kinds) > 1 else (),
         to=readers[0] if len(readers) == 1 else "",
         readers=readers if len(readers) > 1 else (),
         requests=() if facts.asker else facts.asked,
         is_answer=bool(facts.asker),
-        fields=_fields_in(own),
+        fields=_fields_in(own, facts),
         renamed={offered_name(tool.name): tool.name for tool in tools if tool.name in OWN},
         takes_schema=takes_schema,
         is_small=is_small,
@@ -133,14 +133,13 @@ def _is_one_text(own: Sequence[Action], facts: TurnFacts, *, is_small: bool) -> 
     return names == [ANSWER] and bool(facts.asker)
 
 
-def _fields_in(own: Sequence[Action]) -> Mapping[str, Json]:
+def _fields_in(own: Sequence[Action], facts: TurnFacts) -> Mapping[str, Json]:
     """Return the fields of an answer, or else of a message; empty where it is a text."""
     says = next((action for action in own if action.name in (ANSWER, SEND)), None)
     if says is None:
         return NOTHING
-    fields = {
-        name: schema for name, schema in says.properties.items() if name not in ("request", "to", "kind")
-    }
+    places = ("to", "kind") if says.name == SEND else () if facts.asker else ("request",)
+    fields = {name: schema for name, schema in says.properties.items() if name not in places}
     return NOTHING if [*fields] == ["text"] else fields
 
 

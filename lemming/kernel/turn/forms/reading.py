@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from lemming.kernel.base.call_shapes import KEYS
 from lemming.kernel.base.contract import ToolCall, TurnReply
 from lemming.kernel.base.errors import ContractError
-from lemming.kernel.base.jsontext import compact, nearest
+from lemming.kernel.base.jsontext import compact, nearest, to_line
 from lemming.kernel.base.reply_json import drop_thinking
-from lemming.kernel.base.reply_object import has_contract, require_size
+from lemming.kernel.base.reply_object import object_in, require_size
 from lemming.kernel.mail.answers import with_answer_apart
 from lemming.kernel.turn.forms.first_messages import SILENCE
 from lemming.kernel.turn.forms.own_actions import TO_ALL
@@ -60,7 +61,7 @@ def read_form(
     """
     require_size(answer.text)
     text = drop_thinking(answer.text.strip())
-    if not answer.calls and (text.startswith(_CONTRACT) or has_contract(text)):
+    if not answer.calls and (text.startswith(_CONTRACT) or _is_contract(form, text)):
         return parse(text)
     if answer.calls:
         return _to_reply(
@@ -77,8 +78,8 @@ def read_form(
         return _to_reply(form, [_as_step_of_fields(form, fields)], "", parse)
     if form.style != "fields":
         calls, rest = read_calls(text, [*form.own, *tools], is_cut_off=is_cut_off)
-        # A text may tell of calls, where there is nothing that could be called.
-        is_told = form.style == "text" and rest and not any(call.name in form.own for call in calls)
+        # A text may tell of calls, or be the JSON that was asked for, where there is nothing to call.
+        is_told = form.style == "text" and not any(call.name in form.own for call in calls)
         if calls and not is_told:
             return _to_reply(
                 form,
@@ -89,10 +90,23 @@ def read_form(
     return _to_reply(form, *_read_text(form, text, has_written=has_written, is_cut_off=is_cut_off), parse)
 
 
+def _is_contract(form: ReplyForm, text: str) -> bool:
+    """Return True if a text is a reply of the contract's four keys, and no answer with fields of these names.
+
+    A `notes` beside other keys is content: forms, tools and people have fields of that name.
+    """
+    try:
+        keys = object_in(text, []).keys()
+    except ContractError:
+        return False
+    found = (keys & KEYS) - form.fields.keys()
+    return "do" not in keys and bool(found - {"notes"} or (found and keys <= KEYS))
+
+
 def _as_step_of_fields(form: ReplyForm, fields: Json) -> _Step:
     """Return the fields of a form as the action that they are; it may be wrapped as one."""
     name = form.own[0]
-    if fields.get("do") == name or fields.get("name") == name:
+    if any(fields.get(key) == name and key not in form.fields for key in ("do", "name")):
         inner = fields.get("arguments", {key: fields[key] for key in fields if key not in ("do", "name")})
         fields = inner if isinstance(inner, dict) else fields
     return _Step(name, fields)
@@ -114,7 +128,8 @@ def _read_text(form: ReplyForm, text: str, *, has_written: bool, is_cut_off: boo
         return [], text
     if form.style == "actions":
         raise ContractError("the reply must be one action as JSON")
-    return [_Step(SEND, {"text": text})], ""
+    # Where one agent waits for an answer, a text is for it, and not for everybody.
+    return [_Step(ANSWER if len(form.requests) == 1 else SEND, {"text": text})], ""
 
 
 def _to_reply(form: ReplyForm, steps: Sequence[_Step], rest: str, parse: Parse) -> TurnReply:
@@ -169,12 +184,13 @@ def _is_answer(form: ReplyForm, name: str) -> bool:
 
 def _answer_of(form: ReplyForm, arguments: Json) -> Json:
     """Return the payload of an answer; `request` is the id of what it answers."""
-    if form.requests and "request" not in form.fields:
+    if form.requests:  # a form with a field of this name is asked for by the contract
         _require_request(form.requests, arguments.get("request"))
     places = {"request", "to"} - form.fields.keys()
     fields = {key: value for key, value in arguments.items() if key not in places}
     payload = with_answer_apart(fields, {"properties": form.fields})
-    return {"reply_to": arguments["request"], **payload} if "request" in arguments else payload
+    is_named = "request" in places and "request" in arguments
+    return {"reply_to": arguments["request"], **payload} if is_named else payload
 
 
 def _require_request(requests: Sequence[str], named: Any) -> None:
@@ -191,11 +207,14 @@ def _require_request(requests: Sequence[str], named: Any) -> None:
 def _message_of(form: ReplyForm, arguments: Json) -> Json:
     """Return the entry of a message; raise `ContractError` for a reader who cannot be reached."""
     payload = {key: value for key, value in arguments.items() if key not in ("to", "kind")}
-    if "text" not in payload and len(payload) == 1:
+    if "text" not in payload and len(payload) == 1 and not form.fields:
         payload = {"text": next(iter(payload.values()))}
     kind = arguments.get("kind", form.kind)
     kind = kind if kind in form.kinds else form.kind
     to = arguments.get("to") or form.to
+    if not all(isinstance(name, str) for name in (to if isinstance(to, list) else [to])):
+        # An address that cannot be read would be none, and the message for everybody.
+        raise ContractError(f'send: "to" must be the name of an agent, got {to_line(to)[:100]}')
     if form.readers and to != form.to:
         known = {name.lower(): name for name in form.readers}
         names = to if isinstance(to, list) else [to]
