@@ -54,7 +54,6 @@ from lemming.kernel.org.resume import AgentPermissions
 
 ENTRY_LIMIT_BYTES = 256 << 10
 DECISIONS_PER_TICK = 10_000
-_KINDS_OF_REQUESTS = frozenset({"request", "response"})
 _USUAL_KINDS = ("message", "request", "response")
 EVERYBODY = frozenset({"*", "all"})
 NOBODY_IN_PARTICULAR: frozenset[str] = frozenset()
@@ -114,8 +113,8 @@ class OutboxEntry:
     def told(self) -> str:
         """The entry in few words: its author, its kind where that says something, its text."""
         kind = "" if self.kind in _USUAL_KINDS else f" ({self.kind})"
-        is_request = self.kind in _KINDS_OF_REQUESTS
-        return cut_line(f"{self.agent}{kind}:{quote_payload(self.payload, self.tags, is_request=is_request)}")
+        asks = self.kind in ("request", "response")
+        return cut_line(f"{self.agent}{kind}:{quote_payload(self.payload, self.tags, is_request=asks)}")
 
     @once
     def line_digest(self) -> bytes:
