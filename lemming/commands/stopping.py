@@ -41,8 +41,9 @@ def stop_on_signals(*, quiet: bool = False) -> Iterator[StopSwitch]:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signals = [number for number in SIGNALS if not _is_ignored(number)]
-    former = {number: signal.signal(number, _leave_it_to_the_pipe) for number in signals}
+    # First the pipe: a signal that came between the two would leave no byte, and stop nothing.
     former_pipe = signal.set_wakeup_fd(writer)
+    former = {number: signal.signal(number, _leave_it_to_the_pipe) for number in signals}
     watcher = threading.Thread(
         target=_watch, args=(reader, switch, quiet), name="lemming-signals", daemon=True
     )
@@ -50,9 +51,9 @@ def stop_on_signals(*, quiet: bool = False) -> Iterator[StopSwitch]:
     try:
         yield switch
     finally:
-        signal.set_wakeup_fd(former_pipe)
         for number, handler in former.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(former_pipe)
         os.close(writer)
         watcher.join()
         os.close(reader)

@@ -75,6 +75,34 @@ def test_a_signal_while_it_starts_ends_it_with_0(base: Path, number: int) -> Non
         assert process.wait(PATIENCE_S) == 0
 
 
+SIGNALLED_AT_ONCE = """
+import os, signal
+from lemming.commands.stopping import stop_on_signals
+
+install = signal.signal
+
+
+def signalled(number, handler):
+    former = install(number, handler)
+    if number == signal.SIGTERM:
+        os.kill(os.getpid(), number)
+    return former
+
+
+signal.signal = signalled
+with stop_on_signals(quiet=True) as switch:
+    signal.signal = install
+    switch.stop.wait()
+print(switch.signal)
+"""
+
+
+def test_a_signal_that_comes_as_its_handler_is_installed_stops_too() -> None:
+    command = [sys.executable, "-c", SIGNALLED_AT_ONCE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert int(done.stdout) == signal.SIGTERM
+
+
 def test_a_closing_terminal_may_send_its_signal_twice(base: Path) -> None:
     answer = _org_that_waits_for_an_answer(base)
     with start("-C", str(base), "run-once", "--trust") as process:
