@@ -182,7 +182,7 @@ def tell_results(
         return [results_values(others, notices)] if in_words else []
     shown = native_results(calls, by_id, own=form.own if form else ())
     if form:
-        return [*shown, *show_results(form, describe_results(others), notices)]
+        return [*shown, *show_results(form, describe_results(others), notices, has_own=bool(shown))]
     if others:
         shown.append(results_message(others, [*messages, *shown]))
     return [*shown, *([notices_message(notices)] if notices else [])]

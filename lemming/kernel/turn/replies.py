@@ -41,6 +41,10 @@ def read_reply(
             reply = _limited(reply, limits.max_tool_calls)
         for reads in seams.reads if keep == "all" else ():
             reads(reply)
+        if inputs.form and answer.finish == "length":
+            # A plain text has no end that could be missed.
+            more = f"the reply was cut off at the token limit ({_how_to_have_more(inputs)})"
+            reply = reply._replace(remarks=(*reply.remarks, more))
         return reply
     except ContractError as error:
         if answer.finish == "length":

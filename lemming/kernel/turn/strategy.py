@@ -18,11 +18,14 @@ from lemming.kernel.turn.dialogue import HIDDEN, tell_results
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.forms.asking import Question, correct_question, narrow_question
 from lemming.kernel.turn.forms.found import attach_found, list_found_earlier, offer_found
+from lemming.kernel.turn.forms.reply_form import REMEMBER
 from lemming.kernel.turn.notices import without_notices
 from lemming.kernel.turn.prompt import correction
 from lemming.kernel.turn.values import Act, Answer, Ask, Step, Steps
 
 REPLY_CHARS_QUOTED = 4000
+MOST_KEPT_ALIKE = 2
+"""A model that remembers the same so often in a turn is no longer offered to remember."""
 
 
 class Called(NamedTuple):
@@ -51,6 +54,7 @@ class Turn:
         self.replies_left = draft.inputs.max_steps
         self._goes_on = False
         self._found_before = 0
+        self._kept: list[MemoryUpdate] = []
 
     @property
     def prompt(self) -> list[Message]:
@@ -172,7 +176,7 @@ class Turn:
                 # An answer with mistakes is there and paid for: what of it is right is better than nothing.
                 return self._salvage(messages, f"; no correction: {error.message}")
             try:
-                read = self._draft.read(answer)
+                read = TurnReply() if self._is_silence(answer) else self._draft.read(answer)
             except ContractError as error:
                 if not corrections_left:
                     return self._salvage(messages)
@@ -186,9 +190,25 @@ class Turn:
                 messages += [said, correction(str(error)[:2000])]
             else:
                 messages.append(said_in(answer, self._draft.inputs.agent.turn.max_tool_calls))
-                self._goes_on = read.goes_on
+                self._goes_on = read.goes_on and not self._is_kept_again(read)
                 return read
         raise AssertionError("unreachable: the last correction returns or raises")
+
+    def _is_silence(self, answer: Answer) -> bool:
+        """Return True if a backend that calls tools says no more, where nobody waits for an answer."""
+        form = self._draft.inputs.form
+        is_over = form is not None and form.style == "native" and not form.is_answer and self._draft.accepted
+        return bool(is_over) and answer.finish == "stop" and not (answer.calls or answer.text.strip())
+
+    def _is_kept_again(self, reply: TurnReply) -> bool:
+        """Note what a reply remembers; return True if it was told not to remember that again.
+
+        A model that remembers the same twice would do so up to the limit of the turn.
+        """
+        kept = reply.memory_updates
+        is_again = bool(kept) and all(self._kept.count(it) >= MOST_KEPT_ALIKE for it in kept)
+        self._kept += kept
+        return is_again
 
     @property
     def has_more_to_do(self) -> bool:
@@ -210,7 +230,9 @@ class Turn:
             return offered
         waited = inputs.task.begun.results if inputs.task and inputs.dialogue else ()
         results = without_notices([*waited, *self._draft.results])
-        narrowed = narrow_question(inputs.form, offered.messages, offered.schema or inputs.schema, results)
+        schema, most_alike = offered.schema or inputs.schema, 1 if is_small else MOST_KEPT_ALIKE
+        dropped = [REMEMBER] if any(self._kept.count(it) >= most_alike for it in self._kept) else []
+        narrowed = narrow_question(inputs.form, offered.messages, schema, results, dropped)
         return narrowed if narrowed.schema else Question(narrowed.messages, offered.schema)
 
     def shown(self, messages: Sequence[Message]) -> list[Message]:
@@ -240,7 +262,13 @@ class Turn:
                 answer, keep="any" if self._draft.accepted or self._draft.misfit else "some"
             )
         except ContractError as error:
+            form = self._draft.inputs.form
+            if self._goes_on and form and not form.is_answer:
+                # What it remembered was whole, and a model may have no more to say.
+                self._goes_on = False
+                return TurnReply(remarks=(f"left out: {error.message}"[:500],))
             raise ContractError(f"{error.message}{why}", hint=error.hint) from error
+        self._goes_on = read.goes_on and not self._is_kept_again(read)
         messages.append(said_in(answer, self._draft.inputs.agent.turn.max_tool_calls))
         return read
 

@@ -27,9 +27,13 @@ class Question(NamedTuple):
 
 
 def narrow_question(
-    form: ReplyForm, messages: list[Message], schema: Json | None, results: Sequence[Mapping[str, Any]]
+    form: ReplyForm,
+    messages: list[Message],
+    schema: Json | None,
+    results: Sequence[Mapping[str, Any]],
+    dropped: Sequence[str] = (),
 ) -> Question:
-    """Return a question without the tools that would give the same again.
+    """Return a question without the tools that would give the same again, and some of the engine's actions.
 
     A small model calls a tool for ever that it is told of: it loses each that it has called. Any other loses
     one that has given the same twice for the same arguments, or that echoes.
@@ -42,11 +46,11 @@ def narrow_question(
         if counts[compact([it["tool"], it["args"], it["output"]])] >= least
     }
     tools |= {offered_name(tool) for tool in _find_echoes(results)}
-    if not tools:
+    if not (tools or dropped):
         return Question(messages)
     if form.style == "native":
-        return Question(_without_tools(messages, tools))
-    return Question(messages, drop_actions(schema, tools) if schema else None)
+        return Question(_without_tools(messages, tools, dropped))
+    return Question(messages, drop_actions(schema, [*tools, *dropped]) if schema else None)
 
 
 def _find_echoes(results: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -60,10 +64,15 @@ def _find_echoes(results: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         last[tool] = output
 
 
-def _without_tools(messages: list[Message], names: Iterable[str]) -> list[Message]:
-    """Return messages without some tools of the backend's own; the same where it would have none."""
+def _without_tools(messages: list[Message], names: Iterable[str], own: Sequence[str]) -> list[Message]:
+    """Return messages without some tools of the backend's own; the same where it would have none.
+
+    `own`: the actions of the engine that are left out too.
+    """
     tools = [
-        it for it in messages[0].get("tools", ()) if offered_name(it.get("tool", it["name"])) not in names
+        it
+        for it in messages[0].get("tools", ())
+        if it["name"] not in own and offered_name(it.get("tool", it["name"])) not in names
     ]
     return [{**messages[0], "tools": tools}, *messages[1:]] if tools else messages
 
@@ -78,10 +87,10 @@ def correct_question(
     """
     if form.style == "text":
         return Question(_with_words(question.messages, PLAIN_REPLY))
-    if form.style == "native" and not form.fields and len(form.requests) < 2:
+    called = problem.partition(":")[0]  # by a backend's own call, which stands in no text
+    if form.style == "native" and not (form.fields or called in form.own):
         return Question(_with_words(question.messages, f"{problem}. {PLAIN_REPLY}"), question.schema)
-    # A call of the backend's own stands in no text, but its problem begins with its name.
-    meant = _find_meant(form, f'"{problem.partition(":")[0]}" {reply}')
+    meant = called if called in form.own else _find_meant(form, reply)
     sample = _smallest_reply(form, meant)
     grammar = question.schema or schema
     if grammar and form.style == "actions":
@@ -124,12 +133,16 @@ def _with_words(messages: Sequence[Message], words: str) -> list[Message]:
     return [*before, {**last, "content": f"{last['content']}\n{words}"}]
 
 
-def show_results(form: ReplyForm, results: Sequence[str], notices: Sequence[str]) -> list[Message]:
+def show_results(
+    form: ReplyForm, results: Sequence[str], notices: Sequence[str], *, has_own: bool = True
+) -> list[Message]:
     """Return the messages that show what the last actions gave, and ask for the next one.
+
+    `has_own`: a backend's own calls have theirs. After what it writes as text, it would be asked nothing.
 
     What the engine says itself stands in a message of its own: small models copy what stands in a result.
     """
-    go_on = "" if form.style == "native" else ANSWER_NOW if form.is_answer else ACT_NOW
-    lines = [*results, go_on] if go_on else [*results]
+    go_on = ANSWER_NOW if form.is_answer else ACT_NOW
+    lines = [*results, go_on] if form.style != "native" or not has_own else [*results]
     shown: list[Message] = [{"role": "user", "content": "\n".join(lines)}] if lines else []
     return [*shown, *({"role": "user", "content": notice} for notice in notices)]

@@ -1,0 +1,134 @@
+"""How turns in small forms end: they do not ask for ever, and keep what was said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from lemming.engine import run_once
+from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.memory import load_memory
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
+from lemming.testing import FrozenClock, make_org, resume
+from lemming.timeline.replay.replay import replay
+
+
+class Native(LLMProvider):
+    """A backend that calls tools by itself, and keeps what it is asked."""
+
+    takes_tools = prefers_tools = True
+    takes_schema = False
+    heard: ClassVar[list[Request]] = []
+    replies: ClassVar[list[Reply]] = []
+
+    def call(self, model_name: str, messages: list[Message], temperature: float | None, **_: Any) -> str:
+        """Not used."""
+        raise NotImplementedError
+
+    def complete(self, request: Request) -> Reply:
+        """Give the next reply, the last one for ever."""
+        Native.heard.append(request)
+        return self.replies[min(len(self.heard), len(self.replies)) - 1]
+
+
+class Acting(Native):
+    """A backend that takes a schema, and writes actions as text."""
+
+    takes_tools = prefers_tools = False
+    takes_schema = True
+
+
+STYLES = {"native": Native, "actions": Acting}
+
+
+@pytest.fixture(params=STYLES)
+def style(request: pytest.FixtureRequest) -> str:
+    """Return the style of the replies."""
+    Native.heard.clear()
+    return str(request.param)
+
+
+def does(style: str, name: str, **arguments: Any) -> Reply:
+    """Return a reply that takes one action."""
+    if style == "native":
+        return Reply("", calls=({"id": "1", "tool": name, "args": arguments},))
+    return Reply(json.dumps({"do": name, **arguments}))
+
+
+def take_turn(base: Path, style: str, replies: Sequence[Reply], **blocks: Any) -> TurnReport:
+    """Run a tick and return ada's turn."""
+    Native.replies[:] = replies
+    register_provider(style, STYLES[style])
+    tools = {"tools": ["file_list", "memory_write"]}
+    ada = resume("ada", model={"key": style}, permissions=tools, **blocks)
+    people = [
+        resume(name, model={"key": "human"}, permissions={"read_outboxes": ["ada"]})
+        for name in ("bob", "eve")
+    ]
+    models = {style: {"provider": style}, "human": {"provider": "human"}}
+    made = make_org(base, ada, *people, models=models)
+    turn = next(turn for turn in run_once(made, clock=FrozenClock()).turns if turn.agent == "ada")
+    assert [replayed.turns for replayed in replay(made, [1])] == [1]
+    return turn
+
+
+def offered(request: Request) -> str:
+    """Return what a question offers: its tools, or its schema."""
+    return json.dumps(request.messages[0].get("tools") or request.schema)
+
+
+KEEPS = {"key": "town", "value": "Oslo"}
+
+
+def test_a_model_that_remembers_for_ever_is_no_longer_offered_to_remember_and_ends(
+    base: Path, style: str
+) -> None:
+    turn = take_turn(base, style, [does(style, "remember", **KEEPS)])
+    assert (turn.status, turn.calls) == ("done", 3)
+    assert ['"remember"' in offered(it) for it in Native.heard] == [True, True, False]
+    assert load_memory(base, "ada", "town") == "Oslo"
+
+
+def test_several_memories_are_kept_one_after_another(base: Path, style: str) -> None:
+    each = [does(style, "remember", key=f"k{number}", value="v") for number in range(4)]
+    assert take_turn(base, style, [*each, does(style, "send", to="bob", text="hi")]).calls == 5
+    assert load_memory(base, "ada", "k3") == "v"
+
+
+def test_what_was_remembered_is_kept_where_nothing_more_can_be_read(base: Path, style: str) -> None:
+    turn = take_turn(base, style, [does(style, "remember", **KEEPS), Reply("")])
+    assert turn.status == "done"
+    assert load_memory(base, "ada", "town") == "Oslo"
+
+
+def test_a_backend_that_says_no_more_after_its_calls_has_ended(base: Path) -> None:
+    Native.heard.clear()
+    turn = take_turn(base, "native", [does("native", "file_list"), Reply("")])
+    assert (turn.status, turn.calls, turn.remarks) == ("done", 2, [])
+
+
+def test_an_action_that_a_backend_writes_as_text_is_followed_by_a_question(base: Path) -> None:
+    Native.heard.clear()
+    take_turn(
+        base, "native", [does("actions", "remember", **KEEPS), does("native", "send", to="bob", text="x")]
+    )
+    assert Native.heard[1].messages[-1]["role"] == "user"
+
+
+def test_a_message_to_nobody_there_is_corrected_as_a_message(base: Path) -> None:
+    Native.heard.clear()
+    sends = [does("native", "send", to=name, text="secret") for name in ("zed", "bob")]
+    take_turn(base, "native", sends)
+    assert "Call send with values like these" in Native.heard[1].messages[-1]["content"]
+    assert [it.payload["target"] for it in read_outbox_entries(base, "ada")] == ["bob"]
+
+
+def test_a_plain_text_that_was_cut_off_is_told_of(base: Path) -> None:
+    Native.heard.clear()
+    turn = take_turn(base, "native", [Reply("Half an ans", finish="length")])
+    assert "the reply was cut off at the token limit" in turn.remarks[0]
