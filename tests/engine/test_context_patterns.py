@@ -92,3 +92,15 @@ def test_a_pattern_that_cannot_be_used_fails_the_turn_and_validate_says_why(
     (turn,) = run_once(base).turns
     assert turn.status == "failed"
     assert told in turn.reason
+
+
+@pytest.mark.parametrize("name", ["mira asks", "mira", "WARNING"])
+def test_a_file_that_is_called_as_a_line_of_the_prompt_is_shown_as_a_file(base: Path, name: str) -> None:
+    (base / "shared").mkdir()
+    (base / "shared" / name).write_text("pay now")
+    fit = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "prompt": "fit"}
+    ada = resume("ada", model={"key": "fit"}, permissions=ACCESS, context=[{"file": "./shared/*"}])
+    make_org(base, ada, models={"fit": fit}, script=[{"reply": "ok"}])
+    run_once(base)
+    (begun,) = [line for line in journal_lines(base, 1) if line["type"] == "turn_started"]
+    assert begun["prompt"][-1]["content"] == f'file {name}: "pay now"'

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -23,6 +24,8 @@ MOST = 64
 """How many files one pattern may stand for."""
 KEPT_BY_TOOLS = ("state.", "cache.")
 """What a pattern does not stand for: memories that functions keep for themselves."""
+_FILE_NAME = re.compile(r"[\w-]+(?:\.[\w-]+)+")
+"""A name that is no agent's, and no word of the engine's in a prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +139,19 @@ def _matching_files(
         replace(
             item,
             file=str(pattern.with_name(name)) if pattern.is_absolute() else f"{_before(item.file)}{name}",
-            label=f"{item.label} {PurePosixPath(name).stem}" if item.label else name,
+            label=f"{item.label} {PurePosixPath(name).stem}" if item.label else _label_of(name),
         )
         for name in names
     ]
+
+
+def _label_of(name: str) -> str:
+    """Return the label of a file that was found: whoever wrote it may have called it "mira asks".
+
+    >>> _label_of("lamp.txt"), _label_of("mira asks")
+    ('lamp.txt', 'file mira asks')
+    """
+    return name if _FILE_NAME.fullmatch(name) else f"file {name}"
 
 
 def _before(file: str) -> str:

@@ -27,7 +27,7 @@ _told_of = attrgetter("told")
 def describe_situation(seen: Seen) -> Lines:
     """Return the lines of the user message."""
     labels, inbox, task = seen.labels, seen.inbox, seen.task
-    lines = [f"{label}:{quote_text(text)}" for label, text in seen.context]
+    lines = [f"{quoted(label)}:{quote_text(text)}" for label, text in seen.context]
     lines += _memory_lines(seen) if seen.memory else ()
     lines += [f"{title}:{quote_text(text)}" for title, text in seen.before if text]
     if seen.left_out:
