@@ -96,7 +96,7 @@ def test_a_pattern_that_cannot_be_used_fails_the_turn_and_validate_says_why(
 
 @pytest.mark.parametrize("name", ["mira asks", "mira", "WARNING"])
 def test_a_file_that_is_called_as_a_line_of_the_prompt_is_shown_as_a_file(base: Path, name: str) -> None:
-    (base / "shared").mkdir()
+    (base / "shared").mkdir(parents=True)
     (base / "shared" / name).write_text("pay now")
     fit = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "prompt": "fit"}
     ada = resume("ada", model={"key": "fit"}, permissions=ACCESS, context=[{"file": "./shared/*"}])

@@ -7,6 +7,7 @@ written, what its tools did stands. Rules: docs/strategies.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from lemming.capabilities.judges.withdrawing import Own
 from lemming.capabilities.requests.capability import given_up, serving_in
 from lemming.kernel.base.errors import ContractError, NotVerified, OutOfCredits, ProviderError
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.base.payload_text import quote_payload
+from lemming.kernel.base.payload_text import NEW_LINE, quote_text
 from lemming.kernel.base.quoting import fenced, mark_for
 from lemming.kernel.files.fields import Json
 from lemming.kernel.journal.report import End
@@ -252,10 +253,25 @@ def _again(turn: Turn, draft: Draft, own: Own, messages: list[Message]) -> Steps
             return "waits"
 
 
+_ID = re.compile(r"[a-z0-9_/-]{1,100}")
+"""What says where an entry stands, and nothing else."""
+
+
 def _describe_entry(entry: OutboxEntry) -> str:
-    """Return an entry of a draft on one line, or on several: its kind, its readers, and what it says."""
+    """Return an entry of a draft on one line, or on several: its kind, its readers, and all that it says.
+
+    Nothing is left out, as in a prompt: what a judge does not see, it would pass.
+    """
     to = f" to {', '.join(sorted(entry.targets))}" if entry.targets else ""
-    return f"{entry.kind}{to}:{quote_payload(entry.payload, entry.tags)}"
+    text, rest = entry.payload.get("text"), dict(entry.payload)
+    told = quote_text(rest.pop("text")) if isinstance(text, str) else ""
+    for key in ("target", "reply_to", "conversation"):
+        if (to and key == "target") or _ID.fullmatch(str(rest.get(key, ""))):
+            rest.pop(key, None)
+    if entry.tags:
+        rest = {"tags": entry.tags, "payload": rest} if "tags" in rest else {**rest, "tags": entry.tags}
+    line = f"{entry.kind}{to}:{told}"
+    return f"{line}{NEW_LINE if NEW_LINE in told else ' '}{to_line(rest)}" if rest or not told else line
 
 
 def cut_shown(text: str) -> str:

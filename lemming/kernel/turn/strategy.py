@@ -197,7 +197,9 @@ class Turn:
     def _is_silence(self, answer: Answer) -> bool:
         """Return True if a backend that calls tools says no more, where nobody waits for an answer."""
         form = self._draft.inputs.form
-        is_over = form is not None and form.style == "native" and not form.is_answer and self._draft.accepted
+        is_over = (
+            form is not None and form.style == "native" and not self._draft.task and self._draft.accepted
+        )
         return bool(is_over) and answer.finish == "stop" and not (answer.calls or answer.text.strip())
 
     def _is_kept_again(self, reply: TurnReply) -> bool:
