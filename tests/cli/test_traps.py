@@ -68,6 +68,23 @@ CHANGES = [
 APPROVING = ["approve ID", "approve", "deny ID", "answer ID x", "requests ID", "waiting ID", "cancel ID"]
 
 
+TRAPS = """
+[core]
+    fsmonitor = "SCRIPT"
+    pager = "SCRIPT"
+    sshCommand = "SCRIPT"
+    editor = "SCRIPT"
+[diff]
+    external = "SCRIPT"
+[diff "trap"]
+    textconv = "SCRIPT"
+[filter "trap"]
+    clean = "SCRIPT"
+    smudge = "SCRIPT"
+"""
+"""What a repository's configuration says of programs that git starts."""
+
+
 class Trap(Tool):
     """A tool like the one that a file of tools brings later."""
 
@@ -174,9 +191,8 @@ def set_traps(repository: Path, command: list[str]) -> None:
     ):
         (repository / "hooks" / name).write_text(script.read_text())
         (repository / "hooks" / name).chmod(0o755)
-    for key in ("core.fsmonitor", "core.pager", "diff.external", "filter.trap.clean", "filter.trap.smudge",
-                "diff.trap.textconv", "core.sshCommand", "core.editor"):  # fmt: skip
-        subprocess.run(["git", "config", "-f", str(repository / "config"), key, str(script)], check=True)
+    with (repository / "config").open("a") as config:
+        config.write(TRAPS.replace("SCRIPT", str(script)))
 
 
 def sprung(base: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,11 +21,20 @@ def again(tmp_path: Path) -> Path:
     return tmp_path / "again"
 
 
+@pytest.fixture(scope="session")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An organisation with a past, made once: tests have copies."""
+    ToolRegistry.register(Bell())
+    base = busy_org(tmp_path_factory.mktemp("past") / "org")
+    ToolRegistry.unregister("bell")
+    return base
+
+
 @pytest.fixture
-def org(base: Path) -> Iterator[Path]:
+def org(past: Path, base: Path) -> Iterator[Path]:
     """An organisation with a past."""
     ToolRegistry.register(Bell())
-    yield busy_org(base)
+    yield Path(shutil.copytree(past, base, symlinks=True))
     ToolRegistry.unregister("bell")
 
 

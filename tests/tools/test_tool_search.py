@@ -28,7 +28,7 @@ CONTEXT = 10_000
 PATTERNS = ["desk.*", "post.*", "tank.*"]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _many() -> Iterator[None]:
     with registered():
         yield
