@@ -124,7 +124,7 @@ ALL = [
     *ends("blocks", "turn"),
     *ends("blocks", "tick"),
 ]
-KINDS_EACH = 18
+KINDS_EACH = 24
 """In each organisation one of so many kinds of end is tried, and each kind in one of so many of them."""
 
 

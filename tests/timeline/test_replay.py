@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,12 @@ def bell() -> Iterator[Bell]:
     ToolRegistry.unregister("bell")
 
 
+@pytest.fixture
+def org(past: Path, base: Path) -> Path:
+    """An organisation with a past."""
+    return Path(shutil.copytree(past, base))
+
+
 def rerun(base: Path, again: Path, last: int | None = None) -> list[Replayed]:
     return list(replay_into(base, again, ticks_to_rerun(base, last)))
 
@@ -43,23 +50,21 @@ def rerun(base: Path, again: Path, last: int | None = None) -> list[Replayed]:
 # --- the same ----------------------------------------------------------------------------------
 
 
-def test_a_replay_into_a_folder_gives_the_same_files_byte_for_byte(base: Path, again: Path) -> None:
-    busy_org(base)
-    assert [each.tick for each in rerun(base, again)] == list(range(1, TICKS + 1))
-    assert tree(again) == tree(base)
-    assert state_root(again) == state_root(base)
+def test_a_replay_into_a_folder_gives_the_same_files_byte_for_byte(org: Path, again: Path) -> None:
+    assert [each.tick for each in rerun(org, again)] == list(range(1, TICKS + 1))
+    assert tree(again) == tree(org)
+    assert state_root(again) == state_root(org)
 
 
-def test_the_recorded_organisation_has_had_all_that_this_is_about(base: Path) -> None:
-    busy_org(base)
-    records = [record for tick in journal_ticks(base) for record in journal_lines(base, tick)]
+def test_the_recorded_organisation_has_had_all_that_this_is_about(org: Path) -> None:
+    records = [record for tick in journal_ticks(org) for record in journal_lines(org, tick)]
     kinds = {record["type"] for record in records}
     statuses = {record["status"] for record in records if "status" in record}
     assert kinds >= {"model_failed", "tool_started", "tool_finished", "turn_skipped", "entries_expired"}
     assert statuses == {"done", "waiting", "skipped", "failed"}
     expired = {file for record in records if record["type"] == "entries_expired" for file in record["files"]}
     assert any(file.startswith("agents/human/") for file in expired)
-    assert (base / "agents/zoe/turns.jsonl").exists()
+    assert (org / "agents/zoe/turns.jsonl").exists()
 
 
 def test_no_model_is_called_and_no_tool_runs(base: Path, again: Path, bell: Bell) -> None:
@@ -70,25 +75,23 @@ def test_no_model_is_called_and_no_tool_runs(base: Path, again: Path, bell: Bell
     assert bell.rung == 1
 
 
-def test_a_replay_in_place_writes_nothing(base: Path) -> None:
-    before = tree(busy_org(base), without=())
-    turns = [each.turns for each in replay(base, journal_ticks(base))]
+def test_a_replay_in_place_writes_nothing(org: Path) -> None:
+    before = tree(org, without=())
+    turns = [each.turns for each in replay(org, journal_ticks(org))]
     assert len(turns) == TICKS
     assert min(turns) >= 1
-    assert tree(base, without=()) == before
+    assert tree(org, without=()) == before
 
 
-def test_a_replayed_organisation_can_be_run_on_and_replayed(base: Path, again: Path, tmp_path: Path) -> None:
-    busy_org(base)
-    rerun(base, again)
+def test_a_replayed_organisation_can_be_run_on_and_replayed(org: Path, again: Path, tmp_path: Path) -> None:
+    rerun(org, again)
     run_once(again)
     rerun(again, tmp_path / "third")
     assert state_root(tmp_path / "third") == state_root(again)
 
 
-def test_a_replay_can_stop_earlier(base: Path, again: Path) -> None:
-    busy_org(base)
-    assert [each.tick for each in rerun(base, again, 3)] == [1, 2, 3]
+def test_a_replay_can_stop_earlier(org: Path, again: Path) -> None:
+    assert [each.tick for each in rerun(org, again, 3)] == [1, 2, 3]
     assert json.loads((again / "tick.json").read_text()) == {"current_tick": 4}
     assert not (again / "agents/zoe").exists()
 
@@ -102,11 +105,10 @@ def test_an_agent_that_came_later_arrives_in_its_tick(base: Path, again: Path) -
     assert tree(again) == tree(base)
 
 
-def test_what_a_person_sent_after_the_last_tick_is_there_too(base: Path, again: Path) -> None:
-    busy_org(base)
-    speak(base, TICKS + 1, FrozenClock())
-    rerun(base, again)
-    assert tree(again) == tree(base)
+def test_what_a_person_sent_after_the_last_tick_is_there_too(org: Path, again: Path) -> None:
+    speak(org, TICKS + 1, FrozenClock())
+    rerun(org, again)
+    assert tree(again) == tree(org)
 
 
 def test_an_entry_sent_while_a_tick_ran_arrives_in_the_next(base: Path, again: Path) -> None:
@@ -205,29 +207,26 @@ def test_credits_granted_since_do_not_change_a_turn_that_ran_out(base: Path) -> 
 # --- not the same ------------------------------------------------------------------------------
 
 
-def test_an_edited_resume_shows_as_a_changed_prompt(base: Path, again: Path) -> None:
-    busy_org(base)
-    edit(base, "agents/bob/resume.json", "You are bob.", "You are a pirate.")
+def test_an_edited_resume_shows_as_a_changed_prompt(org: Path, again: Path) -> None:
+    edit(org, "agents/bob/resume.json", "You are bob.", "You are a pirate.")
     with pytest.raises(Difference) as caught:
-        rerun(base, again)
+        rerun(org, again)
     assert (caught.value.tick, caught.value.agent, caught.value.what) == (1, "bob", "prompt")
     assert {"-You are bob.", "+You are a pirate."} <= set(caught.value.diff.splitlines())
 
 
-def test_an_edited_context_file_shows_where_it_was_first_read(base: Path, again: Path) -> None:
-    busy_org(base)
-    edit(base, "shared/facts.txt", "Ants march.", "Ants sleep.")
+def test_an_edited_context_file_shows_where_it_was_first_read(org: Path, again: Path) -> None:
+    edit(org, "shared/facts.txt", "Ants march.", "Ants sleep.")
     with pytest.raises(Difference) as caught:
-        rerun(base, again)
+        rerun(org, again)
     assert (caught.value.tick, caught.value.agent) == (2, "ada")
     assert "+Ants sleep." in caught.value.diff
 
 
-def test_an_edited_schedule_shows_as_a_changed_plan(base: Path, again: Path) -> None:
-    busy_org(base)
-    edit(base, "agents/ada/resume.json", '"run_every_n_ticks": 1', '"run_every_n_ticks": 2')
+def test_an_edited_schedule_shows_as_a_changed_plan(org: Path, again: Path) -> None:
+    edit(org, "agents/ada/resume.json", '"run_every_n_ticks": 1', '"run_every_n_ticks": 2')
     with pytest.raises(Difference) as caught:
-        rerun(base, again)
+        rerun(org, again)
     assert (caught.value.tick, caught.value.what) == (1, "plan")
     assert '-    "ada",' in caught.value.diff
 
@@ -238,30 +237,28 @@ def _say_otherwise(record: Json) -> Json:
     return record
 
 
-def test_a_changed_answer_shows_as_a_changed_effect(base: Path) -> None:
-    busy_org(base)
-    rewrite_journal(base, 5, _say_otherwise)
+def test_a_changed_answer_shows_as_a_changed_effect(org: Path) -> None:
+    rewrite_journal(org, 5, _say_otherwise)
     with pytest.raises(Difference) as caught:
-        list(replay(base, journal_ticks(base)))
+        list(replay(org, journal_ticks(org)))
     assert (caught.value.tick, caught.value.agent, caught.value.what) == (5, "ada", "turn")
     assert '"sha256"' in caught.value.diff
 
 
-def test_a_changed_effect_is_shown_with_the_text_of_the_file(base: Path, again: Path) -> None:
-    busy_org(base)
-    rewrite_journal(base, TICKS, _say_otherwise)
+def test_a_changed_effect_is_shown_with_the_text_of_the_file(org: Path, again: Path) -> None:
+    rewrite_journal(org, TICKS, _say_otherwise)
     with pytest.raises(Difference) as caught:
-        rerun(base, again)
+        rerun(org, again)
     assert (caught.value.tick, caught.value.agent) == (TICKS, "ada")
     assert '-    "text": "hello"' in caught.value.diff
     assert '+    "text": "goodbye"' in caught.value.diff
 
 
 @pytest.mark.parametrize("kind", ["model_replied", "tool_finished"])
-def test_a_missing_answer_is_an_error_and_never_a_live_call(base: Path, again: Path, kind: str) -> None:
-    refuse_models(busy_org(base))
-    rewrite_journal(base, 2, lambda record: None if record["type"] == kind else record)
-    for attempt in (replay(base, [1, 2]), replay_into(base, again, ticks_to_rerun(base, None))):
+def test_a_missing_answer_is_an_error_and_never_a_live_call(org: Path, again: Path, kind: str) -> None:
+    refuse_models(org)
+    rewrite_journal(org, 2, lambda record: None if record["type"] == kind else record)
+    for attempt in (replay(org, [1, 2]), replay_into(org, again, ticks_to_rerun(org, None))):
         with pytest.raises(Difference, match="no recorded answer") as caught:
             list(attempt)
         assert caught.value.tick == 2
@@ -277,63 +274,57 @@ def test_a_ledger_changed_between_two_turns_is_a_changed_state(base: Path) -> No
     assert caught.value.tick == 2
 
 
-def test_an_organisation_without_its_first_journals_is_not_run_again(base: Path, again: Path) -> None:
-    busy_org(base)
-    fs.remove(base, "logs/ticks/00000001.jsonl")
+def test_an_organisation_without_its_first_journals_is_not_run_again(org: Path, again: Path) -> None:
+    fs.remove(org, "logs/ticks/00000001.jsonl")
     with pytest.raises(UsageError, match="the journals begin at tick 2"):
-        rerun(base, again)
+        rerun(org, again)
 
 
-def test_a_folder_that_holds_something_is_refused(base: Path, tmp_path: Path) -> None:
-    busy_org(base)
+def test_a_folder_that_holds_something_is_refused(org: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not an empty folder"):
-        rerun(base, tmp_path)
+        rerun(org, tmp_path)
     with pytest.raises(UsageError, match="inside the organisation"):
-        rerun(base, base / "shared/again")
+        rerun(org, org / "shared/again")
 
 
 # --- the command -------------------------------------------------------------------------------
 
 
 def test_the_command_prints_the_state_root_of_the_new_folder(
-    base: Path, again: Path, capsys: pytest.CaptureFixture[str]
+    org: Path, again: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    busy_org(base)
-    assert run(["-C", str(base), "replay", "--into", str(again)]) == 0
+    assert run(["-C", str(org), "replay", "--into", str(again)]) == 0
     printed = capsys.readouterr()
-    assert printed.out == f"{state_root(base)}\n"
+    assert printed.out == f"{state_root(org)}\n"
     assert "8 ticks" in printed.err
     assert "came out the same" in printed.err
 
 
 def test_the_command_prints_the_diff_and_ends_with_1(
-    base: Path, again: Path, capsys: pytest.CaptureFixture[str]
+    org: Path, again: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    busy_org(base)
-    edit(base, "agents/bob/resume.json", "You are bob.", "You are a pirate.")
-    assert run(["-C", str(base), "replay", "--into", str(again)]) == 1
+    edit(org, "agents/bob/resume.json", "You are bob.", "You are a pirate.")
+    assert run(["-C", str(org), "replay", "--into", str(again)]) == 1
     printed = capsys.readouterr()
     assert "+You are a pirate." in printed.out.splitlines()
     assert "tick 1, bob: the prompt is not the recorded one" in printed.err
 
 
-def test_the_command_takes_a_span_and_tells_programs(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    busy_org(base)
-    assert run(["-C", str(base), "replay", "3-5", "--json"]) == 0
+def test_the_command_takes_a_span_and_tells_programs(org: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["-C", str(org), "replay", "3-5", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["type"], line["tick"]) for line in lines] == [("tick_replayed", tick) for tick in (3, 4, 5)]
-    rewrite_journal(base, 5, _say_otherwise)
-    assert run(["-C", str(base), "replay", "5", "--json"]) == 1
+    rewrite_journal(org, 5, _say_otherwise)
+    assert run(["-C", str(org), "replay", "5", "--json"]) == 1
     error = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (error["type"], error["tick"], error["agent"], error["what"]) == ("error", 5, "ada", "turn")
-    assert run(["-C", str(base), "replay", "5-", "--json"]) == 2
-    assert run(["-C", str(base), "replay", "99"]) == 2
+    assert run(["-C", str(org), "replay", "5-", "--json"]) == 2
+    assert run(["-C", str(org), "replay", "99"]) == 2
 
 
-def test_scripts_are_not_asked_in_a_replay(base: Path, again: Path) -> None:
-    busy_org(base)
-    write_script(base, [{"reply": say("something else")}])
-    assert len(rerun(base, again)) == TICKS
+def test_scripts_are_not_asked_in_a_replay(org: Path, again: Path) -> None:
+    write_script(org, [{"reply": say("something else")}])
+    assert len(rerun(org, again)) == TICKS
 
 
 def test_quiet_ticks_at_the_end_and_a_script_elsewhere_change_nothing(base: Path, again: Path) -> None:
