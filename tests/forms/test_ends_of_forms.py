@@ -12,7 +12,7 @@ import pytest
 from lemming.engine import run_once
 from lemming.kernel.journal.report import TurnReport
 from lemming.kernel.memory import load_memory
-from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.messages import read_outbox_entries, send
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.testing import FrozenClock, make_org, resume
 from lemming.timeline.replay.replay import replay
@@ -60,11 +60,13 @@ def does(style: str, name: str, **arguments: Any) -> Reply:
     return Reply(json.dumps({"do": name, **arguments}))
 
 
-def take_turn(base: Path, style: str, replies: Sequence[Reply], **blocks: Any) -> TurnReport:
-    """Run a tick and return ada's turn."""
+def take_turn(
+    base: Path, style: str, replies: Sequence[Reply], askers: Sequence[str] = (), **blocks: Any
+) -> TurnReport:
+    """Run a tick and return ada's turn; `askers`: who asks it for something."""
     Native.replies[:] = replies
     register_provider(style, STYLES[style])
-    tools = {"tools": ["file_list", "memory_write"]}
+    tools = {"tools": ["file_list", "memory_write"], "read_outboxes": ["bob", "eve"]}
     ada = resume("ada", model={"key": style}, permissions=tools, **blocks)
     people = [
         resume(name, model={"key": "human"}, permissions={"read_outboxes": ["ada"]})
@@ -72,6 +74,9 @@ def take_turn(base: Path, style: str, replies: Sequence[Reply], **blocks: Any) -
     ]
     models = {style: {"provider": style}, "human": {"provider": "human"}}
     made = make_org(base, ada, *people, models=models)
+    for asker in askers:
+        payload = {"text": "How many?", "target": "ada"}
+        send(made, asker, tick=0, kind="request", payload=payload, tags=[], created_at="")
     turn = next(turn for turn in run_once(made, clock=FrozenClock()).turns if turn.agent == "ada")
     assert [replayed.turns for replayed in replay(made, [1])] == [1]
     return turn
@@ -132,3 +137,27 @@ def test_a_plain_text_that_was_cut_off_is_told_of(base: Path) -> None:
     Native.heard.clear()
     turn = take_turn(base, "native", [Reply("Half an ans", finish="length")])
     assert "the reply was cut off at the token limit" in turn.remarks[0]
+
+
+def test_an_agent_whose_kinds_are_limited_answers_a_request_among_its_entries(base: Path) -> None:
+    Native.heard.clear()
+    limits = {"take": "all", "kinds": ["report"]}
+    turn = take_turn(base, "native", [Reply("Five.")], ["bob"], turn=limits)
+    assert (turn.status, turn.calls) == ("done", 1)
+    assert [it.kind for it in read_outbox_entries(base, "ada")] == ["response"]
+
+
+def test_a_plain_text_where_several_wait_is_asked_for_as_an_answer_to_one(base: Path) -> None:
+    Native.heard.clear()
+    turn = take_turn(base, "native", [Reply("Five.")], ["bob", "eve"], turn={"take": "all"})
+    assert turn.status == "failed"
+    assert "Call answer with values like these" in Native.heard[1].messages[-1]["content"]
+    assert read_outbox_entries(base, "ada") == []
+
+
+def test_the_only_entry_of_a_turn_is_its_answer(base: Path, style: str) -> None:
+    text = "Five." if style == "native" else json.dumps({"do": "answer", "text": "Five."})
+    limits = {"take": "one", "max_entries": 1}
+    turn = take_turn(base, style, [Reply(text)], ["bob"], turn=limits)
+    assert (turn.status, turn.calls) == ("done", 1)
+    assert '"send"' not in offered(Native.heard[0])

@@ -34,7 +34,8 @@ def read_reply(
     """
     require_reply(answer.finish, answer.text)
     limits = inputs.agent.turn
-    kinds = limits.kinds if inputs.task is None else [*limits.kinds, *{"response"}.difference(limits.kinds)]
+    is_asked = inputs.task is not None or (inputs.form is not None and inputs.form.requests)
+    kinds = [*limits.kinds, *{"response"}.difference(limits.kinds)] if is_asked else limits.kinds
     try:
         reply = _parsed(inputs, seams, answer, kinds, keep, has_written=has_written, found=found)
         if reply.tool_calls:

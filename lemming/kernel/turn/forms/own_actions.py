@@ -79,7 +79,8 @@ def list_own_actions(agent: Agent, facts: TurnFacts, forms: Sequence[Form], text
         fields = _fields_beside("response", forms, ("request",))
         about = "Answer a request, by its id."
         actions.append(_action(ANSWER, about, {"request": request, **(fields or {"text": text})}))
-    if agent.turn.max_entries and (sends := _send(agent, facts, forms, text)):
+    # The only entry of a turn is kept for the answer: after a message there would be none.
+    if agent.turn.max_entries > bool(facts.asker) and (sends := _send(agent, facts, forms, text)):
         actions.append(sends)
     if facts.has_memories or is_granted(agent, MEMORY_WRITE):
         actions.insert(0, _action(REMEMBER, "Keep a fact for later.", {"key": _KEY, "value": text}))

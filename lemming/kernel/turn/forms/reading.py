@@ -79,7 +79,7 @@ def read_form(
     if form.style != "fields":
         calls, rest = read_calls(text, [*form.own, *tools], is_cut_off=is_cut_off)
         # A text may tell of calls, or be the JSON that was asked for, where there is nothing to call.
-        is_told = form.style == "text" and not any(call.name in form.own for call in calls)
+        is_told = form.style == "text" and not any(call.name in (ANSWER, SEND, *form.own) for call in calls)
         if calls and not is_told:
             return _to_reply(
                 form,
@@ -128,6 +128,8 @@ def _read_text(form: ReplyForm, text: str, *, has_written: bool, is_cut_off: boo
         return [], text
     if form.style == "actions":
         raise ContractError("the reply must be one action as JSON")
+    if len(form.requests) > 1:
+        raise ContractError("answer: name the request that the text answers")
     # Where one agent waits for an answer, a text is for it, and not for everybody.
     return [_Step(ANSWER if len(form.requests) == 1 else SEND, {"text": text})], ""
 
