@@ -52,13 +52,17 @@ class UnderGrammar(Asked):
     takes_schema = True
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _many() -> Iterator[None]:
-    Asked.asked.clear()
     register_provider("natively", Natively)
     register_provider("under_grammar", UnderGrammar)
     with registered():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _nothing_asked() -> None:
+    Asked.asked.clear()
 
 
 def org(
