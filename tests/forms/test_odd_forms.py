@@ -20,7 +20,12 @@ from lemming.kernel.turn.forms.first_messages import make_first_messages
 from lemming.kernel.turn.forms.own_actions import TurnFacts
 from lemming.kernel.turn.forms.reading import read_form
 from lemming.kernel.turn.forms.reply_form import ReplyForm
-from lemming.kernel.turn.forms.signatures import Action, describe_action, schema_of_action
+from lemming.kernel.turn.forms.signatures import (
+    Action,
+    describe_action,
+    sample_action,
+    schema_of_action,
+)
 from lemming.kernel.turn.reply_schemas import Form
 from lemming.kernel.turn.values import Answer
 from lemming.testing import make_org, resume
@@ -177,6 +182,13 @@ def test_a_tool_whose_arguments_are_not_listed_is_called_with_any(arguments: Jso
     action = Action("t", "Look.", {"type": "object", **arguments})
     assert schema_of_action(action)["properties"]["arguments"] == action.arguments
     assert describe_action(action).startswith("t(arguments): Look. arguments is {")
+
+
+def test_an_argument_that_is_only_named_as_required_is_asked_for() -> None:
+    action = Action("t", "Look.", {"type": "object", "properties": {}, "required": ["town"]})
+    assert describe_action(action) == "t(town): Look."
+    assert schema_of_action(action)["properties"].keys() == {"do", "town"}
+    assert sample_action(action) == {"do": "t", "town": "your town"}
 
 
 @pytest.mark.parametrize(

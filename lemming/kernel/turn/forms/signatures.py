@@ -26,9 +26,10 @@ class Action(NamedTuple):
 
     @property
     def properties(self) -> Mapping[str, Json]:
-        """The schemas of its arguments, by name."""
+        """The schemas of its arguments, by name; also of those that are only named as required."""
         properties: Mapping[str, Json] = self.arguments.get("properties", {})
-        return properties
+        unlisted = [name for name in self.required if name not in properties]
+        return {**properties, **{name: {} for name in unlisted}} if unlisted else properties
 
     @property
     def required(self) -> Iterable[str]:
