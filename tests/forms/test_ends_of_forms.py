@@ -161,3 +161,18 @@ def test_the_only_entry_of_a_turn_is_its_answer(base: Path, style: str) -> None:
     turn = take_turn(base, style, [Reply(text)], ["bob"], turn=limits)
     assert (turn.status, turn.calls) == ("done", 1)
     assert '"send"' not in offered(Native.heard[0])
+
+
+def test_a_text_beside_what_is_remembered_is_the_answer_where_no_more_is_said(base: Path) -> None:
+    Native.heard.clear()
+    keeps = Reply("It is Oslo.", calls=({"id": "1", "tool": "remember", "args": KEEPS},))
+    turn = take_turn(base, "native", [keeps, Reply("")], ["bob"], turn={"take": "one"})
+    assert (turn.status, turn.calls) == ("done", 2)
+    assert [it.payload["text"] for it in read_outbox_entries(base, "ada")] == ["It is Oslo."]
+    assert load_memory(base, "ada", "town") == "Oslo"
+
+
+def test_a_turn_that_may_ask_once_and_remembers_is_done(base: Path, style: str) -> None:
+    turn = take_turn(base, style, [does(style, "remember", **KEEPS)], turn={"max_steps": 1})
+    assert (turn.status, turn.end, turn.calls) == ("done", "done", 1)
+    assert load_memory(base, "ada", "town") == "Oslo"

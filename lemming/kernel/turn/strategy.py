@@ -8,6 +8,7 @@ whatever its strategy, as long as that depends on nothing but what it is sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lemming.kernel.base.contract import MemoryUpdate, ToolCall, TurnReply, object_in
@@ -55,6 +56,7 @@ class Turn:
         self._goes_on = False
         self._found_before = 0
         self._kept: list[MemoryUpdate] = []
+        self._said = ""
 
     @property
     def prompt(self) -> list[Message]:
@@ -176,7 +178,7 @@ class Turn:
                 # An answer with mistakes is there and paid for: what of it is right is better than nothing.
                 return self._salvage(messages, f"; no correction: {error.message}")
             try:
-                read = TurnReply() if self._is_silence(answer) else self._draft.read(answer)
+                read = TurnReply() if self._is_silence(answer) else self._draft.read(self._with_text(answer))
             except ContractError as error:
                 if not corrections_left:
                     return self._salvage(messages)
@@ -191,6 +193,7 @@ class Turn:
             else:
                 messages.append(said_in(answer, self._draft.inputs.agent.turn.max_tool_calls))
                 self._goes_on = read.goes_on and not self._is_kept_again(read)
+                self._said = answer.text
                 return read
         raise AssertionError("unreachable: the last correction returns or raises")
 
@@ -201,6 +204,13 @@ class Turn:
             form is not None and form.style == "native" and not self._draft.task and self._draft.accepted
         )
         return bool(is_over) and answer.finish == "stop" and not (answer.calls or answer.text.strip())
+
+    def _with_text(self, answer: Answer) -> Answer:
+        """Return an answer; an empty one with the text that the model wrote beside what it remembered."""
+        form = self._draft.inputs.form
+        is_said = self._goes_on and form is not None and form.style == "native" and answer.finish == "stop"
+        is_empty = not (answer.calls or answer.text.strip())
+        return replace(answer, text=self._said) if is_said and is_empty else answer
 
     def _is_kept_again(self, reply: TurnReply) -> bool:
         """Note what a reply remembers; return True if it was told not to remember that again.
@@ -215,7 +225,9 @@ class Turn:
     @property
     def has_more_to_do(self) -> bool:
         """Whether the model is asked again: for results, or since its reply was not all there is to do."""
-        return bool(self.results) or self._goes_on
+        form = self._draft.inputs.form
+        is_awaited = form is not None and form.is_answer
+        return bool(self.results) or (self._goes_on and (is_awaited or self.replies_left > 0))
 
     def _with_found(self, messages: list[Message]) -> list[Message]:
         """Return the messages that show results, with the tools that a search among them has found."""
