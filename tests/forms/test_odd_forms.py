@@ -25,6 +25,7 @@ from lemming.kernel.turn.forms.signatures import (
     describe_action,
     sample_action,
     schema_of_action,
+    schema_of_actions,
 )
 from lemming.kernel.turn.reply_schemas import Form
 from lemming.kernel.turn.values import Answer
@@ -149,6 +150,30 @@ def test_a_correction_names_the_call_where_one_of_several_requests_is_answered(b
     assert corrected.messages[-1]["content"].endswith(
         'Call answer with values like these: {"request": "r1", "text": "your text"}'
     )
+
+
+def test_a_correction_says_what_is_wrong_with_a_value(base: Path) -> None:
+    asked = Question([{"role": "user", "content": "hi"}])
+    form = choose(base, ASKED, response("rating")).form
+    wrong = "/outbox_entries/0/payload/rating: must be at most 5, got 7"
+    told = correct_question(form, asked, None, "{}", wrong).messages[-1]["content"]
+    assert told.startswith("hi\nrating: must be at most 5, got 7. Reply with one JSON object like this")
+    wrong = "/outbox_entries/0/payload: larger than 65536 bytes"
+    told = correct_question(choose(base, ASKED).form, asked, None, "x", wrong).messages[-1]["content"]
+    assert told == "hi\nlarger than 65536 bytes. Reply with your own text."
+
+
+def test_a_broken_call_of_a_tool_is_corrected_as_that_call(base: Path) -> None:
+    choice = choose(base, ASKED._replace(has_memories=True))
+    tool = Action("file_write", "Write.", {"properties": {"path": TEXT}, "required": ["path"]})
+    schema = schema_of_actions([tool, *choice.actions])
+    asked = Question([{"role": "user", "content": "hi"}])
+    broken = '{"do": "file_write", "path": "a.t'
+    corrected = correct_question(
+        choice.form, asked, schema, broken, "the reply ends in the middle of its JSON"
+    )
+    assert corrected.schema == schema_of_action(tool)
+    assert corrected.messages[-1]["content"].endswith('{"do": "file_write", "path": "your path"}')
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,9 @@ ANSWER_NOW = "Answer now, or call another tool."
 ACT_NOW = "Take the next action, or end the turn."
 """Said after results: without these words a small model makes the same call again."""
 JSON_REPLY = "Reply with one JSON object like this, with your own values:"
+
+
+_IN_PAYLOAD = re.compile(r"/payload(?:/|: )(.*)", re.DOTALL)
 
 
 class Question(NamedTuple):
@@ -85,27 +89,36 @@ def correct_question(
     The broken reply is not shown: it would be one more sample. The smallest valid reply is, and a grammar
     leaves nothing but the action that was meant. `reply` is the broken one.
     """
+    reason = _reason_of(form, problem)
     if form.style == "text":
-        return Question(_with_words(question.messages, PLAIN_REPLY))
+        return Question(_with_words(question.messages, f"{reason}{PLAIN_REPLY}"))
     called = problem.partition(":")[0]  # by a backend's own call, which stands in no text
     if form.style == "native" and not (form.fields or called in form.own):
         return Question(_with_words(question.messages, f"{problem}. {PLAIN_REPLY}"), question.schema)
-    meant = called if called in form.own else _find_meant(form, reply)
-    sample = _smallest_reply(form, meant)
     grammar = question.schema or schema
-    if grammar and form.style == "actions":
-        alone = (one for one in list_actions(grammar) if one["properties"]["do"]["const"] == meant)
-        grammar = next(alone, grammar)
-    words = f"{JSON_REPLY}\n{to_line(sample)}"
+    actions = {one["properties"]["do"]["const"]: one for one in list_actions(grammar or {})}
+    meant = called if called in form.own else _find_meant(form, reply, actions)
+    is_tool = meant in actions and meant not in form.own
+    sample = sample_value(meant, actions[meant]) if is_tool else _smallest_reply(form, meant)
+    if form.style == "actions":
+        grammar = actions.get(meant, grammar)
+    words = f"{reason}{JSON_REPLY}\n{to_line(sample)}"
     if form.style == "native":
         words = f"{problem}. Call {meant} with values like these: {to_line(sample)}"
     return Question(_with_words(question.messages, words), grammar)
 
 
-def _find_meant(form: ReplyForm, reply: str) -> str:
-    """Return the action of the engine's own that a broken reply names, else the one that says something."""
+def _reason_of(form: ReplyForm, problem: str) -> str:
+    """Return what was wrong with a value, where that says more than a sample; a small model copies it."""
+    match = _IN_PAYLOAD.search(problem)
+    is_told = (match or problem.partition(":")[0] in form.own) and not form.is_small
+    return f"{(match[1] if match else problem).rstrip('.')}. " if is_told else ""
+
+
+def _find_meant(form: ReplyForm, reply: str, actions: Iterable[str]) -> str:
+    """Return the action that a broken reply names, else the one that says something."""
     says = ANSWER if form.is_answer else SEND if SEND in form.own else form.own[0] if form.own else ANSWER
-    return next((name for name in form.own if f'"{name}"' in reply), says)
+    return next((name for name in (*form.own, *actions) if f'"{name}"' in reply), says)
 
 
 def _smallest_reply(form: ReplyForm, name: str) -> Json:
