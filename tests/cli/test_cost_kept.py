@@ -20,10 +20,10 @@ from lemming.testing import Crash, crash_at
 KEPT = ".lemming/spent.jsonl"
 
 
-@pytest.fixture
-def sealed(base: Path) -> Path:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An organisation with one sealed segment, and journals beside it."""
-    busy(base, plain_journals=0)
+    base = busy(tmp_path_factory.mktemp("sealed") / "org", plain_journals=0)
     for _ in range(3):
         run_once(base)
     fs.publish(base, "tick.json", pretty({"current_tick": 250}))
@@ -31,6 +31,12 @@ def sealed(base: Path) -> Path:
         run_once(base)
     assert len([*(base / "logs/ticks/sealed").iterdir()]) == 1
     return base
+
+
+@pytest.fixture
+def sealed(original: Path, base: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(original, base))
 
 
 def look(base: Path) -> tuple[list[Costs], int]:
