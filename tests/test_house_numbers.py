@@ -17,6 +17,7 @@ OURS = {
     "capabilities/background/connections.py": "the port of our own socket",
     "capabilities/channels/http.py": "a moment of our own clock",
     "capabilities/conditions/when.py": "a place of at most seven digits",
+    "capabilities/embedded/prefixes.py": "a count of llama.cpp in this process",
     "capabilities/money/spent.py": "a count in our own journal",
     "capabilities/plans/run_values.py": "a tick that the engine gave",
     "capabilities/processes/children.py": "fields of /proc",

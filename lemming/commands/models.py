@@ -25,7 +25,7 @@ from lemming.commands.options import (
     running_engine,
 )
 from lemming.commands.screen import one_line, printable, show, tell, tell_on_last_line
-from lemming.commands.trust import load_settings, require_agreement
+from lemming.commands.trust import is_agreed, load_settings, require_agreement
 from lemming.facts.readiness import readiness_at, readiness_of, what_it_cannot
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock
@@ -201,12 +201,14 @@ def list_models(
     """List the model keys, and whether each can be used on this machine. No model is called.
 
     Servers that take no key are asked which models they serve, all at once, for a second at most; a key is
-    sent to none. --no-servers asks none of them.
+    sent to none. --no-servers asks none of them. In an organisation that you have not agreed to (`lemming
+    trust`) none is asked.
     """
     from lemming.service.served_models import ask_servers, place_of
 
     config = load_settings(here.org)
-    places = {} if no_servers else {key: place_of(entry) for key, entry in config.models.items()}
+    asks = not no_servers and is_agreed(here.org)
+    places = {} if not asks else {key: place_of(entry) for key, entry in config.models.items()}
     served = ask_servers(place for place in places.values() if place)
     found = []
     for key in sorted(config.models):

@@ -47,7 +47,7 @@ def test_start_up_imports_only_what_it_needs(base: Path, words: list[str], unwan
     [
         (["--help"], 20, ("capabilities", "engine", "facts", "service", "kernel.journal", "kernel.org")),
         (["status"], 156, ("kernel.turn", "kernel.tick.runtime", "engine")),
-        (["run-once"], 130, ("kernel.turn", "kernel.mail", "kernel.messages", "kernel.memory")),
+        (["run-once"], 131, ("kernel.turn", "kernel.mail", "kernel.messages", "kernel.memory")),
     ],
     ids=["help", "status", "idle tick"],
 )

@@ -28,7 +28,7 @@ def test_the_strip_tells_of_each_tick_how_it_ended_at_worst_and_what_it_cost(des
     first = strip["ticks"][0]
     assert first["ends"] == {"done:done": 1, "failed:bad_reply": 1, "waiting:waits": 1}
     assert (first["turns"], first["entries"], first["calls"]) == (3, 3, 3)
-    assert first["cost_usd"] == pytest.approx(0.003476)
+    assert first["cost_usd"] == pytest.approx(0.003462)
     assert (strip["next_tick"], strip["older"], strip["is_running"]) == (5, False, False)
 
 
