@@ -59,9 +59,11 @@ def read_form(
     `tools`: the names of the tools that are offered; `native`: their real names by those of the backend.
     `has_written`: the turn has written an entry already, so that a plain text is no message but a note.
     """
+    if answer.text.startswith(_CONTRACT) and not answer.calls:
+        return parse(answer.text)
     require_size(answer.text)
     text = drop_thinking(answer.text.strip())
-    if not answer.calls and (text.startswith(_CONTRACT) or _is_contract(form, text)):
+    if not answer.calls and _is_contract(form, text):
         return parse(text)
     if answer.calls:
         return _to_reply(
