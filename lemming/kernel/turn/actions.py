@@ -1,8 +1,7 @@
-"""The prompt form "tools": one action a step, in the format in which small models were taught to call tools.
+"""The form "tools" of 0.2.0, in which its records are read: one action a step, as Qwen 2.5 was taught.
 
-An action is `{"name": ..., "arguments": {...}}`. Sending a message, keeping a memory and being done are
-actions beside the tools, so that such a model has one thing to write, and a grammar can hold it to that.
-Format: the chat template of Qwen 2.5, whose tags `<tool_call>` small models leave out.
+An action is `{"name": ..., "arguments": {...}}`. Turns of later versions have a form of their own on record
+(`lemming.kernel.turn.forms`).
 """
 
 from __future__ import annotations
@@ -15,11 +14,8 @@ from lemming.kernel.base.jsontext import JsonProblem, compact, parse, to_line
 from lemming.kernel.base.quoting import quoted
 from lemming.kernel.providers import Message
 
-SEND, REMEMBER, DONE = "send_message", "memory_write", "done"
-STEPS = 8
-"""Model calls a turn may make where the resume does not say: an action is one call."""
+SEND, DONE = "send_message", "done"
 
-_TEXT = {"type": "string"}
 _END = re.compile(r"<(?=\s*/?\s*tool_(?:response|call))", re.IGNORECASE)
 _FENCED = re.compile(r"(?:<tool_call>|```(?:json)?)(.*?)(?:</tool_call>|```|\Z)", re.DOTALL)
 
