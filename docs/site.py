@@ -51,7 +51,9 @@ MOVED = {
     "one-file": "AGENT_GUIDE.html#an-organisation-in-one-file",
     "rehearsal": "evals.html#rehearsal",
     "secrets": "security.html#secrets",
+    "scale": "performance.html#several-organisations",
     "skills": "AGENT_GUIDE.html#guides-and-skills",
+    "telemetry": "events.html#traces",
 }
 """Pages that stand in others now. Their headings went with them, so an anchor that was asked for is kept."""
 NOT_SOUGHT = (
