@@ -11,7 +11,7 @@ from lemming.cli import run
 from lemming.kernel.agents import load_agent
 from lemming.kernel.org.config import load_config
 
-PAGE = (Path(__file__).parents[2] / "docs/scale.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/performance.md").read_text()
 NORTH, EAST = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
