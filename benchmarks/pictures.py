@@ -1,4 +1,4 @@
-"""Makes the README's picture of a terminal: a real run of its first block.
+"""Makes the README's picture of a terminal: a real run of its first blocks.
 
 python -m benchmarks.pictures docs/pictures
 """
@@ -28,15 +28,16 @@ text { fill: #d7dce2 } rect { fill: #15191e } .p { fill: #7cc7ff } .b { font-wei
 
 
 def main() -> None:
-    """Run the block and write the picture into the folder that is named."""
+    """Run the blocks and write the picture into the folder that is named."""
     folder = Path(sys.argv[1])
     (folder / "desk.svg").write_text(svg(recorded(first_commands(REPOSITORY / "README.md"))))
 
 
 def first_commands(page: Path) -> list[str]:
-    """Return the lines of a page's first block, without the one that installs."""
-    block = re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)[0]
-    return [line for line in block.splitlines() if "pip install" not in line]
+    """Return the commands of a page's blocks up to the first `lemming verify`, without the installation."""
+    shown = page.read_text().partition("\nlemming verify\n")
+    blocks = re.findall(r"```sh\n(.*?)```", "".join(shown[:2]) + "```", re.DOTALL)
+    return [line for line in "".join(blocks).splitlines() if "pip install" not in line]
 
 
 def recorded(commands: list[str]) -> list[str]:

@@ -42,7 +42,7 @@ class Quota:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopSettings:
-    """When a loop is broken: docs/loops.md. A resume may set the same keys for its agent."""
+    """When a loop is broken: docs/concepts.md. A resume may set the same keys for its agent."""
 
     warn_after: int = field(
         default=3,
