@@ -41,7 +41,7 @@ PYTHON = {
     "Testing": ("lemming.testing",),
 }
 MOVED = {
-    "answers": "requests.html#answers-of-a-form",
+    "answers": "requests.html#structured-answers",
     "batches": "money.html#batches",
     "errors": "TROUBLESHOOTING.html#codes",
     "files-and-web": "tools.html#tools-that-ship",
@@ -51,6 +51,7 @@ MOVED = {
     "judges": "strategies.html#judges",
     "loops": "concepts.html#loops",
     "one-file": "AGENT_GUIDE.html#an-organisation-in-one-file",
+    "prompts": "models.html#what-a-model-is-asked",
     "rehearsal": "evals.html#rehearsal",
     "secrets": "security.html#secrets",
     "scale": "performance.html#several-organisations",
