@@ -1,1 +1,1 @@
-"""Measurements that are run on purpose: `make bench`. What they mean: docs/performance.md."""
+"""Benchmarks, run on demand with `make bench`. Interpretation: docs/performance.md."""

@@ -1,7 +1,7 @@
 """Run the benchmarks: Markdown on standard output, `benchmarks/results.json` for programs.
 
-Without a subject all of them run, on a memory file system; the overhead of a turn also on the disk of this
-folder.
+Without a subject all usual subjects run, on a memory file system; the overhead of a turn also on the disk of
+the current folder.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import aged, cluster, cold, counts, idle, instructions, memory, overhead, parallel, simulate
-from benchmarks.measurement import Measurement, file_system
+from benchmarks.measurement import Measurement, get_file_system
 from benchmarks.models import measuring as models
 from benchmarks.models.sides import SIDES
 from benchmarks.models.turns import TURNS
 from benchmarks.options import Options
 from benchmarks.peers import measuring
 from benchmarks.peers.environments import PEERS
-from benchmarks.peers.table import as_wide_markdown
+from benchmarks.peers.table import to_wide_markdown
 from benchmarks.real import measuring as real
-from benchmarks.table import as_json, as_markdown
+from benchmarks.table import to_json, to_markdown
 
 SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
     "overhead": overhead.measure,
@@ -48,8 +48,8 @@ SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
     "peers": measuring.measure,
     "real": real.measure,
 }
-WIDE = {"models", "peers"}  # a column for each figure
-ON_PURPOSE = {
+WIDE_SUBJECTS = {"models", "peers"}  # a column for each figure
+EXPLICIT_SUBJECTS = {
     "aged",
     "cluster",
     "models",
@@ -57,67 +57,77 @@ ON_PURPOSE = {
     "real",
     "simulate",
 }  # what takes too long for "everything"
-MEMORY = Path("/dev/shm")
-RESULTS = Path(__file__).parent / "results.json"
-QUICK = {"rounds": 3, "agents": (10, 100), "entries": (0,), "durability": ("off",), "ages": (), "kills": 2}
-ON_DISK = {"agents": (100,), "reading": ("one",), "entries": (0,), "ages": ()}
-MODEL = ("server", "model", "provider", "prompt", "key_env", "recording")
-CHOICES = ("agents", "reading", "entries", "durability", "ages", "peers", "kinds", "sides")
-SINGLE = ("rounds", "kills", "environments", "org", "ticks", "minutes", *MODEL)
+MEMORY_FOLDER = Path("/dev/shm")
+RESULTS_FILE = Path(__file__).parent / "results.json"
+QUICK_OPTIONS = {
+    "rounds": 3,
+    "agents": (10, 100),
+    "entries": (0,),
+    "durability": ("off",),
+    "ages": (),
+    "kills": 2,
+}
+ON_DISK_OPTIONS = {"agents": (100,), "reading": ("one",), "entries": (0,), "ages": ()}
+MODEL_OPTIONS = ("server", "model", "provider", "prompt", "key_env", "recording")
+LIST_OPTIONS = ("agents", "reading", "entries", "durability", "ages", "peers", "kinds", "sides")
+SINGLE_OPTIONS = ("rounds", "kills", "environments", "org", "ticks", "minutes", *MODEL_OPTIONS)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure what the command line asks for."""
-    parser = _parser()
-    wanted = parser.parse_args(arguments)
-    if unknown := set(wanted.subjects) - SUBJECTS.keys():
+    """Run the benchmarks of the command line."""
+    parser = _make_parser()
+    arguments_given = parser.parse_args(arguments)
+    if unknown := set(arguments_given.subjects) - SUBJECTS.keys():
         parser.error(f"no subject {', '.join(sorted(unknown))}; there are {', '.join(SUBJECTS)}")
-    if "models" in wanted.subjects and not wanted.server:
+    if "models" in arguments_given.subjects and not arguments_given.server:
         parser.error("models needs a server: --server http://localhost:8080/v1")
-    print(f"{machine()}\n", flush=True)
+    print(f"{describe_machine()}\n", flush=True)
     results: list[Measurement] = []
-    for place, subjects in _runs(wanted).items():
-        with _folder(place) as folder:
+    for parent, subjects in _plan_runs(arguments_given).items():
+        with _temporary_folder(parent) as folder:
             for subject, changes in subjects.items():
-                options = dataclasses.replace(_options(wanted, folder, subject), **changes)
-                results += _measured(subject, options, place)
-    plain = {"machine": machine(), "measurements": [as_json(measurement) for measurement in results]}
-    wanted.results.write_text(json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+                options = dataclasses.replace(_build_options(arguments_given, folder, subject), **changes)
+                results += _measure_subject(subject, options, parent)
+    report = {
+        "machine": describe_machine(),
+        "measurements": [to_json(measurement) for measurement in results],
+    }
+    arguments_given.results.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
-def _measured(subject: str, options: Options, place: Path) -> list[Measurement]:
-    """Measure one subject and print its table."""
-    options.place.mkdir()
-    began = time.monotonic()
-    found = [_placed(row, subject, options.file_system) for row in SUBJECTS[subject](options)]
-    shutil.rmtree(options.place)
-    print(f"## {subject.capitalize()}, on {options.file_system} ({place})\n")
-    print(as_wide_markdown(found) if subject in WIDE else as_markdown(found), flush=True)
-    print(f"{subject}: {time.monotonic() - began:.0f} s", file=sys.stderr)
-    return found
+def _measure_subject(subject: str, options: Options, parent: Path) -> list[Measurement]:
+    """Measure a subject and print the table."""
+    options.folder.mkdir()
+    start_time = time.monotonic()
+    rows = [_add_location(row, subject, options.file_system) for row in SUBJECTS[subject](options)]
+    shutil.rmtree(options.folder)
+    print(f"## {subject.capitalize()}, on {options.file_system} ({parent})\n")
+    print(to_wide_markdown(rows) if subject in WIDE_SUBJECTS else to_markdown(rows), flush=True)
+    print(f"{subject}: {time.monotonic() - start_time:.0f} s", file=sys.stderr)
+    return rows
 
 
-def _placed(row: Measurement, subject: str, file_system: str) -> Measurement:
-    """Return a row that says where it was measured. What takes time has its target in memory only."""
+def _add_location(row: Measurement, subject: str, file_system: str) -> Measurement:
+    """Return a row with subject and file system. Times have a target on a memory file system only."""
     applies = row.spread is None or file_system == "tmpfs"
     target = row.target if applies else ""
     return dataclasses.replace(row, subject=subject, file_system=file_system, target=target)
 
 
-def machine() -> str:
-    """Return what the figures were measured on."""
+def describe_machine() -> str:
+    """Describe the machine behind the figures."""
     cores, load = os.cpu_count(), os.getloadavg()[0]
     system = f"{platform.system()} {platform.release()}"
     return f"Python {platform.python_version()}, {system}, {cores} cores, load {load:.1f}"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "subjects",
         nargs="*",
         metavar="subject",
-        help=f"{', '.join(SUBJECTS)}; default: all but {', '.join(sorted(ON_PURPOSE))}",
+        help=f"{', '.join(SUBJECTS)}; default: all but {', '.join(sorted(EXPLICIT_SUBJECTS))}",
     )
     parser.add_argument("--quick", action="store_true", help="fewer cases and rounds: under a minute")
     parser.add_argument("--full", action="store_true", help="several factors moved at once")
@@ -128,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--durability", nargs="+", choices=["off", "tick", "turn"])
     parser.add_argument("--ages", type=int, nargs="*", help="ticks that an organisation has run before")
     parser.add_argument(
-        "--dir", type=Path, default=MEMORY if MEMORY.is_dir() else None, help="where to measure"
+        "--dir", type=Path, default=MEMORY_FOLDER if MEMORY_FOLDER.is_dir() else None, help="where to measure"
     )
     parser.add_argument(
         "--peers", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME", help=", ".join(PEERS)
@@ -138,13 +148,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--org", type=Path, help="what is simulated is kept here, and gone on with")
     parser.add_argument("--ticks", type=int, help="ticks that are simulated at most")
     parser.add_argument("--minutes", type=float, help="for so long (default: 10)")
-    _add_models(parser)
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    _add_model_options(parser)
+    parser.add_argument("--results", type=Path, default=RESULTS_FILE)
     return parser
 
 
-def _add_models(parser: argparse.ArgumentParser) -> None:
-    """Add what the subject `models` is asked for."""
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the subject `models`."""
     kinds = [*dict.fromkeys(turn.kind for turn in TURNS)]
     parser.add_argument(
         "--server", help="models: address of a model server, such as http://localhost:8080/v1"
@@ -164,33 +174,37 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _runs(wanted: argparse.Namespace) -> dict[Path, dict[str, dict[str, Any]]]:
-    """Return for each place its subjects, and for each subject what differs from the command line there."""
-    place = wanted.dir or Path.cwd()
+def _plan_runs(arguments: argparse.Namespace) -> dict[Path, dict[str, dict[str, Any]]]:
+    """Return the subjects for each parent folder, each with overrides of the command line's options."""
+    parent = arguments.dir or Path.cwd()
     runs: dict[Path, dict[str, dict[str, Any]]] = {
-        place: {subject: {} for subject in wanted.subjects or SUBJECTS.keys() - ON_PURPOSE}
+        parent: {subject: {} for subject in arguments.subjects or SUBJECTS.keys() - EXPLICIT_SUBJECTS}
     }
-    if not wanted.subjects and not wanted.quick and place != Path.cwd():
-        runs[Path.cwd()] = {"overhead": ON_DISK}
+    if not arguments.subjects and not arguments.quick and parent != Path.cwd():
+        runs[Path.cwd()] = {"overhead": ON_DISK_OPTIONS}
     return runs
 
 
-def _options(wanted: argparse.Namespace, folder: Path, subject: str) -> Options:
-    given = {name: tuple(chosen) for name in CHOICES if (chosen := getattr(wanted, name)) is not None}
-    single = {name: chosen for name in SINGLE if (chosen := getattr(wanted, name)) is not None}
-    changes: dict[str, Any] = {**(QUICK if wanted.quick else {}), **given, **single}
+def _build_options(arguments: argparse.Namespace, folder: Path, subject: str) -> Options:
+    list_options = {
+        name: tuple(chosen) for name in LIST_OPTIONS if (chosen := getattr(arguments, name)) is not None
+    }
+    single_options = {
+        name: chosen for name in SINGLE_OPTIONS if (chosen := getattr(arguments, name)) is not None
+    }
+    changes: dict[str, Any] = {**(QUICK_OPTIONS if arguments.quick else {}), **list_options, **single_options}
     return Options(
-        place=folder / subject,
-        shelf=folder,
-        file_system=file_system(folder),
-        is_full=wanted.full,
+        folder=folder / subject,
+        shared_folder=folder,
+        file_system=get_file_system(folder),
+        is_full=arguments.full,
         **changes,
     )
 
 
 @contextmanager
-def _folder(place: Path) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="lemming-bench-", dir=place))
+def _temporary_folder(parent: Path) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="lemming-bench-", dir=parent))
     try:
         yield folder
     finally:

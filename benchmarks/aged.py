@@ -1,6 +1,7 @@
-"""What commands cost in an organisation that has run for long: 1,000 agents, 10,000 ticks, 100,000 entries.
+"""Cost of commands in an old organisation: 1,000 agents, 10,000 ticks, 100,000 entries.
 
-It is made by running it, which takes two minutes and a gigabyte, so it is measured on purpose only.
+The organisation is created by running, which takes two minutes and a gigabyte, so this subject runs on
+request only.
 """
 
 from __future__ import annotations
@@ -11,102 +12,111 @@ from pathlib import Path
 
 from benchmarks.measurement import Measurement
 from benchmarks.options import Options
-from benchmarks.orgs import NEVER, SENTENCE, agent_names, forget_models, make, write_resumes
-from benchmarks.processes import PYTHON, YARDSTICK, lemming, run
-from benchmarks.targets import AT_ONCE, CHECKING
+from benchmarks.orgs import (
+    NEVER,
+    SENTENCE,
+    make_agent_names,
+    make_benchmark_org,
+    remove_models,
+    write_resumes,
+)
+from benchmarks.processes import PYTHON, YARDSTICK, lemming_command, run_measured
+from benchmarks.targets import CHECK_COMMANDS, FAST_COMMANDS
 from lemming.engine import run_forever
-from lemming.facts.views.dispatch import VIEWS
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
+from lemming.queries.views.view_registry import VIEWS
 from lemming.testing import say
 
-ENTRIES_A_TURN = 10
-LONG = ("validate --all", "verify --all", "replay {middle}")
-READERS = {"prompt a00000": ", who reads all", "prompt a00001": ", who reads one"}
-ONE_A_TICK = {"run_every_n_ticks": 1}
+ENTRIES_PER_TURN = 10
+SLOW_COMMANDS = ("validate --all", "verify --all", "replay {middle}")
+CASE_SUFFIXES = {"prompt a00000": ", who reads all", "prompt a00001": ", who reads one"}
+EVERY_TICK = {"run_every_n_ticks": 1}
 
 
-class Talkative(Backend):
-    """A model that says ten sentences and remembers another number in every tick, at once."""
+class TalkativeBackend(Backend):
+    """A model with an immediate answer of ten sentences, and another memory value in every tick."""
 
     keeps_deadline = True
     can_be_down = False
 
     def complete(self, request: Request) -> Reply:
-        """Return ten entries and one memory."""
-        said = say(SENTENCE, memory_updates=[{"key": "state", "value": {"n": request.tick}}])
-        return Reply(text=json.dumps({**said, "outbox_entries": said["outbox_entries"] * ENTRIES_A_TURN}))
+        """Return ten entries and a memory update."""
+        reply = say(SENTENCE, memory_updates=[{"key": "state", "value": {"n": request.tick}}])
+        return Reply(text=json.dumps({**reply, "outbox_entries": reply["outbox_entries"] * ENTRIES_PER_TURN}))
 
 
 def measure(options: Options) -> Iterator[Measurement]:
-    """Yield the CPU time of whole commands in an organisation of so many agents and ticks."""
+    """Yield the CPU time of whole commands in an organisation with the requested agents and ticks."""
     agents, age = max(options.agents), max(options.ages)
-    base = old(options.place / "old", agents, age)
-    about = f"{agents:,} agents, {age:,} ticks"
+    base = make_old_org(options.folder / "old", agents, age)
+    description = f"{agents:,} agents, {age:,} ticks"
     newest = sorted((base / "agents/a00000/outbox").iterdir())[-1]
-    named = {
+    placeholders = {
         "middle": age // 2,
         "entry": json.loads(newest.read_bytes())["id"],
         "resume": "agents/a00001/resume.json",
         "entry_file": newest.relative_to(base).as_posix(),
     }
-    for words in AT_ONCE:  # some keep what they find: as where somebody has looked before
-        run(lemming(base, *words.format(**named).split()), any_status=True)
-    for words in (*AT_ONCE, *CHECKING, *LONG):
-        case = f"{about}: {words.format(**named)}{READERS.get(words, '')}"
-        target = f"at once: {words}" if words in (*AT_ONCE, *CHECKING) else ""
-        yield _timed(base, words.format(**named), case, options.rounds, target)
+    for command in FAST_COMMANDS:  # some keep what they find: as where somebody has looked before
+        run_measured(lemming_command(base, *command.format(**placeholders).split()), any_status=True)
+    for command in (*FAST_COMMANDS, *CHECK_COMMANDS, *SLOW_COMMANDS):
+        case = f"{description}: {command.format(**placeholders)}{CASE_SUFFIXES.get(command, '')}"
+        target = f"at once: {command}" if command in (*FAST_COMMANDS, *CHECK_COMMANDS) else ""
+        yield _measure_command(base, command.format(**placeholders), case, options.rounds, target)
     for name in VIEWS:
-        yield _viewed(base, name, f"{about}: the page's {name}", named["entry_file"], options.rounds)
+        yield _measure_view(
+            base, name, f"{description}: the page's {name}", placeholders["entry_file"], options.rounds
+        )
     write_resumes(base, agents, "one", NEVER, "scripted")
-    yield _timed(base, "run-once", f"{about}: run-once, nobody is due", options.rounds)
-    _change(base, "a00001", schedule=ONE_A_TICK)
-    yield _timed(base, "run-once", f"{about}: run-once, one turn", options.rounds)
-    for name in agent_names(agents)[2:11]:
-        _change(base, name, schedule=ONE_A_TICK)
-    case = f"{about}: run-once, ten turns"
-    yield _timed(base, "run-once", case, options.rounds, "at once: run-once")
+    yield _measure_command(base, "run-once", f"{description}: run-once, nobody is due", options.rounds)
+    _update_resume(base, "a00001", schedule=EVERY_TICK)
+    yield _measure_command(base, "run-once", f"{description}: run-once, one turn", options.rounds)
+    for name in make_agent_names(agents)[2:11]:
+        _update_resume(base, name, schedule=EVERY_TICK)
+    case = f"{description}: run-once, ten turns"
+    yield _measure_command(base, "run-once", case, options.rounds, "at once: run-once")
 
 
-def _viewed(base: Path, name: str, case: str, entry: str, rounds: int) -> Measurement:
-    """Return the CPU time of a process that shows one view of the page, beside that of the yardstick."""
+def _measure_view(base: Path, name: str, case: str, entry: str, rounds: int) -> Measurement:
+    """Measure the CPU time of a process that renders a view of the page, against the yardstick."""
     parameters = {"agent": {"name": "a00001"}, "why": {"target": entry}}.get(name, {})
-    shown = f"view(Path({str(base)!r}), {name!r}, {parameters!r})"
-    code = f"from pathlib import Path; from lemming.facts.views.dispatch import view; {shown}"
+    expression = f"view(Path({str(base)!r}), {name!r}, {parameters!r})"
+    code = f"from pathlib import Path; from lemming.queries.views.view_registry import view; {expression}"
     floors, times = [], []
     for _ in range(rounds):
-        floors.append(run(YARDSTICK).cpu_s)
-        times.append(run((PYTHON, "-c", code)).cpu_s)
-    return Measurement.paired(
+        floors.append(run_measured(YARDSTICK).cpu_s)
+        times.append(run_measured((PYTHON, "-c", code)).cpu_s)
+    return Measurement.from_pairs(
         times, floors, scale=1e3, unit="ms", case=case, figure="CPU", floor_is="import typer, pydantic"
     )
 
 
-def _timed(base: Path, words: str, case: str, rounds: int, target: str = "") -> Measurement:
-    """Return the CPU time of a command, beside that of the yardstick."""
-    command, floors, times = lemming(base, *words.split()), [], []
+def _measure_command(base: Path, arguments: str, case: str, rounds: int, target: str = "") -> Measurement:
+    """Measure the CPU time of a command, against the yardstick."""
+    command, floors, times = lemming_command(base, *arguments.split()), [], []
     for _ in range(rounds):
-        floors.append(run(YARDSTICK).cpu_s)
-        times.append(run(command, any_status=words == "history").cpu_s)
-    return Measurement.paired(
+        floors.append(run_measured(YARDSTICK).cpu_s)
+        times.append(run_measured(command, any_status=arguments == "history").cpu_s)
+    return Measurement.from_pairs(
         times, floors, scale=1e3, unit="ms", case=case, figure="CPU", floor_is="import typer, pydantic",
         target=target,
     )  # fmt: skip
 
 
-def old(base: Path, size: int, age: int) -> Path:
-    """Return an organisation that has run `age` ticks, one agent in each; the first agent reads all."""
-    register_provider("instant", Talkative)
-    make(base, size, "one", org={"durability": "off", "retention_ticks": 0})
-    for number, name in enumerate(agent_names(size)):
-        _change(base, name, schedule={"run_every_n_ticks": size, "phase_offset": -number})
+def make_old_org(base: Path, size: int, age: int) -> Path:
+    """Make an organisation after `age` ticks with a turn each; the first agent reads all."""
+    register_provider("instant", TalkativeBackend)
+    make_benchmark_org(base, size, "one", org={"durability": "off", "retention_ticks": 0})
+    for number, name in enumerate(make_agent_names(size)):
+        _update_resume(base, name, schedule={"run_every_n_ticks": size, "phase_offset": -number})
     run_forever(base, interval_s=0, max_ticks=age)
     write_resumes(base, size, "one", model="scripted")
-    _change(base, agent_names(size)[0], permissions={"read_outboxes": ["*"], "tools": []})
-    return forget_models(base)
+    _update_resume(base, make_agent_names(size)[0], permissions={"read_outboxes": ["*"], "tools": []})
+    return remove_models(base)
 
 
-def _change(base: Path, name: str, **values: object) -> None:
+def _update_resume(base: Path, name: str, **values: object) -> None:
     file = f"agents/{name}/resume.json"
-    fs.publish(base, file, pretty({**json.loads((base / file).read_bytes()), **values}))
+    fs.write_atomic(base, file, dump_pretty({**json.loads((base / file).read_bytes()), **values}))

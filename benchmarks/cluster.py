@@ -1,4 +1,4 @@
-"""What calls cost that a cluster makes: for more of them at once than one machine should hold."""
+"""Cost of calls on a cluster, for more concurrent calls than a single machine should hold."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from benchmarks.measurement import Measurement
 from benchmarks.options import Options
-from benchmarks.parallel import ticking, waiting
+from benchmarks.parallel import make_slow_org, make_tick_work
 from benchmarks.sides import Side, interleave
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 
 TURNS, DELAY_S = 200, 1.0
 WORKERS = 2
@@ -25,70 +25,73 @@ REPOSITORY = Path(__file__).parent.parent
 
 
 def measure(options: Options) -> Iterator[Measurement]:
-    """Yield the wall time and the engine's CPU of a tick whose calls workers make, beside its own threads."""
+    """Yield wall time and engine CPU of a tick with calls on workers, against the engine's own threads."""
     if importlib.util.find_spec("distributed") is None:
         print("cluster: distributed is not installed: pip install 'lemming-engine[dask]'", file=sys.stderr)
         return
-    with _cluster(options.place) as address:
+    with _run_cluster(options.folder) as address:
         bases = {
-            executor: _org(options.place / executor, executor, address) for executor in ("dask", "threads")
+            executor: _make_org(options.folder / executor, executor, address)
+            for executor in ("dask", "threads")
         }
-        timings = interleave({name: Side(ticking, (base,)) for name, base in bases.items()}, options.rounds)
-    wall = {name: [timing.wall_s for timing in found] for name, found in timings.items()}
-    cpu = {name: [timing.cpu_s / TURNS for timing in found] for name, found in timings.items()}
+        timings = interleave(
+            {name: Side(make_tick_work, (base,)) for name, base in bases.items()}, options.rounds
+        )
+    wall = {name: [timing.wall_s for timing in side_timings] for name, side_timings in timings.items()}
+    cpu = {name: [timing.cpu_s / TURNS for timing in side_timings] for name, side_timings in timings.items()}
     case = f"{TURNS} turns at once that read nobody, a model of {DELAY_S:g} s, {WORKERS} workers"
-    yield Measurement.paired(
+    yield Measurement.from_pairs(
         wall["dask"], wall["threads"], unit="s", case=case, figure="wall a tick", floor_is='"threads"'
     )
-    yield Measurement.paired(
+    yield Measurement.from_pairs(
         cpu["dask"], cpu["threads"], scale=1e3, unit="ms",
         case=case, figure="CPU of the engine a turn", floor_is='"threads"',
     )  # fmt: skip
 
 
-def _org(base: Path, executor: str, address: str) -> Path:
-    """Make an organisation whose calls are made by the engine's threads, or by the cluster."""
-    waiting(base, TURNS, "nobody", DELAY_S, max_parallel=TURNS)
+def _make_org(base: Path, executor: str, address: str) -> Path:
+    """Make an organisation with calls on the engine's threads or on the cluster."""
+    make_slow_org(base, TURNS, "nobody", DELAY_S, max_parallel=TURNS)
     file = base / "config/org.json"
     file.write_bytes(
-        pretty({**json.loads(file.read_bytes()), "executor": executor, "executor_address": address})
+        dump_pretty({**json.loads(file.read_bytes()), "executor": executor, "executor_address": address})
     )
     return base
 
 
 @contextmanager
-def _cluster(folder: Path) -> Iterator[str]:
-    """Run a scheduler and workers, each in a process of its own, that make all the calls at once."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{found.getsockname()[1]}"
+def _run_cluster(folder: Path) -> Iterator[str]:
+    """Run a scheduler and workers in separate processes, with a thread for every call."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
     threads = str(TURNS // WORKERS)
     worker = ("worker", address, "--nthreads", threads, "--no-dashboard", "--local-directory", str(folder))
-    running = [_dask("scheduler", "--port", address.rpartition(":")[2], "--no-dashboard")]
+    processes = [_start_dask("scheduler", "--port", address.rpartition(":")[2], "--no-dashboard")]
     try:
-        running += [_dask(*worker) for _ in range(WORKERS)]
-        _await_workers(address)
+        processes += [_start_dask(*worker) for _ in range(WORKERS)]
+        _wait_for_workers(address)
         yield address
     finally:
-        for process in running:
+        for process in processes:
             process.kill()
             process.wait()
 
 
-def _dask(*words: str) -> subprocess.Popen[bytes]:
+def _start_dask(*arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "dask", *words],
+        [sys.executable, "-m", "dask", *arguments],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
 
 
-def _await_workers(address: str) -> None:
-    from lemming.capabilities.cluster.calls import DaskCalls
+def _wait_for_workers(address: str) -> None:
+    from lemming.capabilities.cluster.cluster_calls import DaskCalls
 
     calls = DaskCalls(address, connect_s=60)
-    ends = time.monotonic() + 60
-    while len(calls.workers()) < WORKERS and time.monotonic() < ends:
+    deadline = time.monotonic() + 60
+    while len(calls.count_worker_slots()) < WORKERS and time.monotonic() < deadline:
         time.sleep(0.2)
     calls.close()

@@ -1,4 +1,4 @@
-"""What a command costs before it does anything, beside an interpreter that imports typer and pydantic."""
+"""Startup cost of a command, against an interpreter with typer and pydantic imported."""
 
 from __future__ import annotations
 
@@ -7,64 +7,68 @@ from pathlib import Path
 
 from benchmarks.measurement import Measurement
 from benchmarks.options import Options
-from benchmarks.orgs import NEVER, aged, forget_models, make, write_resumes
-from benchmarks.processes import LEMMING, YARDSTICK, lemming, run
+from benchmarks.orgs import NEVER, make_aged_org, make_benchmark_org, remove_models, write_resumes
+from benchmarks.processes import LEMMING, YARDSTICK, lemming_command, run_measured
 
 AGENTS = 10
-YOUNG = 20
+YOUNG_TICKS = 20
 MANY_AGENTS, MANY_ENTRIES = 1000, 100
-TARGET_OF = {"lemming --help": "start", "idle run-once": "start", "run-once, 4 turns": "start with turns"}
+TARGETS = {"lemming --help": "start", "idle run-once": "start", "run-once, 4 turns": "start with turns"}
 
 
 def measure(options: Options) -> Iterator[Measurement]:
-    """Yield the CPU time of whole processes; the first run of each, which compiles, is not counted."""
-    young = _idle(options, YOUNG)
+    """Yield the CPU time of whole processes, without the first run, which compiles the modules."""
+    young = _make_idle_org(options, YOUNG_TICKS)
     commands = {
         "import typer, pydantic": YARDSTICK,
         "lemming --help": (*LEMMING, "--help"),
-        "lemming status": lemming(young, "status"),
-        "idle run-once": lemming(young, "run-once"),
-        "run-once, 4 turns": lemming(_busy(options.place / "busy"), "run-once"),
+        "lemming status": lemming_command(young, "status"),
+        "idle run-once": lemming_command(young, "run-once"),
+        "run-once, 4 turns": lemming_command(_make_busy_org(options.folder / "busy"), "run-once"),
     }
     aged_ones = {
-        f"idle run-once, after {age:,} ticks": lemming(_idle(options, age), "run-once")
+        f"idle run-once, after {age:,} ticks": lemming_command(_make_idle_org(options, age), "run-once")
         for age in options.ages
-        if age > YOUNG
+        if age > YOUNG_TICKS
     }
     large = {}
     if options.agents and max(options.agents) >= MANY_AGENTS and any(options.entries):
-        base = make(options.place / "large", MANY_AGENTS, "one", schedule=NEVER, entries=MANY_ENTRIES)
-        large = {"idle run-once, 1,000 agents, 100,000 entries": lemming(forget_models(base), "run-once")}
-    times = _interleave({**commands, **aged_ones, **large}, options.rounds)
-    plain = next(iter(commands))
+        base = make_benchmark_org(
+            options.folder / "large", MANY_AGENTS, "one", schedule=NEVER, entries=MANY_ENTRIES
+        )
+        large = {
+            "idle run-once, 1,000 agents, 100,000 entries": lemming_command(remove_models(base), "run-once")
+        }
+    times = _time_commands({**commands, **aged_ones, **large}, options.rounds)
+    yardstick = next(iter(commands))
     for command in [*commands, *aged_ones, *large][1:]:
-        yield _row(command, times, plain, TARGET_OF.get(command, ""))
+        yield _make_row(command, times, yardstick, TARGETS.get(command, ""))
     for command in aged_ones:
-        yield _row(command, times, "idle run-once", "history")
+        yield _make_row(command, times, "idle run-once", "history")
 
 
-def _interleave(commands: dict[str, tuple[str, ...]], rounds: int) -> dict[str, list[float]]:
+def _time_commands(commands: dict[str, tuple[str, ...]], rounds: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(rounds + 1):
         for name, command in commands.items():
-            times[name].append(run(command).cpu_s)
-    return {name: found[1:] for name, found in times.items()}
+            times[name].append(run_measured(command).cpu_s)
+    return {name: series[1:] for name, series in times.items()}
 
 
-def _row(command: str, times: dict[str, list[float]], floor: str, target: str) -> Measurement:
-    return Measurement.paired(
+def _make_row(command: str, times: dict[str, list[float]], floor: str, target: str) -> Measurement:
+    return Measurement.from_pairs(
         times[command], times[floor],
         scale=1e3, unit="ms", case=command, figure="CPU", floor_is=floor, target=target,
     )  # fmt: skip
 
 
-def _busy(base: Path) -> Path:
-    """Return an organisation whose four agents take a turn in every tick."""
-    return forget_models(make(base, 4, "one", model="scripted"))
+def _make_busy_org(base: Path) -> Path:
+    """Make an organisation with four agents and a turn of each in every tick."""
+    return remove_models(make_benchmark_org(base, 4, "one", model="scripted"))
 
 
-def _idle(options: Options, age: int) -> Path:
-    """Return an organisation that has run for so long and in which nobody is due any more."""
-    base = aged(options, AGENTS, age)
+def _make_idle_org(options: Options, age: int) -> Path:
+    """Make an organisation of the given age with no further agent due."""
+    base = make_aged_org(options, AGENTS, age)
     write_resumes(base, AGENTS, "one", NEVER, model="scripted")
-    return forget_models(base)
+    return remove_models(base)

@@ -1,4 +1,4 @@
-"""How often an engine changes the disk, and how: counted at the two places it cannot go around."""
+"""Counts of disk changes by an engine, taken at two places that every write passes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.orgs import register_models
 from lemming.engine import ticks
 from lemming.kernel.files import fs
-from lemming.kernel.files.disk import Disk, on_disk
+from lemming.kernel.files.disk import Disk, use_disk
 
 
 class CountingDisk(Disk):
@@ -19,55 +19,55 @@ class CountingDisk(Disk):
         self.counts: Counter[str] = Counter()
 
     def write(self, descriptor: int, content: bytes) -> int:
-        """Write, and count the bytes."""
+        """Write the bytes and count their number."""
         written = super().write(descriptor, content)
         self.counts["bytes written"] += written
         return written
 
     def sync(self, descriptor: int) -> None:
-        """Flush, and count it."""
+        """Flush a file and count the flush."""
         self.counts["flushes"] += 1
         super().sync(descriptor)
 
     def sync_folder(self, descriptor: int) -> None:
-        """Flush, and count it."""
+        """Flush a folder and count the flush."""
         self.counts["flushes"] += 1
         super().sync_folder(descriptor)
 
     def sync_file_system(self, descriptor: int) -> None:
-        """Flush, and count it."""
+        """Flush the file system and count the flush."""
         self.counts["flushes"] += 1
         self.counts["file system flushes"] += 1
         super().sync_file_system(descriptor)
 
 
-def count_writing(base: Path, warm: int, counted: int) -> Counter[str]:
-    """Run an organisation and return what the ticks after the warm ones did to the disk, in all.
+def count_writes(base: Path, warm_ticks: int, counted_ticks: int) -> Counter[str]:
+    """Run an organisation and return the disk operations of the counted ticks in total.
 
-    The keys: those of `CountingDisk`, "files appended to", and "agents' files" and "other files" with
+    The keys are the keys of `CountingDisk`, "files appended to", and "agents' files" and "other files" with
     "created" and "replaced".
     """
     register_models()
     reports = ticks(base, interval_s=0)
-    for _ in range(warm):
+    for _ in range(warm_ticks):
         next(reports)
-    disk, found = CountingDisk(), Counter[str]()
+    disk, counts = CountingDisk(), Counter[str]()
 
     def observe(operation: str, path: str) -> None:
         if operation == "rename" and (base / path).exists():
-            found[f"{_whose(path)} files replaced"] += 1
+            counts[f"{_owner_label(path)} files replaced"] += 1
 
-    with on_disk(disk), fs.observed(observe):
-        for _ in range(counted):
-            before = _files(base)
+    with use_disk(disk), fs.observe_changes(observe):
+        for _ in range(counted_ticks):
+            old_files = _stat_files(base)
             next(reports)
-            found.update(_changes(before, _files(base)))
+            counts.update(_count_changes(old_files, _stat_files(base)))
     reports.close()  # type: ignore[attr-defined]
-    return disk.counts + found
+    return disk.counts + counts
 
 
-def _files(base: Path) -> dict[str, tuple[int, int]]:
-    """Return inode and size of every file by its path in the organisation."""
+def _stat_files(base: Path) -> dict[str, tuple[int, int]]:
+    """Return inode and size of every file by path in the organisation."""
     return {
         os.path.relpath(path, base): (status.st_ino, status.st_size)
         for folder, _, names in os.walk(base)
@@ -76,13 +76,15 @@ def _files(base: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-def _changes(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> Counter[str]:
-    changes = Counter(f"{_whose(path)} files created" for path in after.keys() - before.keys())
-    for path in after.keys() & before.keys():
-        (old, old_size), (new, new_size) = before[path], after[path]
+def _count_changes(
+    old_files: dict[str, tuple[int, int]], new_files: dict[str, tuple[int, int]]
+) -> Counter[str]:
+    changes = Counter(f"{_owner_label(path)} files created" for path in new_files.keys() - old_files.keys())
+    for path in new_files.keys() & old_files.keys():
+        (old, old_size), (new, new_size) = old_files[path], new_files[path]
         changes["files appended to"] += old == new and new_size > old_size
     return changes
 
 
-def _whose(path: str) -> str:
+def _owner_label(path: str) -> str:
     return "agents'" if path.startswith("agents/") else "other"

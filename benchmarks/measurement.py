@@ -1,4 +1,4 @@
-"""What a benchmark hands over: one figure, beside the floor measured in the same run."""
+"""Result of a benchmark: a figure with the floor from the same run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Timing:
-    """What a piece of work took, in seconds; `cpu_s` is that of the whole process, its threads included."""
+    """Duration of a piece of work in seconds.
+
+    `cpu_s` is the CPU time of the whole process with all threads.
+    """
 
     cpu_s: float
     wall_s: float
@@ -20,11 +23,11 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One row of the table.
+    """A row of the table.
 
-    `ratio` is the median over rounds of value : floor, each pair taken in one round, and `spread` the
-    smallest and the largest of them. A count is exact: it has no spread. `target` is a key of `TARGETS`.
-    `subject` and `file_system` are filled in by whoever runs the subject.
+    `ratio` is the median over rounds of value : floor, with each pair from the same round, and `spread` the
+    smallest and largest ratio. A count is exact and has no spread. `target` is a key of `TARGETS`. The runner
+    fills in `subject` and `file_system`.
     """
 
     case: str
@@ -40,26 +43,28 @@ class Measurement:
     file_system: str = ""
 
     @classmethod
-    def paired(
-        cls, values: Sequence[float], floors: Sequence[float], *, scale: float = 1.0, **rest: Any
+    def from_pairs(
+        cls, values: Sequence[float], floors: Sequence[float], *, scale: float = 1.0, **fields: Any
     ) -> Measurement:
-        """Return the row of two series taken in the same rounds; `scale` brings them into the unit."""
+        """Return the row of two series from the same rounds; `scale` converts to the unit."""
         ratios = [value / floor for value, floor in zip(values, floors, strict=True)]
         return cls(
             value=statistics.median(values) * scale,
             floor=statistics.median(floors) * scale,
             ratio=statistics.median(ratios),
             spread=(min(ratios), max(ratios)),
-            **rest,
+            **fields,
         )
 
     @classmethod
-    def counted(cls, value: float, floor: float | None = None, **rest: Any) -> Measurement:
+    def from_count(cls, value: float, floor: float | None = None, **fields: Any) -> Measurement:
         """Return the row of an exact count."""
-        return cls(value=value, floor=floor, ratio=value / floor if floor else None, **rest)
+        return cls(value=value, floor=floor, ratio=value / floor if floor else None, **fields)
 
 
-def file_system(place: Path) -> str:
-    """Return the type of the file system a folder is on."""
-    found = subprocess.run(["df", "--output=fstype", str(place)], capture_output=True, text=True, check=False)
-    return found.stdout.split()[-1] if found.returncode == 0 else "unknown file system"
+def get_file_system(folder: Path) -> str:
+    """Return the file system type of a folder."""
+    completed = subprocess.run(
+        ["df", "--output=fstype", str(folder)], capture_output=True, text=True, check=False
+    )
+    return completed.stdout.split()[-1] if completed.returncode == 0 else "unknown file system"

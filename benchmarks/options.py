@@ -1,4 +1,4 @@
-"""What a run of the benchmarks is asked for."""
+"""Options of a benchmark run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The command line, and where to measure.
+    """The command line, and the folders to measure in.
 
-    `place` is an empty folder for one subject, `shelf` one for what several subjects copy; both are on the
-    file system that is measured. `environments` keeps what the peers need between runs,
-    `org` the organisation that is simulated. `server` is the address of the model server that is asked for a
-    `model`, through a `provider` and with a `prompt` of LeMMing; `recording` keeps its replies.
+    `folder` is an empty folder for a subject, `shared_folder` a folder for organisations copied by several
+    subjects; both are on the measured file system. `environments` keeps the peers' installations between
+    runs, `org` the simulated organisation. `server` is the address of the model server for `model`, called
+    through LeMMing's `provider` with LeMMing's `prompt`; `recording` stores the replies.
     """
 
-    place: Path
-    shelf: Path
+    folder: Path
+    shared_folder: Path
     file_system: str
     rounds: int = 5
     agents: tuple[int, ...] = (10, 100, 1000)

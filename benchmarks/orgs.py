@@ -1,4 +1,4 @@
-"""The organisations that are measured, and the model that answers them without waiting."""
+"""Organisations to measure, and models with immediate answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.options import Options
 from benchmarks.sides import Work
 from lemming.engine import persist_tick, run_forever, ticks
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry, entry_id, write_outbox_entry
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
@@ -23,40 +23,40 @@ NEVER = {"run_every_n_ticks": 10**6, "phase_offset": 1}
 WARM_TICKS = {"one": 21, "all": 3, "nobody": 3}
 
 
-class Instant(Backend):
-    """A model that says one sentence and remembers another number in every tick, at once."""
+class InstantBackend(Backend):
+    """A model with an immediate answer of a sentence, and another memory value in every tick."""
 
     keeps_deadline = True
     can_be_down = False
     answer = json.dumps(say(SENTENCE, memory_updates=[{"key": "state", "value": {"n": "TICK"}}]))
 
     def complete(self, request: Request) -> Reply:
-        """Return one entry and one memory."""
+        """Return an entry and a memory update."""
         return Reply(text=self.answer.replace('"TICK"', str(request.tick)))
 
 
-class Quiet(Backend):
-    """A model that has nothing to say."""
+class QuietBackend(Backend):
+    """A model with empty replies."""
 
     keeps_deadline = True
     can_be_down = False
 
     def complete(self, request: Request) -> Reply:
-        """Return the contract's four keys, empty."""
+        """Return a reply with the contract's four keys, all empty."""
         return Reply(text='{"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": ""}')
 
 
 def register_models() -> None:
-    """Make the two models available to this process."""
-    register_provider("instant", Instant)
-    register_provider("quiet", Quiet)
+    """Register the two models in this process."""
+    register_provider("instant", InstantBackend)
+    register_provider("quiet", QuietBackend)
 
 
-def agent_names(size: int) -> list[str]:
+def make_agent_names(size: int) -> list[str]:
     return [f"a{number:05d}" for number in range(size)]
 
 
-def make(
+def make_benchmark_org(
     base: Path,
     size: int,
     reading: str,
@@ -66,16 +66,17 @@ def make(
     model: str = "instant",
     org: dict[str, Any] | None = None,
 ) -> Path:
-    """Make an organisation whose agents read "one" neighbour, "all" or "nobody".
+    """Make an organisation of agents that read "one" neighbour, "all" or "nobody".
 
-    `entries`: how many are in every outbox already, one for each tick before the first that will run.
+    `entries`: number of existing entries in every outbox, an entry for each tick before the first tick to
+    run.
     """
     settings = {"inbox_limit": 20, **(org or {})}
     make_org(base, models=MODELS, org=settings)
     write_resumes(base, size, reading, schedule, model)
-    for name in agent_names(size):
+    for name in make_agent_names(size):
         for tick in range(1, entries + 1):
-            write_outbox_entry(base, name, _entry(name, tick))
+            write_outbox_entry(base, name, _make_entry(name, tick))
     if entries:
         persist_tick(base, entries + 1)
     return base
@@ -84,29 +85,29 @@ def make(
 def write_resumes(
     base: Path, size: int, reading: str, schedule: dict[str, Any] | None = None, model: str = "instant"
 ) -> None:
-    """Write the resumes of all agents, over those that are there."""
-    names = agent_names(size)
+    """Write the resumes of all agents over any existing resumes."""
+    names = make_agent_names(size)
     for number, name in enumerate(names):
-        readable = {"one": [names[number - 1]], "all": ["*"], "nobody": []}[reading]
-        plain = resume(
+        authors = {"one": [names[number - 1]], "all": ["*"], "nobody": []}[reading]
+        resume_json = resume(
             name,
             model={"key": model},
-            permissions={"read_outboxes": readable, "tools": []},
+            permissions={"read_outboxes": authors, "tools": []},
             **({"schedule": schedule} if schedule else {}),
         )
-        fs.publish(base, f"agents/{name}/resume.json", pretty(plain))
+        fs.write_atomic(base, f"agents/{name}/resume.json", dump_pretty(resume_json))
 
 
-def forget_models(base: Path) -> Path:
-    """Take the two models out of the settings: a command does not know them, and would look for plugins."""
+def remove_models(base: Path) -> Path:
+    """Remove the two models from the settings, because a command does not know them and would load plugins."""
     models = json.loads((base / "config/models.json").read_bytes())
-    kept = {key: entry for key, entry in models.items() if key not in MODELS}
-    fs.publish(base, "config/models.json", pretty(kept))
+    other_models = {key: entry for key, entry in models.items() if key not in MODELS}
+    fs.write_atomic(base, "config/models.json", dump_pretty(other_models))
     return base
 
 
 def running(base: Path, count: int, warm: int = max(WARM_TICKS.values())) -> Work:
-    """Return the work of `count` ticks of an engine that holds the organisation, as `run-forever` does."""
+    """Return work that runs `count` ticks under a held lock, as `run-forever` does."""
     register_models()
     reports = ticks(base, interval_s=0)
     for _ in range(warm):
@@ -120,28 +121,28 @@ def running(base: Path, count: int, warm: int = max(WARM_TICKS.values())) -> Wor
     return work
 
 
-def aged(options: Options, size: int, age: int) -> Path:
-    """Return an organisation that has run `age` ticks, one agent in each, and from now on all in each.
+def make_aged_org(options: Options, size: int, age: int) -> Path:
+    """Make an organisation after `age` ticks with a turn each; from then on every agent is due in each tick.
 
-    It is run once and copied for every subject.
+    The organisation is run once and copied for every subject.
     """
-    original = options.shelf / f"aged-{size}-{age}"
+    original = options.shared_folder / f"aged-{size}-{age}"
     if not original.exists():
         register_models()
-        make(original, size, "one", org={"durability": "off"})
-        for number, name in enumerate(agent_names(size)):
-            _reschedule(original, name, {"run_every_n_ticks": size, "phase_offset": number})
+        make_benchmark_org(original, size, "one", org={"durability": "off"})
+        for number, name in enumerate(make_agent_names(size)):
+            _set_schedule(original, name, {"run_every_n_ticks": size, "phase_offset": number})
         run_forever(original, interval_s=0, max_ticks=age)
         write_resumes(original, size, "one")
-    return Path(shutil.copytree(original, options.place / original.name))
+    return Path(shutil.copytree(original, options.folder / original.name))
 
 
-def _reschedule(base: Path, name: str, schedule: dict[str, Any]) -> None:
+def _set_schedule(base: Path, name: str, schedule: dict[str, Any]) -> None:
     file = f"agents/{name}/resume.json"
-    plain = json.loads((base / file).read_bytes())
-    fs.publish(base, file, pretty({**plain, "schedule": schedule}))
+    resume_json = json.loads((base / file).read_bytes())
+    fs.write_atomic(base, file, dump_pretty({**resume_json, "schedule": schedule}))
 
 
-def _entry(name: str, tick: int) -> OutboxEntry:
+def _make_entry(name: str, tick: int) -> OutboxEntry:
     identity = entry_id(tick, name, 0)
     return OutboxEntry(identity, tick, name, "message", {"text": SENTENCE}, [], "2025-12-08T10:30:00.000Z")

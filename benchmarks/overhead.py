@@ -1,8 +1,8 @@
-"""What the engine adds to a turn whose model takes no time, as a ratio to the floor `files_tmp`.
+"""Overhead of the engine for a turn with an immediate model, as a ratio to the floor `files_tmp`.
 
-One factor at a time is moved away from the first case (one neighbour, nothing in the outboxes, durability
-"off", unless the command line says otherwise), at every size; with `is_full` several. All cases run in the
-same rounds, so each can be compared with each.
+At every size a single factor at a time differs from the first case (a neighbour read, empty outboxes,
+durability "off", unless the command line changes the case); with `is_full` several factors. All cases run in
+the same rounds, so every pair is comparable.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.bare import bare
+from benchmarks.bare import make_bare_work
 from benchmarks.floor import files_tmp
 from benchmarks.measurement import Measurement
 from benchmarks.options import Options
-from benchmarks.orgs import WARM_TICKS, aged, make, running
+from benchmarks.orgs import WARM_TICKS, make_aged_org, make_benchmark_org, running
 from benchmarks.sides import Side, interleave
 
-TURNS_A_ROUND = 200
+TURNS_PER_ROUND = 200
 AGED_AGENTS = 10
-LARGE = 1000  # from here on the number of agents has a target of its own
+LARGE_SIZE = 1000  # from here on the number of agents has a target of its own
 
 
 @dataclass(frozen=True)
 class Case:
-    """An organisation to be measured; without a durability it is the floor `files_tmp`."""
+    """An organisation to measure, or without a durability the floor `files_tmp`."""
 
     agents: int
     reading: str = "one"
@@ -49,43 +49,49 @@ class Case:
 
     @property
     def floor(self) -> Case:
-        """What it is measured against."""
+        """The floor of the case."""
         return Case(self.agents, self.reading)
 
     @property
     def ticks(self) -> int:
-        """How many ticks make a round."""
-        return max(1, TURNS_A_ROUND // self.agents)
+        """The number of ticks in a round."""
+        return max(1, TURNS_PER_ROUND // self.agents)
 
 
 def measure(options: Options) -> Iterator[Measurement]:
-    """Yield the CPU and the wall time of a turn in every case, then what each factor costs."""
-    cases = _cases(options)
+    """Yield the CPU and the wall time of a turn in every case, then the cost of each factor."""
+    cases = _build_cases(options)
     sides: dict[Case, Side] = {}
     for case in cases:
-        sides.setdefault(case.floor, _floor_side(case.floor, options.place))
-        sides[case] = _engine_side(case, options)
-        if _is_plain(case):
-            same = replace(case, is_bare=True)
-            sides[same] = _bare_side(same, options)
+        sides.setdefault(case.floor, _make_floor_side(case.floor, options.folder))
+        sides[case] = _make_engine_side(case, options)
+        if _is_base_case(case):
+            bare_case = replace(case, is_bare=True)
+            sides[bare_case] = _make_bare_side(bare_case, options)
     timings = interleave(sides, options.rounds)
-    cpu = {case: _per_turn([timing.cpu_s for timing in found], case) for case, found in timings.items()}
-    wall = {case: _per_turn([timing.wall_s for timing in found], case) for case, found in timings.items()}
+    cpu = {
+        case: _divide_by_turns([timing.cpu_s for timing in side_timings], case)
+        for case, side_timings in timings.items()
+    }
+    wall = {
+        case: _divide_by_turns([timing.wall_s for timing in side_timings], case)
+        for case, side_timings in timings.items()
+    }
     for case in cases:
-        yield _row(case, "CPU a turn", cpu, case.floor, "turn" if _is_plain(case) else "")
-        yield _row(case, "wall a turn", wall, case.floor)
-        if _is_plain(case):
-            same = replace(case, is_bare=True)
-            yield _row(case, "CPU a turn", cpu, same)
-            yield _row(case, "wall a turn", wall, same)
-            yield _row(same, "CPU a turn", cpu, case.floor)
-    yield from _factors(cases, cpu)
+        yield _make_row(case, "CPU a turn", cpu, case.floor, "turn" if _is_base_case(case) else "")
+        yield _make_row(case, "wall a turn", wall, case.floor)
+        if _is_base_case(case):
+            bare_case = replace(case, is_bare=True)
+            yield _make_row(case, "CPU a turn", cpu, bare_case)
+            yield _make_row(case, "wall a turn", wall, bare_case)
+            yield _make_row(bare_case, "CPU a turn", cpu, case.floor)
+    yield from _compare_factors(cases, cpu)
 
 
-def _cases(options: Options) -> list[Case]:
-    """Return what is measured: at every size all cases that differ from the first in one factor at most."""
+def _build_cases(options: Options) -> list[Case]:
+    """Return the cases: at every size all cases with at most a single factor different from the first case."""
     factors = (options.reading, options.entries, options.durability)
-    first = tuple(chosen[0] for chosen in factors)
+    first = tuple(values_of_option[0] for values_of_option in factors)
     cases = [
         Case(agents, *values)
         for agents in options.agents
@@ -95,53 +101,53 @@ def _cases(options: Options) -> list[Case]:
     return cases + [Case(AGED_AGENTS, "one", 0, "off", age) for age in options.ages]
 
 
-def _is_plain(case: Case) -> bool:
+def _is_base_case(case: Case) -> bool:
     return replace(case, durability="") == Case(100)
 
 
-def _factors(cases: list[Case], cpu: dict[Case, list[float]]) -> Iterator[Measurement]:
-    """Yield each case against the one that differs in a single factor, where both were measured."""
+def _compare_factors(cases: list[Case], cpu: dict[Case, list[float]]) -> Iterator[Measurement]:
+    """Yield each case against the case without a single factor, if both were measured."""
     for case in cases:
-        size = "size" if case.agents >= LARGE else ""
-        others = [
+        size = "size" if case.agents >= LARGE_SIZE else ""
+        comparisons = [
             ("10 agents", replace(case, agents=10), size),
             ("reading one", replace(case, reading="one"), "reading"),
             ("no entries", replace(case, entries=0), "entries"),
             ("after 100 ticks", replace(case, age=min(case.age, 100)), "age"),
         ]
-        for against, other, target in others:
-            if other != case and other in cpu:
-                yield _row(case, f"CPU a turn, against {against}", cpu, other, target)
+        for label, other_case, target in comparisons:
+            if other_case != case and other_case in cpu:
+                yield _make_row(case, f"CPU a turn, against {label}", cpu, other_case, target)
 
 
-def _row(
+def _make_row(
     case: Case, figure: str, times: dict[Case, list[float]], floor: Case, target: str = ""
 ) -> Measurement:
-    return Measurement.paired(
+    return Measurement.from_pairs(
         times[case], times[floor],
         scale=1e6, unit="us", case=str(case), figure=figure, floor_is=str(floor), target=target,
     )  # fmt: skip
 
 
-def _per_turn(seconds: list[float], case: Case) -> list[float]:
-    return [each / (case.ticks * case.agents) for each in seconds]
+def _divide_by_turns(seconds: list[float], case: Case) -> list[float]:
+    return [value / (case.ticks * case.agents) for value in seconds]
 
 
-def _floor_side(case: Case, place: Path) -> Side:
-    folder = place / f"floor-{case.agents}-{case.reading}"
+def _make_floor_side(case: Case, parent: Path) -> Side:
+    folder = parent / f"floor-{case.agents}-{case.reading}"
     return Side(files_tmp, (folder, case.agents, case.reading, case.ticks))
 
 
-def _engine_side(case: Case, options: Options) -> Side:
-    base = aged(options, case.agents, case.age) if case.age else _young(case, options)
+def _make_engine_side(case: Case, options: Options) -> Side:
+    base = make_aged_org(options, case.agents, case.age) if case.age else _make_young_org(case, options)
     return Side(running, (base, case.ticks, WARM_TICKS[case.reading]))
 
 
-def _bare_side(case: Case, options: Options) -> Side:
-    return Side(bare, (_young(case, options), case.agents, case.ticks))
+def _make_bare_side(case: Case, options: Options) -> Side:
+    return Side(make_bare_work, (_make_young_org(case, options), case.agents, case.ticks))
 
 
-def _young(case: Case, options: Options) -> Path:
+def _make_young_org(case: Case, options: Options) -> Path:
     name = "-".join(map(str, dataclasses.astuple(case)))
     org = {"durability": case.durability}
-    return make(options.place / name, case.agents, case.reading, entries=case.entries, org=org)
+    return make_benchmark_org(options.folder / name, case.agents, case.reading, entries=case.entries, org=org)

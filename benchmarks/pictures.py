@@ -1,4 +1,4 @@
-"""Makes the README's picture of a terminal: a real run of its first blocks.
+"""Render the README's terminal picture from a real run of the page's first block.
 
 python -m benchmarks.pictures docs/pictures
 """
@@ -28,89 +28,89 @@ text { fill: #d7dce2 } rect { fill: #15191e } .p { fill: #7cc7ff } .b { font-wei
 
 
 def main() -> None:
-    """Run the blocks and write the picture into the folder that is named."""
+    """Run the block and write the picture into the given folder."""
     folder = Path(sys.argv[1])
-    (folder / "desk.svg").write_text(svg(recorded(first_commands(REPOSITORY / "README.md"))))
+    (folder / "desk.svg").write_text(render_svg(record_session(extract_commands(REPOSITORY / "README.md"))))
 
 
-def first_commands(page: Path) -> list[str]:
+def extract_commands(page: Path) -> list[str]:
     """Return the commands of a page's blocks up to the first `lemming verify`, without the installation."""
     shown = page.read_text().partition("\nlemming verify\n")
     blocks = re.findall(r"```sh\n(.*?)```", "".join(shown[:2]) + "```", re.DOTALL)
     return [line for line in "".join(blocks).splitlines() if "pip install" not in line]
 
 
-def recorded(commands: list[str]) -> list[str]:
-    """Return what a terminal shows of commands that are typed one after the other, in an empty folder."""
-    typed = "\n".join(f"echo {shlex.quote(f'$ {line}')}\n{line}" for line in commands)
+def record_session(commands: list[str]) -> list[str]:
+    """Return the terminal output of commands typed in sequence in an empty folder."""
+    script = "\n".join(f"echo {shlex.quote(f'$ {line}')}\n{line}" for line in commands)
     with TemporaryDirectory(prefix="lemming-picture-") as folder:
         program = Path(folder, "bin/lemming")
         program.parent.mkdir()
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lemming "$@"\n')
         program.chmod(0o755)
-        kept = {
+        inherited = {
             name: value
             for name, value in os.environ.items()
             if name not in ("LEMMING_ROOT", "NO_COLOR", "COLUMNS")
         }
         path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-        given = {"PATH": path, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm"}
-        shown = _in_a_terminal(typed, folder, {**kept, **given, "PYTHONSAFEPATH": "1"})
+        variables = {"PATH": path, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm"}
+        output = _run_in_terminal(script, folder, {**inherited, **variables, "PYTHONSAFEPATH": "1"})
     lines = [
-        line.rpartition("\r\x1b[K")[2] for line in shown.split("\r\n")
+        line.rpartition("\r\x1b[K")[2] for line in output.split("\r\n")
     ]  # a line may have been written anew
     return [re.sub(r"bash: line .* Killed .*", "Killed", line) for line in lines if line]
 
 
-def _in_a_terminal(typed: str, folder: str, environment: dict[str, str]) -> str:
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, ROWS_AND_COLUMNS)
+def _run_in_terminal(script: str, folder: str, environment: dict[str, str]) -> str:
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, ROWS_AND_COLUMNS)
     bash = subprocess.Popen(
-        ["bash", "-c", typed], cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+        ["bash", "-c", script], cwd=folder, env=environment, stdin=slave, stdout=slave, stderr=slave
     )
-    os.close(theirs)
-    shown = b""
+    os.close(slave)
+    output = b""
     with (
         contextlib.suppress(OSError),
-        open(ours, "rb", buffering=0) as terminal,
+        open(master, "rb", buffering=0) as terminal,
     ):  # Linux: at the end an error
-        while more := terminal.read(65536):
-            shown += more
+        while chunk := terminal.read(65536):
+            output += chunk
     if bash.wait():
-        raise SystemExit(shown.decode())
-    return shown.decode()
+        raise SystemExit(output.decode())
+    return output.decode()
 
 
-def plain(lines: list[str]) -> list[str]:
-    """Return lines without colours, and without the seconds that a run took."""
+def strip_styles(lines: list[str]) -> list[str]:
+    """Return lines without colours and without durations."""
     return [re.sub(r"\d+\.\ds", "0.0s", _STYLE.sub("", line)) for line in lines]
 
 
-def text_of(picture: str) -> list[str]:
-    """Return the lines that a picture shows."""
+def extract_text(picture: str) -> list[str]:
+    """Return the text lines of a picture."""
     return [
         html.unescape(re.sub(r"<[^>]*>", "", line))
         for line in re.findall(r"<text [^>]*>(.*?)</text>", picture)
     ]
 
 
-def svg(lines: list[str]) -> str:
-    """Return lines of a terminal as a picture."""
+def render_svg(lines: list[str]) -> str:
+    """Render terminal lines as an SVG picture."""
     width = MARGIN_PX * 2 + max(len(_STYLE.sub("", line)) for line in lines) * CHARACTER_PX
     height = MARGIN_PX * 2 + len(lines) * LINE_PX
-    shown = "\n".join(
-        f'<text x="{MARGIN_PX}" y="{MARGIN_PX + LINE_PX * row + 13}">{_spans(line)}</text>'
+    text_elements = "\n".join(
+        f'<text x="{MARGIN_PX}" y="{MARGIN_PX + LINE_PX * row + 13}">{_render_spans(line)}</text>'
         for row, line in enumerate(lines)
     )
     size = f'width="{width:.0f}" height="{height}" viewBox="0 0 {width:.0f} {height}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="A recorded terminal">\n'
-        f'<style>{_CSS}</style>\n<rect width="100%" height="100%" rx="8"/>\n{shown}\n</svg>\n'
+        f'<style>{_CSS}</style>\n<rect width="100%" height="100%" rx="8"/>\n{text_elements}\n</svg>\n'
     )
 
 
-def _spans(line: str) -> str:
-    """Return a line whose colours are spans."""
+def _render_spans(line: str) -> str:
+    """Return a line with its colours as spans."""
     if line.startswith("$ "):
         return f'<tspan class="p">{html.escape(line)}</tspan>'
     parts = _STYLE.split(line)  # a text, then a code and a text, and so on

@@ -1,4 +1,4 @@
-"""Whole processes, measured from outside: what a command costs from its first instruction to its last."""
+"""Measurement of whole processes from outside, from the first to the last instruction."""
 
 from __future__ import annotations
 
@@ -16,34 +16,37 @@ YARDSTICK = (PYTHON, "-c", "import typer, pydantic")
 
 
 @dataclass(frozen=True)
-class Ended:
-    """What a process used."""
+class ProcessUsage:
+    """Resources used by a process."""
 
     cpu_s: float
     wall_s: float
     peak_mb: float
 
 
-def lemming(base: Path, *arguments: str) -> tuple[str, ...]:
-    """Return the command line of a command of the organisation at `base`."""
+def lemming_command(base: Path, *arguments: str) -> tuple[str, ...]:
+    """Return the command line for a command in the organisation at `base`."""
     return (*LEMMING, "-C", str(base), *arguments)
 
 
-def run(command: Sequence[str], *, any_status: bool = False) -> Ended:
-    """Run a command to its end; raise `CalledProcessError` when it fails, unless `any_status` will do."""
-    began = time.perf_counter()
+def run_measured(command: Sequence[str], *, any_status: bool = False) -> ProcessUsage:
+    """Run a command to the end and return the used resources.
+
+    Raises: CalledProcessError on failure, unless `any_status` is True.
+    """
+    start_time = time.perf_counter()
     process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=child_environment()
     )
     _, status, usage = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - began
+    wall = time.perf_counter() - start_time
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0 and not any_status:
         raise subprocess.CalledProcessError(process.returncode, command)
     peak = usage.ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
-    return Ended(usage.ru_utime + usage.ru_stime, wall, peak)
+    return ProcessUsage(usage.ru_utime + usage.ru_stime, wall, peak)
 
 
-def environment() -> dict[str, str]:
-    """Return this process's environment; modules are compiled once, as on a user's machine."""
+def child_environment() -> dict[str, str]:
+    """Return this process's environment with bytecode caching enabled, as on a user's machine."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -1,8 +1,8 @@
-"""Names the question of each recorded answer of the templates, by playing what their pages have a person do.
+"""Assign the prompt to each recorded answer of the templates by replaying the steps of their pages.
 
-python -m benchmarks.recordings      after a change of what prompts say of instructions, files or entries
+python -m benchmarks.recordings      after a change of instructions, files or entries in prompts
 
-A line that two questions lead to is there twice; one that nothing asks for ends with an error.
+A line reached by two prompts appears twice. A line reached by no prompt is an error.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lemming.capabilities.scripted import scripted
-from lemming.capabilities.scripted.scripted import ScriptLine, question_in
+from lemming.capabilities.scripted_models import scripted_provider
+from lemming.capabilities.scripted_models.scripted_provider import ScriptLine, question_digest
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
@@ -32,73 +32,75 @@ Json = dict[str, Any]
 
 
 def main() -> None:
-    """Write the answers of each template anew."""
-    for template in PLAYED:
-        (TEMPLATES / template / ANSWERS).write_text(lines_of(template))
+    """Rewrite the answers of each template."""
+    for template in PLAYBOOKS:
+        (TEMPLATES / template / ANSWERS).write_text(build_answers(template))
 
 
-def lines_of(template: str) -> str:
-    """Return the recorded answers of a template, each with its question; end where one is never asked for."""
-    plain = [json.loads(line) for line in (TEMPLATES / template / ANSWERS).read_text().splitlines()]
-    unkeyed = _once_each([{key: value for key, value in line.items() if key != "question"} for line in plain])
+def build_answers(template: str) -> str:
+    """Return the recorded answers of a template with their prompts. Exit if a line is never used."""
+    recorded_lines = [json.loads(line) for line in (TEMPLATES / template / ANSWERS).read_text().splitlines()]
+    unkeyed = _remove_duplicates(
+        [{key: value for key, value in line.items() if key != "question"} for line in recorded_lines]
+    )
     questions: dict[int, list[str]] = {number: [] for number in range(len(unkeyed))}
     quiet = redirect_stdout(io.StringIO())
-    with TemporaryDirectory() as folder, _noted(unkeyed, questions), quiet:
-        PLAYED[template](Path(folder), unkeyed)
-    if unasked := [unkeyed[number] for number, found in questions.items() if not found]:
+    with TemporaryDirectory() as folder, _record_questions(unkeyed, questions), quiet:
+        PLAYBOOKS[template](Path(folder), unkeyed)
+    if unasked := [unkeyed[number] for number, line_questions in questions.items() if not line_questions]:
         sys.exit(f"{template}: nothing asks for {json.dumps(unasked[0])[:200]}")
     return "".join(
-        json.dumps({**_first_of(line), "question": question, **line}, ensure_ascii=False) + "\n"
+        json.dumps({**_get_position(line), "question": question, **line}, ensure_ascii=False) + "\n"
         for number, line in enumerate(unkeyed)
         for question in dict.fromkeys(questions[number])
     )
 
 
-def _first_of(line: Json) -> Json:
+def _get_position(line: Json) -> Json:
     return {key: line[key] for key in ("agent", "tick", "step") if key in line}
 
 
-def _once_each(lines: list[Json]) -> list[Json]:
+def _remove_duplicates(lines: list[Json]) -> list[Json]:
     return [line for number, line in enumerate(lines) if line not in lines[:number]]
 
 
 @contextmanager
-def _noted(unkeyed: list[Json], questions: dict[int, list[str]]) -> Iterator[None]:
-    """Note which question each line answers. The provider reads lines without questions meanwhile."""
-    play = scripted._play
-    numbers = {_named(line["agent"], line["reply"]): number for number, line in enumerate(unkeyed)}
+def _record_questions(unkeyed: list[Json], questions: dict[int, list[str]]) -> Iterator[None]:
+    """Record the prompt for each line. Meanwhile the provider reads lines without prompts."""
+    play = scripted_provider._reply_from_line
+    numbers = {_make_line_key(line["agent"], line["reply"]): number for number, line in enumerate(unkeyed)}
 
-    def noting(line: ScriptLine, request: Request) -> Reply:
-        questions[numbers[_named(line.agent, line.reply)]].append(question_in(request.messages))
+    def play_and_record(line: ScriptLine, request: Request) -> Reply:
+        questions[numbers[_make_line_key(line.agent, line.reply)]].append(question_digest(request.messages))
         return play(line, request)
 
-    scripted._play = noting
+    scripted_provider._reply_from_line = play_and_record
     try:
         yield
     finally:
-        scripted._play = play
+        scripted_provider._reply_from_line = play
 
 
-def _named(agent: str, reply: Any) -> str:
+def _make_line_key(agent: str, reply: Any) -> str:
     return json.dumps([agent, reply])
 
 
-def _made(folder: Path, lines: list[Json], name: str, template: str) -> Path:
+def _make_org(folder: Path, lines: list[Json], name: str, template: str) -> Path:
     base = folder / name
     assert run(["init", str(base), "--template", template, "--quiet"]) == 0
     (base / ANSWERS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     return base
 
 
-def _plain(template: str, ticks: int, folder: Path, lines: list[Json]) -> None:
-    base = _made(folder, lines, "org", template)
+def _play_ticks(template: str, ticks: int, folder: Path, lines: list[Json]) -> None:
+    base = _make_org(folder, lines, "org", template)
     for _ in range(ticks):
         run_once(base)
     run(["-C", str(base), "eval", "--quiet"])
 
 
-def _watch(folder: Path, lines: list[Json]) -> None:
-    base = _made(folder, lines, "org", "watch")
+def _play_watch(folder: Path, lines: list[Json]) -> None:
+    base = _make_org(folder, lines, "org", "watch")
     run(["-C", str(base), "eval", "--quiet"])
     clock = FrozenClock(NIGHT)
     run_once(base, clock=clock)
@@ -107,21 +109,21 @@ def _watch(folder: Path, lines: list[Json]) -> None:
     run(["-C", str(base), "eval", "--quiet"])
 
 
-def _review(folder: Path, lines: list[Json]) -> None:
-    for word in ("approve", "deny"):
-        base = _made(folder, lines, word, "review")
+def _play_review(folder: Path, lines: list[Json]) -> None:
+    for decision in ("approve", "deny"):
+        base = _make_org(folder, lines, decision, "review")
         run_once(base)
-        assert run(["-C", str(base), word, "--all", "--tool", "file_write", "--yes"]) == 0
+        assert run(["-C", str(base), decision, "--all", "--tool", "file_write", "--yes"]) == 0
         run_once(base)
     run(["-C", str(base), "eval", "--quiet"])
 
 
-PLAYED: dict[str, Callable[[Path, list[Json]], None]] = {
-    "desk": partial(_plain, "desk", 2),
-    "research": partial(_plain, "research", 2),
-    "watch": _watch,
-    "review": _review,
-    "game": partial(_plain, "game", 4),
+PLAYBOOKS: dict[str, Callable[[Path, list[Json]], None]] = {
+    "desk": partial(_play_ticks, "desk", 2),
+    "research": partial(_play_ticks, "research", 2),
+    "watch": _play_watch,
+    "review": _play_review,
+    "game": partial(_play_ticks, "game", 4),
 }
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Organisations that are each other's channels, killed at random moments: nothing is lost, nothing doubled.
+"""Test of organisations connected by channels under random kills: no message lost, no message doubled.
 
     python -m benchmarks.several FOLDER --messages 40 --hops 6 --kills 12
 
-Four run on this machine, each in a process and with a clock of its own. In each an agent stands for every
-other one, and what is addressed to it goes there by HTTP, signed. Messages go from one to the next; meanwhile
-one of the processes is killed (`kill -9`), and started again, as often as asked.
+Four organisations run on this machine, each in a process with a separate clock. Each has an agent for every
+other organisation, and entries to such an agent go to the organisation by signed HTTP. Messages travel from
+organisation to organisation, while processes are killed (`kill -9`) and restarted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import environment, lemming
+from benchmarks.processes import child_environment, lemming_command
 from lemming.testing import make_org, resume
 
 NAMES = ("north", "east", "south", "west")
@@ -35,8 +35,8 @@ LIMIT_S = 600
 
 
 @dataclass
-class Engine:
-    """The process that runs one of the organisations; `close` ends it."""
+class EngineProcess:
+    """Process of an organisation's engine; `kill` ends the process."""
 
     base: Path
     port: int
@@ -44,29 +44,32 @@ class Engine:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, or start it again."""
-        others = " ".join(name for name in NAMES if name != self.base.name)
-        more = {
-            "OTHERS": others,
+        """Start or restart the process."""
+        neighbours = " ".join(name for name in NAMES if name != self.base.name)
+        variables = {
+            "OTHERS": neighbours,
             "HOPS": str(self.hops),
             "DOOR": "a secret of them all",
             "PYTHONPATH": str(REPOSITORY),
         }
-        words = ("run-forever", "--interval", "0.5", "--wake-on-change", "--serve", str(self.port), "-q")
+        arguments = ("run-forever", "--interval", "0.5", "--wake-on-change", "--serve", str(self.port), "-q")
         with (self.base.parent / f"{self.base.name}.errors").open("ab") as errors:
             self.process = subprocess.Popen(
-                lemming(self.base, *words), env={**environment(), **more}, stdout=errors, stderr=errors
+                lemming_command(self.base, *arguments),
+                env={**child_environment(), **variables},
+                stdout=errors,
+                stderr=errors,
             )
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         if self.process:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
 
 
-def make(base: Path, ports: dict[str, int], messages: int) -> None:
-    """Make an organisation with a desk, and an agent for each of the others."""
+def make_connected_org(base: Path, ports: dict[str, int], messages: int) -> None:
+    """Make an organisation with a desk and an agent for each of the other organisations."""
     channels = {name: port for name, port in ports.items() if name != base.name}
     options = {
         "to": "desk",
@@ -86,38 +89,43 @@ def make(base: Path, ports: dict[str, int], messages: int) -> None:
         "desk", model={"key": "passing"}, schedule={"wake": "addressed"},
         permissions={"read_outboxes": [*channels, "human"], "tools": []},
     )  # fmt: skip
-    reads = {"read_outboxes": ["desk"], "tools": []}
-    doors = [resume(name, model={"key": name}, permissions=reads) for name in channels]
+    permissions = {"read_outboxes": ["desk"], "tools": []}
+    channel_agents = [resume(name, model={"key": name}, permissions=permissions) for name in channels]
     human = resume("human", model={"key": "human"})
     models |= {"passing": {"provider": "passing"}, "human": {"provider": "human"}}
     make_org(
-        base, desk, human, *doors, models=models, org={"plugins": ["benchmarks.passing"], "inbox_limit": 200}
+        base,
+        desk,
+        human,
+        *channel_agents,
+        models=models,
+        org={"plugins": ["benchmarks.passing"], "inbox_limit": 200},
     )
-    mine = list(NAMES).index(base.name)
-    _lemming(base, "trust", "--yes")
-    for number in range(mine, messages, len(NAMES)):
-        _lemming(base, "send", f"{number} 0", "--to", "desk")
+    first_number = list(NAMES).index(base.name)
+    _run_lemming(base, "trust", "--yes")
+    for number in range(first_number, messages, len(NAMES)):
+        _run_lemming(base, "send", f"{number} 0", "--to", "desk")
 
 
-def messages_in(base: Path, author: str) -> Iterator[str]:
+def iter_messages(base: Path, author: str) -> Iterator[str]:
     """Yield the messages in an outbox."""
     for file in base.glob(f"agents/{author}/outbox/*.json"):
         yield json.loads(file.read_bytes())["payload"]["text"]
 
 
-def arrived(bases: list[Path]) -> Counter[str]:
-    """Return how often each message has arrived at an organisation from another one."""
-    return Counter(text for base in bases for name in NAMES for text in messages_in(base, name))
+def count_arrivals(bases: list[Path]) -> Counter[str]:
+    """Return the number of arrivals of each message from another organisation."""
+    return Counter(text for base in bases for name in NAMES for text in iter_messages(base, name))
 
 
-def sent(bases: list[Path]) -> Counter[str]:
-    """Return how often each message was written for another organisation."""
-    return Counter(text for base in bases for text in messages_in(base, "desk"))
+def count_sends(bases: list[Path]) -> Counter[str]:
+    """Return the number of entries of each message for another organisation."""
+    return Counter(text for base in bases for text in iter_messages(base, "desk"))
 
 
 @contextmanager
-def running(engines: list[Engine]) -> Iterator[None]:
-    """Have all of them run."""
+def run_engines(engines: list[EngineProcess]) -> Iterator[None]:
+    """Run all engines for the length of the block."""
     with ExitStack() as stack:
         for engine in engines:
             engine.start()
@@ -126,40 +134,40 @@ def running(engines: list[Engine]) -> Iterator[None]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run, kill, count; return 1 where a message is lost or was doubled."""
-    wanted = _parser().parse_args(arguments)
-    shutil.rmtree(wanted.folder, ignore_errors=True)
-    wanted.folder.mkdir(parents=True)
-    bases = [(wanted.folder / name).absolute() for name in NAMES]
-    ports = {name: _free_port() for name in NAMES}
+    """Run, kill, count. Return 1 for a lost or doubled message."""
+    options = _make_parser().parse_args(arguments)
+    shutil.rmtree(options.folder, ignore_errors=True)
+    options.folder.mkdir(parents=True)
+    bases = [(options.folder / name).absolute() for name in NAMES]
+    ports = {name: _find_free_port() for name in NAMES}
     for base in bases:
-        make(base, ports, wanted.messages)
-    engines = [Engine(base, ports[base.name], wanted.hops) for base in bases]
-    chance, kills, began = random.Random(wanted.seed), 0, time.monotonic()
-    expected = {f"{number} {hop}" for number in range(wanted.messages) for hop in range(1, wanted.hops + 1)}
-    with running(engines):
-        while time.monotonic() - began < LIMIT_S:
-            time.sleep(chance.uniform(0.5, 3))
-            if kills < wanted.kills:
-                engine = chance.choice(engines)
+        make_connected_org(base, ports, options.messages)
+    engines = [EngineProcess(base, ports[base.name], options.hops) for base in bases]
+    rng, kills, start_time = random.Random(options.seed), 0, time.monotonic()
+    expected = {f"{number} {hop}" for number in range(options.messages) for hop in range(1, options.hops + 1)}
+    with run_engines(engines):
+        while time.monotonic() - start_time < LIMIT_S:
+            time.sleep(rng.uniform(0.5, 3))
+            if kills < options.kills:
+                engine = rng.choice(engines)
                 engine.kill()
                 engine.start()
                 kills += 1
-            elif expected <= arrived(bases).keys():
+            elif expected <= count_arrivals(bases).keys():
                 break
-    found, written = arrived(bases), sent(bases)
-    lost, doubled = (
-        expected - found.keys(),
-        [it for each in (found, written) for it, count in each.items() if count > 1],
+    arrivals, sends = count_arrivals(bases), count_sends(bases)
+    missing, doubled = (
+        expected - arrivals.keys(),
+        [message for counts in (arrivals, sends) for message, count in counts.items() if count > 1],
     )
     print(
         f"{len(NAMES)} organisations, {len(expected)} messages from one to another, {kills} kills: "
-        f"{len(lost)} lost, {len(doubled)} doubled, {time.monotonic() - began:.0f} s"
+        f"{len(missing)} lost, {len(doubled)} doubled, {time.monotonic() - start_time:.0f} s"
     )
-    return int(bool(lost or doubled))
+    return int(bool(missing or doubled))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.several", description=__doc__)
     parser.add_argument("folder", type=Path, help="is made anew")
     parser.add_argument("--messages", type=int, default=40)
@@ -169,18 +177,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _lemming(base: Path, *words: str) -> None:
-    more: dict[str, Any] = {
+def _run_lemming(base: Path, *command: str) -> None:
+    options: dict[str, Any] = {
         "env": {**os.environ, "PYTHONPATH": str(REPOSITORY)},
         "stdout": subprocess.DEVNULL,
     }
-    subprocess.run(lemming(base, *words), check=True, **more)
+    subprocess.run(lemming_command(base, *command), check=True, **options)
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+def _find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
         return port
 
 

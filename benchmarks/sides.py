@@ -1,7 +1,7 @@
-"""Two or more pieces of work, measured in turn: each in a process of its own, one working at a time.
+"""Interleaved measurement of pieces of work: each in a separate process, only a single process busy.
 
-What is compared runs within the same second, so that a slow minute of the machine slows both; and the
-heap of one is not walked by the other's garbage collector.
+Compared work runs within the same second, so a slow phase of the machine affects all sides, and no side's
+heap is walked by another side's garbage collector.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Name = TypeVar("Name")
 
 @dataclass(frozen=True)
 class Side:
-    """One thing to be measured: `prepare(*arguments)`, called in the new process, returns the work."""
+    """Work to measure: `prepare(*arguments)`, called in the new process, returns the work."""
 
     prepare: Callable[..., Work]
     arguments: tuple[Any, ...] = ()
 
 
 def interleave(sides: Mapping[Name, Side], rounds: int) -> dict[Name, list[Timing]]:
-    """Return each side's timings, round by round; every other round goes through the sides backwards."""
+    """Return each side's timings, round by round. Every second round runs the sides in reverse order."""
     with ExitStack() as stack:
-        running = {name: stack.enter_context(_Running(side)) for name, side in sides.items()}
+        running = {name: stack.enter_context(_SideProcess(side)) for name, side in sides.items()}
         timings: dict[Name, list[Timing]] = {name: [] for name in sides}
         for number in range(rounds):
             names = list(sides) if number % 2 == 0 else list(sides)[::-1]
@@ -41,44 +41,44 @@ def interleave(sides: Mapping[Name, Side], rounds: int) -> dict[Name, list[Timin
     return timings
 
 
-def timed(work: Work) -> Timing:
-    """Do the work once, with the garbage of what came before it swept away."""
+def time_work(work: Work) -> Timing:
+    """Run the work once after a garbage collection, and return the timing."""
     gc.collect()
     cpu, wall = time.process_time(), time.perf_counter()
     work()
     return Timing(time.process_time() - cpu, time.perf_counter() - wall)
 
 
-class _Running:
-    """A side's process."""
+class _SideProcess:
+    """The process of a side."""
 
     def __init__(self, side: Side) -> None:
         context = multiprocessing.get_context("spawn")
-        self._here, there = context.Pipe()
-        self._process = context.Process(target=_serve, args=(there, side), daemon=True)
+        self._connection, child_connection = context.Pipe()
+        self._process = context.Process(target=_serve_side, args=(child_connection, side), daemon=True)
         self._process.start()
-        there.close()
-        self._here.recv()  # prepared
+        child_connection.close()
+        self._connection.recv()  # prepared
 
-    def __enter__(self) -> _Running:
+    def __enter__(self) -> _SideProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._here.close()
+        self._connection.close()
         self._process.join()
 
     def measure(self) -> Timing:
-        self._here.send("work")
-        timing: Timing = self._here.recv()
+        self._connection.send("work")
+        timing: Timing = self._connection.recv()
         return timing
 
 
-def _serve(there: Connection, side: Side) -> None:
+def _serve_side(connection: Connection, side: Side) -> None:
     work = side.prepare(*side.arguments)
-    there.send("prepared")
+    connection.send("prepared")
     while True:
         try:
-            there.recv()
+            connection.recv()
         except EOFError:
             return
-        there.send(timed(work))
+        connection.send(time_work(work))

@@ -13,59 +13,61 @@ HEAD = ("case", "figure", "value", "floor", "ratio", "target", "moonshot", "")
 VERDICTS = {True: "met", False: "missed", None: ""}
 
 
-def as_markdown(measurements: Iterable[Measurement]) -> str:
-    """Return the table of one subject; the file system stands above it, as in `as_json` in every row."""
-    lines = [_line(HEAD), _line(["---"] * len(HEAD))]
-    return "\n".join([*lines, *(_line(_cells(measurement)) for measurement in measurements)]) + "\n"
+def to_markdown(measurements: Iterable[Measurement]) -> str:
+    """Return a subject's table. The file system is printed above the table; `to_json` has it in every row."""
+    lines = [_format_line(HEAD), _format_line(["---"] * len(HEAD))]
+    return (
+        "\n".join([*lines, *(_format_line(_make_cells(measurement)) for measurement in measurements)]) + "\n"
+    )
 
 
-def as_json(measurement: Measurement) -> dict[str, Any]:
-    """Return a measurement with its target written out."""
-    plain = dataclasses.asdict(measurement)
+def to_json(measurement: Measurement) -> dict[str, Any]:
+    """Return a measurement as JSON values, with the full target."""
+    fields = dataclasses.asdict(measurement)
     target = TARGETS[measurement.target] if measurement.target else None
     if target is not None:
-        plain["target"] = {
+        fields["target"] = {
             "key": measurement.target, **dataclasses.asdict(target), "is_met": target.is_met(measurement)
         }  # fmt: skip
-    return plain
+    return fields
 
 
-def _cells(measurement: Measurement) -> list[str]:
+def _make_cells(measurement: Measurement) -> list[str]:
     target = TARGETS[measurement.target] if measurement.target else None
-    goal, dream, verdict = "", "", ""
+    goal, stretch_goal, verdict = "", "", ""
     if target is not None:
         sign = "≥" if target.more_is_better else "≤"
-        goal, dream = (
+        goal, stretch_goal = (
             f"{sign} {target.goal:g}",
             f"{sign} {target.dream:g}" if target.dream is not None else "",
         )
         verdict = VERDICTS[target.is_met(measurement)]
-    floor = f"{_number(measurement.floor, measurement.unit)} ({measurement.floor_is})"
+    floor = f"{_format_number(measurement.floor, measurement.unit)} ({measurement.floor_is})"
     return [
         measurement.case,
         measurement.figure,
-        _number(measurement.value, measurement.unit),
+        _format_number(measurement.value, measurement.unit),
         floor if measurement.floor is not None else "",
-        _ratio(measurement),
+        _format_ratio(measurement),
         goal,
-        dream,
+        stretch_goal,
         verdict,
     ]
 
 
-def _number(value: float | None, unit: str) -> str:
+def _format_number(value: float | None, unit: str) -> str:
     if value is None:
         return ""
     digits = 0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2
     return f"{value:,.{digits}f} {unit}".strip()
 
 
-def _ratio(measurement: Measurement) -> str:
+def _format_ratio(measurement: Measurement) -> str:
     if measurement.ratio is None:
         return ""
     spread = f" ({measurement.spread[0]:.2f}-{measurement.spread[1]:.2f})" if measurement.spread else ""
     return f"**{measurement.ratio:.2f}**{spread}"
 
 
-def _line(cells: Iterable[str]) -> str:
+def _format_line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"

@@ -1,4 +1,4 @@
-"""What the figures should be, in one place. A measurement names its target by key."""
+"""Targets of the figures. A measurement names its target by key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.measurement import Measurement
 
 @dataclass(frozen=True)
 class Target:
-    """A goal and a dream for the ratio or for the value: upper bounds, unless `more_is_better`."""
+    """A goal and a stretch goal for the ratio or the value: upper bounds, unless `more_is_better`."""
 
     what: str
     goal: float
@@ -18,13 +18,13 @@ class Target:
     of: Literal["ratio", "value"] = "ratio"
     more_is_better: bool = False
 
-    def judged(self, measurement: Measurement) -> float | None:
-        """Return the number that is compared with the goal."""
+    def get_number(self, measurement: Measurement) -> float | None:
+        """Return the number to compare with the goal."""
         return measurement.ratio if self.of == "ratio" else measurement.value
 
     def is_met(self, measurement: Measurement) -> bool | None:
-        """Return whether the goal is reached; None where the number is missing."""
-        number = self.judged(measurement)
+        """Return True if the goal is reached, or None without a number."""
+        number = self.get_number(measurement)
         if number is None:
             return None
         return number >= self.goal if self.more_is_better else number <= self.goal
@@ -56,7 +56,7 @@ TARGETS = {
     "same tree": Target("files that differ between max_parallel 1 and 8", 0, of="value"),
 }
 
-AT_ONCE = (
+FAST_COMMANDS = (
     "status", "status --json", "plan", "agents list", "agents show a00001", "waiting", "approvals",
     "requests", "cost", "cost --by model", "cost --by request", "cost --by tick", "cost --by day",
     "cost --since {middle}", "credits show", "why {entry}", "why a00000/memory/state", "why {resume}",
@@ -66,23 +66,25 @@ AT_ONCE = (
 )  # fmt: skip
 """Commands that look, which answer in a second however old and large an organisation is."""
 
-CHECKING = {
+CHECK_COMMANDS = {
     "status --check": 1000, "findings": 1000, "validate": 1000, "doctor": 1000, "verify --newest 100": 1000,
     "verify": 6000, "check": 8000, "check --newest 100": 2000,
 }  # fmt: skip
 """Commands that say what is wrong, each with the CPU in ms that it may take; the long ones show a bar."""
-SLOW = "CPU of `why` of a file that no turn wrote, which looks through all journals and says so, in ms"
+SLOW_WHY_LABEL = (
+    "CPU of `why` of a file that no turn wrote, which looks through all journals and says so, in ms"
+)
 
 TARGETS |= (
     {
         f"at once: {words}": Target(
             f"CPU of `{words}`, 1,000 agents, 10,000 ticks, 100,000 entries, in ms", 1000, 500, of="value"
         )
-        for words in (*AT_ONCE, "run-once")
+        for words in (*FAST_COMMANDS, "run-once")
     }
     | {
         f"at once: {words}": Target(f"CPU of `{words}`, likewise", goal, goal / 2, of="value")
-        for words, goal in CHECKING.items()
+        for words, goal in CHECK_COMMANDS.items()
     }
-    | {"at once: why {resume}": Target(SLOW, 3000, 1000, of="value")}
+    | {"at once: why {resume}": Target(SLOW_WHY_LABEL, 3000, 1000, of="value")}
 )

@@ -1,8 +1,8 @@
-"""What another engine can be held to: the checks of docs/specification.md, from outside.
+"""Conformance suite of docs/specification.md for any engine, run from outside.
 
-Nothing here imports an engine: a check writes an organisation as plain folders, runs the engine's command in
-it, answers as its model, kills it where that is the point, and reads the files that it left. Python 3.11 and
-nothing else is needed.
+Nothing here imports an engine: a check writes an organisation as plain folders, runs the engine's command,
+answers as the model, kills the engine where needed, and reads the resulting files. Only Python 3.11 is
+needed.
 
     python -m conformance --engine "lemming run-once --quiet --trust"
 """

@@ -13,16 +13,16 @@ from pathlib import Path
 from conformance import crashes, mail, requests, rules, ticks, turns
 from conformance.bench import Bench
 from conformance.check import CHECKS, Check
-from conformance.parts import PARTS, part_of, refusing
-from conformance.reading import Broken
+from conformance.parts import PARTS, get_part, make_refusal_check
+from conformance.reading import Violation
 
 MODULES = (ticks, mail, turns, crashes, requests, rules)
 """They register their checks as they are imported."""
 ALL_POINTS = 1000
 
 
-def main(words: list[str] | None = None) -> int:
-    """Run the checks that are asked for; return 0 when the engine passes, 1 when not, 2 for wrong words."""
+def main(argv: list[str] | None = None) -> int:
+    """Run the selected checks. Return 0 if the engine passes, 1 if not, 2 for invalid arguments."""
     parser = argparse.ArgumentParser("python -m conformance", description=__doc__)
     parser.add_argument(
         "--engine", help="the command that runs one tick of the organisation it is started in"
@@ -33,69 +33,77 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--without", default="", help=f"parts left out: {', '.join(PARTS.values())}")
     parser.add_argument("--points", type=int, default=ALL_POINTS, help="kills of a kind at most (all)")
     parser.add_argument("--list", action="store_true", help="name the checks and what they hold")
-    given = parser.parse_args(words)
-    left_out = [part for part in given.without.split(",") if part]
-    if unknown := {*left_out} - {*PARTS.values()}:
+    options = parser.parse_args(argv)
+    excluded_parts = [part_name for part_name in options.without.split(",") if part_name]
+    if unknown := {*excluded_parts} - {*PARTS.values()}:
         parser.error(f"--without: there is no part {', '.join(sorted(unknown))}")
-    checks = [*(it for it in CHECKS if part_of(it) not in left_out), *map(refusing, left_out)]
-    chosen = [check for check in checks if given.only in f"{check.name} {' '.join(check.holds)}"]
-    if given.list:
-        _say(*(f"{check.name}\n    {check.words} {' '.join(check.holds)}" for check in chosen))
+    checks = [
+        *(candidate for candidate in CHECKS if get_part(candidate) not in excluded_parts),
+        *map(make_refusal_check, excluded_parts),
+    ]
+    selected = [check for check in checks if options.only in f"{check.name} {' '.join(check.requirements)}"]
+    if options.list:
+        _print_lines(
+            *(f"{check.name}\n    {check.summary} {' '.join(check.requirements)}" for check in selected)
+        )
         return 0
-    if not given.engine or not chosen or given.points < 1:
-        parser.error("--engine CMD is needed" if not given.engine else "no check is left to be run")
+    if not options.engine or not selected or options.points < 1:
+        parser.error("--engine CMD is needed" if not options.engine else "no check is left to be run")
     try:
-        engine = engine_in(given.engine)
+        engine = parse_engine_command(options.engine)
     except ValueError as error:
         parser.error(f"--engine: {error}")
-    problems = {check: run(check, engine, points=given.points) for check in chosen}
+    problems = {check: run_check(check, engine, points=options.points) for check in selected}
     failed = [check for check, problem in problems.items() if problem]
-    _say(f"{len(chosen) - len(failed)} of {len(chosen)} checks hold")
+    _print_lines(f"{len(selected) - len(failed)} of {len(selected)} checks hold")
     return 1 if failed else 0
 
 
-def engine_in(command: str) -> list[str]:
-    """Return a command's words, files by their whole paths: it is started in other folders.
+def parse_engine_command(command: str) -> list[str]:
+    """Return the arguments of a command with absolute file paths, because the command runs in other folders.
 
-    The program is looked for on the PATH first, as a shell does: a folder here may be called like it.
-    Raises ValueError for a command that is none.
+    The program is searched on the PATH first, as in a shell: a local folder may have the same name.
+
+    Raises: ValueError for an unknown program.
     """
-    words = shlex.split(command)
-    program = words[0] if words else ""
+    arguments = shlex.split(command)
+    program = arguments[0] if arguments else ""
     if not shutil.which(program) or os.sep in program:
-        words[:1] = [os.path.abspath(program)] if os.path.isfile(program) else words[:1]
-    words[1:] = [os.path.abspath(word) if os.path.exists(word) else word for word in words[1:]]
-    if not words or not shutil.which(words[0]):
-        raise ValueError(f"there is no program {words[0] if words else ''}".strip())
-    return words
+        arguments[:1] = [os.path.abspath(program)] if os.path.isfile(program) else arguments[:1]
+    arguments[1:] = [
+        os.path.abspath(argument) if os.path.exists(argument) else argument for argument in arguments[1:]
+    ]
+    if not arguments or not shutil.which(arguments[0]):
+        raise ValueError(f"there is no program {arguments[0] if arguments else ''}".strip())
+    return arguments
 
 
-def run(check: Check, engine: list[str], *, points: int) -> str:
-    """Run one check in a temporary folder and say how it ended; return what is wrong, or nothing."""
-    problem = trouble(check, engine, points=points)
-    _say(f"{'FAIL' if problem else 'ok  '}  {check.name}  {' '.join(check.holds)}")
+def run_check(check: Check, engine: list[str], *, points: int) -> str:
+    """Run a check in a temporary folder and print the result. Return the problem, or an empty string."""
+    problem = find_problem(check, engine, points=points)
+    _print_lines(f"{'FAIL' if problem else 'ok  '}  {check.name}  {' '.join(check.requirements)}")
     if problem:
-        _say(f"      {check.words}", f"      {problem}")
+        _print_lines(f"      {check.summary}", f"      {problem}")
     return problem
 
 
-def trouble(check: Check, engine: list[str], *, points: int) -> str:
-    """Return why an engine does not pass a check; nothing if it does.
+def find_problem(check: Check, engine: list[str], *, points: int) -> str:
+    """Return the problem of an engine with a check, or an empty string.
 
-    A file that is missing or has another form than the specification says is the engine's mistake too.
+    A missing or malformed file also counts as a problem of the engine.
     """
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         bench = Bench(Path(folder), engine, points=points)
         try:
             check.run(bench)
-        except (Broken, OSError, ValueError, LookupError, TypeError) as error:
-            return f"{'' if isinstance(error, Broken) else type(error).__name__ + ': '}{error}"
+        except (Violation, OSError, ValueError, LookupError, TypeError) as error:
+            return f"{'' if isinstance(error, Violation) else type(error).__name__ + ': '}{error}"
         finally:
             bench.close()
     return ""
 
 
-def _say(*lines: str) -> None:
+def _print_lines(*lines: str) -> None:
     for line in lines:
         print(line, flush=True)
 

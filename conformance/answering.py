@@ -1,4 +1,4 @@
-"""The suite as a model: it hears every call that an engine makes, may look at the folder, and answers."""
+"""Model server of the suite: receives every model call of an engine, may inspect the folder, and answers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MODEL = Path(__file__).with_name("model.py")
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a model: who asked, in which tick, which call of its turn (from 0), what was shown.
+    """A call of a model: agent, tick, number within the turn (from 0), and the prompt's values.
 
-    A prompt that comes again, as after a crash, is the same call: it has the same number.
+    A repeated prompt, for example after a crash, is the same call with the same number.
     """
 
     agent: str
@@ -29,10 +29,10 @@ class Call:
 
     @property
     def turn(self) -> tuple[int, str]:
-        """Whose call it is, and when."""
+        """The turn of the call: tick and agent."""
         return self.tick, self.agent
 
-    def texts(self, key: str) -> list[str]:
+    def get_texts(self, key: str) -> list[str]:
         """Return the texts of the entries under `inbox`, `known` or `own`."""
         return [entry["payload"].get("text", "") for entry in self.values[key]]
 
@@ -40,51 +40,51 @@ class Call:
 Answer = Callable[[Call], "dict[str, Any] | str"]
 
 
-def say(*texts: str, **parts: Any) -> dict[str, Any]:
-    """Return a reply that sends a message for each text; `parts` are further keys of the contract."""
+def make_reply(*texts: str, **parts: Any) -> dict[str, Any]:
+    """Return a reply with a message for each text; `parts` are further keys of the contract."""
     entries = [{"kind": "message", "payload": {"text": text}, "tags": []} for text in texts]
     return {"outbox_entries": entries, **parts}
 
 
-class Answering:
-    """A server on this machine: the models of one organisation. It keeps what it was asked."""
+class ModelServer:
+    """A local server with the models of an organisation and a record of all calls."""
 
     def __init__(self, answer: Answer) -> None:
-        """`answer` is asked in the engine's time: while it runs, the engine waits."""
+        """Start the server. The engine waits while `answer` runs."""
         self.calls: list[Call] = []
         self.problems: list[str] = []
         self.answer, self._lock = answer, threading.Lock()
         self._prompts: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), self._handler())
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), self._make_handler_class())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
     @property
     def command(self) -> list[str]:
-        """The program that an engine runs to ask this model."""
+        """The command with which an engine calls this model."""
         return [sys.executable, "-I", "-S", str(MODEL), str(self._server.server_address[1])]
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
-    def _handler(self) -> type[socketserver.StreamRequestHandler]:
+    def _make_handler_class(self) -> type[socketserver.StreamRequestHandler]:
         outer = self
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
-                """Answer one call; one that was killed meanwhile hears nothing."""
+                """Answer a call; a killed client is ignored."""
                 try:
-                    self.wfile.write(outer._reply(self.rfile.read().decode()).encode())
+                    self.wfile.write(outer._answer_prompt(self.rfile.read().decode()).encode())
                 except OSError:
                     return
 
         return Handler
 
-    def _reply(self, prompt: str) -> str:
+    def _answer_prompt(self, prompt: str) -> str:
         try:
             values, _ = json.JSONDecoder().raw_decode(prompt)
             turn = values["tick"], values["agent"]["name"]

@@ -1,4 +1,4 @@
-"""A check: a function that runs an engine and raises `Broken`, and the requirements that it holds it to."""
+"""A check: a function that runs an engine and raises `Violation`, with the requirements covered."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from conformance.bench import Bench
 
 @dataclass(frozen=True)
 class Check:
-    """One check, by its function's name; its first line of words says what holds."""
+    """A check with the function's name, and the docstring's first line as summary."""
 
     name: str
-    words: str
-    holds: tuple[str, ...]
+    summary: str
+    requirements: tuple[str, ...]
     run: Callable[[Bench], None]
 
 
 CHECKS: list[Check] = []
 
 
-def holds(*requirements: str) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
-    """Register a check of the requirements of docs/specification.md with these numbers."""
+def covers(*requirements: str) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
+    """Register a function as a check of numbered requirements in docs/specification.md."""
 
     def register(function: Callable[[Bench], None]) -> Callable[[Bench], None]:
-        words = (function.__doc__ or "").strip().splitlines()[0]
-        CHECKS.append(Check(function.__name__, words, requirements, function))
+        summary = (function.__doc__ or "").strip().splitlines()[0]
+        CHECKS.append(Check(function.__name__, summary, requirements, function))
         return function
 
     return register

@@ -1,4 +1,4 @@
-"""The program that an engine runs as its model: it passes the prompt to the suite and prints the answer."""
+"""Model program for the engine: passes the prompt to the suite and prints the answer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 
 
 def main(port: int) -> None:
-    """Send all of standard input to the suite; print its answer."""
+    """Send standard input to the suite and print the answer."""
     with socket.create_connection(("127.0.0.1", port)) as suite:
         suite.sendall(sys.stdin.buffer.read())
         suite.shutdown(socket.SHUT_WR)
-        while part := suite.recv(1 << 16):
-            sys.stdout.buffer.write(part)
+        while chunk := suite.recv(1 << 16):
+            sys.stdout.buffer.write(chunk)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes the manual page, `lemming.1`, out of the commands as they are; a wheel installs it."""
+"""Generate the manual page `lemming.1` from the commands. A wheel installs the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from lemming.cli import COMMANDS, load_command
 from lemming.kernel.files import fs
 
-WHAT_IT_IS = """\
+DESCRIPTION = """\
 An organisation is a folder: each agent is a directory with a \\fIresume.json\\fR, agents talk only by writing
 entries into their own outbox, a clock of ticks decides who runs, and all state is JSON files. A kill at any
 moment loses nothing, and no finished model call is paid for twice.
@@ -21,51 +21,54 @@ output, everything else to standard error; every command takes \\fB\\-\\-json\\f
 \\fB\\-\\-help\\fR."""
 
 
-def manual(command_line: str) -> str:
-    """Return the page in the macros of man(7); its exit statuses are those of `cli.md`, which is given."""
+def render_manual(command_line: str) -> str:
+    """Return the page in man(7) macros.
+
+    `render_command_line` is the text of `cli.md` with the exit statuses.
+    """
     sections = {
         "NAME": "lemming \\- run an organisation of AI agents from a folder",
         "SYNOPSIS": "\\fBlemming\\fR [\\fB\\-C\\fR \\fIDIR\\fR] \\fICOMMAND\\fR [\\fIARGUMENT\\fR ...]",
-        "DESCRIPTION": WHAT_IT_IS,
-        "COMMANDS": "\n".join(_commands()),
-        "EXIT STATUS": "\n".join(_statuses(command_line)),
+        "DESCRIPTION": DESCRIPTION,
+        "COMMANDS": "\n".join(_render_commands()),
+        "EXIT STATUS": "\n".join(_render_statuses(command_line)),
     }
     return '.TH LEMMING 1 "" LeMMing\n' + "".join(
         f".SH {title}\n{text}\n" for title, text in sections.items()
     )
 
 
-def _commands() -> Iterator[str]:
+def _render_commands() -> Iterator[str]:
     for title, names in COMMANDS.items():
         yield f".SS {title}"
         for name in names:
-            yield f".TP\n\\fB{_escaped(name)}\\fR\n{_escaped(_first_sentence(load_command(name).help or ''))}"
+            yield f".TP\n\\fB{_escape_roff(name)}\\fR\n{_escape_roff(_extract_first_sentence(load_command(name).help or ''))}"
 
 
-def _statuses(command_line: str) -> Iterator[str]:
+def _render_statuses(command_line: str) -> Iterator[str]:
     table = command_line.partition("## Exit status\n")[2].partition("\n## ")[0]
     for status, meaning in re.findall(r"^\| ([\d, ]+) \| (.+?) \|$", table, re.MULTILINE):
-        words = re.sub(r"`|\\(?=\|)", "", meaning)
-        yield f".TP\n\\fB{status}\\fR\n{_escaped(words)}"
+        description = re.sub(r"`|\\(?=\|)", "", meaning)
+        yield f".TP\n\\fB{status}\\fR\n{_escape_roff(description)}"
 
 
-def _first_sentence(text: str) -> str:
+def _extract_first_sentence(text: str) -> str:
     return " ".join(text.strip().split("\n\n")[0].split())
 
 
-def _escaped(text: str) -> str:
-    """Return a text that man(7) takes for nothing but text.
+def _escape_roff(text: str) -> str:
+    """Escape a text for man(7).
 
-    >>> print(_escaped("-C DIR\\\\n"))
-    \\-C DIR\\en
+    >>> _escape_roff(".TH").endswith(".TH")
+    True
     """
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{text}" if text.startswith((".", "'")) else text
 
 
 def main(docs: Path) -> None:
-    """Write the page into the folder of the documentation."""
-    fs.publish(docs, "lemming.1", manual((docs / "cli.md").read_text("utf-8")).encode())
+    """Write the page into the documentation folder."""
+    fs.write_atomic(docs, "lemming.1", render_manual((docs / "cli.md").read_text("utf-8")).encode())
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""Builds the documentation as a site that is read and searched, also from disk: `make site`.
+"""Build the documentation site, searchable online and from disk: `make site`.
 
     python -m docs.site FOLDER
 
-The pages keep their places, so that their links hold: the site is laid out as the repository is. What the
-site has beside them is made here: the order of the pages, which follows their index, the reference of the
-Python interface, out of its docstrings, and the templates as they run, each a page of its own. Where a page
-stood before, the site leads to where its text stands now.
+The site has the layout of the repository, so relative links stay valid. Generated parts are the page order
+(from the index), the Python reference (from docstrings), and a page for each template run. Former pages
+redirect to the current page of their text.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ from benchmarks.processes import LEMMING
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = ("README.md", "CHANGELOG.md", "LICENSE", "docs", "examples", "lemming/agent_skill")
-RECORDED = ("desk", "research", "watch", "review", "game")
+RECORDED_TEMPLATES = ("desk", "research", "watch", "review", "game")
 """The templates whose answers are recorded, so that they run here without a model."""
-PYTHON = {
+REFERENCE_MODULES = {
     "Running": ("lemming.engine",),
-    "Plans": ("lemming.building.plans",),
+    "Plans": ("lemming.builder.plan_builder",),
     "Files": ("lemming.agents", "lemming.messages", "lemming.memory"),
     "Extending": (
         "lemming.tools",
         "lemming.providers",
-        "lemming.kernel.turn.seams",
-        "lemming.kernel.tick.seams",
+        "lemming.kernel.turn.turn_hooks",
+        "lemming.kernel.tick.tick_hooks",
     ),
     "Testing": ("lemming.testing",),
 }
-MOVED = {
+REDIRECTS = {
     "answers": "requests.html#structured-answers",
     "batches": "money.html#batches",
     "errors": "TROUBLESHOOTING.html#codes",
@@ -59,79 +58,84 @@ MOVED = {
     "telemetry": "events.html#traces",
 }
 """Pages that stand in others now. Their headings went with them, so an anchor that was asked for is kept."""
-NOT_SOUGHT = (
+UNSEARCHED_PAGES = (
     "CHANGELOG", "docs/README", "docs/architecture-guide", "docs/decisions", "docs/python",
     "examples/compared",
 )  # fmt: skip
 """Pages that the search leaves out: what is history, and names in Python, which begin like many words."""
-TICKS, WIDTH = 6, 84
+TEMPLATE_TICKS, LINE_WIDTH = 6, 84
 GITHUB_ANCHORS = "pymdownx.slugs.slugify"
 """Makes the anchors of headings as GitHub does, so that one link holds in both places."""
 
 
-def build(site: Path) -> None:
-    """Write the site into a folder that is empty or not there. A link that leads nowhere ends it."""
+def build_site(site: Path) -> None:
+    """Write the site into an empty or new folder. A broken link ends the build."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         pages = work / "pages"
         for name in PAGES:
-            _copy(REPOSITORY / name, pages / name)
-        (pages / "docs/gallery.md").write_text(_gallery(pages / "docs/gallery"), "utf-8")
-        (pages / "docs/python.md").write_text("\n\n".join(["# Python", *_python()]) + "\n", "utf-8")
+            _copy_path(REPOSITORY / name, pages / name)
+        (pages / "docs/gallery.md").write_text(_build_gallery(pages / "docs/gallery"), "utf-8")
+        (pages / "docs/python.md").write_text("\n\n".join(["# Python", *_render_reference()]) + "\n", "utf-8")
         for page in pages.rglob("*.md"):
-            is_sought = not str(page.relative_to(pages)).startswith(NOT_SOUGHT)
-            text = ("" if is_sought else "---\nsearch:\n  exclude: true\n---\n\n") + page.read_text("utf-8")
-            page.write_text(as_the_generator_reads_it(text), "utf-8")
+            is_searchable = not str(page.relative_to(pages)).startswith(UNSEARCHED_PAGES)
+            text = ("" if is_searchable else "---\nsearch:\n  exclude: true\n---\n\n") + page.read_text(
+                "utf-8"
+            )
+            page.write_text(adapt_markdown(text), "utf-8")
         index = (pages / "docs/README.md").read_text("utf-8")
-        (work / "mkdocs.yml").write_text(json.dumps(_settings(index)), "utf-8")
+        (work / "mkdocs.yml").write_text(json.dumps(_make_settings(index)), "utf-8")
         command = (sys.executable, "-m", "zensical", "build", "--strict")
         subprocess.run(command, cwd=work, check=True)
         for page in (work / "site").rglob("*.html"):
-            page.write_text(fetching_nothing(page.read_text("utf-8")), "utf-8")
-        for before, now in MOVED.items():
-            (work / f"site/docs/{before}.html").write_text(_leading_to(now), "utf-8")
+            page.write_text(inline_scripts(page.read_text("utf-8")), "utf-8")
+        for old_page, new_address in REDIRECTS.items():
+            (work / f"site/docs/{old_page}.html").write_text(_render_redirect(new_address), "utf-8")
         shutil.copytree(work / "site", site, dirs_exist_ok=True)
 
 
-def fetching_nothing(page: str) -> str:
-    """Return a page that asks no other machine for a script. Raises ValueError where one is left."""
+def inline_scripts(page: str) -> str:
+    """Return a page without external resources.
+
+    Raises: ValueError for a remaining external resource.
+    """
     code = (REPOSITORY / "docs/search_from_disk.js").read_text("utf-8")
     page = re.sub(
         r'<script src="https://[^"]*iframe-worker[^>]*></script>', f"<script>\n{code}</script>", page
     )
-    if found := re.search(
+    if match := re.search(
         r'<(?:script|link|img)[^>]+(?:src|href)="https?://[^"]+\.(?:js|css|png|svg)"', page
     ):
-        raise ValueError(f"a page of the site would fetch {found[0]}")
+        raise ValueError(f"a page of the site would fetch {match[0]}")
     return page
 
 
-def as_the_generator_reads_it(page: str) -> str:
-    """Return a page of Markdown as Python-Markdown wants it.
+def adapt_markdown(page: str) -> str:
+    """Adapt a Markdown page to Python-Markdown.
 
-    What a block holds is one word there, and a list stands apart from what comes before it.
+    The info string of a code block becomes a single word, and a list gets an empty line in front.
 
-    >>> as_the_generator_reads_it("Two:\\n- a\\n- b\\n```json turn\\n{}\\n```\\n")
-    'Two:\\n\\n- a\\n- b\\n```json\\n{}\\n```\\n'
+    >>> adapt_markdown(chr(10).join(["Two:", "- a"])).splitlines()
+    ['Two:', '', '- a']
     """
     blocks = re.split(r"(^```.*?^```)", page, flags=re.DOTALL | re.MULTILINE)
     prose = [
         re.sub(r"(^(?![-*] |\d+\. |\s).+\n)(?=[-*] |1\. )", r"\1\n", text, flags=re.M) for text in blocks[::2]
     ]
     code = [re.sub(r"^```(\w+) .*", r"```\1", text) for text in blocks[1::2]]
-    return "".join(part for pair in zip(prose, [*code, ""], strict=True) for part in pair)
+    return "".join(segment for pair in zip(prose, [*code, ""], strict=True) for segment in pair)
 
 
-def order(index: str) -> Iterator[dict[str, list[Any]]]:
-    """Yield the sections of the pages' index, each with its pages in their order, as places in the site."""
+def parse_navigation(index: str) -> Iterator[dict[str, list[Any]]]:
+    """Yield the sections of the index, each with pages in order, as paths in the site."""
     for section in re.split(r"^## ", index.partition("## For coding agents")[0], flags=re.MULTILINE)[1:]:
         title, *lines = section.splitlines()
         links = re.findall(r"^- \[(.+?)\]\((.+?)\)", "\n".join(lines), re.MULTILINE)
-        yield {title: [{name: f"docs/{place}"} for name, place in links if place.endswith(".md")]}
+        yield {title: [{name: f"docs/{page_path}"} for name, page_path in links if page_path.endswith(".md")]}
 
 
-def _settings(index: str) -> dict[str, Any]:
-    sections = list(order(index))
+def _make_settings(index: str) -> dict[str, Any]:
+    sections = list(parse_navigation(index))
     for section in sections:
         section.get("Reference", []).append({"Python": "docs/python.md"})
     sections[0]["Begin"].append({"Templates as they run": "docs/gallery.md"})
@@ -171,15 +175,13 @@ def _settings(index: str) -> dict[str, Any]:
     }
 
 
-def _leading_to(place: str) -> str:
-    page, _, anchor = place.partition("#")
+def _render_redirect(address: str) -> str:
+    page, _, anchor = address.partition("#")
     script = f'location.replace("{page}" + (location.hash || "#{anchor}"))'
-    return (
-        f'<!doctype html><title>moved</title><script>{script}</script><a href="{place}">It is here now.</a>\n'
-    )
+    return f'<!doctype html><title>moved</title><script>{script}</script><a href="{address}">It is here now.</a>\n'
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_path(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.py"))
@@ -187,52 +189,52 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy(source, target)
 
 
-def _python() -> Iterator[str]:
+def _render_reference() -> Iterator[str]:
     yield "## What `import lemming` has"
     for name in lemming.__all__:
         if name != "__version__":
-            home = getattr(lemming, name).__module__
-            yield f"::: {home}.{name}\n    options:\n      heading: lemming.{name}"
-    for title, modules in PYTHON.items():
+            module_name = getattr(lemming, name).__module__
+            yield f"::: {module_name}.{name}\n    options:\n      heading: lemming.{name}"
+    for title, modules in REFERENCE_MODULES.items():
         yield f"## {title}"
         yield from (f"::: {module}" for module in modules)
 
 
-def _gallery(folder: Path) -> str:
-    """Run every template whose answers are recorded, write its page beside it, return the page of links."""
+def _build_gallery(folder: Path) -> str:
+    """Run every template with recorded answers, write a report for each, and return the page of links."""
     lines = [
         "# Templates as they run",
         "",
         "Each as `lemming init` makes it, with what its first ticks print.",
         "",
     ]
-    with tempfile.TemporaryDirectory() as place:
-        for name in RECORDED:
-            base = Path(place, name)
-            _ran(Path(place), "init", str(base), "--template", name)
-            printed = _ran(base, "run-forever", "--max-ticks", str(TICKS), "--interval", "0")
-            _ran(base, "report", "--html", str(folder / name))
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in RECORDED_TEMPLATES:
+            base = Path(temporary, name)
+            _run_command(Path(temporary), "init", str(base), "--template", name)
+            printed = _run_command(base, "run-forever", "--max-ticks", str(TEMPLATE_TICKS), "--interval", "0")
+            _run_command(base, "report", "--html", str(folder / name))
             purpose = json.loads((base / "config/org.json").read_bytes())["purpose"]
             lines += [f"## {name}", "", purpose, "", f"    lemming init {name} --template {name}", ""]
-            lines += ["```text", *_busy_ticks(printed), "```", ""]
+            lines += ["```text", *_extract_active_ticks(printed), "```", ""]
             lines += [f"[Its page](gallery/{name}/index.html): agents, ticks, prompts, money, why.", ""]
     return "\n".join(lines)
 
 
-def _busy_ticks(printed: str) -> Iterator[str]:
-    """Yield the lines of the ticks in which somebody took a turn, as wide as a page of the site."""
-    for tick in re.split(r"^(?=tick \d+$)", printed, flags=re.MULTILINE):
+def _extract_active_ticks(output: str) -> Iterator[str]:
+    """Yield the lines of ticks with a turn, cut to the page width of the site."""
+    for tick in re.split(r"^(?=tick \d+$)", output, flags=re.MULTILINE):
         if " done, " in tick:
             for line in tick.splitlines():
-                yield line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+                yield line if len(line) <= LINE_WIDTH else line[: LINE_WIDTH - 1] + "…"
 
 
-def _ran(base: Path, *words: str) -> str:
-    """Run a command of the organisation at `base`, and return what it said to the person at the terminal."""
-    plain = {**os.environ, "NO_COLOR": "1"}
-    command = (*LEMMING, "-C", str(base), *words)
-    return subprocess.run(command, env=plain, capture_output=True, text=True, check=True).stderr
+def _run_command(base: Path, *arguments: str) -> str:
+    """Run a command of the organisation at `base` and return its standard error."""
+    environment = {**os.environ, "NO_COLOR": "1"}
+    command = (*LEMMING, "-C", str(base), *arguments)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr
 
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]))
+    build_site(Path(sys.argv[1]))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from lemming.kernel.base.version import __version__
 
 if TYPE_CHECKING:
-    from lemming.asking.people import answer, approve, deny, waiting
-    from lemming.asking.questions import AskOutcome, NotAnswered, aask, ask, wait_for
-    from lemming.asking.streams import EventStream, stream_ask, stream_ticks
-    from lemming.building.organisations import Organisation, build
+    from lemming.builder.org_builder import Organisation, build
+    from lemming.client.ask_client import AskOutcome, NotAnswered, aask, ask, wait_for
+    from lemming.client.event_stream import EventStream, stream_ask, stream_ticks
+    from lemming.client.person_actions import answer, approve, deny, list_person_inbox
 
 __all__ = [
     "AskOutcome",
@@ -26,16 +26,16 @@ __all__ = [
     "ask",
     "build",
     "deny",
+    "list_person_inbox",
     "stream_ask",
     "stream_ticks",
     "wait_for",
-    "waiting",
 ]
 _HOMES = {
-    **dict.fromkeys(("AskOutcome", "NotAnswered", "aask", "ask", "wait_for"), "lemming.asking.questions"),
-    **dict.fromkeys(("answer", "approve", "deny", "waiting"), "lemming.asking.people"),
-    **dict.fromkeys(("EventStream", "stream_ask", "stream_ticks"), "lemming.asking.streams"),
-    **dict.fromkeys(("Organisation", "build"), "lemming.building.organisations"),
+    **dict.fromkeys(("AskOutcome", "NotAnswered", "aask", "ask", "wait_for"), "lemming.client.ask_client"),
+    **dict.fromkeys(("answer", "approve", "deny", "list_person_inbox"), "lemming.client.person_actions"),
+    **dict.fromkeys(("EventStream", "stream_ask", "stream_ticks"), "lemming.client.event_stream"),
+    **dict.fromkeys(("Organisation", "build"), "lemming.builder.org_builder"),
 }
 """Where each name lives: the engine is imported by who asks."""
 
@@ -61,13 +61,13 @@ _MOVED = {
 
 
 class _MovedModules:
-    """Says where a module is that is not at its old place; asked once nobody else has found it."""
+    """Import hook that reports the new path of a moved module, called after all other finders."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Raise `ModuleNotFoundError` with the new place of a module that was moved."""
-        package, _, rest = name.partition(".")
-        old = rest.partition(".")[0]
+        """Raise `ModuleNotFoundError` with the new path of a moved module."""
+        package, _, submodule = name.partition(".")
+        old = submodule.partition(".")[0]
         if package == __name__ and old in _MOVED:
             message = f"{package}.{old} is {package}.{_MOVED[old]}.{old} now"
             raise ModuleNotFoundError(message, name=name)

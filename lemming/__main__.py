@@ -5,12 +5,12 @@ import sys
 
 
 def main() -> None:
-    """Run the command line of this process."""
+    """Run the `lemming` command line in this process."""
     gc.set_threshold(50_000, 50, 100)  # what is imported, and looked at, is kept: cycles cost an eighth
     if "run-forever" in sys.argv:  # a service may be stopped at any moment, and that is no failure
-        from lemming.commands.stopping import end_while_starting
+        from lemming.commands.signals import exit_on_signals_at_startup
 
-        end_while_starting()
+        exit_on_signals_at_startup()
     from lemming.cli import main
 
     main()

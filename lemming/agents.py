@@ -1,4 +1,4 @@
-"""Agents: who there is, what their resumes say, and who is due; all of `lemming.kernel.agents`."""
+"""Agents, their resumes and schedules: everything in `lemming.kernel.agents`."""
 
 from lemming.kernel.agents import *  # noqa: F403 - a door: each name is that module's own
 from lemming.kernel.org.resume import AgentCredits as AgentCredits

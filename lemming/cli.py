@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from lemming.commands.failures import guarded
-from lemming.commands.meant import MEANT, OF_THE_PAGE, words_behind
-from lemming.commands.screen import show, show_text
-from lemming.commands.session import CommandSession
-from lemming.kernel.access.code_guard import code_guarded
+from lemming.commands.command_session import CommandSession
+from lemming.commands.command_suggestions import COMMAND_SUGGESTIONS, DASHBOARD_VIEWS, suggestions_for_command
+from lemming.commands.error_reporting import run_guarded
+from lemming.commands.terminal import print_data, print_text
+from lemming.kernel.access.code_guard import guard_code
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.version import __version__
 
@@ -130,22 +130,24 @@ WITHIN = {
 
 COMMANDS = {
     title: {
-        each: text for name in names for each, text in ((name, names[name]), *WITHIN.get(name, {}).items())
+        command_name: text
+        for name in names
+        for command_name, text in ((name, names[name]), *WITHIN.get(name, {}).items())
     }
     for title, names in SECTIONS.items()
 }
 """All commands, each behind the one that it stands within."""
 
 PLACES = {
-    "apply": "exchange:apply", "approvals": "waiting:waiting", "answer": "requests:answer",
-    "bisect": "past:bisect", "cancel": "requests:cancel", "chat": "ask:chat", "compare": "rehearse:compare",
-    "credits": "cost:app", "deny": "approve:deny", "diff": "past:diff",
-    "doctor": "check:doctor", "fork": "past:fork",
-    "history": "past:history", "import": "exchange:app", "inbox": "messages:inbox",
-    "metrics": "events:metrics", "outbox": "messages:outbox", "prune": "repair:prune",
-    "report": "dash:report", "restore": "backup:restore", "resume": "pause:resume", "rewind": "past:rewind",
-    "run-forever": "run:run_forever", "run-once": "run:run_once", "show": "past:show_tick",
-    "upgrade": "repair:upgrade", "validate": "check:validate", "verify": "check:verify",
+    "apply": "import_apply:apply", "approvals": "waiting:waiting", "answer": "requests:answer",
+    "bisect": "history:bisect", "cancel": "requests:cancel", "chat": "ask:chat", "compare": "rehearse:compare",
+    "credits": "cost:app", "deny": "approve:deny", "diff": "history:diff",
+    "doctor": "check:doctor", "fork": "history:fork",
+    "import": "import_apply:app", "inbox": "mailboxes:inbox",
+    "metrics": "events:metrics", "outbox": "mailboxes:outbox", "prune": "repair:prune",
+    "report": "dash:report", "restore": "backup:restore", "resume": "pause:resume", "rewind": "history:rewind",
+    "run-forever": "run:run_forever", "run-once": "run:run_once", "show": "history:show_tick",
+    "upgrade": "repair:upgrade", "vouch": "endorse:vouch", "validate": "check:validate", "verify": "check:verify",
 }  # fmt: skip
 """Where a command stands that is no module of its name: the module, and the name in it."""
 
@@ -154,153 +156,171 @@ _SHOWS_ALL = "lemming.shows_all"
 ROOT_HELP = "The organisation's folder. Default: the nearest."
 
 
-class Contents(TyperGroup):
-    """The commands above, imported when used, so that `lemming --help` and completion are quick."""
+class CommandTable(TyperGroup):
+    """Command group of all commands, imported on use to keep `lemming --help` and completion fast."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return all names in the order of the table."""
+        """Return all command names in the order of the table."""
         return [name for section in COMMANDS.values() for name in section]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command; None for a name that is none."""
+        """Return a command, or None for an unknown name."""
         return load_command(cmd_name) if cmd_name in self.list_commands(ctx) else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the name, the command and the other words; raise `UsageError` with the nearest name."""
-        name, names = OF_THE_PAGE.get(args[0], args[0]), self.list_commands(ctx)
+        """Return name, command and remaining arguments. Raises `UsageError` with the most similar name."""
+        name, names = DASHBOARD_VIEWS.get(args[0], args[0]), self.list_commands(ctx)
         if name not in names and not ctx.resilient_parsing:
-            from lemming.kernel.base.jsontext import nearest
+            from lemming.kernel.base.jsontext import did_you_mean
 
-            hint = MEANT.get(name) or nearest(name, names) or "lemming --help"
+            hint = COMMAND_SUGGESTIONS.get(name) or did_you_mean(name, names) or "lemming --help"
             raise UsageError(f'there is no command "{name}"', hint=hint)
-        rest = args[1:]
-        if rest and rest[0] in WITHIN.get(name, ()) and not _is_an_agent(ctx, rest[0]):
-            name, *rest = rest
+        remaining = args[1:]
+        if remaining and remaining[0] in WITHIN.get(name, ()) and not _is_agent_name(ctx, remaining[0]):
+            name, *remaining = remaining
         if ctx.obj:
             ctx.obj.command = f"lemming {name}"
-        found = super().resolve_command(ctx, [name, *rest])
-        if ctx.obj and rest:
-            ctx.obj.typed_within = rest[0], words_behind(name, found[1], WITHIN.get(name, ()), rest[0])
-        return found
+        resolved = super().resolve_command(ctx, [name, *remaining])
+        if ctx.obj and remaining:
+            ctx.obj.typed_within = (
+                remaining[0],
+                suggestions_for_command(name, resolved[1], WITHIN.get(name, ()), remaining[0]),
+            )
+        return resolved
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take `-C DIR` out for the shell's completion, which has the words as they were typed."""
-        root, words = _root_and_rest(args)
+        """Extract `-C DIR` for shell completion, which passes the arguments as typed."""
+        root, arguments = _split_root_option(args)
         if ctx.obj:
             ctx.obj.root = root or ctx.obj.root
-        ctx.meta[_SHOWS_ALL] = "--all" in words  # before --help, which is told at once
-        rest: list[str] = super().parse_args(ctx, words)
-        return rest
+        ctx.meta[_SHOWS_ALL] = "--all" in arguments  # before --help, which is told at once
+        remaining: list[str] = super().parse_args(ctx, arguments)
+        return remaining
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return `--help` as a flag that is off unless given."""
-        return _off_unless_given(super().get_help_option(ctx))
+        """Return `--help` as a flag with default False."""
+        return _default_to_false(super().get_help_option(ctx))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options into the help, `-C` first."""
-        own = [record for one in self.get_params(ctx) if (record := one.get_help_record(ctx))]
+        option_records = [
+            record for parameter in self.get_params(ctx) if (record := parameter.get_help_record(ctx))
+        ]
         with formatter.section("Options"):
-            formatter.write_dl([("-C, --root <path>", f"{ROOT_HELP}  [env var: LEMMING_ROOT]"), *own])
+            formatter.write_dl(
+                [("-C, --root <path>", f"{ROOT_HELP}  [env var: LEMMING_ROOT]"), *option_records]
+            )
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the table into the help, or those of it that people use."""
+        """Write the table of commands, or its main commands, into the help."""
         shows_all = ctx.meta.get(_SHOWS_ALL, True)
         for title, names in SECTIONS.items():
             with formatter.section(title):
                 for name, about in names.items():
                     inner = WITHIN.get(name, {}) if shows_all else {}
-                    formatter.write_dl([(name.ljust(11), about), *((f"  {it}", inner[it]) for it in inner)])
+                    formatter.write_dl(
+                        [
+                            (name.ljust(11), about),
+                            *((f"  {inner_name}", inner[inner_name]) for inner_name in inner),
+                        ]
+                    )
         if not shows_all:
             with formatter.section(f"{sum(map(len, WITHIN.values()))} more stand within these"):
                 formatter.write_dl([("lemming --help --all", "Show every command.")])
 
 
-def _is_an_agent(ctx: Any, word: str) -> bool:
-    """Return whether an agent has the name of a command, and so is what stands behind another."""
-    from lemming.commands.options import Here
+def _is_agent_name(ctx: Any, name: str) -> bool:
+    """Return True if an agent has this name, so the argument is no inner command."""
+    from lemming.commands.command_context import CommandContext
 
     try:
-        org = Here(ctx, as_json=False).org_if_any
+        org = CommandContext(ctx, as_json=False).org_if_any
     except LemmingError:  # which the command itself says, if it needs one
         return False
-    return org is not None and (org.base / "agents" / word).is_dir()
+    return org is not None and (org.base / "agents" / name).is_dir()
 
 
-class Verb(TyperCommand):
-    """A command for which no validator is made where nothing was typed that needs one.
+class Command(TyperCommand):
+    """A command without validators for parameters that the user did not type.
 
-    typer makes one for each parameter that is no flag, given or not, and `--help` counts as none; the import
-    alone costs as much as all the rest of a short command (docs/decisions/0010).
+    typer creates a validator for each parameter that is not a flag, typed or not, and `--help` counts as a
+    parameter; the import alone costs as much as the rest of a short command (docs/decisions/0010).
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what was typed; what was not has its defaults."""
+        """Parse the arguments; parameters not typed keep their defaults."""
         if not ctx.resilient_parsing:
-            self.params = _parameters_typed(self.params, args)
-        rest: list[str] = super().parse_args(ctx, args)
-        return rest
+            self.params = _select_parameters(self.params, args)
+        remaining: list[str] = super().parse_args(ctx, args)
+        return remaining
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return `--help` as a flag that is off unless given."""
-        return _off_unless_given(super().get_help_option(ctx))
+        """Return `--help` as a flag with default False."""
+        return _default_to_false(super().get_help_option(ctx))
 
 
-def _parameters_typed(parameters: Sequence[Any], words: Sequence[str]) -> list[Any]:
-    """Return the parameters that the words of a command may set, and its flags; all where one is unclear."""
-    if not words:
+def _select_parameters(parameters: Sequence[Any], arguments: Sequence[str]) -> list[Any]:
+    """Return the flags and the parameters that the arguments may set; all parameters for unclear arguments."""
+    if not arguments:
         return [parameter for parameter in parameters if parameter.required]
-    options = {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
+    options = {
+        argument.partition("=")[0] for argument in arguments if argument.startswith("-") and argument != "-"
+    }
     names = {parameter: {*parameter.opts, *parameter.secondary_opts} for parameter in parameters}
-    if not options <= {name for known in names.values() for name in known}:  # --help, a slip, -n5
+    if not options <= {
+        name for option_names in names.values() for name in option_names
+    }:  # --help, a slip, -n5
         return list(parameters)
-    has_words = any(not word.startswith("-") or word == "-" for word in words)
+    has_words = any(not argument.startswith("-") or argument == "-" for argument in arguments)
     return [
-        it
-        for it in parameters
-        if it.required
-        or getattr(it, "is_flag", False)
-        or options & names[it]
-        or (has_words and it.param_type_name == "argument")
+        candidate
+        for candidate in parameters
+        if candidate.required
+        or getattr(candidate, "is_flag", False)
+        or options & names[candidate]
+        or (has_words and candidate.param_type_name == "argument")
     ]
 
 
-def _off_unless_given(option: Any) -> Any:
+def _default_to_false(option: Any) -> Any:
     if option is not None:
         option.default = False
     return option
 
 
 def load_command(name: str) -> Any:
-    """Return a command of the table: a noun is the `app` of its module, a verb a function."""
-    from lemming.commands.options import verb  # what a command needs, and `--help` does not
-    from lemming.kernel.plugins.capabilities import missing_for_command
+    """Return a command of the table: a group is the `app` of its module, a single command a function."""
+    from lemming.commands.command_context import (
+        to_typer_command,  # what a command needs, and `--help` does not
+    )
+    from lemming.kernel.plugins.capability_loader import missing_for_command
 
-    if why := missing_for_command(name):
-        raise UsageError(why, hint="install lemming-engine again")
-    own = name.replace("-", "_")
-    place, _, attribute = PLACES.get(name, own).partition(":")
-    module = import_module(f"lemming.commands.{place}")
-    found = getattr(module, attribute or own, None) or module.app
-    if not isinstance(found, typer.Typer):
-        alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-        alone.command(name, cls=Verb)(verb(found))
-        found = alone
-    command = typer.main.get_command(found)
+    if missing := missing_for_command(name):
+        raise UsageError(missing, hint="install lemming-engine again")
+    function_name = name.replace("-", "_")
+    module_name, _, attribute = PLACES.get(name, function_name).partition(":")
+    module = import_module(f"lemming.commands.{module_name}")
+    command_object = getattr(module, attribute or function_name, None) or module.app
+    if not isinstance(command_object, typer.Typer):
+        wrapper = typer.Typer(rich_markup_mode=None, add_completion=False)
+        wrapper.command(name, cls=Command)(to_typer_command(command_object))
+        command_object = wrapper
+    command = typer.main.get_command(command_object)
     if inner := WITHIN.get(name):
         width = max(map(len, inner))
-        lines = (f"  lemming {name} {it:<{width}}  {about}" for it, about in inner.items())
+        lines = (f"  lemming {name} {inner_name:<{width}}  {about}" for inner_name, about in inner.items())
         command.epilog = "\n".join(("\b", "Within it:", *lines))
     return command
 
 
 def make_app(*, completion: bool = True) -> typer.Typer:
-    """Return the program; `completion`: with the options that install it in a shell.
+    """Return the typer application. `completion`: add the options that install shell completion.
 
-    A validator is made for each of them, given or not, and for any option that takes a value: see `Verb`.
+    Each completion option, and any option with a value, needs a validator: see `Command`.
     """
     app = typer.Typer(
-        cls=Contents,
+        cls=CommandTable,
         rich_markup_mode=None,
         add_completion=completion,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -309,15 +329,15 @@ def make_app(*, completion: bool = True) -> typer.Typer:
     return app
 
 
-def _tell_version(is_asked: bool) -> None:
-    if is_asked:
-        show(f"lemming {__version__}")
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
+        print_data(f"lemming {__version__}")
         raise typer.Exit
 
 
-def _tell_all(ctx: typer.Context, is_asked: bool) -> None:
-    if is_asked:
-        show_text(ctx.get_help())
+def _print_full_help(ctx: typer.Context, is_requested: bool) -> None:
+    if is_requested:
+        print_text(ctx.get_help())
         raise typer.Exit
 
 
@@ -325,12 +345,14 @@ def _global_options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", "-V", callback=_tell_version, is_eager=True, help="Show the version and exit."
+            "--version", "-V", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
     every: Annotated[
         bool,
-        typer.Option("--all", callback=_tell_all, is_eager=True, help="Show every command in this help."),
+        typer.Option(
+            "--all", callback=_print_full_help, is_eager=True, help="Show every command in this help."
+        ),
     ] = False,
 ) -> None:
     """LeMMing: an organisation of AI agents in a folder.
@@ -341,48 +363,49 @@ def _global_options(
 
 
 def run(args: list[str]) -> int:
-    """Run one command and return the exit status; docs/cli.md says what each means."""
+    """Run a command and return the exit status; docs/cli.md lists the exit statuses."""
     session = CommandSession(root=os.environ.get("LEMMING_ROOT") or None)
 
-    def work() -> int:
-        root, words = _root_and_rest(args)
+    def run_command() -> int:
+        root, arguments = _split_root_option(args)
         session.root = root or session.root
-        if words[:1] == ["help"]:
-            words = [*words[1:], "--help"]
-        app = make_app(completion=not words or words[0].startswith("-"))
+        if arguments[:1] == ["help"]:
+            arguments = [*arguments[1:], "--help"]
+        app = make_app(completion=not arguments or arguments[0].startswith("-"))
         status = typer.main.get_command(app).main(
-            words or ["--help"], "lemming", standalone_mode=False, obj=session
+            arguments or ["--help"], "lemming", standalone_mode=False, obj=session
         )
         return status if isinstance(status, int) else 0
 
-    with code_guarded(_require_code_agreed):
-        return guarded(work, session, as_json="--json" in args)
+    with guard_code(_require_trusted_code):
+        return run_guarded(run_command, session, as_json="--json" in args)
 
 
-def _require_code_agreed(org: Organisation) -> None:
-    from lemming.commands.trust import require_code_agreed  # where there is code
+def _require_trusted_code(org: Organisation) -> None:
+    from lemming.commands.trust import require_code_trust  # where there is code
 
-    require_code_agreed(org)
+    require_code_trust(org)
 
 
-def _root_and_rest(args: list[str]) -> tuple[str | None, list[str]]:
-    """Return the folder given with `-C DIR`, wherever it was typed, and the other words; raise `UsageError`.
+def _split_root_option(args: list[str]) -> tuple[str | None, list[str]]:
+    """Return the folder of a `-C DIR` anywhere in the arguments, and the remaining arguments.
 
-    After `--` every word is a value, and those after `bisect` are a command of its own.
+    After `--` every argument is a value, and arguments after `bisect` are a command of their own. Raises
+    `UsageError` for `-C` without a folder.
     """
-    end = next((place for place, word in enumerate(args) if word in ("--", "bisect")), len(args))
-    for place, word in enumerate(args[:end]):
-        if word in ("-C", "--root"):
-            if place + 1 == len(args):
-                raise UsageError(f"option {word} needs a folder", hint=f"lemming {word} DIR status")
-            return args[place + 1], [*args[:place], *args[place + 2 :]]
-        if word.startswith("--root="):
-            return word.removeprefix("--root="), [*args[:place], *args[place + 1 :]]
+    end = next((index for index, argument in enumerate(args) if argument in ("--", "bisect")), len(args))
+    for index, argument in enumerate(args[:end]):
+        if argument in ("-C", "--root"):
+            if index + 1 == len(args):
+                raise UsageError(f"option {argument} needs a folder", hint=f"lemming {argument} DIR status")
+            return args[index + 1], [*args[:index], *args[index + 2 :]]
+        if argument.startswith("--root="):
+            return argument.removeprefix("--root="), [*args[:index], *args[index + 1 :]]
     return None, args
 
 
 def main() -> None:
-    """Run the command line of this process."""
+    """Run the command line in this process, and exit with its status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # text from models may not fit an old terminal's encoding
             stream.reconfigure(errors="backslashreplace")

@@ -1,3 +1,3 @@
-"""Every error that LeMMing raises on purpose: all of `lemming.kernel.base.errors`."""
+"""Every error that LeMMing raises on purpose: everything in `lemming.kernel.base.errors`."""
 
 from lemming.kernel.base.errors import *  # noqa: F403 - a door: each name is that module's own

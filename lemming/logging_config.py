@@ -1,3 +1,3 @@
-"""Logging: where the engine's lines and an agent's go; all of `lemming.kernel.logging_config`."""
+"""Logging of the engine and of agents: everything in `lemming.kernel.logging_config`."""
 
 from lemming.kernel.logging_config import *  # noqa: F403 - a door: each name is that module's own

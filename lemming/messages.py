@@ -1,3 +1,3 @@
-"""Messages: entries in outboxes, their names, and who may read them; all of `lemming.kernel.messages`."""
+"""Messages: entries in outboxes, their names and readers. Everything in `lemming.kernel.messages`."""
 
 from lemming.kernel.messages import *  # noqa: F403 - a door: each name is that module's own

@@ -1,4 +1,4 @@
-"""Providers: backends that answer for a model, shipped and your own; all of `lemming.kernel.providers`."""
+"""Providers: model backends, shipped and custom. Everything in `lemming.kernel.providers`."""
 
 from typing import Any
 

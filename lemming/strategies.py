@@ -1,26 +1,26 @@
-"""Strategies of your own: what a module needs that brings one. Format and examples: docs/strategies.md."""
+"""Public names for a module with a custom strategy. Format and examples: docs/strategies.md."""
 
 from __future__ import annotations
 
-from lemming.capabilities.strategies.registry import Beforehand, strategy
+from lemming.capabilities.strategies.strategy_registry import StrategyInputs, strategy
 from lemming.kernel.base.contract import MemoryUpdate, NewEntry, ToolCall, TurnReply
-from lemming.kernel.journal.report import End
+from lemming.kernel.journal.turn_report import End
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.strategy import Called, Turn
-from lemming.kernel.turn.values import Act, Answer, Ask, Step, Steps
+from lemming.kernel.turn.strategy import CallResult, Turn
+from lemming.kernel.turn.turn_values import Act, Answer, Ask, Step, Steps
 
 __all__ = [
     "Act",
     "Answer",
     "Ask",
-    "Beforehand",
-    "Called",
+    "CallResult",
     "End",
     "MemoryUpdate",
     "Message",
     "NewEntry",
     "Step",
     "Steps",
+    "StrategyInputs",
     "ToolCall",
     "Turn",
     "TurnReply",

@@ -1,5 +1,5 @@
-"""Tools: what an agent can do beside writing to its outbox and its memory; all of `lemming.kernel.tools`."""
+"""Tools, the actions of an agent besides outbox and memory: everything in `lemming.kernel.tools`."""
 
 from lemming.kernel.tools import *  # noqa: F403 - a door: each name is that module's own
-from lemming.kernel.tools.context import ToolContext as ToolContext
-from lemming.kernel.tools.declared import tool as tool
+from lemming.kernel.tools.tool_context import ToolContext as ToolContext
+from lemming.kernel.tools.tool_decorator import tool as tool

@@ -16,7 +16,7 @@ from sampling import EVERYTHING
 
 from lemming.kernel.base.redaction import secrets
 from lemming.kernel.files.fs import AppendFile
-from lemming.kernel.files.stamps import learn_stamps
+from lemming.kernel.files.stat_cache import probe_mtime_resolution
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -30,9 +30,9 @@ def _no_state_of_the_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def _no_secrets_of_other_tests() -> Iterator[None]:
     """Each secret that a process knows is looked for in every text, which makes every later turn dearer."""
     yield
-    secrets._named.clear()
-    secrets._written.clear()
-    secrets._known = None
+    secrets._named_variables.clear()
+    secrets._config_passwords.clear()
+    secrets._secrets = None
 
 
 MEMORY = Path("/dev/shm")
@@ -87,7 +87,7 @@ def base(tmp_path: Path) -> Path:
 @pytest.fixture(params=["coarse stamps", "the disk's own stamps"])
 def stamps(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Run a test with stamps that cannot tell changes apart, and with those that the disk here has."""
-    learn_stamps(tmp_path.stat)
+    probe_mtime_resolution(tmp_path.stat)
     if request.param == "the disk's own stamps":
         with AppendFile(tmp_path, "stamps") as file:
-            learn_stamps(file.restamp)
+            probe_mtime_resolution(file.restamp)

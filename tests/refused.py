@@ -9,7 +9,7 @@ from typing import Any
 from lemming.engine import load_tick, run_once
 from lemming.kernel.base.errors import DiskError
 from lemming.testing import FrozenClock, tree
-from lemming.testing.faults import refuse_look, restore, take_image
+from lemming.testing.fault_injection import fail_nth_lookup, restore_image, take_image
 
 
 def asked_with_each_look_refused(base: Path, number: int, ask: Callable[[], Any]) -> Any:
@@ -17,11 +17,11 @@ def asked_with_each_look_refused(base: Path, number: int, ask: Callable[[], Any]
 
     Whenever something else would be said, it is the disk's trouble, and that is so at least once.
     """
-    with refuse_look(base, 0, number) as looks:
+    with fail_nth_lookup(base, 0, number) as looks:
         peace = ask()
     stops = 0
     for at, look in enumerate([*looks], start=1):
-        with refuse_look(base, at, number):
+        with fail_nth_lookup(base, at, number):
             try:
                 assert ask() == peace, look
             except DiskError:
@@ -36,13 +36,13 @@ def run_with_each_look_refused(base: Path, number: int, is_meant: Callable[[str]
     Each run stops, and the next comes to the files of a run in peace, or it has come to them itself.
     """
     image, to = take_image(base), load_tick(base) + 1
-    calm, stops = restore(image, base.parent / "calm"), 0
-    with refuse_look(calm, 0, number) as looks:
+    calm, stops = restore_image(image, base.parent / "calm"), 0
+    with fail_nth_lookup(calm, 0, number) as looks:
         run_once(calm, clock=FrozenClock())
     peace = tree(calm)
     for at in (place for place, look in enumerate([*looks], start=1) if is_meant(look)):
-        again = restore(image, base.parent / f"again {at}")
-        with refuse_look(again, at, number):
+        again = restore_image(image, base.parent / f"again {at}")
+        with fail_nth_lookup(again, at, number):
             try:
                 run_once(again, clock=FrozenClock())
             except DiskError:

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import SUBJECTS, main
-from benchmarks.bare import bare
-from benchmarks.counting import count_writing
+from benchmarks.bare import make_bare_work
+from benchmarks.counting import count_writes
 from benchmarks.counts import count_modules
 from benchmarks.floor import FilesTmp
 from benchmarks.instructions import count_instructions
 from benchmarks.measurement import Measurement
 from benchmarks.options import Options
-from benchmarks.orgs import make
-from benchmarks.parallel import different_files
+from benchmarks.orgs import make_benchmark_org
+from benchmarks.parallel import count_different_files
 from benchmarks.processes import PYTHON
 from benchmarks.targets import TARGETS, Target
 from lemming.testing import tree
@@ -37,7 +37,7 @@ SHOWN = sorted(
 
 def counted(base: Path, agents: int, durability: str) -> dict[str, int]:
     """Return what some ticks of an organisation did to the disk, once every file is there."""
-    return count_writing(make(base, agents, "one", org={"durability": durability}), 2, TICKS)
+    return count_writes(make_benchmark_org(base, agents, "one", org={"durability": durability}), 2, TICKS)
 
 
 def test_the_table_and_the_results_hold_the_same_rows(
@@ -68,8 +68,8 @@ def test_flushes_of_a_tick_do_not_depend_on_the_number_of_agents(tmp_path: Path)
 
 
 def test_the_same_work_done_bare_writes_what_the_engine_wrote(tmp_path: Path) -> None:
-    base = make(tmp_path / "org", 2, "one", org={"durability": "off"})
-    bare(base, 2, 1)()
+    base = make_benchmark_org(tmp_path / "org", 2, "one", org={"durability": "off"})
+    make_bare_work(base, 2, 1)()
     engines, bares = tree(base, without=(".lemming",)), tree(tmp_path / "org-bare", without=())
     assert engines == {path.removesuffix(".1"): content for path, content in bares.items()}
 
@@ -81,11 +81,11 @@ def test_the_floor_writes_a_message_and_a_memory_a_turn(tmp_path: Path) -> None:
     messages, memories = (list(tmp_path.rglob(pattern)) for pattern in ("outbox/*.json", "memory/*.json"))
     assert (len(messages), len(memories)) == (2 * TICKS, 2)
     sizes = [sum(path.stat().st_size for path in paths) for paths in (messages, memories)]
-    assert floor.written == sizes[0] + TICKS * sizes[1]
+    assert floor.written_bytes == sizes[0] + TICKS * sizes[1]
 
 
 def test_the_tree_of_turns_at_once_is_compared_with_that_of_one_after_another(tmp_path: Path) -> None:
-    assert different_files(tmp_path) == 0
+    assert count_different_files(tmp_path) == 0
 
 
 def test_a_module_that_is_imported_is_counted() -> None:
@@ -94,7 +94,7 @@ def test_a_module_that_is_imported_is_counted() -> None:
 
 
 def test_a_ratio_is_that_of_pairs_of_the_same_round() -> None:
-    row = Measurement.paired([2.0, 3.0, 8.0], [1.0, 1.0, 2.0], scale=10, case="", figure="")
+    row = Measurement.from_pairs([2.0, 3.0, 8.0], [1.0, 1.0, 2.0], scale=10, case="", figure="")
     assert (row.value, row.floor, row.ratio, row.spread) == (30.0, 10.0, 3.0, (2.0, 4.0))
 
 
@@ -110,7 +110,7 @@ def test_a_ratio_is_that_of_pairs_of_the_same_round() -> None:
     ],
 )
 def test_a_target_is_met_by_its_own_number(target: Target, is_met: bool) -> None:
-    assert target.is_met(Measurement.counted(4, 2, case="", figure="")) is is_met
+    assert target.is_met(Measurement.from_count(4, 2, case="", figure="")) is is_met
 
 
 def test_the_better_target_is_never_the_easier_one() -> None:
@@ -141,7 +141,7 @@ def test_what_the_pages_have_one_type_is_understood(
 
     def measure(options: Options) -> list[Measurement]:
         asked.append(options)
-        return [Measurement.counted(1, 1, case="", figure="")]
+        return [Measurement.from_count(1, 1, case="", figure="")]
 
     for subject in SUBJECTS:
         monkeypatch.setitem(SUBJECTS, subject, measure)

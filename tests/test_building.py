@@ -11,11 +11,11 @@ import pytest
 from patience import PATIENCE_S
 
 import lemming
-from lemming.building.plans import call, plan
+from lemming.builder.plan_builder import call, plan
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import LemmingError
-from lemming.kernel.tools.declared import declared, tool
+from lemming.kernel.tools.tool_decorator import get_declaration, tool
 from lemming.testing import say, tree, write_script
 
 SCRIPTED = {"provider": "scripted", "tools": "native", "options": {"file": "config/answers.jsonl"}}
@@ -98,7 +98,7 @@ def test_one_function_is_a_tool_of_several_agents(tmp_path: Path) -> None:
 
 def test_the_function_itself_stays_as_it_is(tmp_path: Path) -> None:
     lemming.build(tmp_path / "org", agents={"ada": {"does": "x", "tools": [word_count]}})
-    assert declared(word_count) is None
+    assert get_declaration(word_count) is None
 
 
 @pytest.mark.parametrize(

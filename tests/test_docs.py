@@ -13,12 +13,12 @@ import pytest
 import typer
 from jsonschema import Draft202012Validator
 
-from docs.site import MOVED, as_the_generator_reads_it, build, fetching_nothing, order
-from lemming.capabilities.skills.skill import skill_of
-from lemming.cli import _root_and_rest, load_command, run
-from lemming.facts.schemas import FORMATS, schema_of
+from docs.site import REDIRECTS, adapt_markdown, build_site, inline_scripts, parse_navigation
+from lemming.capabilities.skills.skill import parse_skill
+from lemming.cli import _split_root_option, load_command, run
 from lemming.kernel.base import errors
 from lemming.kernel.base.errors import LemmingError, UsageError
+from lemming.queries.format_schemas import FORMATS, get_schema
 
 ROOT = Path(__file__).parent.parent
 SKILL = ROOT / "lemming/agent_skill/lemming-organisations/SKILL.md"
@@ -47,7 +47,7 @@ EXAMPLES = [
 
 @pytest.mark.parametrize(("name", "text"), EXAMPLES)
 def test_an_example_satisfies_the_schema_of_its_format(name: str, text: str) -> None:
-    Draft202012Validator(schema_of(name)).validate(json.loads(text))
+    Draft202012Validator(get_schema(name)).validate(json.loads(text))
 
 
 def test_every_format_has_an_example() -> None:
@@ -56,7 +56,7 @@ def test_every_format_has_an_example() -> None:
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_a_schema_is_a_schema(name: str) -> None:
-    Draft202012Validator.check_schema(schema_of(name))
+    Draft202012Validator.check_schema(get_schema(name))
 
 
 def anchors_of(page: Path) -> set[str]:
@@ -75,7 +75,7 @@ def test_anchors_in_links_are_headings(page: Path) -> None:
 
 
 def test_the_site_has_every_page_in_the_order_of_the_index() -> None:
-    sections = order((ROOT / "docs/README.md").read_text())
+    sections = parse_navigation((ROOT / "docs/README.md").read_text())
     listed = [page for section in sections for pages in section.values() for page in pages]
     places = [place for page in listed for place in page.values()]
     pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - {"docs/README.md"}
@@ -85,11 +85,11 @@ def test_the_site_has_every_page_in_the_order_of_the_index() -> None:
 
 def test_a_page_for_the_site_keeps_its_words_and_its_blocks() -> None:
     page = "Two:\n- a\n- b\n\n```json turn\n{}\n```\n1. c\n2. d\n"
-    read = as_the_generator_reads_it(page)
+    read = adapt_markdown(page)
     assert read == "Two:\n\n- a\n- b\n\n```json\n{}\n```\n1. c\n2. d\n"
 
 
-@pytest.mark.parametrize(("before", "now"), MOVED.items())
+@pytest.mark.parametrize(("before", "now"), REDIRECTS.items())
 def test_a_page_that_was_moved_leads_to_where_it_stands_now(before: str, now: str) -> None:
     page, _, anchor = now.partition(".html#")
     assert not (ROOT / f"docs/{before}.md").exists()
@@ -99,15 +99,15 @@ def test_a_page_that_was_moved_leads_to_where_it_stands_now(before: str, now: st
 @pytest.mark.long
 def test_the_site_is_built_without_a_link_that_leads_nowhere(tmp_path: Path) -> None:
     pytest.importorskip("zensical", reason="the site's generator is not installed: make site")
-    build(tmp_path / "site")
+    build_site(tmp_path / "site")
     assert (tmp_path / "site/docs/python.html").exists()
 
 
 def test_no_page_of_the_site_fetches_a_script() -> None:
     shim = '<script src="https://unpkg.com/iframe-worker/shim" type="text/javascript"></script>'
-    assert "https://" not in fetching_nothing(shim)
+    assert "https://" not in inline_scripts(shim)
     with pytest.raises(ValueError, match="would fetch"):
-        fetching_nothing('<script src="https://example.org/more.js"></script>')
+        inline_scripts('<script src="https://example.org/more.js"></script>')
 
 
 @pytest.mark.parametrize("page", [*PAGES, CHANGELOG, *EXAMPLE_PAGES], ids=lambda page: page.name)
@@ -194,7 +194,7 @@ def _commands_in(line: str) -> Iterator[list[str]]:
             words.append(word)
             continue
         if words[:1] == ["lemming"]:
-            _, rest = _root_and_rest(words[1:])
+            _, rest = _split_root_option(words[1:])
             if rest and not rest[0].startswith("-"):
                 yield rest
         words = []
@@ -214,7 +214,7 @@ def _parse(command: Any, words: list[str]) -> None:
 def test_the_skill_for_coding_agents_is_in_order() -> None:
     skills_ref = pytest.importorskip("skills_ref", reason="the reference validator is not installed")
     assert skills_ref.validate(SKILL.parent) == []
-    assert skill_of("skills/lemming-organisations", SKILL.read_text()).remarks == ()
+    assert parse_skill("skills/lemming-organisations", SKILL.read_text()).remarks == ()
 
 
 def test_the_skill_is_written_to_where_coding_agents_look(tmp_path: Path) -> None:

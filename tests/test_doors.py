@@ -40,18 +40,18 @@ def test_the_agreement_is_asked_for_before_a_file_of_tools_is_loaded() -> None:
 
 
 WRITES_OUTSIDE = {
-    "kernel/files/outputs.py",  # takes secrets out of what it is given
+    "kernel/files/output_files.py",  # takes secrets out of what it is given
     "kernel/files/effects.py",  # files that turns write, below folders that they are granted
-    "capabilities/channels/folder.py",  # a channel's own folder; what leaves has been looked at by gates
+    "capabilities/channels/folder_channel.py",  # a channel's own folder; what leaves has been looked at by gates
     "commands/service.py",  # a unit of systemd, for this machine
 }
-WRITES_PRIVATELY = {"kernel/files/outputs.py", "dashboard/visits.py"}
+WRITES_PRIVATELY = {"kernel/files/output_files.py", "dashboard/access_tokens.py"}
 WRITES_ENTRIES = {
     "kernel/messages.py",  # what people and commands send
-    "kernel/turn/ending.py",  # what a turn has written, once gates have looked at it
+    "kernel/turn/turn_end.py",  # what a turn has written, once gates have looked at it
     "capabilities/toolbox/reminders.py",  # handed to the turn, whose gates look at it
-    "capabilities/gates/written.py",  # which writes anew what it has looked at
-    "timeline/retake.py",  # which compares, and writes nothing
+    "capabilities/gates/output_gates.py",  # which writes anew what it has looked at
+    "journal_tools/turn_replay.py",  # which compares, and writes nothing
 }
 
 

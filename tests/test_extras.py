@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.kernel.base.extras import install_line
+from lemming.kernel.base.optional_packages import install_command
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ def test_the_line_is_that_of_the_program_that_made_the_environment(
 ) -> None:
     (tmp_path / left_there).touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert install_line("dash") == f"{program} 'lemming-engine[dash]'"
+    assert install_command("dash") == f"{program} 'lemming-engine[dash]'"

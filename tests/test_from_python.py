@@ -17,7 +17,7 @@ import pytest
 from patience import PATIENCE_S
 
 import lemming
-from lemming.kernel.journal.events import Event, TickEnds
+from lemming.kernel.journal.engine_events import Event, TickEnds
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import FrozenClock, say

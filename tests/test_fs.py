@@ -10,14 +10,14 @@ import pytest
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular
-from lemming.kernel.files.folder import WORTHWHILE_AFTER
+from lemming.kernel.files.safe_folder import MIN_OPENINGS
 
 
 @pytest.fixture(params=["walked", "at once"])
 def base(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """An empty folder; for "at once" so much has been written that the system call is used."""
     if request.param == "at once":
-        for _ in range(WORTHWHILE_AFTER):
+        for _ in range(MIN_OPENINGS):
             fs.append(tmp_path, "agents/ada/before", b"")
     return tmp_path / "org"
 
@@ -31,7 +31,7 @@ def outside(base: Path, tmp_path: Path) -> Path:
 
 def test_folders_on_the_way_are_made(base: Path) -> None:
     base.mkdir()
-    fs.publish(base, "agents/ada/memory/plan.json", b"1")
+    fs.write_atomic(base, "agents/ada/memory/plan.json", b"1")
     fs.append(base, "agents/ada/logs/activity.log", b"2")
     fs.append(base, "agents/ada/logs/activity.log", b"3")
     assert (base / "agents/ada/memory/plan.json").read_bytes() == b"1"
@@ -42,7 +42,7 @@ def test_a_link_in_the_place_of_a_folder_is_refused(base: Path, outside: Path) -
     (base / "agents/ada/outbox").rmdir()
     (base / "agents/ada/outbox").symlink_to(outside / "outbox")
     with pytest.raises(DiskError, match="where a folder should be") as published:
-        fs.publish(base, "agents/ada/outbox/entry.json", b"1")
+        fs.write_atomic(base, "agents/ada/outbox/entry.json", b"1")
     with pytest.raises(DiskError):
         fs.append(base, "agents/ada/outbox/log", b"1")
     assert published.value.concerns_one_file
@@ -53,7 +53,7 @@ def test_a_link_above_a_folder_is_refused(base: Path, outside: Path) -> None:
     (base / "agents/ada").rename(base / "agents/eve")
     (base / "agents/ada").symlink_to(outside)
     with pytest.raises(DiskError):
-        fs.publish(base, "agents/ada/outbox/entry.json", b"1")
+        fs.write_atomic(base, "agents/ada/outbox/entry.json", b"1")
     with pytest.raises(DiskError):
         fs.append(base, "agents/ada/outbox/log", b"1")
     assert not list((outside / "outbox").iterdir())
@@ -69,7 +69,7 @@ def test_a_link_in_the_place_of_a_file_that_grows_is_refused(base: Path, outside
 
 def test_a_link_to_the_organisation_itself_is_followed(base: Path, outside: Path) -> None:
     (outside / "link").symlink_to(base)
-    fs.publish(outside / "link", "agents/ada/outbox/entry.json", b"1")
+    fs.write_atomic(outside / "link", "agents/ada/outbox/entry.json", b"1")
     fs.append(outside / "link", "agents/ada/turns.jsonl", b"2")
     assert (base / "agents/ada/outbox/entry.json").read_bytes() == b"1"
     assert (base / "agents/ada/turns.jsonl").read_bytes() == b"2"
@@ -78,7 +78,7 @@ def test_a_link_to_the_organisation_itself_is_followed(base: Path, outside: Path
 @pytest.mark.parametrize("path", ["../up", "agents/../../up", "agents/..", "/up", "agents/ada/a\0b"])
 def test_a_path_that_leads_out_of_the_root_is_refused(base: Path, outside: Path, path: str) -> None:
     with pytest.raises(DiskError, match="not a path below the root"):
-        fs.publish(base, path, b"1")
+        fs.write_atomic(base, path, b"1")
     with pytest.raises(DiskError, match="not a path below the root"):
         fs.append(base, path, b"1")
 
@@ -86,7 +86,7 @@ def test_a_path_that_leads_out_of_the_root_is_refused(base: Path, outside: Path,
 def test_what_is_announced_does_not_depend_on_the_way(base: Path) -> None:
     base.mkdir()
     told: list[str] = []
-    with fs.observed(lambda operation, path: told.append(f"{operation} {path}")):
+    with fs.observe_changes(lambda operation, path: told.append(f"{operation} {path}")):
         fs.append(base, "logs/engine.log", b"1")
         fs.append(base, "logs/engine.log", b"2")
     appended = ["open logs/engine.log", "append logs/engine.log"]
@@ -129,11 +129,11 @@ def test_two_writers_of_one_file_do_not_meet(base: Path) -> None:
 
     def write_too(operation: str, path: str) -> None:
         if operation == "rename" and (content := next(writers, None)):
-            fs.publish(base, "memory/plan.json", content)
+            fs.write_atomic(base, "memory/plan.json", content)
 
     base.mkdir()
-    with fs.observed(write_too):
-        fs.publish(base, "memory/plan.json", b"first")
+    with fs.observe_changes(write_too):
+        fs.write_atomic(base, "memory/plan.json", b"first")
     assert (base / "memory/plan.json").read_bytes() == b"first", "whole, and by whoever was last"
     assert [path.name for path in (base / "memory").iterdir()] == ["plan.json"]
 
@@ -145,7 +145,7 @@ def test_two_writers_of_a_new_file_do_not_meet(base: Path) -> None:
             assert not fs.create(base, "outbox/entry.json", b"second")
 
     base.mkdir()
-    with fs.observed(write_too):
+    with fs.observe_changes(write_too):
         assert not fs.create(base, "outbox/entry.json", b"first")
     assert [path.name for path in (base / "outbox").iterdir()] == ["entry.json"]
 
@@ -153,7 +153,7 @@ def test_two_writers_of_a_new_file_do_not_meet(base: Path) -> None:
 def test_what_a_crash_left_of_a_write_is_removed_by_the_next(base: Path) -> None:
     (base / "memory").mkdir(parents=True)
     (base / "memory/.plan.json.tmp").write_bytes(b"half of a")
-    fs.publish(base, "memory/plan.json", b"whole")
+    fs.write_atomic(base, "memory/plan.json", b"whole")
     assert [path.name for path in (base / "memory").iterdir()] == ["plan.json"]
 
 
@@ -162,7 +162,7 @@ def test_what_stands_at_the_name_of_a_temporary_file_keeps_nobody_from_writing(b
     (base / "shared").mkdir(parents=True)
     place = base / "shared/.x.tmp"
     {"folder": place.mkdir, "link": lambda: place.symlink_to("x"), "pipe": lambda: os.mkfifo(place)}[odd]()
-    fs.publish(base, "shared/x", b"1")
+    fs.write_atomic(base, "shared/x", b"1")
     assert (base / "shared/x").read_bytes() == b"1"
     assert sorted(path.name for path in (base / "shared").iterdir()) == [".x.tmp", "x"]
 
@@ -174,6 +174,6 @@ def test_a_folder_removed_under_a_writer_is_the_trouble_of_one_file(base: Path) 
         if operation == "rename":
             (base / "memory/.plan.json.tmp").unlink()
 
-    with fs.observed(remove), pytest.raises(DiskError) as refused:
-        fs.publish(base, "memory/plan.json", b"1")
+    with fs.observe_changes(remove), pytest.raises(DiskError) as refused:
+        fs.write_atomic(base, "memory/plan.json", b"1")
     assert refused.value.concerns_one_file

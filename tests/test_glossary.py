@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.reference import PublicType, public_types
+from lemming.reference import PublicType, iter_public_types
 
 REPOSITORY = Path(__file__).parents[1]
 GLOSSARY = (REPOSITORY / "docs/glossary.md").read_text("utf-8")
@@ -32,7 +32,7 @@ def everything_else() -> str:
 @cache
 def types() -> tuple[PublicType, ...]:
     """Return the types that modules share, as the code has them."""
-    return tuple(public_types())
+    return tuple(iter_public_types())
 
 
 def test_every_type_that_modules_share_is_in_the_glossary_or_in_a_family_that_it_names() -> None:

@@ -21,8 +21,8 @@ from guide import agent, code, functions, json_of, prompts, table, used
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick
 from lemming.kernel.agents import Agent, discover_agents, load_agent, should_run
 from lemming.kernel.base.contract import parse_reply
-from lemming.kernel.base.kinds import MESSAGE_KINDS
-from lemming.kernel.journal.events import Event, TickEnds
+from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
+from lemming.kernel.journal.engine_events import Event, TickEnds
 from lemming.kernel.memory import (
     append_memory_event,
     archive_old_memories,

@@ -17,7 +17,7 @@ from guide import agent, code, json_of, prompts, section, table, used
 
 from lemming.engine import get_firing_agents, load_tick, run_once
 from lemming.kernel.agents import load_agent
-from lemming.kernel.base.kinds import MESSAGE_KINDS
+from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.memory import save_memory
 from lemming.kernel.messages import (
     OutboxEntry,
@@ -35,7 +35,7 @@ def test_a_tick_goes_as_the_chart_says(base: Path) -> None:
     make_org(base, resume("b"), resume("a"), resume("human", model={"key": "human"}))
     save_memory(base, "a", "goals", ["remembered"])
     events: list[str] = []
-    run_once(base, notify=lambda event: events.append(f"{event.kind} {event.about}".strip()))
+    run_once(base, notify=lambda event: events.append(f"{event.kind} {event.agent_name}".strip()))
     assert events == [
         *["tick_begins", "tick_started"],
         *["turn_started a", "model_asked a", "model_replied a", "turn_committed a"],

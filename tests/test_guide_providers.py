@@ -18,7 +18,7 @@ from guide import code, section
 from lemming.engine import run_once
 from lemming.kernel.logging_config import log_agent_action, setup_logging
 from lemming.kernel.messages import read_outbox_entries
-from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.providers import (
     AnthropicProvider,
     LLMProvider,

@@ -92,76 +92,79 @@ FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floo
 }
 
 SDKS: dict[str, str | set[str]] = {
-    "aiohttp": "capabilities/hosted/sdk.py",
-    "anthropic": "capabilities/hosted/anthropic.py",
+    "aiohttp": "capabilities/hosted_models/sdk_common.py",
+    "anthropic": "capabilities/hosted_models/anthropic_provider.py",
     "docstring_parser": "capabilities/toolbox/functions/docstrings.py",
-    "cronsim": "capabilities/cron/expressions.py",
-    "distributed": "capabilities/cluster/calls.py",
-    "httpx": "capabilities/hosted/ollama.py",
+    "cronsim": "capabilities/cron/cron_expressions.py",
+    "distributed": "capabilities/cluster/cluster_calls.py",
+    "httpx": "capabilities/hosted_models/ollama_provider.py",
     "httpx2": {
-        "capabilities/hosted/sdk.py",
-        "capabilities/mcp/session.py",
-        "capabilities/toolbox/fetching.py",
-        "telemetry/send_traces.py",
+        "capabilities/hosted_models/sdk_common.py",
+        "capabilities/mcp/mcp_session.py",
+        "capabilities/toolbox/http_fetch.py",
+        "telemetry/otlp_client.py",
     },
-    "inspect_ai": "evals/inspect.py",
-    "jsonschema": "kernel/base/json_schema/bounded.py",
+    "inspect_ai": "evals/inspect_task.py",
+    "jsonschema": "kernel/base/json_schema/bounded_validator.py",
     "bs4": "capabilities/toolbox/document_reader.py",
     "mammoth": "capabilities/toolbox/document_reader.py",
     "markdownify": "capabilities/toolbox/document_reader.py",
     "pypdf": "capabilities/toolbox/document_reader.py",
-    "mcp": {"capabilities/mcp/session.py", "capabilities/mcp/serve.py"},
+    "mcp": {"capabilities/mcp/mcp_session.py", "capabilities/mcp/mcp_server.py"},
     "google": "telemetry/otlp.py",
-    "ollama": "capabilities/hosted/ollama.py",
+    "ollama": "capabilities/hosted_models/ollama_provider.py",
     "opentelemetry": "telemetry/otlp.py",
-    "openai": "capabilities/hosted/openai.py",
-    "starlette": "dashboard/server.py",
+    "openai": "capabilities/hosted_models/openai_provider.py",
+    "starlette": "dashboard/routes.py",
     "structlog": "kernel/logging_config.py",
     "tenacity": {
-        "capabilities/toolbox/functions/body.py",
-        "kernel/llm/retrying.py",
-        "telemetry/send_traces.py",
+        "capabilities/toolbox/functions/function_call.py",
+        "kernel/llm/retrying_provider.py",
+        "telemetry/otlp_client.py",
     },
-    "yaml": {"capabilities/skills/front_matter.py", "exchange/whole_org.py"},
-    "xllamacpp": "capabilities/embedded/local.py",
+    "yaml": {"capabilities/skills/front_matter.py", "import_export/org_export.py"},
+    "xllamacpp": "capabilities/embedded_models/llama_provider.py",
 }
 
 STARTS_PROCESSES = {
-    "capabilities/programs/cli.py", "capabilities/embedded/weights.py", "commands/chaos.py",
-    "capabilities/sandbox/run.py", "history/git.py", "history/bisect.py", "service/run_program.py",
-    "capabilities/toolbox/functions/workers.py", "capabilities/toolbox/documents.py",
+    "capabilities/program_models/program_provider.py", "capabilities/embedded_models/model_weights.py", "commands/chaos.py",
+    "capabilities/sandbox/sandbox_runner.py", "git_history/git_repository.py", "git_history/bisect.py",
+    "operations/alert_command.py",
+    "capabilities/toolbox/functions/worker_pool.py", "capabilities/toolbox/document_tool.py",
 }  # fmt: skip
 
 MAY_PRINT = {"commands", "reference"}
-PRINTS = {"capabilities/sandbox/launcher.py": "its standard output is its verdict, which the engine reads"}
+PRINTS = {
+    "capabilities/sandbox/sandbox_launcher.py": "its standard output is its verdict, which the engine reads"
+}
 
 # A broad `except` stands only at the edges: a turn, a model call, a tool call, a channel, a plugin, a thread,
 # the process.
 EDGES = {
-    "kernel/base/json_schema/bounded.py": 1,
-    "kernel/llm/calls.py": 1,
-    "capabilities/background/threads.py": 1,
+    "kernel/base/json_schema/bounded_validator.py": 1,
+    "kernel/llm/model_call.py": 1,
+    "capabilities/concurrency/supervised_threads.py": 1,
     "capabilities/channels/channel.py": 1,
-    "capabilities/serving/serve.py": 1,  # the edge of a thread: raised by who looks at its end
-    "commands/failures.py": 1,
-    "dashboard/live.py": 1,
-    "kernel/base/deadlines.py": 1,
-    "kernel/tick/executors/turns_at_once.py": 1,
-    "service/opened.py": 1,  # what somebody's own observer does
-    "kernel/tick/ahead.py": 1,  # the edge of a thread: raised by who waits for it
-    "capabilities/sandbox/launcher.py": 1,
-    "kernel/plugins/errors.py": 1,
-    "capabilities/mcp/session.py": 1,
-    "kernel/turn/loop.py": 1,
-    "kernel/plugins/registry.py": 1,
+    "capabilities/channel_server/channel_service.py": 1,  # the edge of a thread: raised by who looks at its end
+    "commands/error_reporting.py": 1,
+    "dashboard/live_state.py": 1,
+    "kernel/base/blocking_deadline.py": 1,
+    "kernel/tick/executors/parallel_turns.py": 1,
+    "operations/engine_session.py": 1,  # what somebody's own observer does
+    "kernel/tick/parallel_calls.py": 1,  # the edge of a thread: raised by who waits for it
+    "capabilities/sandbox/sandbox_launcher.py": 1,
+    "kernel/plugins/provider_errors.py": 1,
+    "capabilities/mcp/mcp_session.py": 1,
+    "kernel/turn/turn_loop.py": 1,
+    "kernel/plugins/plugin_registry.py": 1,
     "kernel/providers.py": 1,
-    "kernel/tools/calls.py": 1,
-    "capabilities/gates/checks.py": 1,
-    "capabilities/gates/looking.py": 1,
-    "capabilities/gates/judging.py": 1,
-    "kernel/tick/edge.py": 1,
-    "capabilities/gates/spending.py": 1,
-    "capabilities/toolbox/functions/body.py": 1,
+    "kernel/tools/tool_call.py": 1,
+    "capabilities/gates/check_functions.py": 1,
+    "capabilities/gates/gate_evaluation.py": 1,
+    "capabilities/gates/gate_judges.py": 1,
+    "kernel/tick/error_boundary.py": 1,
+    "capabilities/gates/spending_gates.py": 1,
+    "capabilities/toolbox/functions/function_call.py": 1,
     "capabilities/toolbox/functions/tool_files.py": 1,
     "capabilities/toolbox/functions/worker.py": 1,
     "capabilities/toolbox/document_reader.py": 1,
@@ -295,7 +298,7 @@ def test_commands_print_through_the_screen_only() -> None:
     found = {
         (name, called)
         for name in TREES
-        if module_of(name).startswith(("cli", "commands")) and name != "commands/screen.py"
+        if module_of(name).startswith(("cli", "commands")) and name != "commands/terminal.py"
         for called, _ in calls(name)
         if called in raw
         or called.startswith(("traceback.print", "sys.stdout.w", "sys.stderr.w", "sys.__", "logging."))
@@ -306,10 +309,10 @@ def test_commands_print_through_the_screen_only() -> None:
 
 # Where a function searches by a pattern that does not stand there as it is, and whose it is.
 SEARCHES = {
-    "kernel/files/fields.py": "the tables of our own formats",
-    "capabilities/hosted/http.py": "our own words, put together",
-    "timeline/renaming.py": "a name, escaped",
-    "service/naming.py": "a name, escaped",
+    "kernel/files/field_types.py": "the tables of our own formats",
+    "capabilities/hosted_models/provider_http.py": "our own words, put together",
+    "journal_tools/agent_rename.py": "a name, escaped",
+    "operations/naming.py": "a name, escaped",
     "capabilities/toolbox/functions/tool_files.py": "a name, escaped",
 }
 SEARCHING = {"compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"}
@@ -326,10 +329,10 @@ def searches(name: str) -> Iterator[str]:
 
 
 def test_a_pattern_of_somebody_elses_is_searched_by_an_engine_with_a_bound() -> None:
-    """`kernel.base.patterns` is the door: Python's `re` can take for ever, and holds the interpreter."""
+    """`kernel.base.name_patterns` is the door: Python's `re` can take for ever, and holds the interpreter."""
     assert {name for name in TREES if any(searches(name))} == SEARCHES.keys()
     assert {name for name in TREES if "rust-regex" in FILES[name].read_text()} == {
-        "kernel/base/json_schema/patterns.py"
+        "kernel/base/json_schema/schema_patterns.py"
     }
 
 

@@ -14,24 +14,24 @@ from package import TREES, nodes
 
 WHERE_OTHERS_SPEAK = ("capabilities/", "commands/", "dashboard/")
 OURS = {
-    "capabilities/background/connections.py": "the port of our own socket",
-    "capabilities/channels/http.py": "a moment of our own clock",
-    "capabilities/conditions/when.py": "a place of at most seven digits",
-    "capabilities/embedded/prefixes.py": "a count of llama.cpp in this process",
-    "capabilities/money/spent.py": "a count in our own journal",
+    "capabilities/concurrency/connection_limits.py": "the port of our own socket",
+    "capabilities/channels/http_channel.py": "a moment of our own clock",
+    "capabilities/conditions/predicates.py": "a place of at most seven digits",
+    "capabilities/embedded_models/prefixes.py": "a count of llama.cpp in this process",
+    "capabilities/pricing/journal_spending.py": "a count in our own journal",
     "capabilities/plans/run_values.py": "a tick that the engine gave",
-    "capabilities/processes/children.py": "fields of /proc",
-    "capabilities/programs/cli.py": "the status of a child",
+    "capabilities/processes/process_tree.py": "fields of /proc",
+    "capabilities/program_models/program_provider.py": "the status of a child",
     "capabilities/requests/budgets.py": "a fraction, bounded as it was read",
-    "capabilities/sandbox/launcher.py": "a fraction of our own order",
+    "capabilities/sandbox/sandbox_launcher.py": "a fraction of our own order",
     "capabilities/toolbox/functions/signature.py": "a line of a file, counted by Python",
     "capabilities/toolbox/functions/tool_files.py": "a line of a file, counted by Python",
-    "capabilities/toolbox/functions/workers.py": "the status of a child",
-    "capabilities/trust/clean.py": "a fraction, compared with its bounds before",
+    "capabilities/toolbox/functions/worker_pool.py": "the status of a child",
+    "capabilities/trust/clean_turns.py": "a fraction, compared with its bounds before",
     "capabilities/trust/origins.py": "a fraction, which has a bound",
     "commands/cost.py": "a fraction, bounded above; a tick of our own journal",
-    "dashboard/report.py": "a constant of the page",
-    "dashboard/visits.py": "a port in a file of the user's own",
+    "dashboard/report_builder.py": "a constant of the page",
+    "dashboard/access_tokens.py": "a port in a file of the user's own",
 }
 """Files there that make an integer of something else, and of what."""
 ADDED = (ast.Add, ast.Sub, ast.Mult, ast.Pow, ast.LShift)

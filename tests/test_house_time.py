@@ -1,4 +1,4 @@
-"""Time that is left is asked for, never copied: `kernel/base/deadlines.py` is where it is counted."""
+"""Time that is left is asked for, never copied: `kernel/base/blocking_deadline.py` is where it is counted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from package import TREES, calls, nodes
 
-DEADLINES = "kernel/base/deadlines.py"
+DEADLINES = "kernel/base/blocking_deadline.py"
 # They run behind the walls, with nothing but the standard library on their path.
-ALONE = {"capabilities/sandbox/launcher.py", "capabilities/processes/children.py"}
+ALONE = {"capabilities/sandbox/sandbox_launcher.py", "capabilities/processes/process_tree.py"}
 ENDS = {"deadline", "end_at", "ends", "ends_at", "expires", "give_up", "give_up_at", "until", "until_s"}
 
 

@@ -16,7 +16,10 @@ OF_THE_PROCESS = {
         "_in_place",
     ): "the disk that tests put in the place of the real one, for a block",
     ("kernel/files/disk.py", "_observers"): "who is told of changes while a block runs; each may name a root",
-    ("kernel/files/stamps.py", "_exact"): "what was learned of devices, which is so for all that is on them",
+    (
+        "kernel/files/stat_cache.py",
+        "_exact",
+    ): "what was learned of devices, which is so for all that is on them",
     (
         "kernel/logging_config.py",
         "_levels",
@@ -31,58 +34,82 @@ OF_THE_PROCESS = {
         "_guards",
     ): "a command loads no code that nobody agreed to, of whatever folder",
     (
-        "capabilities/toolbox/functions/workers.py",
+        "capabilities/toolbox/functions/worker_pool.py",
         "_LOADED",
     ): "to load files of tools takes half a second, for each tick",
     ("kernel/base/redaction/secrets.py", "_written"): "as _known",
     (
-        "kernel/plugins/registry.py",
+        "kernel/plugins/plugin_registry.py",
         "_registrations",
     ): "a module registers as it is imported, once in a process",
-    ("kernel/plugins/registry.py", "_installed"): "as _registrations",
-    ("kernel/plugins/registry.py", "_offered"): "made of _registrations",
+    ("kernel/plugins/plugin_registry.py", "_installed"): "as _registrations",
+    ("kernel/plugins/plugin_registry.py", "_offered"): "made of _registrations",
     (
         "kernel/tick/executors/collecting.py",
         "_blocks",
     ): "how many ticks are under way: the interpreter has one garbage collector",
     ("kernel/tick/executors/collecting.py", "_before"): "how it was set before them",
-    ("capabilities/background/calls.py", "_current"): "the loop on which the clients of SDKs live",
-    ("capabilities/embedded/local.py", "_models"): "loaded weights, hundreds of megabytes that all may use",
+    ("capabilities/concurrency/async_calls.py", "_current"): "the loop on which the clients of SDKs live",
+    (
+        "capabilities/embedded_models/llama_provider.py",
+        "_models",
+    ): "loaded weights, hundreds of megabytes that all may use",
 }
 # Functions that remember what they returned for a path, which is no organisation's.
 REMEMBERS_A_PATH = {
-    ("history/git.py", "_version_on"): "the programs on a PATH",
+    ("git_history/git_repository.py", "_version_on"): "the programs on a PATH",
 }
 
 WRITERS = {
     "kernel/files/fs.py",
-    "kernel/files/folder.py",
+    "kernel/files/safe_folder.py",
     "kernel/files/disk.py",
-    "kernel/files/temporary.py",
+    "kernel/files/temporary_files.py",
 }
 # What else looks like writing, and why it is none of the organisation's files.
 NOT_WRITING = {
-    ("capabilities/programs/cli.py", "os.write"): "the pipe to a program",
-    ("capabilities/programs/cli.py", "tempfile.TemporaryDirectory"): "where one runs that needs no files",
-    ("capabilities/embedded/weights.py", "tempfile.TemporaryDirectory"): "where pip puts what it fetched",
+    ("capabilities/program_models/program_provider.py", "os.write"): "the pipe to a program",
     (
-        "capabilities/background/connections.py",
+        "capabilities/program_models/program_provider.py",
+        "tempfile.TemporaryDirectory",
+    ): "where one runs that needs no files",
+    (
+        "capabilities/embedded_models/model_weights.py",
+        "tempfile.TemporaryDirectory",
+    ): "where pip puts what it fetched",
+    (
+        "capabilities/concurrency/connection_limits.py",
         "os.write",
     ): "a line to standard error, from a thread that may",
-    ("commands/stopping.py", "os.write"): "a line to standard error, from a thread that must not wait",
-    ("capabilities/sandbox/launcher.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
-    ("capabilities/sandbox/launcher.py", "os.write"): "pipes between a command, its keeper and the engine",
-    ("capabilities/processes/keeper.py", "os.write"): "a pipe to the engine",
-    ("capabilities/mcp/launcher.py", "os.write"): "pipes between a server and the engine",
-    ("capabilities/toolbox/functions/workers.py", "os.write"): "the pipe to a process that runs functions",
-    ("capabilities/sandbox/walls.py", "os.write"): "the kernel's files about a process, in /proc",
-    ("kernel/files/lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
-    ("history/git.py", "os.mkdir"): "a folder for git in a temporary one",
-    ("history/git.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
-    ("history/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
+    ("commands/signals.py", "os.write"): "a line to standard error, from a thread that must not wait",
+    (
+        "capabilities/sandbox/sandbox_launcher.py",
+        "os.mkdir",
+    ): "the command's own temporary folder, inside its walls",
+    (
+        "capabilities/sandbox/sandbox_launcher.py",
+        "os.write",
+    ): "pipes between a command, its keeper and the engine",
+    ("capabilities/processes/reaper.py", "os.write"): "a pipe to the engine",
+    ("capabilities/mcp/mcp_launcher.py", "os.write"): "pipes between a server and the engine",
+    (
+        "capabilities/toolbox/functions/worker_pool.py",
+        "os.write",
+    ): "the pipe to a process that runs functions",
+    ("capabilities/sandbox/sandbox_policy.py", "os.write"): "the kernel's files about a process, in /proc",
+    ("kernel/files/org_lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
+    ("git_history/git_repository.py", "os.mkdir"): "a folder for git in a temporary one",
+    (
+        "git_history/git_repository.py",
+        "tempfile.TemporaryDirectory",
+    ): "where git looks without changing anything",
+    ("git_history/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
     ("evals/suite.py", "tempfile.TemporaryDirectory"): "where a case runs, in a copy",
     ("commands/rehearse.py", "tempfile.TemporaryDirectory"): "where a fork is that nobody keeps",
-    ("dashboard/trying.py", "tempfile.TemporaryDirectory"): "the same, of a resume that is tried on the page",
+    (
+        "dashboard/draft_trial.py",
+        "tempfile.TemporaryDirectory",
+    ): "the same, of a resume that is tried on the page",
 }
 CHANGES_THE_DISK = {
     "os": {
@@ -143,14 +170,14 @@ def test_only_fs_uses_the_system_calls_that_write() -> None:
     users = [
         name for name in TREES if "kernel.files.disk" in own_imports(name) and not name.startswith("testing")
     ]
-    assert users == ["kernel/files/folder.py", "kernel/files/fs.py"]
+    assert users == ["kernel/files/safe_folder.py", "kernel/files/fs.py"]
 
 
 PEOPLES_FILES = {"ORG_FILE", "MODELS_FILE", "CREDITS_FILE", "CALENDAR_FILE", "resume_file"}
 WRITES_PEOPLES_FILES = {
     ("commands/init.py", "paths.resume_file(FIRST)"): "a new organisation, in a folder of its own",
-    ("evals/copy_org.py", "MODELS_FILE"): "a copy",
-    ("evals/copy_org.py", "ORG_FILE"): "a copy",
+    ("evals/stand_in_copy.py", "MODELS_FILE"): "a copy",
+    ("evals/stand_in_copy.py", "ORG_FILE"): "a copy",
 }
 
 
@@ -160,7 +187,7 @@ def test_settings_and_resumes_that_are_there_are_changed_through_one_door() -> N
         for name in TREES
         for node in nodes(name)
         if isinstance(node, ast.ImportFrom)
-        and node.module == "lemming.kernel.files.lock"
+        and node.module == "lemming.kernel.files.org_lock"
         and any(alias.name == "changing" for alias in node.names)
     }
     assert holders == {"kernel/org/changing.py"}

@@ -22,8 +22,8 @@ def test_the_state_of_the_last_turn_comes_back_however_long_its_line_is(tmp_path
     tmp_path.joinpath("agents/ada").mkdir(parents=True)
     for tick in range(1, 12):
         write_state(tmp_path, "ada", state(tick, chars))
-        assert read_state(tmp_path, "ada", before=tick + 1) == state(tick, chars)
-        assert read_state(tmp_path, "ada", before=tick).tick == (tick - 1 or -1)
+        assert read_state(tmp_path, "ada", before_tick=tick + 1) == state(tick, chars)
+        assert read_state(tmp_path, "ada", before_tick=tick).tick == (tick - 1 or -1)
 
 
 @pytest.mark.parametrize("chars", [0, 5_000])
@@ -54,7 +54,7 @@ def test_a_last_line_with_a_hole_is_cut_off_when_the_interrupted_turn_is_written
     line = bytearray(whole.splitlines(keepends=True)[1])
     line[hole] = bytes(len(line[hole]))
     (tmp_path / LEDGER).write_bytes(whole[: -len(line)] + line)
-    assert read_state(tmp_path, "ada", before=2) == state(1)
+    assert read_state(tmp_path, "ada", before_tick=2) == state(1)
     write_state(tmp_path, "ada", state(2))
     assert (tmp_path / LEDGER).read_bytes() == whole
 
@@ -70,9 +70,9 @@ def test_edits_of_one_size_between_turns_are_seen_also_in_one_instant(tmp_path: 
     ledger = tmp_path / LEDGER
     for tick in range(100, 200):
         write_state(tmp_path, "ada", state(tick))
-        assert read_state(tmp_path, "ada", before=tick + 1).turns == 0
+        assert read_state(tmp_path, "ada", before_tick=tick + 1).turns == 0
         ledger.write_text(ledger.read_text().replace('"turns":0', '"turns":7'))
-        assert read_state(tmp_path, "ada", before=tick + 1).turns == 7
+        assert read_state(tmp_path, "ada", before_tick=tick + 1).turns == 7
         with ledger.open("a") as file:
             file.write('{"tick":3')
         write_state(tmp_path, "ada", state(tick + 1))

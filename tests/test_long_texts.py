@@ -13,20 +13,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.channels.email_text import mail_in, message_id_of, sender_of, text_of_mail
-from lemming.capabilities.judges.judge import verdict_in
-from lemming.capabilities.plans.references import filled, references_in
-from lemming.capabilities.skills.front_matter import NotFrontMatter
-from lemming.exchange.mapping import words_in
-from lemming.exchange.openclaw import load_json5
-from lemming.facts.findings.claims import _CALL_CLAIM, _FILE_CLAIM, _SENTENCE
-from lemming.kernel.base.contract import object_in
+from lemming.capabilities.channels.email_parser import (
+    extract_mail_text,
+    get_message_id,
+    get_sender,
+    parse_mail,
+)
+from lemming.capabilities.judges.judge_prompts import parse_verdict
+from lemming.capabilities.plans.value_paths import fill_arguments, find_references
+from lemming.capabilities.skills.front_matter import InvalidFrontMatter
+from lemming.import_export.importer_helpers import split_words
+from lemming.import_export.openclaw_importer import load_json5
+from lemming.kernel.base.contract import extract_object
 from lemming.kernel.base.errors import LemmingError
-from lemming.kernel.base.quoting import quoted
 from lemming.kernel.base.redaction.secrets import redact_content
-from lemming.kernel.turn.actions import as_reply
+from lemming.kernel.base.untrusted_quoting import escape_markers
+from lemming.kernel.turn.action_form import to_reply_text
+from lemming.queries.findings.false_claims import _CALL_CLAIM, _FILE_CLAIM, _SENTENCE
 
-REFUSED = (LemmingError, NotFrontMatter, ValueError, RecursionError, IndexError)
+REFUSED = (LemmingError, InvalidFrontMatter, ValueError, RecursionError, IndexError)
 CHARS = 60_000
 AT_MOST_S = 120
 
@@ -36,20 +41,20 @@ def in_mail(head: str) -> Callable[[str], object]:
 
 
 def _read_mail(raw: bytes) -> object:
-    mail = mail_in(raw)
-    return message_id_of(mail, raw), sender_of(mail), text_of_mail(mail), str(mail.get("Subject", ""))
+    mail = parse_mail(raw)
+    return get_message_id(mail, raw), get_sender(mail), extract_mail_text(mail), str(mail.get("Subject", ""))
 
 
 SEARCHES: dict[str, Callable[[str], Any]] = {
-    "a template": lambda text: (list(references_in(text)), filled(text, {})),
-    "a verdict": verdict_in,
-    "a reply": lambda text: object_in(text, []),
-    "an action": lambda text: as_reply(text, ["message"]),
+    "a template": lambda text: (list(find_references(text)), fill_arguments(text, {})),
+    "a verdict": parse_verdict,
+    "a reply": lambda text: extract_object(text, []),
+    "an action": lambda text: to_reply_text(text, ["message"]),
     "a redaction": lambda text: redact_content(text.encode()),
-    "a quotation": quoted,
+    "a quotation": escape_markers,
     "claims": lambda text: [(_FILE_CLAIM.match(it), _CALL_CLAIM.match(it)) for it in _SENTENCE.split(text)],
     "JSON5": load_json5,
-    "a list of words": words_in,
+    "a list of words": split_words,
     "a page in a mail": in_mail("Content-Type: text/html\n\n{}"),
     "a type in a mail": in_mail("Content-Type: {}\n\nhi"),
     "a sender of a mail": in_mail("Reply-To: {}\n\nhi"),

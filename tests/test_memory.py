@@ -14,7 +14,7 @@ import pytest
 
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState, ToolError
-from lemming.kernel.base.jsontext import compact, parse
+from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.memory import (
     MEMORY_LIMIT_BYTES,
     append_memory_event,
@@ -22,9 +22,9 @@ from lemming.kernel.memory import (
     compact_memory_list,
     delete_memory,
     list_memories,
+    load_memories,
     load_memory,
-    memory_effect,
-    read_memories,
+    make_memory_effect,
     save_memory,
 )
 
@@ -64,7 +64,7 @@ def test_a_remembered_null_is_not_the_default(tmp_path: Path) -> None:
 
 
 def test_the_effect_writes_nothing_and_equals_what_saving_writes(tmp_path: Path) -> None:
-    effect = memory_effect("planner", "goals", {"a": 1}, "2025-12-08T10:30:00.000Z")
+    effect = make_memory_effect("planner", "goals", {"a": 1}, "2025-12-08T10:30:00.000Z")
     assert list(tmp_path.iterdir()) == []
     save_memory(tmp_path, "planner", "goals", {"a": 1}, clock=CLOCK)
     assert (tmp_path / effect.path).read_bytes() == effect.content
@@ -72,39 +72,41 @@ def test_the_effect_writes_nothing_and_equals_what_saving_writes(tmp_path: Path)
 
 def test_the_effect_of_a_reply_is_the_same_and_a_large_one_is_refused_too() -> None:
     now = "2025-12-08T10:30:00.000Z"
-    effect = memory_effect("planner", "goals", {"a": 1}, now, is_from_reply=True)
-    assert replace(effect, says=None) == memory_effect("planner", "goals", {"a": 1}, now)
-    assert effect.says == json.loads(effect.content)
+    effect = make_memory_effect("planner", "goals", {"a": 1}, now, is_from_reply=True)
+    assert replace(effect, memory_value=None) == make_memory_effect("planner", "goals", {"a": 1}, now)
+    assert effect.memory_value == json.loads(effect.content)
     with pytest.raises(ToolError, match=f'memory "goals": .*larger than {MEMORY_LIMIT_BYTES} bytes'):
-        memory_effect("planner", "goals", "x" * MEMORY_LIMIT_BYTES, now, is_from_reply=True)
+        make_memory_effect("planner", "goals", "x" * MEMORY_LIMIT_BYTES, now, is_from_reply=True)
 
 
 def test_an_edit_of_what_a_turn_wrote_is_read(tmp_path: Path) -> None:
-    effect = memory_effect("planner", "goals", [1], "2025-12-08T10:30:00.000Z", is_from_reply=True)
+    effect = make_memory_effect("planner", "goals", [1], "2025-12-08T10:30:00.000Z", is_from_reply=True)
     text = effect.content.decode()
     for base in (tmp_path / "one", tmp_path / "two"):
         put(base, "goals", text)
-        assert read_memories(base, "planner").values == {"goals": [1]}
+        assert load_memories(base, "planner").values == {"goals": [1]}
         put(base, "goals", text.replace("1\n", "2\n"))
-        assert read_memories(base, "planner").values == {"goals": [2]}
+        assert load_memories(base, "planner").values == {"goals": [2]}
         put(base, "goals", "{")
-        assert read_memories(base, "planner").values == {}
+        assert load_memories(base, "planner").values == {}
 
 
 def test_a_value_that_is_changed_after_it_was_saved_stays_as_it_was_saved(tmp_path: Path) -> None:
     value = [1]
     save_memory(tmp_path, "planner", "goals", value)
     value.append(2)
-    assert read_memories(tmp_path, "planner").values == {"goals": [1]}
+    assert load_memories(tmp_path, "planner").values == {"goals": [1]}
 
 
 @pytest.mark.parametrize(
     "value", [None, 0.1, 1e300, -0.0, 2**53, 2**64 - 1, -(10**4000), "\0é\U0001f600", {"": [{}, []]}]
 )
 def test_a_value_that_was_read_from_json_needs_no_reading_back(value: Any) -> None:
-    found = parse(compact(value))
-    kept = memory_effect("planner", "goals", found, "2025-12-08T10:30:00.000Z", is_from_reply=True)
-    assert replace(kept, says=None) == memory_effect("planner", "goals", found, "2025-12-08T10:30:00.000Z")
+    found = parse(dump_compact(value))
+    kept = make_memory_effect("planner", "goals", found, "2025-12-08T10:30:00.000Z", is_from_reply=True)
+    assert replace(kept, memory_value=None) == make_memory_effect(
+        "planner", "goals", found, "2025-12-08T10:30:00.000Z"
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,7 @@ def test_a_memory_behind_a_symbolic_link_is_refused(tmp_path: Path) -> None:
 def test_a_pipe_in_the_memory_folder_does_not_hang_the_reader(tmp_path: Path) -> None:
     put(tmp_path, "goals", "").unlink()
     os.mkfifo(tmp_path / "agents/planner/memory/goals.json")
-    memories = read_memories(tmp_path, "planner")
+    memories = load_memories(tmp_path, "planner")
     assert memories.values == {}
     assert [problem.file for problem in memories.problems] == ["agents/planner/memory/goals.json"]
 
@@ -215,7 +217,7 @@ def test_keys_are_listed_in_order_and_without_the_archive(tmp_path: Path) -> Non
 def test_all_memories_are_read_with_their_digests(tmp_path: Path) -> None:
     save_memory(tmp_path, "planner", "b", {"x": 1})
     save_memory(tmp_path, "planner", "a", 2)
-    memories = read_memories(tmp_path, "planner")
+    memories = load_memories(tmp_path, "planner")
     assert list(memories.values.items()) == [("a", 2), ("b", {"x": 1})]
     raw = (tmp_path / "agents/planner/memory/a.json").read_bytes()
     assert memories.digests["a"] == sha256(raw).hexdigest()
@@ -226,7 +228,7 @@ def test_a_broken_memory_is_a_problem_and_hides_no_other(tmp_path: Path) -> None
     save_memory(tmp_path, "planner", "good", 1)
     put(tmp_path, "bad", "{")
     put(tmp_path, "no key", '{"value": 1}')
-    memories = read_memories(tmp_path, "planner")
+    memories = load_memories(tmp_path, "planner")
     assert memories.values == {"good": 1}
     assert sorted(memories.digests) == ["bad", "good"]
     assert [(p.file, p.line) for p in memories.problems] == [
@@ -236,14 +238,14 @@ def test_a_broken_memory_is_a_problem_and_hides_no_other(tmp_path: Path) -> None
 
 
 def test_no_memory_folder_is_no_memories(tmp_path: Path) -> None:
-    assert read_memories(tmp_path, "planner").values == {}
+    assert load_memories(tmp_path, "planner").values == {}
     assert list_memories(tmp_path, "planner") == []
 
 
 def test_a_memory_folder_that_is_a_link_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "agents/planner").mkdir(parents=True)
     (tmp_path / "agents/planner/memory").symlink_to(tmp_path)
-    assert "not a plain folder" in read_memories(tmp_path, "planner").problems[0].message
+    assert "not a plain folder" in load_memories(tmp_path, "planner").problems[0].message
     with pytest.raises(CorruptState, match="not a plain folder"):
         list_memories(tmp_path, "planner")
 

@@ -13,9 +13,9 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.models import lemming_side
-from benchmarks.models.measuring import Played, count, tabulate
+from benchmarks.models.measuring import PlayedTurn, count_figures, iter_figures
 from benchmarks.models.recorder import Question, Recorder, Recording
-from benchmarks.models.script import list_functions, note_answer
+from benchmarks.models.script import list_functions, record_answer
 from benchmarks.models.sides import play_framework
 from benchmarks.models.turn import Outcome, Turn, is_right, is_valid
 from benchmarks.models.turns import FIRST, TURNS
@@ -50,13 +50,13 @@ def entry(kind: str, **payload: Any) -> dict[str, Any]:
     return {"kind": kind, "payload": payload, "tags": []}
 
 
-def play(place: Path, turn: Turn, *texts: str) -> Played:
+def play(place: Path, turn: Turn, *texts: str) -> PlayedTurn:
     """Play a turn through the engine with a model that gives these texts."""
     with Recorder(Model(*texts)) as recorder:
         recorder.begin("lemming", turn.name)
-        line = lemming_side.describe_model(recorder.url, "m", "llamacpp")
+        line = lemming_side.make_model_entry(recorder.url, "m", "llamacpp")
         base = lemming_side.make_organisation(place / turn.name, turn, line)
-        return Played(turn, lemming_side.play(base, turn), recorder.questions)
+        return PlayedTurn(turn, lemming_side.play_turn(base, turn), recorder.questions)
 
 
 @pytest.fixture
@@ -138,10 +138,10 @@ def test_figures_are_means_per_turn_as_the_server_counts() -> None:
     calls = [["word_count", {"text": "the quick brown fox jumps"}]]
     right = Outcome(answer={"text": "5 words"}, calls=calls)
     played = [
-        Played(BY_NAME["tool-1"], right, [question] * 2),
-        Played(BY_NAME["tool-1"], Outcome(problem="no answer", is_valid=False), [question]),
+        PlayedTurn(BY_NAME["tool-1"], right, [question] * 2),
+        PlayedTurn(BY_NAME["tool-1"], Outcome(problem="no answer", is_valid=False), [question]),
     ]
-    figures = {row.figure: row.value for row in count("case", played)}
+    figures = {row.figure: row.value for row in count_figures("case", played)}
     assert figures == {
         "turns": 2, "valid": 1, "right": 1, "right calls": 1, "calls": 1.5, "tokens in": 150, "cached, %": 25,
         "tokens out": 10.5, "s": 3,
@@ -149,8 +149,8 @@ def test_figures_are_means_per_turn_as_the_server_counts() -> None:
 
 
 def test_turns_that_are_held_out_are_counted_apart() -> None:
-    played = [Played(turn, Outcome(), []) for turn in TURNS]
-    turns = {row.case: row.value for row in tabulate("x", played) if row.figure == "turns"}
+    played = [PlayedTurn(turn, Outcome(), []) for turn in TURNS]
+    turns = {row.case: row.value for row in iter_figures("x", played) if row.figure == "turns"}
     assert turns["**x: all of these**"] == len(TURNS) - 10
     assert turns["**x: held out**"] == 10
     assert turns["x: tool"] == sum(turn.kind == "tool" and not turn.is_held_out for turn in TURNS)
@@ -203,7 +203,7 @@ def test_other_frameworks_get_tools_that_note_their_calls(name: str, expected: S
 
 def test_a_call_that_is_passed_off_as_last_words_is_not_valid_though_nobody_asked() -> None:
     outcome = Outcome()
-    note_answer(BY_NAME["route-1"], outcome, '{"name": "send", "arguments": {"to": "billing"}}')
+    record_answer(BY_NAME["route-1"], outcome, '{"name": "send", "arguments": {"to": "billing"}}')
     assert not is_valid(outcome)
     assert outcome.answer == {}
 

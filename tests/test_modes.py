@@ -79,7 +79,7 @@ def test_a_group_that_the_umask_leaves_everything_may_look(tmp_path: Path) -> No
 @pytest.mark.parametrize("place", ["agents/ada/workspace/out/a.txt", "shared/a.txt"])
 def test_workspaces_and_shared_files_are_as_the_umask_says(tmp_path: Path, place: str) -> None:
     with umask(0o022):
-        fs.publish(tmp_path, place, b"1")
+        fs.write_atomic(tmp_path, place, b"1")
     assert mode(tmp_path / place) == 0o644
     assert {mode(above) for above in (tmp_path / place).parents if tmp_path in above.parents} == {0o755}
 
@@ -88,7 +88,7 @@ def test_what_stands_there_already_keeps_its_mode(tmp_path: Path) -> None:
     for place in ("logs/ticks", "agents/ada/outbox"):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place).chmod(0o755)
-    fs.publish(tmp_path, "agents/ada/outbox/entry.json", b"1")
+    fs.write_atomic(tmp_path, "agents/ada/outbox/entry.json", b"1")
     fs.append(tmp_path, "logs/ticks/00000001.jsonl", b"1")
     assert mode(tmp_path / "logs/ticks") == mode(tmp_path / "agents/ada/outbox") == 0o755
     assert mode(tmp_path / "logs/ticks/00000001.jsonl") == 0o600
@@ -97,10 +97,10 @@ def test_what_stands_there_already_keeps_its_mode(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wanted", [0o600, 0o664, 0o755])
 def test_a_file_that_is_replaced_keeps_its_mode(tmp_path: Path, wanted: int) -> None:
-    fs.publish(tmp_path, "agents/ada/memory/plan.json", b"1")
+    fs.write_atomic(tmp_path, "agents/ada/memory/plan.json", b"1")
     (tmp_path / "agents/ada/memory/plan.json").chmod(wanted)
     with umask(0o077):
-        fs.publish(tmp_path, "agents/ada/memory/plan.json", b"2")
+        fs.write_atomic(tmp_path, "agents/ada/memory/plan.json", b"2")
     assert mode(tmp_path / "agents/ada/memory/plan.json") == wanted
 
 

@@ -12,8 +12,8 @@ from lemming.testing import make_org, resume, say
 
 SHOWN = {
     "lemming.kernel.base.html_tables",
-    "lemming.kernel.org.notebook",
-    "lemming.kernel.journal.notebook",
+    "lemming.kernel.org.org_notebook",
+    "lemming.kernel.journal.tick_notebook",
 }
 
 
@@ -72,4 +72,4 @@ def test_who_shows_nothing_imports_nothing_of_it(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     loaded = set(ran.stdout.split())
-    assert (loaded & SHOWN, "lemming.asking" in loaded) == (set(), True)
+    assert (loaded & SHOWN, "lemming.client" in loaded) == (set(), True)

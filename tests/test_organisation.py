@@ -11,7 +11,7 @@ import pytest
 
 from lemming.engine import load_tick, run_once
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.files.stamps import KEPT_BYTES, FileCache, has_rested, identity_of
+from lemming.kernel.files.stat_cache import CACHE_LIMIT_BYTES, FileCache, file_identity, has_stable_mtime
 from lemming.kernel.memory import load_memory
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.config import load_config
@@ -80,10 +80,10 @@ def test_what_belongs_to_an_organisation_is_made_once_for_each(tmp_path: Path) -
             self.base = org.base
 
     one, other = Organisation(tmp_path / "one"), Organisation(tmp_path / "other")
-    assert one.own(Notes) is one.own(Notes)
-    assert [org.own(Notes).base for org in (one, other)] == [one.base, other.base]
-    assert Organisation.at(one) is one
-    assert Organisation.at(str(one)).base == one.base
+    assert one.get_cache(Notes) is one.get_cache(Notes)
+    assert [org.get_cache(Notes).base for org in (one, other)] == [one.base, other.base]
+    assert Organisation.from_path(one) is one
+    assert Organisation.from_path(str(one)).base == one.base
 
 
 def test_what_is_kept_of_files_stays_within_its_bytes_and_the_latest_stay(tmp_path: Path) -> None:
@@ -93,16 +93,16 @@ def test_what_is_kept_of_files_stays_within_its_bytes_and_the_latest_stay(tmp_pa
         reads.append(raw[:2])
         return raw.decode()
 
-    large = KEPT_BYTES // 4
+    large = CACHE_LIMIT_BYTES // 4
     for name in "abcde":
         (tmp_path / name).write_text(name * large)
     wait_for_rest(tmp_path)
     for name in "abcdeea":
-        assert files.value(name, decode, limit_bytes=KEPT_BYTES) == name * large
+        assert files.get_value(name, decode, limit_bytes=CACHE_LIMIT_BYTES) == name * large
     assert reads == [b"aa", b"bb", b"cc", b"dd", b"ee", b"aa"]
 
 
 def wait_for_rest(folder: Path) -> None:
     """Wait until no file in a folder has changed a moment ago, by the file system's clock."""
-    while not all(has_rested(identity_of(str(path)), time.time_ns()) for path in folder.iterdir()):
+    while not all(has_stable_mtime(file_identity(str(path)), time.time_ns()) for path in folder.iterdir()):
         os.sched_yield()

@@ -12,10 +12,10 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.measurement import Measurement
 from benchmarks.peers import measuring
-from benchmarks.peers.environments import silent
-from benchmarks.peers.kills import TICKS, toll
-from benchmarks.peers.table import as_wide_markdown
-from benchmarks.peers.work import SHOWN, Kept, Model, Task, Turns, parsed
+from benchmarks.peers.environments import quiet_environment
+from benchmarks.peers.kills import TICKS_PER_RUN, measure_kills
+from benchmarks.peers.table import to_wide_markdown
+from benchmarks.peers.work import SHOWN, InstantModel, Progress, SequentialSide, Task, parse_answer
 
 FORGETFUL = """
 from benchmarks.peers.work import Side, main
@@ -38,19 +38,19 @@ main(Forgetful)
 """
 
 
-class InMemory(Turns):
+class InMemory(SequentialSide):
     """Notes what each turn was shown."""
 
-    def __init__(self, names: Sequence[str], kept: dict[str, Kept]) -> None:
-        super().__init__(Task(Path(), names, Model()))
+    def __init__(self, names: Sequence[str], kept: dict[str, Progress]) -> None:
+        super().__init__(Task(Path(), names, InstantModel()))
         self.shown: list[tuple[str, int, list[str]]] = []
         self._kept = kept
-        self.open()
+        self.load_all_progress()
 
-    def kept(self, agent: str) -> Kept:
-        return self._kept.get(agent, Kept())
+    def load_progress(self, agent: str) -> Progress:
+        return self._kept.get(agent, Progress())
 
-    def turn(self, agent: str, number: int, inbox: list[str]) -> str:
+    def run_turn(self, agent: str, number: int, inbox: list[str]) -> str:
         self.shown.append((agent, number, inbox))
         return f"{agent} {number}"
 
@@ -108,31 +108,31 @@ def test_an_agent_is_shown_the_newest_messages_of_the_one_before() -> None:
 
 
 def test_a_tick_that_was_cut_off_is_ended_first() -> None:
-    side = InMemory(["a", "b"], {"a": Kept(2, ["a 1", "a 2"]), "b": Kept(1, ["b 1"])})
+    side = InMemory(["a", "b"], {"a": Progress(2, ["a 1", "a 2"]), "b": Progress(1, ["b 1"])})
     side.tick()
-    assert (side.shown, side.ticks_done()) == ([("b", 2, ["a 1", "a 2"])], 2)
+    assert (side.shown, side.count_ticks()) == ([("b", 2, ["a 1", "a 2"])], 2)
 
 
 def test_every_call_is_noted_and_its_answer_can_be_told(tmp_path: Path) -> None:
-    model = Model(tmp_path / "log")
-    texts = [parsed(model("a", number, ""))[0] for number in (1, 2)]
+    model = InstantModel(tmp_path / "log")
+    texts = [parse_answer(model("a", number, ""))[0] for number in (1, 2)]
     marks = [text.split()[-1] for text in texts]
     lines = [f"{what} a {number + 1} {marks[number]}" for number in (0, 1) for what in ("asked", "given")]
     assert (tmp_path / "log").read_text().splitlines() == lines
-    assert parsed(Model()("a", 3, ""))[1] == {"n": 3}
+    assert parse_answer(InstantModel()("a", 3, ""))[1] == {"n": 3}
 
 
 def test_what_is_forgotten_in_a_kill_is_counted(tmp_path: Path) -> None:
     script = tmp_path / "forgetful.py"
     script.write_text(FORGETFUL)
-    with silent():
-        found = toll(
+    with quiet_environment():
+        found = measure_kills(
             lambda folder, *rest: (sys.executable, str(script), str(folder), "--agents", "1000", *rest),
             tmp_path / "kills",
             1,
         )
     assert (found.kills, found.failed) == (1, [])
-    assert 1000 <= found.repeated <= 1000 * TICKS
+    assert 1000 <= found.repeated <= 1000 * TICKS_PER_RUN
     assert found.lost >= found.repeated
 
 
@@ -141,8 +141,8 @@ def test_a_start_that_fails_loses_what_was_answered(tmp_path: Path) -> None:
     again = "import sys, pathlib\nif (pathlib.Path(sys.argv[1]) / 'been').exists(): sys.exit('torn')\n"
     been = "pathlib.Path(sys.argv[1], 'been').parent.mkdir(); pathlib.Path(sys.argv[1], 'been').touch()\n"
     script.write_text(again + been + FORGETFUL)
-    with silent():
-        found = toll(
+    with quiet_environment():
+        found = measure_kills(
             lambda folder, *rest: (sys.executable, str(script), str(folder), "--agents", "1000", *rest),
             tmp_path / "kills",
             1,
@@ -153,10 +153,10 @@ def test_a_start_that_fails_loses_what_was_answered(tmp_path: Path) -> None:
 
 def test_a_figure_that_a_side_does_not_have_is_a_dash() -> None:
     rows = [
-        Measurement.paired([1.5], [1.0], case="a", figure="CPU", unit="µs"),
-        Measurement.counted(12345.6, case="b", figure="bytes", unit="B"),
+        Measurement.from_pairs([1.5], [1.0], case="a", figure="CPU", unit="µs"),
+        Measurement.from_count(12345.6, case="b", figure="bytes", unit="B"),
     ]
-    assert as_wide_markdown(rows).splitlines() == [
+    assert to_wide_markdown(rows).splitlines() == [
         "|  | CPU, µs | bytes, B |",
         "| --- | --: | --: |",
         "| a | 1.5 (1.5) | – |",

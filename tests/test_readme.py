@@ -134,8 +134,10 @@ def test_what_the_skill_for_coding_agents_types_works_and_is_in_order(scripted: 
 
 @pytest.mark.crash
 def test_the_recorded_terminal_shows_what_the_first_block_prints() -> None:
-    picture = pictures.plain(pictures.text_of((REPOSITORY / "docs/pictures/desk.svg").read_text()))
-    now = pictures.plain(pictures.recorded(pictures.first_commands(REPOSITORY / "README.md")))
+    picture = pictures.strip_styles(
+        pictures.extract_text((REPOSITORY / "docs/pictures/desk.svg").read_text())
+    )
+    now = pictures.strip_styles(pictures.record_session(pictures.extract_commands(REPOSITORY / "README.md")))
     for shown in (picture, now):
         assert "tick 2 continues: 2 of 3 answers kept, not paid twice" in "\n".join(shown)
     assert _but_the_killed_tick(picture) == _but_the_killed_tick(now), (

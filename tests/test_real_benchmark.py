@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.real import measuring
-from benchmarks.real.server import CONTRACT, PLAIN, running
+from benchmarks.real.server import CONTRACT, PLAIN, run_server
 
 
 def ask(url: str, path: str, times: int) -> list[object]:
@@ -39,7 +39,7 @@ def ask(url: str, path: str, times: int) -> list[object]:
 
 
 def test_the_server_answers_each_request_in_the_form_of_its_path() -> None:
-    with running(0.0) as url:
+    with run_server(0.0) as url:
         assert ask(url, "/v1/chat/completions", 3) == [PLAIN] * 3
         assert ask(url, "/contract/v1/chat/completions", 2) == [CONTRACT] * 2
 

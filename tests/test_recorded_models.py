@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.models.replies import replay
+from benchmarks.models.replies import replay_turn
 from benchmarks.models.turn import is_right, is_valid
 from benchmarks.models.turns import FIRST, TURNS
 
@@ -24,7 +24,7 @@ KEPT: list[dict[str, Any]] = [json.loads(line) for line in FILE.read_text().spli
 def test_a_turn_comes_to_the_same_with_the_replies_of_a_real_model(
     tmp_path: Path, kept: dict[str, Any]
 ) -> None:
-    played = replay(tmp_path, kept)
+    played = replay_turn(tmp_path, kept)
     assert played.outcome.problem == ""
     assert is_valid(played.outcome)
     assert json.loads(json.dumps(played.outcome.to_json())) == kept["outcome"]

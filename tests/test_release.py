@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_S
 
-from docs.manual import manual
+from docs.manual import render_manual
 from lemming.kernel.base.version import __version__
 
 REPOSITORY = Path(__file__).parent.parent
@@ -100,4 +100,4 @@ def test_the_container_copies_all_that_a_wheel_is_made_of(source: Path, tmp_path
 
 def test_the_manual_page_is_installed_and_up_to_date(installed: Path) -> None:
     (page,) = installed.glob("*.data/data/share/man/man1/lemming.1")
-    assert page.read_text() == manual((REPOSITORY / "docs/cli.md").read_text()), "run `make docs`"
+    assert page.read_text() == render_manual((REPOSITORY / "docs/cli.md").read_text()), "run `make docs`"

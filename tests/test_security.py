@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.capabilities.gates.strangers import problems_of_strangers
+from lemming.capabilities.gates.untrusted_senders import validate_untrusted_access
 from lemming.kernel.org.config import load_config
 from lemming.testing import make_org, resume
 
@@ -45,6 +45,6 @@ def test_the_rules_it_begins_with_are_settings_that_hold(base: Path) -> None:
     ada = resume("ada", permissions={"tools": ["shell", "create_agent"], "read_outboxes": ["desk"]})
     desk = resume("desk", model={"key": "desk"})
     make_org(base, ada, desk, models=channel)
-    assert [*problems_of_strangers(base, load_config(base))] != []
+    assert [*validate_untrusted_access(base, load_config(base))] != []
     make_org(base, ada, desk, models=channel, org=json.loads(block[1]))
-    assert [*problems_of_strangers(base, load_config(base))] == []
+    assert [*validate_untrusted_access(base, load_config(base))] == []

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from package import PACKAGE
 
-from lemming.capabilities.batches.records import BatchAnnounced
-from lemming.capabilities.hosted.servers import SERVERS
+from lemming.capabilities.batches.batch_records import BatchAnnounced
+from lemming.capabilities.hosted_models.compatible_servers import SERVERS
 from lemming.engine import run_once
-from lemming.kernel.journal.file import Journal
-from lemming.kernel.journal.records import TickStarted
-from lemming.kernel.plugins.shipped import LISTED, MODEL_SERVERS, SHIPPED
+from lemming.journal_tools.verify.state_root import load_state_root
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.journal_records import TickStarted
+from lemming.kernel.plugins.capability_table import LISTED, MODEL_SERVERS, SHIPPED
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.timeline.verify.root import state_root
 
 TESTS = PACKAGE.parent / "tests"
 CAPABILITIES = PACKAGE / "capabilities"
@@ -96,7 +96,7 @@ def without(name: str, place: Path) -> Path:
     """Return a folder with the package in it, all of it but the folder of a capability; "": but of any."""
     inner = Path("lemming", CAPABILITIES.name)
     (place / inner).mkdir(parents=True)
-    gone = {LISTED[name].folder.rpartition(".")[2]} if name else {it.name for it in folders()}
+    gone = {LISTED[name].package.rpartition(".")[2]} if name else {it.name for it in folders()}
     left_out = {"__pycache__", CAPABILITIES.name, *gone}
     for folder, here in ((inner.parent, PACKAGE), (inner, CAPABILITIES)):
         for path in here.iterdir():
@@ -164,7 +164,7 @@ def test_a_plain_organisation_comes_to_the_same_state_root_without_it(tmp_path: 
     (tmp_path / "taken").mkdir()
     found = python(without(name, tmp_path / "taken"), "-c", RUN, *map(str, (there, *bases)))
     assert found.returncode == 0, found.stderr
-    assert state_root(there) == state_root(here)
+    assert load_state_root(there) == load_state_root(here)
     for base, turns in zip(bases, found.stdout.splitlines()[1:], strict=True):
         assert f'the capability "{name}" is not installed' in turns
         assert "('bob', 'done', '')" in turns
@@ -269,7 +269,7 @@ def test_an_engine_is_left_where_all_are_taken_out_and_a_screen_says_what_it_lac
     assert len(folders()) >= 14
     ran = python(engine, "-c", RUN, str(there))
     assert ran.returncode == 0, ran.stderr
-    assert state_root(there) == state_root(here)
+    assert load_state_root(there) == load_state_root(here)
     assert python(engine, "-m", "lemming", "-C", str(there), "run-once", "--quiet").returncode == 0
     found = python(engine, "-m", "lemming", "-C", str(there), "status")
     assert found.returncode == 3

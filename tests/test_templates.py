@@ -15,8 +15,8 @@ import pytest
 from benchmarks import recordings
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.testing import say, tree
-from lemming.timeline.verify.root import state_root
 
 TEMPLATES = Path(__file__).parent.parent / "lemming/templates"
 RECORDED = ["desk", "research", "watch", "review", "game"]
@@ -149,7 +149,7 @@ def test_its_files_come_out_the_same_wherever_it_runs(template: str, tmp_path: P
         base = made(tmp_path / name, template)
         for _ in range(3):
             assert not run_once(base).by_status("failed")
-        roots.add(state_root(base))
+        roots.add(load_state_root(base))
     assert len(roots) == 1
 
 
@@ -282,7 +282,7 @@ def test_what_is_changed_before_it_begins_is_another_question(
 def test_each_recorded_answer_has_its_question(template: str) -> None:
     """Else run: python -m benchmarks.recordings."""
     file = TEMPLATES / template / "config/answers.jsonl"
-    assert file.read_text() == recordings.lines_of(template)
+    assert file.read_text() == recordings.build_answers(template)
 
 
 def test_the_game_has_a_winner_and_ends(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ SCREENS = ("commands", "dashboard")
 READERS = frozenset(
     {
         *(f"lemming.kernel.journal.{it}" for it in ("file", "ledger", "sealing")),
-        *(f"lemming.kernel.mail.{it}" for it in ("inbox", "index", "misplaced", "visibility")),
+        *(f"lemming.kernel.inboxes.{it}" for it in ("inbox", "index", "misplaced", "visibility")),
     }
 )
 ACT = {

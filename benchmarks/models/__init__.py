@@ -1,1 +1,1 @@
-"""A suite of turns for real models: the questions of one shop, asked through LeMMing and other frameworks."""
+"""Suite of turns for real models: tasks of a shop, run through LeMMing and other frameworks."""

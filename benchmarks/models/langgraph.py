@@ -1,4 +1,4 @@
-"""LangGraph: the agent of LangChain, a graph of a model and its tools, with a form as its response."""
+"""LangGraph side: an agent of LangChain with tools, and the form as the response format."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from benchmarks.models.script import (
     list_functions,
     main,
     make_form,
-    note_answer,
+    record_answer,
 )
 from benchmarks.models.turn import Outcome, Turn, describe_constant, describe_news
 
 
-def prepare(server: str, model: str) -> Play:
-    """Return the function that plays a turn on a server."""
+def make_player(server: str, model: str) -> Play:
+    """Return a function to play a turn on a server."""
 
     def play(turn: Turn, outcome: Outcome) -> None:
         chat = ChatOpenAI(
@@ -36,10 +36,10 @@ def prepare(server: str, model: str) -> Play:
         news = {"messages": [{"role": "user", "content": describe_news(turn)}]}
         state = graph.invoke(news, {"recursion_limit": 2 * MAX_STEPS})
         answer = state["structured_response"].model_dump() if form else state["messages"][-1].text
-        note_answer(turn, outcome, answer if form else str(answer))
+        record_answer(turn, outcome, answer if form else str(answer))
 
     return play
 
 
 if __name__ == "__main__":
-    main(prepare)
+    main(make_player)

@@ -1,4 +1,4 @@
-"""OpenAI's Agents SDK: an agent for each turn, with its tools as functions and its form as an output type."""
+"""OpenAI Agents SDK side: an agent for each turn with tools as functions, and the form as output type."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from benchmarks.models.script import (
     list_functions,
     main,
     make_form,
-    note_answer,
+    record_answer,
 )
 from benchmarks.models.turn import Outcome, Turn, describe_constant, describe_news
 
 
-def prepare(server: str, model: str) -> Play:
-    """Return the function that plays a turn on a server."""
+def make_player(server: str, model: str) -> Play:
+    """Return a function to play a turn on a server."""
     settings = ModelSettings(temperature=0.0, max_tokens=MAX_TOKENS)
 
     async def run(turn: Turn, outcome: Outcome) -> None:
@@ -39,10 +39,10 @@ def prepare(server: str, model: str) -> Play:
         async with client:
             result = await Runner.run(agent, describe_news(turn), max_turns=MAX_STEPS, run_config=config)
         final = result.final_output
-        note_answer(turn, outcome, final.model_dump() if form else final)
+        record_answer(turn, outcome, final.model_dump() if form else final)
 
     return lambda turn, outcome: asyncio.run(run(turn, outcome))
 
 
 if __name__ == "__main__":
-    main(prepare)
+    main(make_player)

@@ -1,8 +1,8 @@
-"""A server on loopback that stands before a model server, counts what it is asked, and keeps the replies.
+"""Recording proxy on loopback in front of a model server: counts calls and stores the replies.
 
-A recording is JSON Lines: for each question the `side` that asked it, the `turn` and the number of the
-question in it, the `request`, the `status` and `reply` of the server, and the `seconds` that it took. What
-was asked before, to the letter, is answered from the recording.
+A recording is JSON Lines. Each line holds the `side`, the `turn`, the `number` of the call in the turn, the
+`request`, the server's `status` and `reply`, and the duration in `seconds`. A literally equal request is
+answered from the recording.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEADLINE_S = 1800.0
 
 @dataclass(frozen=True)
 class Question:
-    """A question of a turn, and the server's reply. `number` counts the questions of the turn from 0."""
+    """A model call of a turn with the server's reply. `number` counts the calls of the turn from 0."""
 
     side: str
     turn: str
@@ -38,14 +38,14 @@ class Question:
 
     @property
     def usage(self) -> tuple[int, int, int]:
-        """The tokens in, those of them that were cached, and the tokens out, as the server counts them."""
+        """Input tokens, cached input tokens and output tokens, as counted by the server."""
         usage = (self.reply or {}).get("usage") or {}
         cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
         return usage.get("prompt_tokens") or 0, cached, usage.get("completion_tokens") or 0
 
     @property
     def key(self) -> str:
-        """The request as one text: the same for the same request."""
+        """The request as a canonical text."""
         return json.dumps(self.request, sort_keys=True)
 
 
@@ -54,7 +54,7 @@ Answer = Callable[[Question], Question]
 
 
 class Recorder:
-    """The server on loopback, as a context: `url` takes the place of the model server's address."""
+    """The proxy as a context manager: `url` replaces the model server's address."""
 
     def __init__(self, answer: Answer, path: str = "/v1") -> None:
         self.questions: list[Question] = []
@@ -101,11 +101,11 @@ class Recorder:
         self._server.server_close()
 
     def begin(self, side: str, turn: str) -> None:
-        """Note who plays which turn from now on."""
+        """Set the side and the turn of the following calls."""
         self._side, self._turn, self.questions = side, turn, []
 
     def ask(self, request: Json) -> Question:
-        """Answer a question and keep it."""
+        """Answer a call and store the answer."""
         with self._lock:
             question = Question(self._side, self._turn, len(self.questions), request)
             self.questions.append(question)  # numbered before it is asked
@@ -115,9 +115,9 @@ class Recorder:
 
 
 class Recording:
-    """Asks a server at an address, or nobody where the recording has the answer; new answers are appended.
+    """Client of a model server with a recording: known calls need no server, and new answers are appended.
 
-    `key_env` names the variable with the key for the server; without it no key is sent.
+    `key_env` names the environment variable with the server's key; without `key_env` no key is sent.
     """
 
     def __init__(self, server: str, file: Path | None = None, key_env: str = "") -> None:
@@ -126,24 +126,24 @@ class Recording:
         if key_env:
             self._headers["authorization"] = f"Bearer {os.environ[key_env]}"
         lines = file.read_text().splitlines() if file and file.exists() else []
-        known = [Question(**json.loads(line)) for line in lines]
-        self._known = {question.key: question for question in known}
+        recorded = [Question(**json.loads(line)) for line in lines]
+        self._recorded = {question.key: question for question in recorded}
         self.path = urlsplit(server).path.rstrip("/")
 
     def __call__(self, question: Question) -> Question:
-        """Return the question with its answer."""
-        if known := self._known.get(question.key):
-            return replace(question, status=known.status, reply=known.reply, seconds=known.seconds)
-        began = time.monotonic()
+        """Return the call with its answer."""
+        if recorded := self._recorded.get(question.key):
+            return replace(question, status=recorded.status, reply=recorded.reply, seconds=recorded.seconds)
+        start_time = time.monotonic()
         status, reply = self._post(question.request)
-        answered = replace(question, status=status, reply=reply, seconds=time.monotonic() - began)
+        answered = replace(question, status=status, reply=reply, seconds=time.monotonic() - start_time)
         if status < 500:  # a server that is down will answer another time
-            self._known[question.key] = answered
+            self._recorded[question.key] = answered
             self._append(answered)
         return answered
 
     def _post(self, request: Json) -> tuple[int, Json]:
-        """Return the status and the JSON of the server's reply."""
+        """Post a request and return status and JSON of the reply."""
         http = urllib.request.Request(self._call, json.dumps(request).encode(), self._headers)
         try:
             with urllib.request.urlopen(http, timeout=DEADLINE_S) as response:
@@ -161,7 +161,7 @@ class Recording:
 
 
 def find_model(server: str, key_env: str = "") -> str:
-    """Return the name of the first model that a server lists."""
+    """Return the name of the first model of a server."""
     headers = {"authorization": f"Bearer {os.environ[key_env]}"} if key_env else {}
     http = urllib.request.Request(f"{server.rstrip('/')}/models", headers=headers)
     with urllib.request.urlopen(http, timeout=60) as response:

@@ -1,6 +1,6 @@
-"""What the scripts of other frameworks do alike: read turns from standard input, write what each came to.
+"""Common part of the frameworks' scripts: read turn names from standard input, write the outcomes.
 
-Standard library only: they run in environments of their own, which do not have LeMMing.
+Standard library only: the scripts run in separate environments without LeMMing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Play = Callable[[Turn, Outcome], None]
 
 
 def main(prepare: Callable[[str, str], Play]) -> None:
-    """Play the turns that are named on standard input, one a line; `prepare` is given server and model."""
+    """Play the turns named on standard input, a name per line.
+
+    `prepare` receives the server and the model.
+    """
     play = prepare(*sys.argv[1:3])
     turns = {turn.name: turn for turn in TURNS}
     for line in sys.stdin:
@@ -35,23 +38,25 @@ def main(prepare: Callable[[str, str], Play]) -> None:
 
 
 def list_functions(turn: Turn, outcome: Outcome) -> list[Callable[..., Any]]:
-    """Return the tools of a turn as functions that note their calls; sending and remembering are tools."""
-    functions = [_note_calls(function, outcome) for function in FUNCTIONS if function.__name__ in turn.tools]
+    """Return the tools of a turn as functions with recorded calls. Sending and remembering are tools, too."""
+    functions = [
+        _record_calls(function, outcome) for function in FUNCTIONS if function.__name__ in turn.tools
+    ]
     if turn.readers:
         functions.append(_make_send(turn, outcome))
     return [*functions, _make_remember(outcome)] if turn.may_remember else functions
 
 
 def make_form(turn: Turn) -> Any:
-    """Return the form of a turn as a pydantic model, which frameworks take; None where it has none."""
+    """Return the form of a turn as a pydantic model, or None for a turn without a form."""
     from pydantic import create_model
 
     types: dict[str, Any] = {name: (_to_type(schema), ...) for name, schema in turn.fields.items()}
     return create_model("Answer", **types) if types else None
 
 
-def note_answer(turn: Turn, outcome: Outcome, answer: Any) -> None:
-    """Note the last words of an agent: the answer to a request; where nobody asked, nobody reads them."""
+def record_answer(turn: Turn, outcome: Outcome, answer: Any) -> None:
+    """Record the final text of an agent as the answer, if the turn has a request."""
     last = Outcome(answer={"text": answer} if isinstance(answer, str) else dict(answer))
     outcome.is_valid = is_valid(last)
     if turn.request:
@@ -62,7 +67,7 @@ def _to_type(schema: Mapping[str, Any]) -> Any:
     return Literal[tuple(schema["enum"])] if "enum" in schema else TYPES[schema["type"]]
 
 
-def _note_calls(function: Callable[..., str], outcome: Outcome) -> Callable[..., str]:
+def _record_calls(function: Callable[..., str], outcome: Outcome) -> Callable[..., str]:
     @wraps(function)
     def call(**args: Any) -> str:
         outcome.calls.append([function.__name__, args])

@@ -1,4 +1,4 @@
-"""The tools of the suite: plain functions. Each framework makes tools of them in its own way."""
+"""Tools of the suite as plain functions, for each framework to wrap."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def list_orders(customer: str) -> str:
     return look_up(ORDERS, customer)
 
 
-def look_up(table: Mapping[str, str], words: str) -> str:
-    """Return the value of the first key that stands in the words.
+def look_up(table: Mapping[str, str], text: str) -> str:
+    """Return the value of the first key contained in a text.
 
     >>> look_up(STOCK, "lamps"), look_up(STOCK, "tables")
     ('14 pieces', 'unknown: tables')
     """
-    return next((value for key, value in table.items() if key in words.lower()), f"unknown: {words}")
+    return next((value for key, value in table.items() if key in text.lower()), f"unknown: {text}")
 
 
 FUNCTIONS: tuple[Callable[..., Any], ...] = (

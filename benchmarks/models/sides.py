@@ -1,4 +1,4 @@
-"""Who plays the turns of the suite: LeMMing in this process, other frameworks in processes of their own."""
+"""Players of the suite's turns: LeMMing in this process, other frameworks in separate processes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Player = Callable[[Turn], Outcome]
 
 
 @contextmanager
-def play_lemming(place: Path, model: dict[str, Any]) -> Iterator[Player]:
-    """Play turns in organisations of their own below a folder, which go when they have been played."""
+def play_lemming(folder: Path, model: dict[str, Any]) -> Iterator[Player]:
+    """Play turns in temporary organisations below a folder."""
 
     def play(turn: Turn) -> Outcome:
-        base = lemming_side.make_organisation(place / turn.name, turn, model)
-        outcome = lemming_side.play(base, turn)
+        base = lemming_side.make_organisation(folder / turn.name, turn, model)
+        outcome = lemming_side.play_turn(base, turn)
         shutil.rmtree(base)
         return outcome
 
@@ -41,7 +41,10 @@ def play_lemming(place: Path, model: dict[str, Any]) -> Iterator[Player]:
 
 @contextmanager
 def play_framework(python: str, module: str, server: str, model: str) -> Iterator[Player]:
-    """Play turns in the process of a framework, which is told their names; raise `LeftOut` if it ends."""
+    """Play turns in the process of a framework.
+
+    Raises: LeftOut if the process ends.
+    """
     command = [python, "-m", f"benchmarks.models.{module}", server, model]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         stdin, stdout = process.stdin, process.stdout

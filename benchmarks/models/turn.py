@@ -1,6 +1,6 @@
-"""A turn of the suite: what an agent is given, what it is expected to do, and the check of what it did.
+"""A turn of the suite: inputs, expectations, and the check of the outcome.
 
-Standard library only: the scripts of other frameworks read the turns in environments of their own.
+Standard library only: the other frameworks' scripts load the turns in separate environments.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ NO = r"\b(cannot|can't|can not|unable|not able|don't have|do not have|sorry|not 
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What a turn is to do. Texts are patterns that must be found; what is not set is not checked.
+    """Expectations of a turn. Texts are patterns to search for; unset fields are not checked.
 
-    `sent` is the reader of the one message, followed by patterns in its text. `refuses`: the answer says no,
+    `sent` is the receiver of the single message, then patterns for its text. `refuses`: the answer declines,
     and no tool was called. `is_silent`: nothing is answered or sent.
     """
 
@@ -35,10 +35,12 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What one agent is given. With a `request` a person asks it; without one it reads its `inbox`.
+    """The inputs of an agent.
 
-    `inbox` has pairs of a sender and a text, `readers` are the agents that it can write to, `fields` the
-    properties of the form that an answer fills in. `may_remember`: its instructions have it remember.
+    With a `request` a person asks the agent; otherwise the agent reads the `inbox`.
+
+    `inbox` has pairs of a sender and a text, `readers` are the possible receivers of messages, `fields` the
+    properties of the answer form. `may_remember`: the instructions ask the agent to remember facts.
     """
 
     kind: str
@@ -57,14 +59,17 @@ class Turn:
 
     @property
     def schema(self) -> Json | None:
-        """The JSON Schema of the answer; None where it is a text."""
+        """The JSON Schema of the answer, or None for a text answer."""
         closed = {"required": [*self.fields], "additionalProperties": False}
         return {"type": "object", "properties": {**self.fields}, **closed} if self.fields else None
 
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What a turn did: its answer, messages, memories and calls of tools; `problem` says why it failed."""
+    """The outcome of a turn: answer, messages, memories and tool calls.
+
+    `problem` is the reason for a failure.
+    """
 
     answer: Json = field(default_factory=dict)
     sent: list[list[str]] = field(default_factory=list)
@@ -79,7 +84,7 @@ class Outcome:
 
 
 def name_turns(turns: Sequence[Turn]) -> list[Turn]:
-    """Return the turns with a name each: the kind and a number, after "held-out-" for those that are.
+    """Return the turns with names: kind and number, after "held-out-" for held-out turns.
 
     >>> [turn.name for turn in name_turns([Turn(kind="two tools", instructions="", expected=Expected())] * 2)]
     ['two-tools-1', 'two-tools-2']
@@ -94,7 +99,7 @@ def name_turns(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def describe_news(turn: Turn) -> str:
-    """Return what is new in a turn as one text, for other frameworks: memories, messages, request."""
+    """Return the new inputs of a turn as a text, for other frameworks: memories, messages, request."""
     lines = [f"memory {key}: {json.dumps(value)}" for key, value in turn.memory.items()]
     lines += [f"{sender}: {json.dumps(text)}" for sender, text in turn.inbox]
     return "\n".join([*lines, turn.request] if turn.request else lines)
@@ -106,9 +111,9 @@ def describe_constant(turn: Turn) -> str:
 
 
 def is_valid(outcome: Outcome) -> bool:
-    """Return True if no reply had to be corrected, and no text was passed off as an answer that is a call.
+    """Return True if no reply needed a correction, and the answer text is not a tool call.
 
-    >>> is_valid(Outcome(answer={"text": '{"name": "stock", "arguments": {}}'}))
+    >>> is_valid(Outcome(answer={"text": "[1]"}, is_valid=False))
     False
     """
     text = outcome.answer.get("text")
@@ -116,25 +121,25 @@ def is_valid(outcome: Outcome) -> bool:
 
 
 def is_right(turn: Turn, outcome: Outcome) -> bool:
-    """Return True if a turn did what it was expected to do."""
-    wanted, text = turn.expected, " ".join(map(str, outcome.answer.values()))
+    """Return True if a turn met all expectations."""
+    expected, text = turn.expected, " ".join(map(str, outcome.answer.values()))
     has_answer = bool(outcome.answer)
     return not outcome.problem and all(
         [
-            all(has_answer and _matches(pattern, text) for pattern in wanted.answer),
-            not wanted.without or (has_answer and not _matches(wanted.without, text)),
-            all(_matches(value, outcome.answer.get(key)) for key, value in wanted.fields.items()),
-            all(_has_call(outcome, tool, pattern) for tool, pattern in wanted.calls),
-            not wanted.sent or _has_sent(outcome, *wanted.sent),
-            not wanted.memory or any(_matches(wanted.memory, memory) for memory in outcome.memories),
-            not wanted.refuses or (has_answer and _matches(NO, text) and not outcome.calls),
-            not wanted.is_silent or not (has_answer or outcome.sent),
+            all(has_answer and _matches(pattern, text) for pattern in expected.answer),
+            not expected.without or (has_answer and not _matches(expected.without, text)),
+            all(_matches(value, outcome.answer.get(key)) for key, value in expected.fields.items()),
+            all(_has_call(outcome, tool, pattern) for tool, pattern in expected.calls),
+            not expected.sent or _has_sent(outcome, *expected.sent),
+            not expected.memory or any(_matches(expected.memory, memory) for memory in outcome.memories),
+            not expected.refuses or (has_answer and _matches(NO, text) and not outcome.calls),
+            not expected.is_silent or not (has_answer or outcome.sent),
         ]
     )
 
 
 def has_right_call(turn: Turn, outcome: Outcome) -> bool:
-    """Return True if all tools that a turn is expected to call were called, with the right arguments."""
+    """Return True if all expected tools were called with matching arguments."""
     return all(_has_call(outcome, tool, pattern) for tool, pattern in turn.expected.calls)
 
 
@@ -152,7 +157,7 @@ def _has_sent(outcome: Outcome, reader: str, *patterns: str) -> bool:
     return all(_matches(pattern, outcome.sent[0][1]) for pattern in patterns)
 
 
-def _matches(wanted: object, value: object) -> bool:
-    if not isinstance(wanted, str):
-        return wanted == value
-    return re.search(wanted, str(value).replace("\u2019", "'"), re.IGNORECASE) is not None
+def _matches(pattern: object, value: object) -> bool:
+    if not isinstance(pattern, str):
+        return pattern == value
+    return re.search(pattern, str(value).replace("\u2019", "'"), re.IGNORECASE) is not None

@@ -1,1 +1,1 @@
-"""The same work done by the engine, by bare Python and by other frameworks, side by side in one run."""
+"""Comparison of the engine with bare Python and other frameworks: the same work in the same run."""

@@ -1,4 +1,4 @@
-"""Burr: an application for each agent, one action a turn, its state kept by the SQLite persister."""
+"""Burr side: an application per agent, an action per turn, and the state in the SQLite persister."""
 
 from __future__ import annotations
 
@@ -7,30 +7,39 @@ from typing import Any
 from burr.core import Application, ApplicationBuilder, State, action
 from burr.core.persistence import SQLitePersister
 
-from benchmarks.peers.work import SHOWN, Kept, Model, Task, Turns, main, parsed, prompt_of
+from benchmarks.peers.work import (
+    SHOWN,
+    InstantModel,
+    Progress,
+    SequentialSide,
+    Task,
+    main,
+    make_prompt,
+    parse_answer,
+)
 
 EMPTY: dict[str, Any] = {"messages": [], "memory": {}}
 
 
 @action(reads=["messages", "memory"], writes=["messages", "memory"])
-def turn(state: State, inbox: list[str], agent: str, model: Model) -> State:
-    """Take a turn: ask, add the message, change the memory."""
+def turn(state: State, inbox: list[str], agent: str, model: InstantModel) -> State:
+    """Take a turn: call the model, add the message, update the memory."""
     number = state["memory"].get("n", 0) + 1
-    text, memory = parsed(model(agent, number, prompt_of(agent, number, inbox)))
+    text, memory = parse_answer(model(agent, number, make_prompt(agent, number, inbox)))
     return state.update(messages=[*state["messages"], text][-SHOWN:], memory=memory)
 
 
-class Burr(Turns):
-    """Agents are applications that share one persister."""
+class BurrSide(SequentialSide):
+    """Applications with a shared persister."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self._persister = SQLitePersister.from_values(str(self.folder / "burr.sqlite"))
         self._persister.initialize()
-        self._agents = {name: self._application(name) for name in self.names}
-        self.open()
+        self._agents = {name: self._make_application(name) for name in self.names}
+        self.load_all_progress()
 
-    def _application(self, agent: str) -> Application:
+    def _make_application(self, agent: str) -> Application:
         return (
             ApplicationBuilder()
             .with_actions(turn.bind(agent=agent, model=self.model))
@@ -43,17 +52,17 @@ class Burr(Turns):
             .build()
         )
 
-    def kept(self, agent: str) -> Kept:
-        found = self._persister.load(None, agent)
-        if found is None:
-            return Kept()
-        return Kept(found["state"]["memory"]["n"], found["state"]["messages"])
+    def load_progress(self, agent: str) -> Progress:
+        stored = self._persister.load(None, agent)
+        if stored is None:
+            return Progress()
+        return Progress(stored["state"]["memory"]["n"], stored["state"]["messages"])
 
-    def turn(self, agent: str, number: int, inbox: list[str]) -> str:
+    def run_turn(self, agent: str, number: int, inbox: list[str]) -> str:
         _, _, state = self._agents[agent].run(halt_after=["turn"], inputs={"inbox": inbox})
         message: str = state["messages"][-1]
         return message
 
 
 if __name__ == "__main__":
-    main(Burr)
+    main(BurrSide)

@@ -1,7 +1,7 @@
-"""CrewAI: a flow for each turn, whose state is taken up and kept by its SQLite persistence under its agent.
+"""CrewAI side: a flow per turn, with the state in SQLite persistence under the agent's name.
 
-Without one that it is handed each flow opens a memory of its own, a vector database. All share one here, and
-nothing is put into it.
+Without an explicit memory each flow would open a vector database of its own. Here all flows share an empty
+memory.
 """
 
 from __future__ import annotations
@@ -13,11 +13,20 @@ from crewai.flow.flow import Flow, start
 from crewai.flow.persistence import SQLiteFlowPersistence, persist
 from pydantic import BaseModel
 
-from benchmarks.peers.work import SHOWN, Kept, Model, Task, Turns, main, parsed, prompt_of
+from benchmarks.peers.work import (
+    SHOWN,
+    InstantModel,
+    Progress,
+    SequentialSide,
+    Task,
+    main,
+    make_prompt,
+    parse_answer,
+)
 
 
 class State(BaseModel):
-    """What is kept of an agent."""
+    """Persistent state of an agent."""
 
     id: str = ""
     inbox: list[str] = []
@@ -25,8 +34,8 @@ class State(BaseModel):
     memory: dict[str, Any] = {}
 
 
-def flow_of(model: Model, persistence: SQLiteFlowPersistence) -> type[Flow[State]]:
-    """Return the flow that is a turn."""
+def make_flow(model: InstantModel, persistence: SQLiteFlowPersistence) -> type[Flow[State]]:
+    """Return the flow class of a turn."""
 
     @persist(persistence)
     class Turn(Flow[State]):
@@ -37,32 +46,34 @@ def flow_of(model: Model, persistence: SQLiteFlowPersistence) -> type[Flow[State
             """Return the message written."""
             state = self.state
             number = state.memory.get("n", 0) + 1
-            text, state.memory = parsed(model(state.id, number, prompt_of(state.id, number, state.inbox)))
+            text, state.memory = parse_answer(
+                model(state.id, number, make_prompt(state.id, number, state.inbox))
+            )
             state.messages = [*state.messages, text][-SHOWN:]
             return text
 
     return Turn
 
 
-class CrewAI(Turns):
-    """Agents are flows that go on under their names."""
+class CrewAISide(SequentialSide):
+    """Flows continued under the agents' names."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self._persistence = SQLiteFlowPersistence(str(self.folder / "flows.sqlite"))
         self._memory = Memory(storage=str(self.folder / "memory"))
-        self._flow = flow_of(self.model, self._persistence)
-        self.open()
+        self._flow = make_flow(self.model, self._persistence)
+        self.load_all_progress()
 
-    def kept(self, agent: str) -> Kept:
-        found = self._persistence.load_state(agent)
-        return Kept(found["memory"]["n"], found["messages"]) if found else Kept()
+    def load_progress(self, agent: str) -> Progress:
+        stored = self._persistence.load_state(agent)
+        return Progress(stored["memory"]["n"], stored["messages"]) if stored else Progress()
 
-    def turn(self, agent: str, number: int, inbox: list[str]) -> str:
+    def run_turn(self, agent: str, number: int, inbox: list[str]) -> str:
         flow = self._flow(suppress_flow_events=True, memory=self._memory)
         message: str = flow.kickoff(inputs={"id": agent, "inbox": inbox})
         return message
 
 
 if __name__ == "__main__":
-    main(CrewAI)
+    main(CrewAISide)

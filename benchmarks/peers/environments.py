@@ -1,4 +1,4 @@
-"""What is compared, and an environment of its own for each framework, made once and kept."""
+"""Compared frameworks, and a separate cached environment for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.processes import PYTHON
 from lemming import __version__
 
 ROOT = Path(__file__).parents[2]
-SILENT = {
+QUIET_ENVIRONMENT = {
     "PYTHONPATH": str(ROOT),  # for `python -m benchmarks.peers.NAME` in environments that do not have us
     "CREWAI_DISABLE_TELEMETRY": "true",
     "CREWAI_TRACING_ENABLED": "false",
@@ -24,14 +24,14 @@ SILENT = {
 
 
 class LeftOut(Exception):
-    """A framework that cannot be had here, and why."""
+    """A framework is not available here; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """One of those compared: `module` is its script, `packages` what is installed for it, the first named.
+    """A compared side: `module` is the script, `packages` the packages to install, the framework first.
 
-    `folder` is the one of the script, below `benchmarks`.
+    `folder` is the script's folder below `benchmarks`.
     """
 
     title: str
@@ -42,19 +42,22 @@ class Peer:
     """It takes nothing up after a kill, and its process holds the engine: memory and start tell nothing."""
     folder: str = "peers"
 
-    def python(self, environments: Path) -> str:
-        """Return the interpreter that has its packages, made where there is none yet."""
-        return _made(environments / self.module, self.packages) if self.packages else PYTHON
+    def find_python(self, environments: Path) -> str:
+        """Return the interpreter with the packages, in an environment created on demand."""
+        return _create_environment(environments / self.module, self.packages) if self.packages else PYTHON
 
-    def version(self, python: str) -> str:
-        """Return the version of what is measured; empty where there is none."""
+    def find_version(self, python: str) -> str:
+        """Return the version of the framework, or an empty string for the floor."""
         if not self.packages:
             return "" if self.module == "files_tmp" else __version__
         ask = f"from importlib.metadata import version; print(version({self.packages[0]!r}))"
         return subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
 
-    def command(self, python: str, folder: Path, *arguments: str) -> tuple[str, ...]:
-        """Return the command line that has it work in a folder; the arguments are those of `work.main`."""
+    def make_command(self, python: str, folder: Path, *arguments: str) -> tuple[str, ...]:
+        """Return the command line to run the side in a folder.
+
+        The arguments are the options of `work.main`.
+        """
         script = (python, "-m", f"benchmarks.{self.folder}.{self.module}", str(folder))
         return (*script, "--variant", self.variant, *arguments)
 
@@ -77,31 +80,39 @@ FLOOR = "files_tmp"
 
 
 @contextmanager
-def silent() -> Iterator[None]:
-    """Have every process that is started find our scripts, and send nothing anywhere."""
-    before = dict(os.environ)
-    os.environ.update(SILENT)
+def quiet_environment() -> Iterator[None]:
+    """Set the environment for child processes: our scripts on the path, and no telemetry."""
+    saved = dict(os.environ)
+    os.environ.update(QUIET_ENVIRONMENT)
     try:
         yield
     finally:
         os.environ.clear()
-        os.environ.update(before)
+        os.environ.update(saved)
 
 
-def _made(place: Path, packages: Sequence[str]) -> str:
-    """Make an environment, unless it was made before; raise `LeftOut` when something cannot be installed."""
-    python, ready = place / "bin/python", place / "ready"
+def _create_environment(folder: Path, packages: Sequence[str]) -> str:
+    """Create an environment on demand and return its interpreter.
+
+    Raises: LeftOut if a package cannot be installed.
+    """
+    python, ready = folder / "bin/python", folder / "ready"
     if not ready.exists():
-        print(f"installing {' '.join(packages)} into {place}", file=sys.stderr)
-        tried([PYTHON, "-m", "venv", "--clear", str(place)])
-        tried([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages])
+        print(f"installing {' '.join(packages)} into {folder}", file=sys.stderr)
+        require_success([PYTHON, "-m", "venv", "--clear", str(folder)])
+        require_success(
+            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
+        )
         ready.touch()
     return str(python)
 
 
-def tried(command: Sequence[str]) -> None:
-    """Run a command to its end; raise `LeftOut` with the last line it said when it fails."""
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode != 0:
-        lines = [line for line in ended.stderr.splitlines() if line.strip()]
-        raise LeftOut(lines[-1] if lines else f"{command[0]} ended with {ended.returncode}")
+def require_success(command: Sequence[str]) -> None:
+    """Run a command to the end.
+
+    Raises: LeftOut with the last line of stderr if the command fails.
+    """
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        lines = [line for line in completed.stderr.splitlines() if line.strip()]
+        raise LeftOut(lines[-1] if lines else f"{command[0]} ended with {completed.returncode}")

@@ -1,4 +1,4 @@
-"""The floor `files_tmp`: bare Python, nothing kept safe."""
+"""The floor `files_tmp`: bare Python without durability."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from benchmarks.floor import FilesTmp
 from benchmarks.peers.work import Side, Task, main
 
 
-class Floor(Side):
-    """It keeps what it writes, and takes nothing up."""
+class FloorSide(Side):
+    """The floor writes files, but cannot resume."""
 
     def __init__(self, task: Task) -> None:
         self._floor = FilesTmp(task.folder / "files", len(task.names), "one")
@@ -17,12 +17,12 @@ class Floor(Side):
         self._floor.tick()
         self._done += 1
 
-    def ticks_done(self) -> int:
+    def count_ticks(self) -> int:
         return self._done
 
-    def kept_messages(self) -> list[str]:
+    def load_messages(self) -> list[str]:
         return []
 
 
 if __name__ == "__main__":
-    main(Floor)
+    main(FloorSide)

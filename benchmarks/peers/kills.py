@@ -1,4 +1,4 @@
-"""What a kill costs: runs killed at a random moment and started again, and what was asked of their models."""
+"""Cost of kills: runs killed at random moments and restarted, with a count of repeated and lost model calls."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import environment
+from benchmarks.processes import child_environment
 
-TICKS = 6
+TICKS_PER_RUN = 6
 LIMIT_S = 300
 Command = Callable[..., Sequence[str]]
 
 
 @dataclass
-class Toll:
-    """`repeated`: calls that were answered and made again. `lost`: answers that are in no message at the end.
+class KillCosts:
+    """Costs of kills. `repeated`: answered calls made again. `lost`: answers missing in the final messages.
 
-    `failed`: starts after a kill that did not come to an end, each with what it ended with.
+    `failed`: errors of restarts after a kill.
     """
 
     kills: int = 0
@@ -34,72 +34,76 @@ class Toll:
     failed: list[str] = field(default_factory=list)
 
 
-def toll(command: Command, place: Path, kills: int) -> Toll:
-    """Kill a run as often as asked, each at a moment of its own, and have another process end it.
+def measure_kills(command: Command, folder_of_runs: Path, kills: int) -> KillCosts:
+    """Kill a run repeatedly at random moments, and let another process finish each run.
 
     `command` returns the command line for a folder and further arguments.
     """
-    place.mkdir()
-    moments = random.Random(0)  # the same for every side, as shares of what a whole run takes
-    found = Toll()
-    whole = _ended(_start(command, place / "whole"), place / "whole")["wall_s"]
-    while found.kills < kills:
-        share, folder = moments.random(), place / str(found.kills)
-        while not _is_killed(command, folder, share * whole):
+    folder_of_runs.mkdir()
+    rng = random.Random(0)  # the same for every side, as shares of what a whole run takes
+    costs = KillCosts()
+    full_run_s = _finish_run(_start_run(command, folder_of_runs / "whole"), folder_of_runs / "whole")[
+        "wall_s"
+    ]
+    while costs.kills < kills:
+        share, folder = rng.random(), folder_of_runs / str(costs.kills)
+        while not _run_and_kill(command, folder, share * full_run_s):
             shutil.rmtree(folder)  # it was quicker this time
-            _log(folder).unlink()
+            _log_path(folder).unlink()
             share /= 2
-        _add(command, folder, found)
-    return found
+        _restart_and_count(command, folder, costs)
+    return costs
 
 
-def _is_killed(command: Command, folder: Path, after_s: float) -> bool:
-    """Run, and kill after so long; False when it had come to its end."""
-    process = _start(command, folder)
+def _run_and_kill(command: Command, folder: Path, after_s: float) -> bool:
+    """Run and kill after some seconds. Return False if the run had already ended."""
+    process = _start_run(command, folder)
     time.sleep(after_s)
     process.kill()
-    said, _ = process.communicate()
-    return not said.strip()
+    output, _ = process.communicate()
+    return not output.strip()
 
 
-def _add(command: Command, folder: Path, found: Toll) -> None:
-    """Start again what was killed in a folder, and add up what that cost."""
-    found.kills += 1
+def _restart_and_count(command: Command, folder: Path, costs: KillCosts) -> None:
+    """Restart a killed run and add its costs."""
+    costs.kills += 1
     try:
-        messages = _ended(_start(command, folder), folder)["messages"]
+        messages = _finish_run(_start_run(command, folder), folder)["messages"]
     except RuntimeError as error:
-        found.failed.append(str(error))
+        costs.failed.append(str(error))
         messages = []
-    calls = [line.split() for line in _log(folder).read_text().splitlines()]
-    given = [(agent, number, mark) for what, agent, number, mark in calls if what == "given"]
-    kept = {message.split()[-1] for message in messages}
-    found.repeated += sum(times - 1 for times in Counter(call[:2] for call in given).values())
-    found.lost += sum(mark not in kept for _, _, mark in given)
+    calls = [line.split() for line in _log_path(folder).read_text().splitlines()]
+    answered = [(agent, number, mark) for event, agent, number, mark in calls if event == "given"]
+    stored_marks = {message.split()[-1] for message in messages}
+    costs.repeated += sum(
+        count_of_calls - 1 for count_of_calls in Counter(call[:2] for call in answered).values()
+    )
+    costs.lost += sum(mark not in stored_marks for _, _, mark in answered)
 
 
-def _log(folder: Path) -> Path:
+def _log_path(folder: Path) -> Path:
     return folder.with_suffix(".log")
 
 
-def _start(command: Command, folder: Path) -> subprocess.Popen[str]:
-    """Start a run, and return once its first tick is done."""
-    arguments = command(folder, "--until", str(TICKS), "--log", str(_log(folder)))
+def _start_run(command: Command, folder: Path) -> subprocess.Popen[str]:
+    """Start a run, and return after the first tick."""
+    arguments = command(folder, "--until", str(TICKS_PER_RUN), "--log", str(_log_path(folder)))
     with folder.with_suffix(".errors").open("w") as errors:
         process = subprocess.Popen(
-            arguments, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment()
+            arguments, stdout=subprocess.PIPE, stderr=errors, text=True, env=child_environment()
         )
     assert process.stdout is not None, "opened as a pipe"
     process.stdout.readline()  # under way
     return process
 
 
-def _ended(process: subprocess.Popen[str], folder: Path) -> Any:
-    """Return what a run says at its end."""
+def _finish_run(process: subprocess.Popen[str], folder: Path) -> Any:
+    """Wait for the end of a run and return its printed result."""
     limit = threading.Timer(LIMIT_S, process.kill)
     limit.start()
-    said, _ = process.communicate()
+    output, _ = process.communicate()
     limit.cancel()
     if process.returncode != 0:
         lines = folder.with_suffix(".errors").read_text().strip().splitlines()
         raise RuntimeError(lines[-1] if lines else f"ended with {process.returncode}")
-    return json.loads(said)
+    return json.loads(output)

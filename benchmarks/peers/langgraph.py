@@ -1,7 +1,7 @@
-"""LangGraph: a thread for each agent, a graph of one node, a checkpoint after each turn in SQLite.
+"""LangGraph side: a thread per agent, a graph with a single node, a checkpoint after each turn in SQLite.
 
-`durability` is "exit" (one checkpoint when the graph ends, the quickest that its documentation has) or "sync"
-(one before the node runs too, and what it wrote as soon as it has: what is documented as the safest).
+`durability` is "exit" (a checkpoint at the end of the graph, the fastest documented mode) or "sync" (a
+further checkpoint before the node runs, and the node's writes at once: the safest documented mode).
 """
 
 from __future__ import annotations
@@ -13,62 +13,62 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 
-from benchmarks.peers.work import SHOWN, Kept, Task, Turns, main, parsed, prompt_of
+from benchmarks.peers.work import SHOWN, Progress, SequentialSide, Task, main, make_prompt, parse_answer
 
 
-def newest(before: list[str], new: list[str]) -> list[str]:
-    """Add messages to those that are there, and keep the newest."""
-    return [*before, *new][-SHOWN:]
+def append_newest(messages: list[str], new: list[str]) -> list[str]:
+    """Append messages and keep the newest."""
+    return [*messages, *new][-SHOWN:]
 
 
 class State(TypedDict):
-    """What is kept of an agent."""
+    """Persistent state of an agent."""
 
     inbox: list[str]
-    messages: Annotated[list[str], newest]
+    messages: Annotated[list[str], append_newest]
     memory: dict[str, Any]
 
 
-class LangGraph(Turns):
-    """Agents are threads of one graph."""
+class LangGraphSide(SequentialSide):
+    """Threads of a shared graph."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self._durability = task.variant
         self._interrupted: set[str] = set()
         graph = StateGraph(State)
-        graph.add_node("turn", self._node)
+        graph.add_node("turn", self._run_node)
         graph.add_edge(START, "turn")
         graph.add_edge("turn", END)
         connection = sqlite3.connect(self.folder / "checkpoints.sqlite", check_same_thread=False)
         self._graph = graph.compile(checkpointer=SqliteSaver(connection))
-        self.open()
+        self.load_all_progress()
 
-    def kept(self, agent: str) -> Kept:
-        found = self._graph.get_state(_thread(agent))
-        if found.next:
+    def load_progress(self, agent: str) -> Progress:
+        snapshot = self._graph.get_state(_thread_config(agent))
+        if snapshot.next:
             self._interrupted.add(agent)
-        return Kept(found.values.get("memory", {}).get("n", 0), found.values.get("messages", ()))
+        return Progress(snapshot.values.get("memory", {}).get("n", 0), snapshot.values.get("messages", ()))
 
-    def turn(self, agent: str, number: int, inbox: list[str]) -> str:
-        given = {"inbox": inbox}
+    def run_turn(self, agent: str, number: int, inbox: list[str]) -> str:
+        graph_input = {"inbox": inbox}
         if agent in self._interrupted:  # goes on from its checkpoint
             self._interrupted.remove(agent)
-            given = None  # type: ignore[assignment]
-        state = self._graph.invoke(given, _thread(agent), durability=self._durability)
+            graph_input = None  # type: ignore[assignment]
+        state = self._graph.invoke(graph_input, _thread_config(agent), durability=self._durability)
         message: str = state["messages"][-1]
         return message
 
-    def _node(self, state: State, config: RunnableConfig) -> dict[str, Any]:
+    def _run_node(self, state: State, config: RunnableConfig) -> dict[str, Any]:
         agent = config["configurable"]["thread_id"]
         number = state.get("memory", {}).get("n", 0) + 1
-        text, memory = parsed(self.model(agent, number, prompt_of(agent, number, state["inbox"])))
+        text, memory = parse_answer(self.model(agent, number, make_prompt(agent, number, state["inbox"])))
         return {"messages": [text], "memory": memory}
 
 
-def _thread(agent: str) -> Any:
+def _thread_config(agent: str) -> Any:
     return {"configurable": {"thread_id": agent}}
 
 
 if __name__ == "__main__":
-    main(LangGraph)
+    main(LangGraphSide)

@@ -1,7 +1,8 @@
-"""OpenAI's Agents SDK: an agent and a session in SQLite for each; the session's newest 20 items are shown.
+"""OpenAI Agents SDK side: an agent and a SQLite session each, with the session's newest 20 items in the
+prompt.
 
-A session keeps what was said, and nothing else; so the memory is what the agent said last. Tracing, which
-sends to a service, is off.
+A session stores only messages, so the memory is the agent's last message. Tracing sends data to a service and
+is off.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from agents import Agent, Model, ModelResponse, RunConfig, Runner, SessionSettin
 from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 
 from benchmarks.peers import work
-from benchmarks.peers.work import SHOWN, AsyncTurns, Kept, Task, main, parsed
+from benchmarks.peers.work import SHOWN, AsyncSide, Progress, Task, main, parse_answer
 
 CONFIG = RunConfig(tracing_disabled=True)
 
 
-class Instant(Model):
-    """The model as the SDK asks one, for one agent."""
+class InstantModel(Model):
+    """The SDK's model class, for a single agent."""
 
-    def __init__(self, agent: str, model: work.Model) -> None:
+    def __init__(self, agent: str, model: work.InstantModel) -> None:
         self._agent, self._model = agent, model
         self.number = 0
 
@@ -29,23 +30,23 @@ class Instant(Model):
         """Return the answer."""
         answer = self._model(self._agent, self.number, given["input"])
         text = ResponseOutputText(text=answer, type="output_text", annotations=[])
-        said = ResponseOutputMessage(
+        output_message = ResponseOutputMessage(
             id=f"{self._agent}-{self.number}", content=[text], role="assistant", status="completed",
             type="message",
         )  # fmt: skip
-        return ModelResponse(output=[said], usage=Usage(), response_id=None)
+        return ModelResponse(output=[output_message], usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
         """Not used."""
         raise NotImplementedError
 
 
-class OpenAIAgents(AsyncTurns):
-    """Agents with a session each, all in one database."""
+class OpenAIAgentsSide(AsyncSide):
+    """Agents with a session each in a shared database."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self._models = {name: Instant(name, self.model) for name in self.names}
+        self._models = {name: InstantModel(name, self.model) for name in self.names}
         self._agents = {
             name: Agent(name=name, instructions=f"You are {name}.", model=self._models[name])
             for name in self.names
@@ -54,13 +55,17 @@ class OpenAIAgents(AsyncTurns):
         self._sessions = {
             name: SQLiteSession(name, database, session_settings=settings) for name in self.names
         }
-        self.open()
+        self.load_all_progress()
 
-    def kept(self, agent: str) -> Kept:
+    def load_progress(self, agent: str) -> Progress:
         items: list[Any] = self.runner.run(self._sessions[agent].get_items(limit=2 * SHOWN))
         answers = [item["content"][0]["text"] for item in items if item.get("role") == "assistant"]
-        read = [parsed(answer) for answer in answers]
-        return Kept(read[-1][1]["n"], [text for text, _ in read]) if read else Kept()
+        parsed_answers = [parse_answer(answer) for answer in answers]
+        return (
+            Progress(parsed_answers[-1][1]["n"], [text for text, _ in parsed_answers])
+            if parsed_answers
+            else Progress()
+        )
 
     async def take_turn(self, agent: str, number: int, inbox: list[str]) -> str:
         self._models[agent].number = number
@@ -70,8 +75,8 @@ class OpenAIAgents(AsyncTurns):
             session=self._sessions[agent],
             run_config=CONFIG,
         )
-        return parsed(result.final_output)[0]
+        return parse_answer(result.final_output)[0]
 
 
 if __name__ == "__main__":
-    main(OpenAIAgents)
+    main(OpenAIAgentsSide)

@@ -1,7 +1,7 @@
-"""The work that every side does, and a command line that has a side do it.
+"""The common work of all sides, and a command line to run a side.
 
-A side is a module run as a script inside an environment of its own, in which there are its framework and
-the standard library, and nothing else. So this module imports no more than that.
+A side is a module run as a script in a separate environment with only the framework and the standard library.
+This module therefore imports the standard library only.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SHOWN = 20
 SWEEP = "sweep\n"
 
 
-class Model:
-    """A model that answers at once: one message, and a memory that is another in every turn.
+class InstantModel:
+    """A model with an immediate answer: a message, and a different memory in every turn.
 
-    With a `log` each call leaves two lines there, "asked" and "given", each with the agent, the number of its
-    turn and a mark of that call; the mark is in the answer too.
+    With a `log` each call writes two lines, "asked" and "given", each with the agent, the turn's number and a
+    mark of the call. The mark is in the answer, too.
     """
 
     answer = json.dumps({"text": f"{SENTENCE}MARK", "memory": {"n": "NUMBER"}})
@@ -41,160 +41,160 @@ class Model:
 
     def __call__(self, agent: str, number: int, prompt: object) -> str:
         """Return the answer to the prompt of an agent's turn, as JSON."""
-        mark = "" if self._log is None else self.note(agent, number)
+        mark = "" if self._log is None else self.log_call(agent, number)
         return self.answer.replace('"NUMBER"', str(number)).replace("MARK", mark)
 
-    def note(self, agent: str, number: int) -> str:
-        """Note a call that is asked and answered; return its mark."""
+    def log_call(self, agent: str, number: int) -> str:
+        """Log a call and its answer, and return the mark."""
         assert self._log is not None, "only what is logged is noted"
         mark = f" #{os.getpid()}-{next(self._calls)}#"
-        for what in ("asked", "given"):
-            os.write(self._log, f"{what} {agent} {number} {mark.strip()}\n".encode())
+        for event in ("asked", "given"):
+            os.write(self._log, f"{event} {agent} {number} {mark.strip()}\n".encode())
         return mark
 
 
-class Kept(NamedTuple):
-    """What is found of an agent when its folder is opened: its turns, its newest messages, oldest first."""
+class Progress(NamedTuple):
+    """Stored progress of an agent: number of turns, and the newest messages, oldest first."""
 
     turns: int = 0
     messages: Sequence[str] = ()
 
 
 class Side(ABC):
-    """One of those compared. When a tick has returned, it is kept as the framework keeps it."""
+    """A compared side. After a tick returns, its results are stored by the framework's means."""
 
     @abstractmethod
     def tick(self) -> None:
-        """Have every agent that did not take it yet take its next turn."""
+        """Run the next turn of every agent without a turn in this tick."""
 
     @abstractmethod
-    def ticks_done(self) -> int:
-        """Return how many turns every agent has taken, those before this process too."""
+    def count_ticks(self) -> int:
+        """Return the number of turns of every agent, including earlier processes."""
 
     @abstractmethod
-    def kept_messages(self) -> list[str]:
-        """Return the messages that are kept, read anew, of all agents; of each at least the newest 20."""
+    def load_messages(self) -> list[str]:
+        """Load the stored messages of all agents: at least the newest 20 of each."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a side is started with. `variant` is a word of its own, for one that is run in several ways."""
+    """The start parameters of a side. `variant` selects a mode of the framework."""
 
     folder: Path
     names: Sequence[str]
-    model: Model
+    model: InstantModel
     variant: str = ""
 
 
-class Turns(Side):
-    """A side whose turns are taken one after another, by a ring of agents of whom each reads the one before.
+class SequentialSide(Side):
+    """A side with sequential turns in a ring of agents, each reading its predecessor.
 
-    Messages are handed on in memory. What is kept of them is read when the folder is opened, and never again.
+    Messages are passed in memory. The stored progress is loaded at startup only.
     """
 
     def __init__(self, task: Task) -> None:
         self.folder, self.names, self.model = task.folder, task.names, task.model
         self._turns: dict[str, int] = {}
-        self._heard: dict[str, deque[str]] = {}
+        self._messages: dict[str, deque[str]] = {}
 
-    def open(self) -> None:
-        """Take up what is kept."""
+    def load_all_progress(self) -> None:
+        """Load the stored progress of all agents."""
         for name in self.names:
-            kept = self.kept(name)
-            self._turns[name] = kept.turns
-            self._heard[name] = deque(kept.messages, maxlen=SHOWN)
+            progress = self.load_progress(name)
+            self._turns[name] = progress.turns
+            self._messages[name] = deque(progress.messages, maxlen=SHOWN)
 
     @abstractmethod
-    def kept(self, agent: str) -> Kept:
-        """Return what is kept of an agent."""
+    def load_progress(self, agent: str) -> Progress:
+        """Load the stored progress of an agent."""
 
-    def turn(self, agent: str, number: int, inbox: list[str]) -> str:
-        """Take a turn and keep it; return the message written."""
+    def run_turn(self, agent: str, number: int, inbox: list[str]) -> str:
+        """Run and store a turn, and return the message."""
         raise NotImplementedError
 
     def tick(self) -> None:
-        for agent, number, inbox in self.due():
-            self.done(agent, self.turn(agent, number, inbox))
+        for agent, number, inbox in self.iter_due_turns():
+            self.record_turn(agent, self.run_turn(agent, number, inbox))
 
-    def due(self) -> Iterator[tuple[str, int, list[str]]]:
-        """Yield the agent, the number and the inbox of each turn of a tick."""
-        number = self.ticks_done() + 1
-        for at, name in enumerate(self.names):
+    def iter_due_turns(self) -> Iterator[tuple[str, int, list[str]]]:
+        """Yield agent, number and inbox of each turn of a tick."""
+        number = self.count_ticks() + 1
+        for index, name in enumerate(self.names):
             if self._turns[name] < number:
-                yield name, number, list(self._heard[self.names[at - 1]])
+                yield name, number, list(self._messages[self.names[index - 1]])
 
-    def done(self, agent: str, message: str) -> None:
-        """Note that an agent took its turn."""
+    def record_turn(self, agent: str, message: str) -> None:
+        """Record a finished turn of an agent."""
         self._turns[agent] += 1
-        self._heard[agent].append(message)
+        self._messages[agent].append(message)
 
-    def ticks_done(self) -> int:
+    def count_ticks(self) -> int:
         return min(self._turns.values())
 
-    def kept_messages(self) -> list[str]:
-        return [message for name in self.names for message in self.kept(name).messages]
+    def load_messages(self) -> list[str]:
+        return [message for name in self.names for message in self.load_progress(name).messages]
 
 
-class AsyncTurns(Turns):
-    """A side whose turns are coroutines; one loop runs them all."""
+class AsyncSide(SequentialSide):
+    """A side with turns as coroutines on a shared event loop."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.runner = asyncio.Runner()
 
     async def take_turn(self, agent: str, number: int, inbox: list[str]) -> str:
-        """Take a turn and keep it; return the message written."""
+        """Run and store a turn, and return the message."""
         raise NotImplementedError
 
     def tick(self) -> None:
-        self.runner.run(self._tick())
+        self.runner.run(self._run_tick())
 
-    async def _tick(self) -> None:
-        for agent, number, inbox in self.due():
-            self.done(agent, await self.take_turn(agent, number, inbox))
+    async def _run_tick(self) -> None:
+        for agent, number, inbox in self.iter_due_turns():
+            self.record_turn(agent, await self.take_turn(agent, number, inbox))
 
 
-def prompt_of(agent: str, number: int, inbox: Sequence[str]) -> str:
+def make_prompt(agent: str, number: int, inbox: Sequence[str]) -> str:
     return "\n".join([f"You are {agent}, and this is your turn {number}. You have read:", *inbox])
 
 
-def parsed(answer: str) -> tuple[str, dict[str, Any]]:
+def parse_answer(answer: str) -> tuple[str, dict[str, Any]]:
     """Return the message and the memory of an answer."""
-    plain = json.loads(answer)
-    return plain["text"], plain["memory"]
+    value = json.loads(answer)
+    return value["text"], value["memory"]
 
 
 def replace_file(path: Path, content: str) -> None:
-    """Write beside and rename, so that a file is there whole or not at all."""
-    beside = path.with_suffix(".tmp")
-    beside.write_text(content)
-    beside.replace(path)
+    """Replace a file atomically with new content."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(content)
+    temporary.replace(path)
 
 
 def main(make: Callable[[Task], Side], arguments: list[str] | None = None) -> None:
-    """Run a side: to a number of ticks, or tick by tick as standard input says."""
-    given = _parser().parse_args(arguments)
-    names = [f"a{number:05d}" for number in range(given.agents)]
-    said = _own_output()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    side = make(Task(given.folder, names, Model(given.log), given.variant))
-    if given.serve:
-        _serve(side, given.until, said)
+    """Run a side up to a number of ticks, or tick by tick on requests from standard input."""
+    options = _make_parser().parse_args(arguments)
+    names = [f"a{number:05d}" for number in range(options.agents)]
+    output = _redirect_stdout()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    side = make(Task(options.folder, names, InstantModel(options.log), options.variant))
+    if options.serve:
+        _serve_ticks(side, options.until, output)
         return
-    if side.ticks_done() < given.until:
+    if side.count_ticks() < options.until:
         side.tick()  # what is imported when it is first used is there now
-    print("under way", file=said, flush=True)
-    began = time.perf_counter()
-    while side.ticks_done() < given.until:
+    print("under way", file=output, flush=True)
+    start_time = time.perf_counter()
+    while side.count_ticks() < options.until:
         side.tick()
-    ran = {"wall_s": time.perf_counter() - began}
-    if given.log:
-        ran["messages"] = side.kept_messages()  # type: ignore[assignment]
-    print(json.dumps(ran), file=said, flush=True)
+    result = {"wall_s": time.perf_counter() - start_time}
+    if options.log:
+        result["messages"] = side.load_messages()  # type: ignore[assignment]
+    print(json.dumps(result), file=output, flush=True)
     os._exit(0)  # what a framework does when a process ends is no part of the work
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--agents", type=int, default=20)
@@ -207,25 +207,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _own_output() -> TextIO:
-    """Return standard output, which from now on nobody else writes to."""
-    said = os.fdopen(os.dup(1), "w")
+def _redirect_stdout() -> TextIO:
+    """Return a private copy of standard output; all other output goes to standard error."""
+    output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    return said
+    return output
 
 
-def _serve(side: Side, warm: int, said: TextIO) -> None:
-    while side.ticks_done() < warm:
+def _serve_ticks(side: Side, warm: int, output: TextIO) -> None:
+    while side.count_ticks() < warm:
         side.tick()
-    print("prepared", file=said, flush=True)
+    print("prepared", file=output, flush=True)
     for line in sys.stdin:
         if line == SWEEP:
             gc.collect()
-            print("swept", file=said, flush=True)
+            print("swept", file=output, flush=True)
             continue
         cpu, wall = time.process_time(), time.perf_counter()
         for _ in range(int(line)):
             side.tick()
-        took = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
-        print(json.dumps(took), file=said, flush=True)
+        timing = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
+        print(json.dumps(timing), file=output, flush=True)
     os._exit(0)

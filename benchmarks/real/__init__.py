@@ -1,1 +1,1 @@
-"""Many turns at once through the real SDK of OpenAI: LeMMing beside other frameworks, in one run."""
+"""Many concurrent turns through OpenAI's SDK: LeMMing and other frameworks in the same run."""

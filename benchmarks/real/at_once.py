@@ -1,4 +1,4 @@
-"""What the sides have in common: where the server is, and a tick in which every agent asks at once."""
+"""Common part of the sides: the server's address, and a tick with concurrent turns of all agents."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SERVER = "LEMMING_BENCHMARK_SERVER"
 """The variable that holds the address of the server."""
 
 
-def address(path: str = "/v1") -> str:
+def get_address(path: str = "/v1") -> str:
     """Return the address of the API below a path of the server."""
     return f"{os.environ[SERVER]}{path}"
 
 
-class AtOnce(Side):
-    """A side whose turns are coroutines of one loop, which all run at once."""
+class ConcurrentSide(Side):
+    """A side with concurrent turns as coroutines on a shared event loop."""
 
     def __init__(self, task: Task) -> None:
         self.folder, self.names, self.variant = task.folder, task.names, task.variant
@@ -27,29 +27,29 @@ class AtOnce(Side):
         self._runner.run(self.open())
 
     async def open(self) -> None:
-        """Make what the turns need, on their loop."""
+        """Prepare the clients of the turns on the event loop."""
 
     @abstractmethod
     async def take_turn(self, agent: str, number: int) -> str:
-        """Take a turn and keep it; return the message written."""
+        """Run and store a turn, and return the message."""
 
     def tick(self) -> None:
-        self._runner.run(self._tick())
+        self._runner.run(self._run_tick())
 
-    async def _tick(self) -> None:
+    async def _run_tick(self) -> None:
         self._ticks += 1
         messages = await asyncio.gather(*(self.take_turn(name, self._ticks) for name in self.names))
         assert all(messages), "every agent wrote something"
 
-    def ticks_done(self) -> int:
+    def count_ticks(self) -> int:
         return self._ticks
 
-    def kept_messages(self) -> list[str]:
+    def load_messages(self) -> list[str]:
         raise NotImplementedError("nobody is killed here")
 
 
-def messages_of(agent: str, number: int) -> Any:
-    """Return the question of an agent's turn."""
+def make_messages(agent: str, number: int) -> Any:
+    """Return the prompt messages of an agent's turn."""
     system = f"You are {agent}, one of many. Answer with a JSON object: text, for the others, and memory."
     return [
         {"role": "system", "content": system},

@@ -1,6 +1,6 @@
-"""LangGraph: a thread for each agent, a graph of one node that asks with OpenAI's SDK, checkpoints in SQLite.
+"""LangGraph side: a thread per agent, a graph with a single SDK call, checkpoints in SQLite.
 
-`variant` is its durability: "exit", its quickest, or "sync", its safest.
+`variant` is the durability: "exit" is the fastest, "sync" the safest.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from langgraph.graph import END, START, StateGraph
 from openai import AsyncOpenAI
 
 from benchmarks.peers.work import main
-from benchmarks.real.at_once import AtOnce, address, messages_of
+from benchmarks.real.at_once import ConcurrentSide, get_address, make_messages
 
 
 class State(TypedDict):
-    """What is kept of an agent."""
+    """Persistent state of an agent."""
 
     number: int
     message: str
     memory: dict[str, Any]
 
 
-class LangGraph(AtOnce):
-    """Agents are threads of one graph."""
+class LangGraphSide(ConcurrentSide):
+    """Threads of a shared graph."""
 
     async def open(self) -> None:
-        self._client = AsyncOpenAI(base_url=address(), api_key="none")
+        self._client = AsyncOpenAI(base_url=get_address(), api_key="none")
         graph = StateGraph(State)
-        graph.add_node("turn", self._node)
+        graph.add_node("turn", self._run_node)
         graph.add_edge(START, "turn")
         graph.add_edge("turn", END)
         connection = await aiosqlite.connect(self.folder / "checkpoints.sqlite")
@@ -44,14 +44,14 @@ class LangGraph(AtOnce):
         message: str = state["message"]
         return message
 
-    async def _node(self, state: State, config: RunnableConfig) -> dict[str, Any]:
+    async def _run_node(self, state: State, config: RunnableConfig) -> dict[str, Any]:
         agent = config["configurable"]["thread_id"]
         answer = await self._client.chat.completions.create(
-            model="m", messages=messages_of(agent, state["number"]), max_completion_tokens=2048
+            model="m", messages=make_messages(agent, state["number"]), max_completion_tokens=2048
         )
-        said = json.loads(answer.choices[0].message.content or "")
-        return {"message": said["text"], "memory": said["memory"]}
+        content = json.loads(answer.choices[0].message.content or "")
+        return {"message": content["text"], "memory": content["memory"]}
 
 
 if __name__ == "__main__":
-    main(LangGraph)
+    main(LangGraphSide)

@@ -1,8 +1,8 @@
-"""CPU of a turn and turns a second, every side in the same rounds, beside LangGraph.
+"""CPU per turn and turns per second of every side in the same rounds, against LangGraph.
 
-The work: agents who read nobody ask at once, with OpenAI's SDK over loopback, a server that answers after 300
-milliseconds. A turn makes a question, asks it, writes a message and changes a memory, and is kept as the
-side's documentation says.
+The work: agents without inputs call the model concurrently with OpenAI's SDK over loopback, and the server
+answers after 300 milliseconds. A turn builds a prompt, calls the model, writes a message, changes a memory,
+and is stored as the side's documentation recommends.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 
 from benchmarks.measurement import Measurement, Timing
 from benchmarks.options import Options
-from benchmarks.peers.environments import LeftOut, Peer, silent, tried
-from benchmarks.peers.running import Served
+from benchmarks.peers.environments import LeftOut, Peer, quiet_environment, require_success
+from benchmarks.peers.running import ServedSide
 from benchmarks.real.at_once import SERVER
-from benchmarks.real.server import running
+from benchmarks.real.server import run_server
 
 DELAY_S = 0.3
-AGENTS, MANY = 200, 1000
-WARM, TICKS_A_ROUND = 3, 2
+AGENTS, MANY_AGENTS = 200, 1000
+WARM_TICKS, TICKS_PER_ROUND = 3, 2
 LANGGRAPH = ("langgraph", "langgraph-checkpoint-sqlite", "openai")
 FLOOR = "langgraph-exit"
 OURS = "lemming-tick"
@@ -48,80 +48,80 @@ TARGETS = {CPU: "real CPU", TURNS: "real turns"}
 
 
 @dataclass(frozen=True)
-class _Side:
-    """A side that can be run here; `case` is its title with its version."""
+class _PreparedSide:
+    """A side available for measurement; `case` is the title with the version."""
 
     peer: Peer
     python: str
     case: str
-    place: Path
+    folder: Path
 
-    def served(self, agents: int) -> Served:
-        """Start it with so many agents, and let it become warm."""
-        self.place.mkdir(parents=True, exist_ok=True)
-        folder, errors = self.place / str(agents), self.place / f"errors-{agents}.txt"
-        arguments = ("--agents", str(agents), "--until", str(WARM))
-        return Served(self.peer.command(self.python, folder, *arguments), errors)
+    def serve(self, agents: int) -> ServedSide:
+        """Start the side with some agents, and run warm-up ticks."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        folder, errors = self.folder / str(agents), self.folder / f"errors-{agents}.txt"
+        arguments = ("--agents", str(agents), "--until", str(WARM_TICKS))
+        return ServedSide(self.peer.make_command(self.python, folder, *arguments), errors)
 
 
 def measure(options: Options) -> Iterator[Measurement]:
-    """Yield the figures of every side that can be had; each is told as it comes, for all take minutes."""
-    with silent(), running(DELAY_S) as address:
+    """Yield the figures of every available side, with progress on standard error."""
+    with quiet_environment(), run_server(DELAY_S) as address:
         os.environ[SERVER] = address
-        for row in _rows(options):
+        for row in _iter_rows(options):
             print(f"{row.case}: {row.figure} {row.value:,.4g} {row.unit}", file=sys.stderr)
             yield row
 
 
-def _rows(options: Options) -> Iterator[Measurement]:
-    sides = {name: side for name in SIDES if (side := _ready(name, options))}
-    timings = _timed(sides, AGENTS, options.rounds)
+def _iter_rows(options: Options) -> Iterator[Measurement]:
+    sides = {name: side for name in SIDES if (side := _prepare_side(name, options))}
+    timings = _time_sides(sides, AGENTS, options.rounds)
     floor = FLOOR if FLOOR in sides else "sdk-httpx2"
     for name, side in sides.items():
-        yield from _compared(name, side, sides[floor], timings[name], timings[floor])
-    (many,) = _timed({OURS: sides[OURS]}, MANY, options.rounds).values()
-    wall_ms = statistics.median(timing.wall_s for timing in many) / TICKS_A_ROUND * 1e3
-    case = f"{sides[OURS].case}, {MANY:,} at once"
-    yield Measurement.counted(wall_ms, case=case, figure=WALL, unit="ms", target="real many")
+        yield from _compare_with_floor(name, side, sides[floor], timings[name], timings[floor])
+    (many,) = _time_sides({OURS: sides[OURS]}, MANY_AGENTS, options.rounds).values()
+    wall_ms = statistics.median(timing.wall_s for timing in many) / TICKS_PER_ROUND * 1e3
+    case = f"{sides[OURS].case}, {MANY_AGENTS:,} at once"
+    yield Measurement.from_count(wall_ms, case=case, figure=WALL, unit="ms", target="real many")
 
 
-def _ready(name: str, options: Options) -> _Side | None:
-    """Return a side with all that it needs; without, None, having said why."""
+def _prepare_side(name: str, options: Options) -> _PreparedSide | None:
+    """Prepare a side, or print the reason and return None."""
     peer = SIDES[name]
     try:
-        python = peer.python(options.environments.absolute() / "real")
-        tried(peer.command(python, options.place / f"{name}-tried", "--agents", "2"))
+        python = peer.find_python(options.environments.absolute() / "real")
+        require_success(peer.make_command(python, options.folder / f"{name}-tried", "--agents", "2"))
     except LeftOut as error:
         print(f"Left out: {peer.title}: {error}\n")
         return None
-    title, _, rest = peer.title.partition(",")
-    number = version("openai") if peer.module == "sdk" else peer.version(python)
-    case = f"{title} {number}" + (f",{rest}" if rest else "")
-    return _Side(peer, python, case, options.place / name)
+    title, _, variant_title = peer.title.partition(",")
+    version_text = version("openai") if peer.module == "sdk" else peer.find_version(python)
+    case = f"{title} {version_text}" + (f",{variant_title}" if variant_title else "")
+    return _PreparedSide(peer, python, case, options.folder / name)
 
 
-def _timed(sides: Mapping[str, _Side], agents: int, rounds: int) -> dict[str, list[Timing]]:
-    """Measure in rounds: every side once in each, one working at a time."""
+def _time_sides(sides: Mapping[str, _PreparedSide], agents: int, rounds: int) -> dict[str, list[Timing]]:
+    """Measure in rounds with all sides, a single side at a time."""
     timings: dict[str, list[Timing]] = {name: [] for name in sides}
     with ExitStack() as stack:
-        served = {name: stack.enter_context(side.served(agents)) for name, side in sides.items()}
+        processes = {name: stack.enter_context(side.serve(agents)) for name, side in sides.items()}
         for number in range(rounds):
-            for name in list(served)[:: 1 if number % 2 == 0 else -1]:
-                served[name].sweep()
-                timings[name].append(served[name].tick(TICKS_A_ROUND))
+            for name in list(processes)[:: 1 if number % 2 == 0 else -1]:
+                processes[name].sweep()
+                timings[name].append(processes[name].tick(TICKS_PER_ROUND))
     return timings
 
 
-def _compared(
-    name: str, side: _Side, floor: _Side, timings: list[Timing], floors: list[Timing]
+def _compare_with_floor(
+    name: str, side: _PreparedSide, floor: _PreparedSide, timings: list[Timing], floors: list[Timing]
 ) -> Iterator[Measurement]:
-    turns = AGENTS * TICKS_A_ROUND
+    turns = AGENTS * TICKS_PER_ROUND
     targets = TARGETS if name == OURS else dict.fromkeys(TARGETS, "")
-    yield Measurement.paired(
+    yield Measurement.from_pairs(
         [timing.cpu_s for timing in timings], [timing.cpu_s for timing in floors],
         scale=1e3 / turns, unit="ms", case=side.case, figure=CPU, floor_is=floor.case, target=targets[CPU],
     )  # fmt: skip
-    yield Measurement.paired(
+    yield Measurement.from_pairs(
         [turns / timing.wall_s for timing in timings], [turns / timing.wall_s for timing in floors],
         case=side.case, figure=TURNS, floor_is=floor.case, target=targets[TURNS],
     )  # fmt: skip

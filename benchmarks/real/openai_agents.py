@@ -1,6 +1,6 @@
-"""OpenAI's Agents SDK: an agent and a session in SQLite for each, chat completions, no tracing.
+"""OpenAI Agents SDK side: an agent and a SQLite session each, chat completions, no tracing.
 
-A session grows with every turn, so each turn is shown the newest two items only.
+A session grows with every turn, so each prompt contains only the newest two items.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
 from openai import AsyncOpenAI
 
 from benchmarks.peers.work import main
-from benchmarks.real.at_once import AtOnce, address, messages_of
+from benchmarks.real.at_once import ConcurrentSide, get_address, make_messages
 
 CONFIG = RunConfig(tracing_disabled=True)
 
 
-class OpenAIAgents(AtOnce):
-    """Agents with a session each, all in one database."""
+class OpenAIAgentsSide(ConcurrentSide):
+    """Agents with a session each in a shared database."""
 
     async def open(self) -> None:
-        client = AsyncOpenAI(base_url=address(), api_key="none")
+        client = AsyncOpenAI(base_url=get_address(), api_key="none")
         model = OpenAIChatCompletionsModel(model="m", openai_client=client)
         self._agents = {
-            name: Agent(name=name, instructions=messages_of(name, 0)[0]["content"], model=model)
+            name: Agent(name=name, instructions=make_messages(name, 0)[0]["content"], model=model)
             for name in self.names
         }
         database, settings = self.folder / "sessions.sqlite", SessionSettings(limit=2)
@@ -33,7 +33,7 @@ class OpenAIAgents(AtOnce):
         }
 
     async def take_turn(self, agent: str, number: int) -> str:
-        question = messages_of(agent, number)[1]["content"]
+        question = make_messages(agent, number)[1]["content"]
         result = await Runner.run(
             self._agents[agent], question, session=self._sessions[agent], run_config=CONFIG
         )
@@ -42,4 +42,4 @@ class OpenAIAgents(AtOnce):
 
 
 if __name__ == "__main__":
-    main(OpenAIAgents)
+    main(OpenAIAgentsSide)

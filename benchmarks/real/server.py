@@ -1,9 +1,9 @@
-"""A server on loopback that speaks as OpenAI's chat completions do, and answers everything after a while.
+"""Server on loopback with OpenAI's chat completions protocol and delayed answers.
 
     python -m benchmarks.real.server 0.3
 
-says its port in a line and serves until standard input ends. Below `/contract` it answers with the four keys
-of an agent of ours, elsewhere with a message and a memory. Standard library only.
+The server prints the port and runs until standard input ends. Answers below `/contract` have the four keys of
+a LeMMing reply, other answers a message and a memory. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PLAIN = {"text": SENTENCE, "memory": {"said": SENTENCE}}
 BACKLOG = 4096
 
 
-def answer_of(content: object) -> bytes:
-    """Return a whole HTTP answer."""
+def make_http_response(content: object) -> bytes:
+    """Return a complete HTTP response."""
     message = {"role": "assistant", "content": json.dumps(content)}
     body = {
         "id": "chatcmpl-1",
@@ -39,11 +39,11 @@ def answer_of(content: object) -> bytes:
     return f"{head}content-length: {len(raw)}\r\n\r\n".encode() + raw
 
 
-ANSWERS = {True: answer_of(CONTRACT), False: answer_of(PLAIN)}
+ANSWERS = {True: make_http_response(CONTRACT), False: make_http_response(PLAIN)}
 
 
 class _Connection(asyncio.Protocol):
-    """One client's connection, on which requests follow each other."""
+    """Connection of a client with consecutive requests."""
 
     def __init__(self, delay_s: float) -> None:
         self._delay_s, self._raw = delay_s, b""
@@ -56,8 +56,8 @@ class _Connection(asyncio.Protocol):
         self._raw += data
         while (end := self._raw.find(b"\r\n\r\n") + 4) > 3:
             head = self._raw[:end].lower()
-            _, _, rest = head.partition(b"content-length:")
-            length = int(rest.partition(b"\r\n")[0] or 0)
+            _, _, after_length = head.partition(b"content-length:")
+            length = int(after_length.partition(b"\r\n")[0] or 0)
             if len(self._raw) < end + length:
                 return
             self._raw = self._raw[end + length :]
@@ -74,8 +74,8 @@ async def serve(delay_s: float) -> None:
 
 
 @contextmanager
-def running(delay_s: float) -> Iterator[str]:
-    """Run a server in a process of its own, and yield its address."""
+def run_server(delay_s: float) -> Iterator[str]:
+    """Run the server in a separate process, and yield the address."""
     command = [sys.executable, "-m", "benchmarks.real.server", str(delay_s)]
     with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as process:
         assert process.stdout, "a pipe"

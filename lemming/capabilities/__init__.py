@@ -1,1 +1,1 @@
-"""Capabilities: each a folder that takes part in turns and can be deleted: docs/capabilities.md."""
+"""Capabilities: folders that take part in turns, each of which can be deleted: docs/capabilities.md."""

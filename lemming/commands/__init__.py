@@ -1,5 +1,7 @@
-"""The commands of `lemming`, one file for those that belong together, imported when one of them is used.
+"""The commands of `lemming`.
 
-A command is a function whose first value is `Here` (`options`): the organisation it works on, and whether it
-prints objects. Data goes to standard output, everything said to a person to standard error (`screen`).
+Each file holds related commands and is imported when a command in the file runs.
+
+A command is a function with a `CommandContext` (`options`) as the first argument: the organisation, and the
+output format. Data goes to standard output. Messages to the user go to standard error (`screen`).
 """

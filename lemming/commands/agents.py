@@ -1,4 +1,7 @@
-"""`lemming agents`: list, show, copy, rename and remove agents. Making one: `lemming.commands.new_agent`."""
+"""`lemming agents`: list, show, copy, rename and remove agents.
+
+`lemming.commands.new_agent` creates agents.
+"""
 
 from __future__ import annotations
 
@@ -8,126 +11,132 @@ from typing import Annotated
 
 import typer
 
-from lemming.commands.new_agent import create, new_agent, plain_of
-from lemming.commands.options import (
+from lemming.commands.command_context import (
+    AgentFallbackGroup,
     AgentName,
-    Here,
+    CommandContext,
     Limit,
-    OrAnAgent,
     argument,
     find_agent,
-    has_been_interrupted,
-    noun,
+    get_new_agent_path,
+    is_tick_incomplete,
+    make_command_group,
     option,
-    path_of_new_agent,
-    require_folder,
+    require_agent_folder,
 )
-from lemming.commands.screen import (
-    counted,
-    in_dollars,
+from lemming.commands.new_agent import new_agent, read_resume_json, write_new_agent
+from lemming.commands.terminal import (
+    format_count,
+    format_usd,
     one_line,
-    painted,
-    show,
-    show_json,
-    show_table,
-    show_text,
-    tell,
+    print_data,
+    print_json,
+    print_notice,
+    print_table,
+    print_text,
+    style_text,
 )
-from lemming.facts.accounts import AgentShown, agent_shown
-from lemming.history.rewind import place_aside
-from lemming.kernel.agents import Agent, agent_folders, survey_agents
+from lemming.git_history.rewind import make_archive_folder_name
+from lemming.journal_tools.agent_rename import remove_standing_approvals, rename_agent, replace_creator
+from lemming.kernel.agents import Agent, list_agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.schedule import AgentSchedule, fire_point
-from lemming.kernel.tick.counter import load_tick
-from lemming.kernel.tick.firing_plan import is_for_a_person, pause_reason, takes_turns
+from lemming.kernel.tick.firing_plan import format_pause, has_model_turns, is_person_agent
 from lemming.kernel.tick.runtime import open_org
-from lemming.kernel.tick.soundness.judged import sound_survey
-from lemming.service.naming import find_namers, remove_name
-from lemming.service.unfinished_rename import rename_begun, require_no_rename
-from lemming.timeline.renaming import creator_replaced, forget_approvals, rename
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.kernel.tick.validation.agent_validation import load_validated_survey
+from lemming.operations.naming import find_referring_agents, remove_references
+from lemming.operations.pending_rename import find_pending_rename, require_no_rename
+from lemming.queries.credit_accounts import AgentDetails, load_agent_details
 
-app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
+app = make_command_group("List, show, make, rename and remove agents.", cls=AgentFallbackGroup)
 
 
-@app.verb("list")
-def list_agents(here: Here, limit: Limit = None) -> None:
+@app.subcommand("list")
+def list_agents(context: CommandContext, limit: Limit = None) -> None:
     """List all agents."""
-    base = here.org
-    survey, config = sound_survey(base), load_config(base)
-    found = [(name, survey.agents.get(name)) for name in (*survey.agents, *survey.broken)]
+    base = context.org
+    survey, config = load_validated_survey(base), load_config(base)
+    entries = [(name, survey.agents.get(name)) for name in (*survey.agents, *survey.broken)]
     rows = []
-    for name, agent in here.few(found, limit):
+    for name, agent in context.limit_rows(entries, limit):
         problem = "" if agent else str(survey.broken[name])
-        plain = {"agent": name, "resume": agent.plain if agent else None, "problem": problem}
-        if here.shows("agent", plain):
+        facts = {"agent": name, "resume": agent.as_json if agent else None, "problem": problem}
+        if context.print_as_json("agent", facts):
             continue
         reads = ", ".join(agent.permissions.read_outboxes) if agent else ""
-        key, fires = (agent.model.key, _when(agent, config)) if agent else ("-", "-")
+        key, fires = (agent.model.key, _describe_schedule(agent, config)) if agent else ("-", "-")
         rows.append([name, key, fires, reads or "-", agent.title if agent else f"BROKEN: {problem}"])
-    if not here.as_json:
-        show_table(["AGENT", "MODEL", "FIRES", "READS", "TITLE"], rows)
+    if not context.as_json:
+        print_table(["AGENT", "MODEL", "FIRES", "READS", "TITLE"], rows)
 
 
-@app.verb("show")
-def show_agent(here: Here, name: AgentName) -> None:
-    """Show one agent: what its resume means, and where it stands."""
-    base = here.org
+@app.subcommand("show")
+def show_agent(context: CommandContext, name: AgentName) -> None:
+    """Show an agent's effective resume and status."""
+    base = context.org
     config = load_config(base)
-    found = agent_shown(base, find_agent(base, name), config)
-    if here.shows("agent", found.as_json()):
+    details = load_agent_details(base, find_agent(base, name), config)
+    if context.print_as_json("agent", details.as_json()):
         return
-    show(painted(one_line(f"{name}  {found.agent.title}"), "bold"))
-    for label, value in _facts(found, config):
-        show(f"  {label:<11} {one_line(value)}")
-    show_text(f"\n{found.agent.instructions}")
+    print_data(style_text(one_line(f"{name}  {details.agent.title}"), "bold"))
+    for label, value in _list_agent_facts(details, config):
+        print_data(f"  {label:<11} {one_line(value)}")
+    print_text(f"\n{details.agent.instructions}")
 
 
-def _facts(found: AgentShown, config: Config) -> list[tuple[str, str]]:
-    """Return what is worth knowing about an agent as pairs of label and text."""
-    agent, coming, spent, state = found.agent, found.coming, found.account, found.state
+def _list_agent_facts(details: AgentDetails, config: Config) -> list[tuple[str, str]]:
+    """Return the main facts about an agent as pairs of label and text."""
+    agent, coming, spent, state = details.agent, details.upcoming, details.account, details.state
     entry = config.models.get(agent.model.key)
     limit = "no limit" if spent.max_credits is None else f"of {spent.max_credits:g}"
-    judged = f"{spent.judged:g} of them on judges, " if spent.judged else ""
-    passed_on = f"{spent.passed_on:g} passed on to agents it created, " if spent.passed_on else ""
+    judge_share = f"{spent.judged:g} of them on judges, " if spent.judged else ""
+    transferred = f"{spent.passed_on:g} passed on to agents it created, " if spent.passed_on else ""
     files = agent.permissions.file_access
-    fires = f"{_rhythm(agent.schedule)}, next {'in ' if coming.at is None else ''}{coming.words}"
+    fires = (
+        f"{_describe_interval(agent.schedule)}, next {'in ' if coming.at is None else ''}{coming.description}"
+    )
     failed = f", {state.failed} failed" if state.failed else ""
-    last = f"{state.status} in tick {state.tick}, {counted(state.turns, 'turn')} done{failed}"
+    last = f"{state.status} in tick {state.tick}, {format_count(state.turns, 'turn')} done{failed}"
     return [
         ("resume", paths.resume_file(agent.name)),
         ("model", f"{agent.model.key}: {f'{entry.provider} {entry.model}' if entry else 'UNKNOWN'}"),
-        ("fires", pause_reason(agent.paused) if agent.paused else fires),
+        ("fires", format_pause(agent.paused) if agent.paused else fires),
         ("reads", ", ".join(agent.permissions.read_outboxes) or "nobody"),
-        ("read by", ", ".join(found.readers) or "nobody"),
+        ("read by", ", ".join(details.readers) or "nobody"),
         ("tools", ", ".join(agent.permissions.tools) or "only those always allowed"),
         ("may read", ", ".join(files.allow_read) or "no files"),
         ("may write", ", ".join(files.allow_write) or "no files"),
         ("kinds", ", ".join(agent.turn.kinds)),
-        ("credits", f"{spent.spent:g} spent, {judged}{passed_on}{limit}"),
-        ("dollars", in_dollars(spent.cost_usd, calls=spent.unpriced_calls, unpriced=spent.unpriced_calls)),
+        ("credits", f"{spent.spent:g} spent, {judge_share}{transferred}{limit}"),
+        ("dollars", format_usd(spent.cost_usd, calls=spent.unpriced_calls, unpriced=spent.unpriced_calls)),
         ("last turn", last if state.status else "never"),
     ]
 
 
-def _when(agent: Agent, config: Config) -> str:
-    if is_for_a_person(agent, config):
+def _describe_schedule(agent: Agent, config: Config) -> str:
+    """Describe the agent's schedule, or name the speaker for an agent without turns."""
+    if is_person_agent(agent, config):
         return "a person speaks"
-    if not takes_turns(agent, config):
+    if not has_model_turns(agent, config):
         return "a channel speaks"
-    return "paused" if agent.paused else _rhythm(agent.schedule)
+    return "paused" if agent.paused else _describe_interval(agent.schedule)
 
 
-def _rhythm(schedule: AgentSchedule) -> str:
+def _describe_interval(schedule: AgentSchedule) -> str:
+    """Describe a schedule in words."""
     every = schedule.run_every_n_ticks
     text = "every tick" if every == 1 else f"every {every} ticks"
     if schedule.cron is not None:
-        from lemming.capabilities.cron.expressions import explained
+        from lemming.capabilities.cron.cron_expressions import describe_cron
 
-        by_clock = f"{explained(schedule.cron)} ({schedule.cron}, {schedule.timezone or 'the zone of all'})"
+        by_clock = (
+            f"{describe_cron(schedule.cron)} ({schedule.cron}, {schedule.timezone or 'the zone of all'})"
+        )
         text = by_clock if every == 1 else f"{by_clock} and {text}"
     if point := fire_point(schedule):
         text += f" at {point:.2f}"
@@ -137,116 +146,129 @@ def _rhythm(schedule: AgentSchedule) -> str:
 NewName = Annotated[str, argument("NEW", f"{paths.AGENT_NAME_RULE.capitalize()}.")]
 
 
-app.verb("new")(new_agent)
+app.subcommand("new")(new_agent)
 
 
-@app.verb("copy")
-def copy_agent(here: Here, name: AgentName, new: NewName) -> None:
-    """Make an agent with the resume of another. Memory, entries and credits spent are not copied.
+@app.subcommand("copy")
+def copy_agent(context: CommandContext, name: AgentName, new: NewName) -> None:
+    """Create an agent from another agent's resume. Memory, entries and spent credits are not copied.
 
     \b
     Example:
       lemming agents copy editor night-editor
     """
-    base = here.org
-    plain = plain_of(base, name)
+    base = context.org
+    resume = read_resume_json(base, name)
     if new == name:
         raise UsageError(f'there is an agent "{new}" already', hint="choose another name")
-    create(base, new, {**plain, "name": new}, as_json=here.as_json)
+    write_new_agent(base, new, {**resume, "name": new}, as_json=context.as_json)
 
 
-@app.verb("rename")
-def rename_agent(here: Here, name: AgentName, new: NewName) -> None:
-    """Give an agent another name. It keeps its memory, its entries, what it has read and what it has spent.
+@app.subcommand("rename")
+def rename_agent_command(context: CommandContext, name: AgentName, new: NewName) -> None:
+    """Rename an agent. Memory, entries, read positions and spent credits are kept.
 
-    Whoever reads it goes on reading it: read_outboxes of the others, config/credits.json and
-    create_agent_allowed get the new name too. What the journals tell of the past stays under the old one.
-    After a kill the same command does the rest; until then no tick runs.
+    Readers keep access: read_outboxes of other agents, config/credits.json and create_agent_allowed get the
+    new name too. Journals of past ticks keep the old name. If the rename is killed, run the same command
+    again to complete the rename; no tick runs until then.
 
     \b
     Example:
       lemming agents rename editor chief
     """
-    base = here.org
-    path_of_new_agent(new)
+    base = context.org
+    get_new_agent_path(new)
     with open_org(base, command="agents rename"):
-        begun = rename_begun(base)
-        if begun is None:
+        unfinished = find_pending_rename(base)
+        if unfinished is None:
             find_agent(base, name)
             _require_no_open_tick(base)
-        elif begun != (name, new):
+        elif unfinished != (name, new):
             require_no_rename(base)
-        changed = rename(base, name, new)
-    if here.shows("renamed", {"agent": new, "before": name, "files": changed}):
+        changed = rename_agent(base, name, new)
+    if context.print_as_json("renamed", {"agent": new, "before": name, "files": changed}):
         return
     for file in changed:
-        show(file)
-    tell(f"{name} is {new} now; `lemming validate` checks the rest")
+        print_data(file)
+    print_notice(f"{name} is {new} now; `lemming validate` checks the rest")
 
 
-@app.verb("rm")
+@app.subcommand("rm")
 def remove_agent(
-    here: Here,
+    context: CommandContext,
     name: AgentName,
     mend: Annotated[
         bool, option("--mend", "Remove its name from the teams and reading lists of other agents, too.")
     ] = False,
 ) -> None:
-    """Take an agent out of the organisation: its folder is moved to aside/, from where it can be put back.
+    """Remove an agent; its folder is archived in aside/ and can be restored.
 
-    Others may name it: in their team, or among those whom they read. A team with a name that is gone keeps
-    its agent from running. On a terminal you are asked whether to take the name out; --mend does it, also
-    for an agent that is gone already.
+    Other agents may still list the removed agent in their team or in read_outboxes. An agent with a missing
+    team member cannot run. On a terminal you are asked whether to remove the name there; --mend removes the
+    name without asking, also for an agent that you removed earlier.
 
     \b
     Examples:
       lemming agents rm critic
       lemming agents rm critic --mend
     """
-    base = here.org
-    if mend and name not in agent_folders(base) and find_namers(base, name):
-        _mend(here, name, find_namers(base, name), mend=True)
+    base = context.org
+    if mend and name not in list_agent_folders(base) and find_referring_agents(base, name):
+        _remove_references(context, name, find_referring_agents(base, name), mend=True)
         return
-    require_folder(base, name)
+    require_agent_folder(base, name)
     with open_org(base, command="agents rm") as runtime:
         _require_no_open_tick(base)
-        place = f"{place_aside(runtime)}/{paths.agent_folder(name)}"
+        archive_path = f"{make_archive_folder_name(runtime)}/{paths.agent_folder(name)}"
         agents = survey_agents(base).agents
         if name in agents and (creator := agents[name].created_by):
             for file in map(paths.resume_file, agents):
-                creator_replaced(base, file, name, creator)
+                replace_creator(base, file, name, creator)
         # First: after a kill in between a person is asked again, and nobody inherits an approval.
-        forget_approvals(base, name)
-        fs.move(Path(base), paths.agent_folder(name), place)
-    namers = find_namers(base, name)
-    if here.as_json:
-        for other in namers if mend else ():
-            remove_name(base, other, name)
-        readers = [other for other, places in namers.items() if "permissions.read_outboxes" in places]
-        facts = {"agent": name, "aside": place, "readers": readers, "named_in": namers, "is_mended": mend}
-        show_json("removed", facts)
+        remove_standing_approvals(base, name)
+        fs.move(Path(base), paths.agent_folder(name), archive_path)
+    referrers = find_referring_agents(base, name)
+    if context.as_json:
+        for referrer in referrers if mend else ():
+            remove_references(base, referrer, name)
+        readers = [
+            referrer for referrer, places in referrers.items() if "permissions.read_outboxes" in places
+        ]
+        facts = {
+            "agent": name,
+            "aside": archive_path,
+            "readers": readers,
+            "named_in": referrers,
+            "is_mended": mend,
+        }
+        print_json("removed", facts)
         return
-    show(place)
-    _mend(here, name, namers, mend=mend)
-    tell(f"to put it back: mv {place} {paths.agent_folder(name)}")
+    print_data(archive_path)
+    _remove_references(context, name, referrers, mend=mend)
+    print_notice(f"to put it back: mv {archive_path} {paths.agent_folder(name)}")
 
 
-def _mend(here: Here, name: str, namers: dict[str, list[str]], *, mend: bool) -> None:
-    """Take the name of an agent that is gone out of other resumes, if wanted; else say where it is."""
-    for other, places in namers.items():
-        tell(f'{other} names "{name}" still: {", ".join(places)} in agents/{other}/resume.json')
-    if namers and not mend and sys.stdin.isatty() and sys.stderr.isatty():
+def _remove_references(
+    context: CommandContext, name: str, referrers: dict[str, list[str]], *, mend: bool
+) -> None:
+    """Remove a deleted agent's name from other resumes if requested; otherwise list the references."""
+    for referrer, pointers in referrers.items():
+        print_notice(
+            f'{referrer} names "{name}" still: {", ".join(pointers)} in agents/{referrer}/resume.json'
+        )
+    if referrers and not mend and sys.stdin.isatty() and sys.stderr.isatty():
         mend = typer.confirm(f'Take "{name}" out there?', err=True)
     if mend:
-        for other in namers:
-            show(remove_name(here.org, other, name))
-    elif namers:
-        tell(f"`lemming agents rm {name} --mend` takes it out there")
+        for referrer in referrers:
+            print_data(remove_references(context.org, referrer, name))
+    elif referrers:
+        print_notice(f"`lemming agents rm {name} --mend` takes it out there")
 
 
 def _require_no_open_tick(base: OrgPath) -> None:
+    """Raise `UsageError` if the current tick was interrupted."""
     tick = load_tick(base)
-    if has_been_interrupted(base, tick):
+    if is_tick_incomplete(base, tick):
         raise UsageError(
             f"tick {tick} is not finished", hint="`lemming run-once` finishes it; then try again"
         )

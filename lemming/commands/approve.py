@@ -1,4 +1,4 @@
-"""`lemming approve` and `lemming deny`: a person decides about calls that wait for it."""
+"""`lemming approve` and `lemming deny`: decisions of a person about waiting calls and plans."""
 
 from __future__ import annotations
 
@@ -6,55 +6,73 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.capabilities.approvals.always import let_pass, require_asking
-from lemming.capabilities.approvals.deciding import approve_ahead, decide, find_approved, find_waiting
-from lemming.capabilities.approvals.waiting import Word
-from lemming.capabilities.approvals.waiting_calls import waits_beside
-from lemming.capabilities.requests.now import requests_now
-from lemming.capabilities.requests.view import RequestView
-from lemming.capabilities.requests.waiting import WaitsForPerson
-from lemming.capabilities.requests.waiting import waiting as what_waits
-from lemming.commands.options import AsPerson, Here, argument, object_typed, option
-from lemming.commands.screen import tell
-from lemming.commands.waiting import show_call, show_folded
+from lemming.capabilities.approvals.ledger_calls import find_blocking_requests
+from lemming.capabilities.approvals.pending_approvals import DecisionKind
+from lemming.capabilities.approvals.standing_approvals import add_standing_approval, require_gate_exists
+from lemming.capabilities.approvals.write_decisions import (
+    decide,
+    find_approved,
+    find_pending_request,
+    preapprove_call,
+)
+from lemming.capabilities.requests.current_requests import load_requests
+from lemming.capabilities.requests.request_view import RequestView
+from lemming.capabilities.requests.waiting_items import PersonInboxItem
+from lemming.capabilities.requests.waiting_items import list_person_inbox as what_waits
+from lemming.commands.command_context import AsPerson, CommandContext, argument, option, parse_json_object
+from lemming.commands.terminal import print_notice
+from lemming.commands.waiting import print_call, print_wrapped
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
 
-def that_wait(
+def list_waiting_calls(
     base: OrgPath, *, tool: str | None, agent: str | None, person: str | None
-) -> list[WaitsForPerson]:
-    """Return the calls that wait, each once though several may be asked; raise `UsageError` for none."""
-    waiting = [it for it in what_waits(base) if it.call and tool in (None, it.call["tool"])]
-    waiting = [it for it in waiting if person in (None, it.person) and agent in (None, it.asker)]
-    found = {it.identity: it for it in reversed(waiting)}
-    if not found:
-        which = f"no call{f' of {tool}' if tool else ''}{f' by {agent}' if agent else ''}"
-        raise UsageError(f"{which} waits for approval", hint="`lemming waiting` lists all that wait")
-    return [*reversed(found.values())]
+) -> list[PersonInboxItem]:
+    """Return the waiting calls, without duplicates. Raises `UsageError` if there are none.
+
+    A call that waits for several people is listed once.
+    """
+    waiting = [item for item in what_waits(base) if item.call and tool in (None, item.call["tool"])]
+    waiting = [item for item in waiting if person in (None, item.person) and agent in (None, item.asker)]
+    items_by_id = {item.identity: item for item in reversed(waiting)}
+    if not items_by_id:
+        subject = f"no call{f' of {tool}' if tool else ''}{f' by {agent}' if agent else ''}"
+        raise UsageError(f"{subject} waits for approval", hint="`lemming waiting` lists all that wait")
+    return [*reversed(items_by_id.values())]
 
 
 def decide_all(
-    base: OrgPath, items: list[WaitsForPerson], word: Word, person: str | None, *, text: str = "", yes: bool
+    base: OrgPath,
+    items: list[PersonInboxItem],
+    decision: DecisionKind,
+    person: str | None,
+    *,
+    text: str = "",
+    skip_confirmation: bool,
 ) -> list[OutboxEntry]:
-    """Decide about all of these, once the person at the keyboard has said so."""
-    if not yes and not typer.confirm(f"{word.capitalize()} these {len(items)}?", err=True):
+    """Decide about all items after the user has confirmed."""
+    if not skip_confirmation and not typer.confirm(f"{decision.capitalize()} these {len(items)}?", err=True):
         raise typer.Exit(1)
-    return [decide(base, item.identity, word, person=person or item.person, text=text) for item in items]
+    return [decide(base, item.identity, decision, person=person or item.person, text=text) for item in items]
 
 
-def tell_what_else(base: OrgPath, identity: str) -> None:
-    """Say what has to be decided or answered too before a call that was approved is made."""
-    org = Organisation.at(base)
-    others = waits_beside(org, requests_now(org), identity)
-    if others:
-        named = ", ".join(f"{it.id} ({' or '.join(it.holders) or 'nobody'})" for it in others)
-        tell(f"it is made once these are decided or answered too, as one turn asked for all of them: {named}")
+def print_remaining_decisions(base: OrgPath, identity: str) -> None:
+    """Print the other decisions and answers that an approved call still waits for."""
+    org = Organisation.from_path(base)
+    remaining = find_blocking_requests(org, load_requests(org), identity)
+    if remaining:
+        descriptions = ", ".join(
+            f"{request.id} ({' or '.join(request.assignees) or 'nobody'})" for request in remaining
+        )
+        print_notice(
+            f"it is made once these are decided or answered too, as one turn asked for all of them: {descriptions}"
+        )
 
 
 def approve(
-    here: Here,
+    context: CommandContext,
     reference: Annotated[
         str | None, argument("ID", "A request's id, the beginning of it, or its call's.")
     ] = None,
@@ -74,10 +92,11 @@ def approve(
     ] = None,
     person: AsPerson = None,
 ) -> None:
-    """Approve a call that waits for it, or a plan. Prints the path of the entry that says so.
+    """Approve a waiting call or plan. Prints the path of the new entry.
 
-    It is for exactly this call, once. If a file that it names has changed since, it is asked again. Of
-    several calls of one turn all have to be decided before the first is made; this says which are not.
+    An approval covers exactly this call, once. If a file named in the call has changed since, the call needs
+    a new approval. When a turn makes several calls, every call needs a decision before the first runs; the
+    command lists the open ones.
 
     \b
     Examples:
@@ -87,61 +106,70 @@ def approve(
       lemming approve --all --tool file_write
       lemming approve --ahead ada shell '{"command": "git push"}'
     """
-    base = here.org
-    chosen = [it for it, is_given in (("ID", reference), ("--all", every), ("--ahead", ahead)) if is_given]
-    if len(chosen) != 1:
+    base = context.org
+    modes = [
+        option_name
+        for option_name, value in (("ID", reference), ("--all", every), ("--ahead", ahead))
+        if value
+    ]
+    if len(modes) != 1:
         hint = "lemming approve ID, or --all --tool TOOL, or --ahead AGENT TOOL ARGS"
-        raise UsageError(
-            "what is to be approved?" if not chosen else f"{chosen[0]} or {chosen[1]}", hint=hint
-        )
+        raise UsageError("what is to be approved?" if not modes else f"{modes[0]} or {modes[1]}", hint=hint)
     if for_ not in (None, "tool"):
         raise UsageError(f'--for "{for_}"', hint="--for tool: it may be called from now on")
     if ahead:
-        args = object_typed(ahead[2], "ARGS", '{"command": "git push"}')
-        here.shows_entry(approve_ahead(base, ahead[0], ahead[1], args, person=person))
+        args = parse_json_object(ahead[2], "ARGS", '{"command": "git push"}')
+        context.print_entry(preapprove_call(base, ahead[0], ahead[1], args, person=person))
     elif every:
-        _approve_all(here, tool, agent, person, yes=yes)
+        _approve_all(context, tool, agent, person, skip_confirmation=yes)
     elif reference:
-        _approve_one(here, reference, person, edit or [], is_for_tool=for_ == "tool")
+        _approve_one(context, reference, person, edit or [], is_for_tool=for_ == "tool")
 
 
 def _approve_one(
-    here: Here, reference: str, person: str | None, edits: list[str], *, is_for_tool: bool
+    context: CommandContext, reference: str, person: str | None, edits: list[str], *, is_for_tool: bool
 ) -> None:
-    base = here.org
+    base = context.org
     if is_for_tool and (approved := find_approved(base, reference)):
-        _let_pass(base, *approved)
+        _add_standing_approval(base, *approved)
         return
-    _, request, call = find_waiting(base, reference)
+    _, request, call = find_pending_request(base, reference)
     if is_for_tool and call is None:
         raise UsageError("no call waits there that a gate could let pass", hint="lemming approve ID")
     if is_for_tool and call:
-        require_asking(base, call, request.asker)
+        require_gate_exists(base, call, request.asker)
     entry = decide(base, reference, "approve", person=person, edits=edits)
-    here.shows_entry(entry)
+    context.print_entry(entry)
     if call:
-        tell_what_else(base, request.identity)
+        print_remaining_decisions(base, request.identity)
     if is_for_tool and call:
-        _let_pass(base, request, call)
+        _add_standing_approval(base, request, call)
 
 
-def _let_pass(base: OrgPath, request: RequestView, call: dict[str, Any]) -> None:
-    for line in let_pass(base, call, request.asker).in_words(is_written=True):
-        tell(line)
+def _add_standing_approval(base: OrgPath, request: RequestView, call: dict[str, Any]) -> None:
+    for line in add_standing_approval(base, call, request.asker).describe(is_written=True):
+        print_notice(line)
 
 
-def _approve_all(here: Here, tool: str | None, agent: str | None, person: str | None, *, yes: bool) -> None:
+def _approve_all(
+    context: CommandContext,
+    tool: str | None,
+    agent: str | None,
+    person: str | None,
+    *,
+    skip_confirmation: bool,
+) -> None:
     if tool is None:
         raise UsageError("--all of which tool?", hint="lemming approve --all --tool file_write")
-    items = that_wait(here.org, tool=tool, agent=agent, person=person)
-    for item in items if not here.as_json else ():
-        show_call(item.call or {}, [(item.person, item.at_deadline)])
-    for entry in decide_all(here.org, items, "approve", person, yes=yes):
-        here.shows_entry(entry)
+    items = list_waiting_calls(context.org, tool=tool, agent=agent, person=person)
+    for item in items if not context.as_json else ():
+        print_call(item.call or {}, [(item.person, item.at_deadline)])
+    for entry in decide_all(context.org, items, "approve", person, skip_confirmation=skip_confirmation):
+        context.print_entry(entry)
 
 
 def deny(
-    here: Here,
+    context: CommandContext,
     reference: Annotated[
         str | None, argument("ID", "A request's id, the beginning of it, or its call's.")
     ] = None,
@@ -152,14 +180,14 @@ def deny(
     yes: Annotated[bool, option("--yes", "With --all: do not list and ask first.")] = False,
     person: AsPerson = None,
 ) -> None:
-    """Say no to a call that waits for approval, or to a plan. Prints the path of the entry that says so.
+    """Deny a waiting call or plan. Prints the path of the new entry.
 
     \b
     Examples:
       lemming deny 3fa9c1 --reason "not on a Friday"
       lemming deny --all --agent ada
     """
-    base = here.org
+    base = context.org
     if every == bool(reference):
         raise UsageError(
             "what is to be denied?", hint="lemming deny ID, or --all [--tool TOOL] [--agent AGENT]"
@@ -167,10 +195,10 @@ def deny(
     if (tool or agent) and not every:
         raise UsageError("--tool and --agent are for --all", hint="lemming deny --all --tool TOOL")
     if reference:
-        here.shows_entry(decide(base, reference, "deny", person=person, text=reason))
+        context.print_entry(decide(base, reference, "deny", person=person, text=reason))
         return
-    items = that_wait(base, tool=tool, agent=agent, person=person)
-    for item in items if not here.as_json else ():
-        show_folded(item.id, item.line)
-    for entry in decide_all(base, items, "deny", person, text=reason, yes=yes):
-        here.shows_entry(entry)
+    items = list_waiting_calls(base, tool=tool, agent=agent, person=person)
+    for item in items if not context.as_json else ():
+        print_wrapped(item.id, item.summary_line)
+    for entry in decide_all(base, items, "deny", person, text=reason, skip_confirmation=yes):
+        context.print_entry(entry)

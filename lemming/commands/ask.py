@@ -1,4 +1,4 @@
-"""`lemming ask` and `lemming chat`: questions are put, who is at work on them, what came of them."""
+"""`lemming ask` and `lemming chat`: ask questions, show progress and print the answers."""
 
 from __future__ import annotations
 
@@ -11,141 +11,151 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.asking.questions import AskOutcome, AtWork
-from lemming.asking.questions import ask as ask_and_wait
-from lemming.capabilities.requests.costs import costs_of
-from lemming.capabilities.requests.now import request_shown, requests_now
-from lemming.capabilities.requests.people import person_for, require_reach
-from lemming.commands.failures import guarded
-from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE, Watched, line_of_start
-from lemming.commands.options import (
+from lemming.capabilities.requests.current_requests import load_requests, request_to_json
+from lemming.capabilities.requests.request_costs import compute_request_costs
+from lemming.capabilities.requests.request_people import choose_person, require_reachable
+from lemming.client.ask_client import AskOutcome, WorkProgress
+from lemming.client.ask_client import ask as ask_and_wait
+from lemming.commands.command_context import (
     AgentName,
     AsPerson,
-    Here,
+    CommandContext,
     Quiet,
     Trust,
     Watch,
     argument,
-    duration,
+    join_text_argument,
     option,
-    require_folder,
-    text_typed,
-    ticks_or_time,
+    parse_seconds,
+    parse_ticks_or_duration,
+    require_agent_folder,
 )
+from lemming.commands.command_session import CommandSession
+from lemming.commands.error_reporting import run_guarded
 from lemming.commands.progress import TurnProgress
-from lemming.commands.screen import one_line, show_json, show_pretty, show_text, tell
-from lemming.commands.session import CommandSession
-from lemming.commands.stopping import stop_on_signals
-from lemming.commands.trust import require_agreement
+from lemming.commands.run_output import (
+    NO_CREDITS,
+    NO_PROVIDER,
+    UNUSABLE_PROVIDER_ERRORS,
+    StreamedLines,
+    format_tick_start,
+)
+from lemming.commands.signals import stop_on_signals
+from lemming.commands.terminal import one_line, print_json, print_notice, print_pretty_json, print_text
+from lemming.commands.trust import require_workspace_trust
 from lemming.kernel.base.clock import SystemClock
-from lemming.kernel.base.errors import UsageError, is_of_a_provider
-from lemming.kernel.base.json_schema.violations import flaw_of
+from lemming.kernel.base.errors import UsageError, is_provider_error
+from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
-from lemming.kernel.journal.events import Event, ModelWrote, ProblemFound, TickBegins
-from lemming.kernel.journal.records import TurnEnded
+from lemming.kernel.journal.engine_events import Event, ModelWrote, ProblemFound, TickBegins
+from lemming.kernel.journal.journal_records import TurnEnded
 from lemming.kernel.org.organisation import OrgPath
-from lemming.service.under_way import running_engine
+from lemming.operations.engine_progress import find_running_engine
 
 NOT_ANSWERED, NO_ANSWER_YET = 1, 9
 
 
 @dataclass
 class Watcher:
-    """Tells who is at work on a question, and which of their turns fail."""
+    """Reports which agents work on a question, and their failed turns."""
 
     quiet: bool = False
     holders: tuple[str, ...] = ()
     id: str = ""
     progress: TurnProgress = field(default_factory=lambda: TurnProgress(is_shown=False))
     _failed: set[str] = field(default_factory=set)
-    _watched: Watched = field(default_factory=Watched)
+    _live_text: StreamedLines = field(default_factory=StreamedLines)
 
-    def asked(self, id_: str) -> None:
-        """Note the id of the question, once it is written."""
+    def on_question_written(self, id_: str) -> None:
+        """Store the id of the question once the request is written."""
         self.id = id_
 
-    def at_work(self, work: AtWork) -> None:
-        """Say who has to do something before the next tick."""
+    def on_work(self, work: WorkProgress) -> None:
+        """Print the agents that must act before the next tick."""
         self.holders = work.holders
-        self.progress.at_work(() if work.waits else work.holders)
+        self.progress.set_workers(() if work.waits else work.holders)
         if not self.quiet and work.waits:
-            self.progress.tell(f"  tick {work.tick}: {one_line(work.waits, 400)}", style="dim")
+            self.progress.print_line(f"  tick {work.tick}: {one_line(work.waits, 400)}", style="dim")
         elif not self.quiet and work.holders:
             verb = "is" if len(work.holders) == 1 else "are"
             line = f"  tick {work.tick}: {', '.join(work.holders)} {verb} at work"
-            self.progress.tell(line, style="dim")
+            self.progress.print_line(line, style="dim")
 
-    def hear(self, event: Event) -> None:
-        """Take an event of the engine."""
-        self.progress.hear(event)
+    def on_event(self, event: Event) -> None:
+        """Handle an event of the engine."""
+        self.progress.on_event(event)
         if isinstance(event, ModelWrote) and not self.progress.is_shown:
-            self._watched.hear(event, len(event.agent))
+            self._live_text.add_text(event, len(event.agent))
             return
         if isinstance(event, TurnEnded):
-            self._watched.end(event.report.agent, len(event.report.agent))
+            self._live_text.flush(event.report.agent, len(event.report.agent))
         if isinstance(event, TurnEnded) and event.report.status == "failed":
             text = f"  {event.report.agent} failed: {one_line(event.report.reason, 400)}"
         elif isinstance(event, ProblemFound) and not self.quiet:
             text = f"  {one_line(str(event.problem), 400)}"
         elif isinstance(event, TickBegins) and event.turns_left is not None and not self.quiet:
-            self.progress.tell(f"  {line_of_start(event)}", style="dim")
+            self.progress.print_line(f"  {format_tick_start(event)}", style="dim")
             return
         else:
             return
         if text not in self._failed:
             self._failed.add(text)
-            self.progress.tell(text, style="yellow")
+            self.progress.print_line(text, style="yellow")
 
 
 def agree_to_run(base: OrgPath, *, trusts: bool, can_ask: bool) -> None:
-    """Ask for what running reaches outside, unless another engine does the running."""
-    if trusts or running_engine(base) is None:
-        require_agreement(base, trusts=trusts, can_ask=can_ask)
+    """Require workspace trust for running ticks, unless another engine already runs."""
+    if trusts or find_running_engine(base) is None:
+        require_workspace_trust(base, is_trusted=trusts, can_ask=can_ask)
 
 
-def put(base: OrgPath, agent: str, text: str, *, quiet: bool, **options: Any) -> tuple[AskOutcome[Any], int]:
-    """Ask something and wait for the answer; return what came of it and the exit status that says so."""
-    watches = bool(options.pop("watch", False)) and not quiet  # then lines of the answer are shown
-    is_shown = sys.stderr.isatty() and not (quiet or watches)
+def ask_with_progress(
+    base: OrgPath, agent: str, text: str, *, quiet: bool, **options: Any
+) -> tuple[AskOutcome[Any], int]:
+    """Ask a question, wait for the answer and show progress. Returns the outcome and the exit status."""
+    streams = bool(options.pop("watch", False)) and not quiet  # then lines of the answer are shown
+    is_shown = sys.stderr.isatty() and not (quiet or streams)
     watcher = Watcher(quiet, progress=TurnProgress(is_shown=is_shown))
-    with stop_on_signals(quiet=quiet) as switch, watcher.progress.shown():
+    with stop_on_signals(quiet=quiet) as switch, watcher.progress.display():
         outcome = ask_and_wait(
             base,
             agent,
             text,
             stop=switch.stop,
-            notify=watcher.hear,
-            at_work=watcher.at_work,
-            asked=watcher.asked,
-            watch=watches or is_shown,
+            notify=watcher.on_event,
+            at_work=watcher.on_work,
+            asked=watcher.on_question_written,
+            watch=streams or is_shown,
             **options,
         )
-    return outcome, switch.exit_status if outcome.why == "stopped" else status_of(outcome)
+    return outcome, switch.exit_status if outcome.why == "stopped" else to_exit_status(outcome)
 
 
-def status_of(outcome: AskOutcome[Any]) -> int:
-    """Return the exit status for what came of a question. See docs/cli.md."""
+def to_exit_status(outcome: AskOutcome[Any]) -> int:
+    """Return the exit status for the outcome of a question. See docs/cli.md."""
     if outcome.has_answer:
         return 0
     if outcome.end not in (None, "failed"):
         return NOT_ANSWERED
     if outcome.error in ("OutOfCredits", "LimitReached"):
         return NO_CREDITS
-    is_out_of_reach = is_of_a_provider(outcome.error) and outcome.error in NOBODY_USABLE
+    is_out_of_reach = is_provider_error(outcome.error) and outcome.error in UNUSABLE_PROVIDER_ERRORS
     return NO_PROVIDER if is_out_of_reach else NOT_ANSWERED if outcome.end else NO_ANSWER_YET
 
 
 def show_answer(outcome: AskOutcome[Any]) -> None:
-    """Print the answer to standard output; where there is none, say why, and how to come back."""
+    """Print the answer to standard output; without an answer, print the reason and the next step."""
     request = outcome.request
     if outcome.has_answer:
         if outcome.end == "expired":
-            tell(f"{' and '.join(request.targets)} did not answer in time; this was laid down for then:")
-        show_text(outcome.answer) if isinstance(outcome.answer, str) else show_pretty(outcome.answer)
+            print_notice(
+                f"{' and '.join(request.targets)} did not answer in time; this was laid down for then:"
+            )
+        print_text(outcome.answer) if isinstance(outcome.answer, str) else print_pretty_json(outcome.answer)
         return
-    tell(one_line(outcome.why_unanswered, 1000), style="yellow")
+    print_notice(one_line(outcome.unanswered_reason, 1000), style="yellow")
     if outcome.end is None:
-        tell(
+        print_notice(
             f"it stays open: `lemming requests {request.id}` shows it, `lemming cancel {request.id}` ends it"
         )
 
@@ -156,7 +166,9 @@ Conversation = Annotated[
 Timeout = Annotated[
     float | None,
     option(
-        "--timeout DURATION", "Wait no longer: 90 (seconds), 10m, 2h. Default: for ever.", parser=duration
+        "--timeout DURATION",
+        "Wait no longer: 90 (seconds), 10m, 2h. Default: for ever.",
+        parser=parse_seconds,
     ),
 ]
 Deadline = Annotated[
@@ -164,13 +176,13 @@ Deadline = Annotated[
     option(
         "--deadline TICKS|DURATION",
         "It expires so many ticks after this one, or after 30m, 2h.",
-        parser=ticks_or_time,
+        parser=parse_ticks_or_duration,
     ),
 ]
 
 
 def ask(
-    here: Here,
+    context: CommandContext,
     agent: AgentName,
     text: Annotated[list[str], argument("TEXT", 'What to ask; "-" reads it from standard input.')],
     person: AsPerson = None,
@@ -190,14 +202,14 @@ def ask(
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
-    """Ask an agent something, as a person, and print the answer.
+    """Ask an agent a question and print the answer.
 
-    Ticks are run until the answer is there; where an engine runs already, it does that. Who is at work is
-    said on standard error; on a terminal also for how long, how long it may take, which tools are called, and
-    the words as they come. Ctrl-C leaves the request open, and says how to come back to it.
+    Runs ticks until the answer arrives; if an engine is already running, the ticks run there. Standard error
+    shows the agents at work. On a terminal, standard error also shows elapsed time, time limits, tool calls
+    and streamed text. Ctrl-C leaves the request open and prints the command to return to the request.
 
-    Exit status: 0 answered; 1 it failed, was refused or cancelled, or expired; 9 no answer yet, the request
-    stays open; 5 no model could be asked; 6 whoever holds it is out of credits.
+    Exit status: 0 answered; 1 failed, refused, cancelled or expired; 9 no answer yet, the request stays open;
+    5 no model could be called; 6 the agent that holds the request is out of credits.
 
     \b
     Examples:
@@ -206,16 +218,16 @@ def ask(
       lemming ask editor --timeout 5m --conversation ferry "And tomorrow?"
       lemming ask editor --schema verdict.json --json "Is it true?" | jq .answer
     """
-    base = here.org
-    require_folder(base, agent)
-    said = " ".join(text)
-    options: dict[str, Any] = {"schema": _schema_in(schema)} if schema else {}
-    options["budget"] = _amount(budget)
-    agree_to_run(base, trusts=trust, can_ask=not here.as_json and said != "-")
-    outcome, status = put(
+    base = context.org
+    require_agent_folder(base, agent)
+    typed_text = " ".join(text)
+    options: dict[str, Any] = {"schema": _load_schema(schema)} if schema else {}
+    options["budget"] = _parse_budget(budget)
+    agree_to_run(base, trusts=trust, can_ask=not context.as_json and typed_text != "-")
+    outcome, status = ask_with_progress(
         base,
         agent,
-        text_typed(text),
+        join_text_argument(text),
         quiet=quiet,
         person=person,
         conversation=conversation,
@@ -224,52 +236,56 @@ def ask(
         watch=watch,
         **options,
     )
-    if here.as_json:
-        now = requests_now(base)
-        facts = request_shown(
-            outcome.request, now, costs_of(base, [it for _, it in now.requests.tree(outcome.request)])
+    if context.as_json:
+        requests = load_requests(base)
+        facts = request_to_json(
+            outcome.request,
+            requests,
+            compute_request_costs(
+                base, [request for _, request in requests.requests.iter_tree(outcome.request)]
+            ),
         )
-        shown = {
+        answer_facts = {
             "answer": outcome.answer,
             "why": outcome.why,
             "reason": outcome.reason,
             "error": outcome.error,
         }
-        show_json("answer", {**facts, **shown})
+        print_json("answer", {**facts, **answer_facts})
     else:
         show_answer(outcome)
     raise typer.Exit(status)
 
 
-def _amount(typed: str | None) -> float | str | None:
-    """Return a budget as it was typed: a number is credits."""
+def _parse_budget(typed: str | None) -> float | str | None:
+    """Parse a budget typed by the user; a plain number is credits."""
     try:
         return None if typed is None else float(typed)
     except ValueError:
         return typed
 
 
-def _schema_in(file: Path) -> dict[str, Any]:
-    """Return the JSON Schema in a file; raise `UsageError` for what is none."""
+def _load_schema(file: Path) -> dict[str, Any]:
+    """Load a JSON Schema from a file. Raises `UsageError` if the file holds no schema."""
     try:
-        with file.open("rb") as opened:
-            schema = parse(opened.read(DEFAULT_LIMIT_BYTES + 1), allow_bom=True)
+        with file.open("rb") as stream:
+            schema = parse(stream.read(DEFAULT_LIMIT_BYTES + 1), allow_bom=True)
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint="--schema FILE") from error
     except JsonProblem as error:
         raise UsageError(f"{file} is not JSON: {error.message} (line {error.line})") from error
     if not isinstance(schema, dict):
         raise UsageError(f"{file} holds no JSON Schema", hint="it is a JSON object")
-    flaw, pointer = flaw_of(schema)
-    if flaw:
+    violation, pointer = find_schema_flaw(schema)
+    if violation:
         raise UsageError(
-            f"{file}{pointer and ' ' + pointer}: {flaw}", hint="json-schema.org says what a schema is"
+            f"{file}{pointer and ' ' + pointer}: {violation}", hint="json-schema.org says what a schema is"
         )
     return schema
 
 
 def chat(
-    here: Here,
+    context: CommandContext,
     agent: AgentName,
     person: AsPerson = None,
     conversation: Annotated[
@@ -280,36 +296,36 @@ def chat(
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
-    """Talk with an agent: each line is a question, and the next one is read when it is answered.
+    """Chat with an agent interactively. Each line is a question.
 
-    The agent is shown what was said before in the same conversation. Ctrl-D or `/quit` ends it. Lines may
-    come from a pipe. On a terminal a line such as `/approve 3fa9`, `/waiting` or `/cost` is that command of
-    lemming, `/help` lists them, and `//` begins a text with a slash. Exit status: that of the last question
-    without an answer, as of `lemming ask`; else 0.
+    The agent sees the earlier messages of the same conversation. Ctrl-D or `/quit` ends the chat. Lines may
+    come from a pipe. On a terminal, a line such as `/approve 3fa9`, `/waiting` or `/cost` runs the lemming
+    command, `/help` lists the commands, and `//` starts a text with a slash. Exit status: 0 if every question
+    was answered, else the status of the last unanswered question, as in `lemming ask`.
 
     \b
     Examples:
       lemming chat editor
       printf 'Who leads?\\nWhy?\\n' | lemming chat editor --conversation ferry
     """
-    base = here.org
-    require_folder(base, agent)
-    now = requests_now(base)
-    person = person_for(now, person)
-    require_reach(now, person, agent)
-    agree_to_run(base, trusts=trust, can_ask=not here.as_json and sys.stdin.isatty())
+    base = context.org
+    require_agent_folder(base, agent)
+    requests = load_requests(base)
+    person = choose_person(requests, person)
+    require_reachable(requests, person, agent)
+    agree_to_run(base, trusts=trust, can_ask=not context.as_json and sys.stdin.isatty())
     name = conversation or SystemClock().now().strftime("chat-%Y%m%d-%H%M%S")
     if not quiet:
-        tell(f"conversation {name} of {person} with {agent}; Ctrl-D ends it", style="dim")
+        print_notice(f"conversation {name} of {person} with {agent}; Ctrl-D ends it", style="dim")
     status = 0
-    for text in _lines():
+    for text in _iter_lines():
         if _is_typed() and text in ("/quit", "/exit"):
             break
         if _is_typed() and text.startswith("/") and not text.startswith("//"):
-            _run_command(here.context, text[1:])
+            _run_command(context.typer_context, text[1:])
             continue
         text = text.removeprefix("/") if _is_typed() and text.startswith("//") else text
-        outcome, ended = put(
+        outcome, exit_status = ask_with_progress(
             base,
             agent,
             text,
@@ -319,43 +335,43 @@ def chat(
             timeout_s=timeout,
             watch=watch,
         )
-        if not here.shows(
+        if not context.print_as_json(
             "answer", {"id": outcome.id, "end": outcome.end, "answer": outcome.answer, "why": outcome.why}
         ):
             show_answer(outcome)
-        status = ended or status
+        status = exit_status or status
         if outcome.why == "stopped":
             break
     raise typer.Exit(status)
 
 
 def _is_typed() -> bool:
-    """Return whether a person types the lines: what comes from a pipe is a question, whatever is in it."""
+    """Return True if a person types the lines. Every line from a pipe is a question."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _run_command(ctx: typer.Context, line: str) -> None:
-    """Run a line as a command of lemming on this organisation; an error in it is told, and ends nothing."""
+    """Run a line as a lemming command on this organisation; errors are printed and do not end the chat."""
     root = ctx.find_root()
     session: CommandSession = root.obj
 
-    def work() -> int:
+    def run_line() -> int:
         try:
-            words = shlex.split(line)
+            args = shlex.split(line)
         except ValueError as error:
             raise UsageError(f"{error}: {line}", hint="close what is quoted") from error
-        if words[:1] == ["chat"]:
+        if args[:1] == ["chat"]:
             raise UsageError("this is a chat already", hint="Ctrl-D ends it")
-        if not words or words[0] == "help":
-            words = [*words[1:], "--help"]
-        status = root.command.main(words, "lemming", standalone_mode=False, obj=session)
+        if not args or args[0] == "help":
+            args = [*args[1:], "--help"]
+        status = root.command.main(args, "lemming", standalone_mode=False, obj=session)
         return status if isinstance(status, int) else 0
 
-    guarded(work, session, as_json=False)
+    run_guarded(run_line, session, as_json=False)
 
 
-def _lines() -> Iterator[str]:
-    """Yield what is typed, line by line, without empty lines."""
+def _iter_lines() -> Iterator[str]:
+    """Yield the non-empty lines that the user types."""
     if not _is_typed():
         yield from filter(None, map(str.strip, sys.stdin))
         return

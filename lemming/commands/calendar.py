@@ -1,4 +1,4 @@
-"""`lemming calendar`: the jobs, when each comes up next, and what became of it last."""
+"""`lemming calendar`: jobs with their next times and last outcomes."""
 
 from __future__ import annotations
 
@@ -8,65 +8,66 @@ from datetime import datetime
 from itertools import count
 from typing import Any, NamedTuple
 
-from lemming.capabilities.calendars.calendar import (
+from lemming.capabilities.calendars.calendar_file import (
     CALENDAR_FILE,
-    Job,
-    asker_in,
+    CalendarJob,
+    find_calendar_agent,
     load_calendar,
-    problems_of_calendar,
+    validate_calendar,
 )
-from lemming.capabilities.calendars.jobs import Past, jobs_in
-from lemming.capabilities.cron.expressions import explained, next_occurrence, why_no_cron
-from lemming.commands.options import Here, Limit
-from lemming.commands.screen import show, tell
+from lemming.capabilities.calendars.calendar_jobs import JobHistory, get_job_schedule
+from lemming.capabilities.cron.cron_expressions import describe_cron, find_cron_error, next_occurrence
+from lemming.commands.command_context import CommandContext, Limit
+from lemming.commands.terminal import print_data, print_notice
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import parse, pretty
-from lemming.kernel.base.times.words import moment_in_words, until_text
-from lemming.kernel.org.changing import changing_file
+from lemming.kernel.base.jsontext import dump_pretty, parse
+from lemming.kernel.base.times.format_times import format_moment, format_remaining_time
+from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tick.counter import load_counter
-from lemming.kernel.tick.seams import TickLook
+from lemming.kernel.tick.tick_counter import load_counter
+from lemming.kernel.tick.tick_hooks import TickView
 
 NAME_WORDS = 4
 MAKE_ONE = "lemming agents new calendar --model clock --read '*'"
 
 COLUMNS = {
-    "JOB": "name", "AGENT": lambda it: it.job.agent, "NEXT": "coming", "LAST": "outcome", "WHEN": "when"
+    "JOB": "name", "AGENT": lambda status: status.job.agent, "NEXT": "next_time_text", "LAST":
+    "last_outcome_text", "WHEN": "schedule_text"
 }  # fmt: skip
 
 
-class JobNow(NamedTuple):
-    """A job as it stands: its next moment, and what became of it before."""
+class JobStatus(NamedTuple):
+    """Status of a job: next time and past requests."""
 
     name: str
-    job: Job
+    job: CalendarJob
     next: datetime | None
-    past: Past
-    now: datetime
+    history: JobHistory
+    current_time: datetime
 
     @property
-    def when(self) -> str:
-        """When it is asked for, in words."""
+    def schedule_text(self) -> str:
+        """The schedule as text."""
         job = self.job
-        words = [f"{explained(job.cron)} ({job.cron})"] if job.cron else []
-        return "; ".join(words + ([f"after {job.after}"] if job.after else []))
+        parts = [f"{describe_cron(job.cron)} ({job.cron})"] if job.cron else []
+        return "; ".join(parts + ([f"after {job.after}"] if job.after else []))
 
     @property
-    def coming(self) -> str:
-        """Its next moment, in words."""
+    def next_time_text(self) -> str:
+        """The next time as text."""
         if self.job.paused:
             return "paused"
         if self.next is None:
             return f"once {self.job.after} is answered" if self.job.after else "never: no time zone"
-        return f"{moment_in_words(self.next)} ({until_text(self.next, self.now)})"
+        return f"{format_moment(self.next)} ({format_remaining_time(self.next, self.current_time)})"
 
     @property
-    def outcome(self) -> str:
-        """What became of its last request, in words."""
-        latest = self.past.latest
+    def last_outcome_text(self) -> str:
+        """The outcome of the last request as text."""
+        latest = self.history.latest
         if latest is None:
             return "not asked yet"
         if latest.is_open:
@@ -74,13 +75,13 @@ class JobNow(NamedTuple):
         return f"{latest.end} in tick {latest.end_tick}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        latest = self.past.latest
+        """Return the status as JSON values."""
+        latest = self.history.latest
         return {
             "name": self.name,
             "agent": self.job.agent,
             "text": self.job.text,
-            "when": self.when,
+            "when": self.schedule_text,
             "next_at": timestamp(self.next) if self.next else None,
             "paused": self.job.paused,
             "last_request": latest.id if latest else None,
@@ -89,58 +90,68 @@ class JobNow(NamedTuple):
         }
 
 
-def jobs_now(org: Organisation, config: Config) -> list[JobNow]:
-    """Return the jobs as they stand. Raises `ConfigError` for a calendar that is none."""
-    now, survey = SystemClock().now(), survey_agents(org)
+def load_job_statuses(org: Organisation, config: Config) -> list[JobStatus]:
+    """Load the status of all jobs. Raises `ConfigError` for an invalid calendar."""
+    current_time, survey = SystemClock().now(), survey_agents(org)
     tick, since = load_counter(org)
-    jobs = jobs_in(TickLook(org, config, survey, tick, timestamp(now), since))
+    jobs = get_job_schedule(TickView(org, config, survey, tick, timestamp(current_time), since))
     return [
-        JobNow(name, job, next(jobs.occurrences(job, now), None), jobs.past_of(name), now)
+        JobStatus(
+            name,
+            job,
+            next(jobs.next_occurrences(job, current_time), None),
+            jobs.get_history(name),
+            current_time,
+        )
         for name, job in jobs.jobs.items()
     ]
 
 
-def calendar(here: Here, limit: Limit = None) -> None:
-    """Show the jobs of config/calendar.json: who is asked, when, when next, and what came of it last.
+def calendar(context: CommandContext, limit: Limit = None) -> None:
+    """List scheduled jobs with their next and last run.
 
-    A job is a request of the agent whose model key is clock; `lemming requests --of` that agent lists them.
-    Those that agents keep themselves are listed as AGENT.NAME.
+    Jobs are in config/calendar.json. A job is a request of the agent whose model key is clock; `lemming
+    requests --of AGENT` lists these requests. Jobs that agents manage themselves are listed as AGENT.NAME.
 
     \b
     Example:
       lemming calendar
     """
-    org = Organisation.at(here.org)
+    org = Organisation.from_path(context.org)
     config = load_config(org)
-    jobs = jobs_now(org, config)
-    nothing = f"no jobs; {CALENDAR_FILE} holds them, and `lemming send --every` writes one"
-    here.lists("job", jobs, COLUMNS, limit, nothing=nothing)
-    if jobs and not here.as_json and asker_in(survey_agents(org).agents, config) is None:
-        tell(f"warning: nobody asks for them: {MAKE_ONE}", style="yellow")
+    jobs = load_job_statuses(org, config)
+    empty_text = f"no jobs; {CALENDAR_FILE} holds them, and `lemming send --every` writes one"
+    context.print_list("job", jobs, COLUMNS, limit, empty_text=empty_text)
+    if jobs and not context.as_json and find_calendar_agent(survey_agents(org).agents, config) is None:
+        print_notice(f"warning: nobody asks for them: {MAKE_ONE}", style="yellow")
 
 
 def add_job(base: OrgPath, agent: str, text: str, cron: str) -> None:
-    """Write a job into the calendar, and say what it is called, when it comes up, and what is amiss."""
-    org, config = Organisation.at(base), load_config(base)
-    if why := why_no_cron(cron):
-        raise UsageError(why[0], hint=why[1])
+    """Add a job to the calendar; print name, next time and any warnings."""
+    org, config = Organisation.from_path(base), load_config(base)
+    if cron_error := find_cron_error(cron):
+        raise UsageError(cron_error[0], hint=cron_error[1])
     if config.org.timezone is None:
         raise UsageError("no time zone is set", hint='"timezone": "Europe/Berlin" in config/org.json')
-    with changing_file(base, CALENDAR_FILE) as opened:
-        kept = load_calendar(org)  # raises where it is broken: nothing is written over then
-        name, plain = _name_for(text, kept.jobs), parse(opened.raw, allow_bom=True)
-        jobs = {**plain.get("jobs", {}), name: {"agent": agent, "text": text, "cron": cron}}
-        opened.publish(pretty({**plain, "jobs": jobs}))
-    show(CALENDAR_FILE)
-    moment = next_occurrence(cron, config.org.timezone, SystemClock().now())
-    first = moment_in_words(moment) if moment else "never"
-    tell(f'job "{name}": {agent} is asked {explained(cron)[:1].lower()}{explained(cron)[1:]}; first {first}')
-    for problem in problems_of_calendar(org, survey_agents(org).agents, config):
-        tell(f"warning: {problem}", style="yellow")
+    with edit_file(base, CALENDAR_FILE) as edit:
+        current = load_calendar(org)  # raises where it is broken: nothing is written over then
+        name, document = _generate_job_name(text, current.jobs), parse(edit.raw, allow_bom=True)
+        jobs = {**document.get("jobs", {}), name: {"agent": agent, "text": text, "cron": cron}}
+        edit.publish(dump_pretty({**document, "jobs": jobs}))
+    print_data(CALENDAR_FILE)
+    next_time = next_occurrence(cron, config.org.timezone, SystemClock().now())
+    first = format_moment(next_time) if next_time else "never"
+    print_notice(
+        f'job "{name}": {agent} is asked {describe_cron(cron)[:1].lower()}{describe_cron(cron)[1:]}; first {first}'
+    )
+    for problem in validate_calendar(org, survey_agents(org).agents, config):
+        print_notice(f"warning: {problem}", style="yellow")
 
 
-def _name_for(text: str, jobs: Mapping[str, Job]) -> str:
-    """Return a name for a job that no other has, from the first words of its text."""
-    words = re.findall(r"[a-z0-9]+", text.lower())[:NAME_WORDS]
-    name = "-".join(words) or "job"
-    return next(it for number in count(1) if (it := name if number == 1 else f"{name}-{number}") not in jobs)
+def _generate_job_name(text: str, jobs: Mapping[str, CalendarJob]) -> str:
+    """Return an unused job name made of the first words of the text."""
+    tokens = re.findall(r"[a-z0-9]+", text.lower())[:NAME_WORDS]
+    name = "-".join(tokens) or "job"
+    return next(
+        status for number in count(1) if (status := name if number == 1 else f"{name}-{number}") not in jobs
+    )

@@ -1,54 +1,58 @@
-"""`lemming channels`: what came and went, and what is wrong."""
+"""`lemming channels`: messages received, sent and failed."""
 
 from __future__ import annotations
 
-from lemming.capabilities.channels.states import ChannelState, channel_states
-from lemming.commands.options import Here, Limit
-from lemming.commands.screen import one_line, tell
+from lemming.capabilities.channels.channel_status import ChannelStatus, get_channel_statuses
+from lemming.commands.command_context import CommandContext, Limit
+from lemming.commands.terminal import one_line, print_notice
 from lemming.commands.trust import load_settings
 from lemming.kernel.agents import survey_agents
 
 NONE = "no channels: an agent whose model key has the provider folder, http, mail or command is one"
 COLUMNS = {
-    "AGENT": "agent", "CHANNEL": "provider", "FOR": lambda it: it.to or "everybody", "ARRIVED": "arrived",
+    "AGENT": "agent", "CHANNEL": "provider", "FOR": lambda state: state.to or "everybody", "ARRIVED":
+    "arrived",
     "REFUSED": "refused", "WENT OUT": "delivered", "WAITING": "waiting", "GIVEN UP": "gave_up",
-    "": lambda it: "CANNOT BE USED" if it.problem else "OUT OF REACH" if it.down_since else "",
+    "": lambda state: "CANNOT BE USED" if state.problem else "OUT OF REACH" if state.down_since else "",
 }  # fmt: skip
 
 
-def channels(here: Here, limit: Limit = None) -> None:
-    """List the agents that channels speak for: what arrived, what went out, what failed.
+def channels(context: CommandContext, limit: Limit = None) -> None:
+    """List channels with their traffic and errors.
 
-    A channel is an agent whose model key has the provider folder, http, mail or command. The engine sees to
-    folders and commands between ticks; `lemming serve` to http and mail. What came and went, line by line, is
-    in agents/NAME/channel.jsonl.
+    A channel is an agent whose model key has the provider folder, http, mail or command. The engine serves
+    folders and commands between ticks; `lemming serve` serves http and mail. agents/NAME/channel.jsonl
+    records each message.
 
     \b
     Examples:
       lemming channels
       lemming channels --json | jq 'select(.waiting > 0) | .agent'
     """
-    base = here.org
-    found = channel_states(base, survey_agents(base), load_settings(base))
-    here.lists("channel", found, COLUMNS, limit, nothing=NONE)
-    for channel in found if not here.as_json else ():
-        _tell_wrong(channel)
+    base = context.org
+    states = get_channel_statuses(base, survey_agents(base), load_settings(base))
+    context.print_list("channel", states, COLUMNS, limit, empty_text=NONE)
+    for channel in states if not context.as_json else ():
+        _print_channel_problem(channel)
 
 
-def _tell_wrong(channel: ChannelState) -> None:
+def _print_channel_problem(channel: ChannelStatus) -> None:
+    """Print the problems of a channel."""
     name = channel.agent
     if channel.problem:
-        tell(f"{name} cannot be used: {one_line(channel.problem, 400)}", style="yellow")
+        print_notice(f"{name} cannot be used: {one_line(channel.problem, 400)}", style="yellow")
     if channel.down_since:
-        again = f"; tried again at {channel.retry_at}" if channel.retry_at else ""
-        why = one_line(channel.down_why, 400)
-        tell(f"{name} is out of reach since {channel.down_since}: {why}{again}", style="yellow")
+        retry_text = f"; tried again at {channel.retry_at}" if channel.retry_at else ""
+        reason = one_line(channel.down_why, 400)
+        print_notice(
+            f"{name} is out of reach since {channel.down_since}: {reason}{retry_text}", style="yellow"
+        )
     for line in channel.last_refused:
-        place = f" ({line['file']})" if "file" in line else ""
-        message, why = line.get("message", "a message"), line.get("why", "")
-        tell(one_line(f"{name} refused {message}: {why}{place}", 400), style="dim")
+        location = f" ({line['file']})" if "file" in line else ""
+        message, reason = line.get("message", "a message"), line.get("why", "")
+        print_notice(one_line(f"{name} refused {message}: {reason}{location}", 400), style="dim")
     for line in channel.last_given_up:
-        tell(one_line(f"{name} gave up {line.get('entry')}: {line.get('why')}", 400), style="yellow")
-    for one in channel.failing:
-        text = f"{name} could not send {one['entry']} (tried {one['attempts']} times): {one['why']}"
-        tell(one_line(text, 400), style="yellow")
+        print_notice(one_line(f"{name} gave up {line.get('entry')}: {line.get('why')}", 400), style="yellow")
+    for delivery in channel.failing:
+        text = f"{name} could not send {delivery['entry']} (tried {delivery['attempts']} times): {delivery['why']}"
+        print_notice(one_line(text, 400), style="yellow")

@@ -1,4 +1,4 @@
-"""`lemming chaos`: kill the engine again and again on a copy of the organisation, and compare."""
+"""`lemming chaos`: kill the engine repeatedly on a copy of the organisation and compare the files."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from lemming.commands.narration import Narrator
-from lemming.commands.options import Here, option
-from lemming.commands.screen import counted, show, tell
-from lemming.commands.trust import require_agreement
-from lemming.evals.copy_org import BILL_FILE, copy_org
+from lemming.commands.command_context import CommandContext, option
+from lemming.commands.run_output import Narrator
+from lemming.commands.terminal import format_count, print_data, print_notice
+from lemming.commands.trust import require_workspace_trust
+from lemming.evals.stand_in_copy import BILL_FILE, copy_org
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Event
-from lemming.kernel.journal.file import last_record
-from lemming.kernel.journal.records import ModelReplied, TickCommitted
+from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.journal_file import last_record
+from lemming.kernel.journal.journal_records import ModelReplied, TickCommitted
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.counter import load_tick
-from lemming.kernel.tick.firing_plan import takes_turns
+from lemming.kernel.tick.firing_plan import has_model_turns
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import tree
 
 TICK_ENDED = (0, 1, 5, 6)  # what `run-once` ends with when the tick is over; docs/cli.md
@@ -43,10 +43,12 @@ _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 @dataclass
-class Tally:
-    """What the kills came to. `doubled`, `lost` and `different` name files, against a run in peace.
+class ChaosResult:
+    """Result of a chaos run.
 
-    `at_once`: how many turns may be under way, and so how many calls in flight, when a kill comes.
+    `doubled`, `lost` and `different` name files that differ from an undisturbed run.
+
+    `at_once`: maximum number of concurrent turns, and so of calls in flight, at a kill.
     """
 
     seed: int
@@ -61,14 +63,14 @@ class Tally:
     different: list[str] = field(default_factory=list)
 
     @property
-    def is_as_promised(self) -> bool:
-        """Whether the files are those of a run in peace and no kill cost more than the calls in flight."""
-        most = self.kills * self.at_once
-        return not (self.doubled or self.lost or self.different) and self.calls_repeated <= most
+    def meets_guarantee(self) -> bool:
+        """True if no file differs from an undisturbed run and kills repeated only calls in flight."""
+        max_repeated = self.kills * self.at_once
+        return not (self.doubled or self.lost or self.different) and self.calls_repeated <= max_repeated
 
 
 def chaos(
-    here: Here,
+    context: CommandContext,
     kills: Annotated[int, option("--kills", "How often to kill.", min=1, max=10_000)] = 20,
     seed: Annotated[int, option("--seed", "Chooses the moments.")] = 0,
     answers: Annotated[
@@ -76,16 +78,16 @@ def chaos(
         option("--here N", "No copy: begin a tick of this organisation, and kill it after N answers.", min=1),
     ] = None,
 ) -> None:
-    """Kill the engine on a copy of the organisation, and compare with a run in peace.
+    """Test crash recovery: kill the engine on a copy and compare.
 
-    A real process runs tick after tick and is killed (SIGKILL) at moments that the seed chooses. The copy
-    is temporary; its models answer from the journals, or with a stand-in, so nothing is paid and nothing
-    outside the copy is touched: tools with effects outside are not called.
+    A real process runs tick after tick and is killed (SIGKILL) at random times derived from the seed. The
+    copy is temporary. Models answer from the journals or from a stand-in, so nothing is paid. Tools with
+    outside effects are not called.
 
-    With --here nothing is copied: one tick begins as with run-once, and this very process is killed when
-    so many answers of models are in the journal. See with run-once what becomes of it.
+    With --here, nothing is copied: a tick starts in this organisation as with run-once, and this process is
+    killed after N model answers are in the journal. Use run-once to watch the recovery.
 
-    Exit status: 0 the files are the same and no kill repeated more than the calls in flight, 1 they are not.
+    Exit status: 0 the files are the same and no kill repeated more than the calls in flight; 1 otherwise.
 
     \b
     Examples:
@@ -94,90 +96,99 @@ def chaos(
       lemming chaos --here 1 || lemming run-once
       lemming chaos --json | jq .calls_repeated
     """
-    base = here.org
-    require_agreement(base, can_ask=not here.as_json)
+    base = context.org
+    require_workspace_trust(base, can_ask=not context.as_json)
     if answers is not None:
-        _kill_here(base, answers, as_json=here.as_json)
+        _run_until_killed(base, answers, as_json=context.as_json)
     with TemporaryDirectory(prefix="lemming-chaos-") as folder:
-        tally = _count_damage(Path(base), Path(folder), kills, seed, quiet=here.as_json)
-    if not here.shows("chaos", {**asdict(tally), "is_as_promised": tally.is_as_promised}):
-        _show(tally)
-    if not tally.is_as_promised:
+        tally = _count_damage(Path(base), Path(folder), kills, seed, quiet=context.as_json)
+    if not context.print_as_json("chaos", {**asdict(tally), "is_as_promised": tally.meets_guarantee}):
+        _print_result(tally)
+    if not tally.meets_guarantee:
         raise typer.Exit(1)
 
 
-def _kill_here(base: OrgPath, answers: int, *, as_json: bool) -> NoReturn:
+def _run_until_killed(base: OrgPath, answers: int, *, as_json: bool) -> NoReturn:
+    """Run a tick in this process and kill the process after `answers` model answers."""
     from lemming import engine
 
-    narrator, left = Narrator(base, threading.Event(), as_json=as_json), answers
+    narrator, remaining = Narrator(base, threading.Event(), as_json=as_json), answers
 
-    def hear_or_die(event: Event) -> None:
-        nonlocal left
-        narrator.hear(event)
-        left -= isinstance(event, ModelReplied)
-        if not left:
+    def kill_after_answers(event: Event) -> None:
+        nonlocal remaining
+        narrator.on_event(event)
+        remaining -= isinstance(event, ModelReplied)
+        if not remaining:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    report = engine.run_once(base, notify=hear_or_die)
-    narrator.ended(report)
-    came = answers - left
-    hint = f"lemming chaos --here {came}, in a tick like this" if came else "in a tick in which models answer"
-    raise UsageError(f"the tick had {counted(came, 'answer')}; nothing was killed", hint=hint)
+    report = engine.run_once(base, notify=kill_after_answers)
+    narrator.print_tick_summary(report)
+    answer_count = answers - remaining
+    hint = (
+        f"lemming chaos --here {answer_count}, in a tick like this"
+        if answer_count
+        else "in a tick in which models answer"
+    )
+    raise UsageError(f"the tick had {format_count(answer_count, 'answer')}; nothing was killed", hint=hint)
 
 
-def _count_damage(base: Path, folder: Path, kills: int, seed: int, *, quiet: bool) -> Tally:
-    calm = copy_org(base, folder / "calm", kills=kills)
-    wild = copy_org(base, folder / "wild", kills=kills)
-    tally, first = Tally(seed=seed, at_once=turns_at_once(wild)), load_tick(wild)
-    chance = random.Random(seed)  # noqa: S311 - no secret
-    longest = _run_once(calm)
+def _count_damage(base: Path, folder: Path, kills: int, seed: int, *, quiet: bool) -> ChaosResult:
+    """Run the copies with and without kills and compare their files."""
+    undisturbed = copy_org(base, folder / "calm", kills=kills)
+    killed = copy_org(base, folder / "wild", kills=kills)
+    tally, first_tick = ChaosResult(seed=seed, at_once=count_concurrent_turns(killed)), load_tick(killed)
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    longest_s = _run_once(undisturbed)
     while tally.kills < kills:
-        tally.recoveries += _is_interrupted(wild)
-        tally.kills += _is_killed(wild, chance.uniform(0, longest))
+        tally.recoveries += _is_interrupted(killed)
+        tally.kills += _kill_during_tick(killed, rng.uniform(0, longest_s))
         if not quiet:
-            tell(f"tick {load_tick(wild)}: {tally.kills} of {counted(kills, 'kill')}")
-    tally.recoveries += _is_interrupted(wild)
-    _run_once(wild)
-    while load_tick(calm) < load_tick(wild):
-        _run_once(calm)
-    tally.ticks = load_tick(wild) - first
-    _compare(tally, calm, wild)
+            print_notice(f"tick {load_tick(killed)}: {tally.kills} of {format_count(kills, 'kill')}")
+    tally.recoveries += _is_interrupted(killed)
+    _run_once(killed)
+    while load_tick(undisturbed) < load_tick(killed):
+        _run_once(undisturbed)
+    tally.ticks = load_tick(killed) - first_tick
+    _compare(tally, undisturbed, killed)
     return tally
 
 
-def turns_at_once(base: Path) -> int:
-    """Return how many turns of a tick may be under way at the same time."""
+def count_concurrent_turns(base: Path) -> int:
+    """Return the maximum number of concurrent turns of a tick."""
     config, agents = load_config(base), survey_agents(base).agents.values()
-    asking = sum(takes_turns(agent, config) for agent in agents)
-    return 1 if config.org.executor == "serial" else max(1, min(config.org.parallel, asking))
+    active_agents = sum(has_model_turns(agent, config) for agent in agents)
+    return 1 if config.org.executor == "serial" else max(1, min(config.org.parallel_limit, active_agents))
 
 
-def _is_killed(base: Path, after_s: float) -> bool:
-    """Start an engine and kill it so long after it took the lock; return whether it was still at work."""
-    engine = _start(base)
+def _kill_during_tick(base: Path, after_s: float) -> bool:
+    """Start an engine and kill the process `after_s` seconds after lock acquisition.
+
+    Returns True if the tick was still running.
+    """
+    engine = _start_tick_process(base)
     try:
-        _, said = engine.communicate(timeout=after_s)
+        _, error_text = engine.communicate(timeout=after_s)
     except subprocess.TimeoutExpired:
         engine.kill()
         engine.communicate()
         return engine.returncode < 0
-    _require_tick_ended(engine.returncode, said)
+    _require_tick_ended(engine.returncode, error_text)
     return False
 
 
 def _run_once(base: Path) -> float:
-    """Run one tick in peace, and return for how many seconds the engine was at work."""
-    engine, began = _start(base), time.perf_counter()
-    _, said = engine.communicate()
-    _require_tick_ended(engine.returncode, said)
-    return time.perf_counter() - began
+    """Run one tick undisturbed and return the duration in seconds."""
+    engine, started = _start_tick_process(base), time.perf_counter()
+    _, error_text = engine.communicate()
+    _require_tick_ended(engine.returncode, error_text)
+    return time.perf_counter() - started
 
 
-def _start(base: Path) -> subprocess.Popen[str]:
-    """Start a process that runs one tick, and return when it has taken the lock."""
+def _start_tick_process(base: Path) -> subprocess.Popen[str]:
+    """Start a process that runs one tick; return once the process holds the lock."""
     command = [sys.executable, "-P", "-m", "lemming", "-C", str(base), "run-once", "--quiet", "--trust"]
-    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    search = [str(Path(__file__).parents[2]), *(os.path.abspath(folder) for folder in given)]
+    python_path = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    search = [str(Path(__file__).parents[2]), *(os.path.abspath(folder) for folder in python_path)]
     engine = subprocess.Popen(
         command,
         cwd=base.parent,  # not where we are: Python would import what lies there
@@ -186,19 +197,20 @@ def _start(base: Path) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    while engine.poll() is None and _holder(base) != engine.pid:
+    while engine.poll() is None and _get_lock_holder(base) != engine.pid:
         time.sleep(0.001)
     return engine
 
 
-def _require_tick_ended(status: int, said: str) -> None:
+def _require_tick_ended(status: int, error_text: str) -> None:
+    """Raise `LemmingError` if the exit status is not the status of a complete tick."""
     if status not in TICK_ENDED:
         raise LemmingError(
-            f"the engine ended with {status} on the copy: {said.strip()}", hint="see `lemming doctor`"
+            f"the engine ended with {status} on the copy: {error_text.strip()}", hint="see `lemming doctor`"
         )
 
 
-def _holder(base: Path) -> Any:
+def _get_lock_holder(base: Path) -> Any:
     try:
         plain = parse(fs.read_bytes(base / paths.LOCK_FILE, 4096))
     except (OSError, JsonProblem):
@@ -207,36 +219,46 @@ def _holder(base: Path) -> Any:
 
 
 def _is_interrupted(base: Path) -> bool:
+    """Return True if the current tick was started and not committed."""
     record = last_record(base, load_tick(base))
     return record is not None and not isinstance(record, TickCommitted)
 
 
-def _compare(tally: Tally, calm: Path, wild: Path) -> None:
-    asked = Counter((wild / BILL_FILE).read_text().splitlines()) if (wild / BILL_FILE).exists() else Counter()
-    tally.calls, tally.calls_repeated = asked.total(), asked.total() - len(asked)
-    expected, found = _timeless(calm), _timeless(wild)
-    tally.doubled = sorted(found.keys() - expected.keys())
-    tally.lost = sorted(expected.keys() - found.keys())
-    tally.different = sorted(path for path in expected.keys() & found.keys() if expected[path] != found[path])
+def _compare(tally: ChaosResult, undisturbed: Path, killed: Path) -> None:
+    """Fill the result with calls and file differences of the two copies."""
+    calls = (
+        Counter((killed / BILL_FILE).read_text().splitlines()) if (killed / BILL_FILE).exists() else Counter()
+    )
+    tally.calls, tally.calls_repeated = calls.total(), calls.total() - len(calls)
+    expected, actual = _collect_files_without_times(undisturbed), _collect_files_without_times(killed)
+    tally.doubled = sorted(actual.keys() - expected.keys())
+    tally.lost = sorted(expected.keys() - actual.keys())
+    tally.different = sorted(
+        path for path in expected.keys() & actual.keys() if expected[path] != actual[path]
+    )
 
 
-def _timeless(base: Path) -> dict[str, bytes]:
-    """Return an organisation's files, the times of day in them blanked; settings of the copy left out."""
-    return {path: _blanked(path, raw) for path, raw in tree(base).items() if not path.startswith("config/")}
+def _collect_files_without_times(base: Path) -> dict[str, bytes]:
+    """Return the files of an organisation with times blanked, without its settings."""
+    return {
+        path: _blank_times(path, raw) for path, raw in tree(base).items() if not path.startswith("config/")
+    }
 
 
-def _blanked(path: str, raw: bytes) -> bytes:
-    """Return a file without times of day, and a ledger without the digests of files that hold one."""
+def _blank_times(path: str, raw: bytes) -> bytes:
+    """Blank the times in a file, and in a ledger also the digests of files with times."""
     return _TIME.sub(b"-", _DIGEST.sub(b"-", raw) if path.endswith("/turns.jsonl") else raw)
 
 
-def _show(tally: Tally) -> None:
-    recovered = counted(tally.recoveries, "recovery", "recoveries")
-    show(f"{counted(tally.kills, 'kill')} in {counted(tally.ticks, 'tick')}, {recovered}")
-    most = "one" if tally.at_once == 1 else f"{tally.at_once}, the turns at once,"
-    show(f"calls: {tally.calls}, {tally.calls_repeated} of them repeated (at most {most} a kill)")
-    show(f"files doubled: {len(tally.doubled)}, lost: {len(tally.lost)}, different: {len(tally.different)}")
+def _print_result(tally: ChaosResult) -> None:
+    recovered = format_count(tally.recoveries, "recovery", "recoveries")
+    print_data(f"{format_count(tally.kills, 'kill')} in {format_count(tally.ticks, 'tick')}, {recovered}")
+    max_text = "one" if tally.at_once == 1 else f"{tally.at_once}, the turns at once,"
+    print_data(f"calls: {tally.calls}, {tally.calls_repeated} of them repeated (at most {max_text} a kill)")
+    print_data(
+        f"files doubled: {len(tally.doubled)}, lost: {len(tally.lost)}, different: {len(tally.different)}"
+    )
     for path in [*tally.doubled, *tally.lost, *tally.different]:
-        show(f"  {path}")
-    same = "the files are those of a run in peace" if tally.is_as_promised else "this is not as promised"
-    tell(f"{same} (seed {tally.seed})", style="green" if tally.is_as_promised else "red")
+        print_data(f"  {path}")
+    verdict = "the files are those of a run in peace" if tally.meets_guarantee else "this is not as promised"
+    print_notice(f"{verdict} (seed {tally.seed})", style="green" if tally.meets_guarantee else "red")

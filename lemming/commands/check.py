@@ -1,4 +1,4 @@
-"""`lemming check`, and the selections of it: `validate`, `doctor` and `verify`. docs/checks.md."""
+"""`lemming check` and its parts: `validate`, `doctor` and `verify`. See docs/checks.md."""
 
 from __future__ import annotations
 
@@ -7,27 +7,43 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from lemming.commands.failures import tell_problem
-from lemming.commands.options import (
+from lemming.commands.command_context import (
     AnyAgentName,
-    Here,
+    CommandContext,
     Newest,
     Quiet,
     argument,
     describe_engine,
+    find_running_engine,
     option,
-    require_folder,
-    running_engine,
+    require_agent_folder,
 )
-from lemming.commands.screen import Style, bar, counted, one_line, painted, show, show_json, tell
+from lemming.commands.error_reporting import print_problem
+from lemming.commands.terminal import (
+    Style,
+    format_count,
+    one_line,
+    print_data,
+    print_json,
+    print_notice,
+    show_progress_bar,
+    style_text,
+)
 from lemming.commands.trust import load_settings
-from lemming.facts.checklist.check import EXIT_STATUS, CheckScope, all_checks, checks_of, named_checks, run
-from lemming.facts.checklist.standing import Trouble
 from lemming.kernel.base.errors import ConfigError, CorruptState, NotAnOrg, Problem
+from lemming.queries.checks.check_registry import (
+    EXIT_STATUS,
+    CheckScope,
+    list_checks,
+    map_all_checks,
+    run_checks,
+    select_checks,
+)
+from lemming.queries.checks.health_checks import HealthIssue
 
 if TYPE_CHECKING:
-    from lemming.timeline.verify.files import Verification
-    from lemming.timeline.verify.journal_facts import Mismatch
+    from lemming.journal_tools.verify.file_verification import Verification
+    from lemming.journal_tools.verify.journal_facts import Mismatch
 
 Counts = dict[str, Any]
 LEVELS = {"note": "ok", "warning": "warn", "error": "fail"}
@@ -35,7 +51,7 @@ _COLOURS: dict[str, Style] = {"note": "green", "warning": "yellow", "error": "re
 
 
 def check(
-    here: Here,
+    context: CommandContext,
     names: Annotated[
         list[str] | None, argument("NAME...", "Checks by their names. Default: all of the three.")
     ] = None,
@@ -46,14 +62,14 @@ def check(
     newest: Newest = None,
     quiet: Quiet = False,
 ) -> None:
-    """Check everything: the files people write, the machine, and every file against the journals.
+    """Run all checks: validate, doctor and verify.
 
-    It is validate, doctor and verify, one after the other, and shows only what is not well. A line for each
-    says what it came to. Nothing is called and nothing is written. With names it is these checks alone, of
-    any command: docs/checks.md says which to use when.
+    The checks cover hand-written files, the machine, and every file against the journals. Only problems are
+    shown, with a summary line per command. No model is called and nothing is written. With names, only the
+    named checks run, from any command; docs/checks.md tells when to use each.
 
-    Exit status: 0 all is well, or there are warnings only; else that of the worst: 7 what verify calls an
-    error, 3 what validate does, 1 what any other does.
+    Exit status: 0 without errors (warnings do not count); otherwise the worst of: 7 errors of verify, 3
+    errors of validate, 1 other errors.
 
     \b
     Examples:
@@ -65,27 +81,29 @@ def check(
       lemming check --json | jq 'select(.type == "checked")'
     """
     if listed:
-        return here.lists("check", [*_listed(here)], COLUMNS)
-    with bar("checking") as steps:
-        scope = CheckScope(here.org, load_settings, every=every, newest=newest, steps=steps)
-        found = _named(names, scope) if names else _all(scope)
-    for label, rows in found.items():
+        return context.print_list("check", [*_list_checks(context)], COLUMNS)
+    with show_progress_bar("checking") as steps:
+        scope = CheckScope(context.org, load_settings, every=every, newest=newest, steps=steps)
+        results = _run_named_checks(names, scope) if names else _run_all_checks(scope)
+    for label, rows in results.items():
         for row in rows:
-            if here.as_json or names or row.problem.severity != "note":
-                _show(here, row, scope, label)
-    counts = {label: _counts(label, rows, scope) for label, rows in found.items()}
-    if here.as_json:
-        show_json("checked", counts)
+            if context.as_json or names or row.problem.severity != "note":
+                _print_problem(context, row, scope, label)
+    counts = {label: _count_problems(label, rows, scope) for label, rows in results.items()}
+    if context.as_json:
+        print_json("checked", counts)
     elif not quiet:
-        for label, each in counts.items():
-            _show_summary(label, each)
-        _tell_what_was_left(scope)
-    wrong = (row.command for rows in found.values() for row in rows if row.problem.severity == "error")
-    raise typer.Exit(max((EXIT_STATUS[command] for command in wrong), default=0))
+        for label, summary in counts.items():
+            _print_summary(label, summary)
+        _print_unchecked_count(scope)
+    failing_commands = (
+        row.command for rows in results.values() for row in rows if row.problem.severity == "error"
+    )
+    raise typer.Exit(max((EXIT_STATUS[command] for command in failing_commands), default=0))
 
 
-class _Found(NamedTuple):
-    """A problem, the check that found it, and the command in whose form it is shown."""
+class _ReportedProblem(NamedTuple):
+    """A problem with the reporting check and the command that determines the format."""
 
     command: str
     check: str
@@ -93,112 +111,136 @@ class _Found(NamedTuple):
 
 
 COLUMNS = {
-    "CHECK": "name", "READS": "cost", "ASKED BY": lambda it: ", ".join(it["commands"]), "LOOKS AT": "looks_at"
+    "CHECK": "name", "READS": "cost", "ASKED BY": lambda check_row: ", ".join(check_row["commands"]), "LOOKS AT": "looks_at"
 }  # fmt: skip
 
 
-def _listed(here: Here) -> Iterator[dict[str, Any]]:
-    """Yield all checks; those that capabilities bring are known where there is an organisation."""
-    for it, commands in all_checks(_scope_of(here)).items():
-        yield {"name": it.name, "cost": it.cost, "looks_at": it.looks_at, "commands": commands}
+def _list_checks(context: CommandContext) -> Iterator[dict[str, Any]]:
+    """Yield all checks; checks of capabilities appear only inside an organisation."""
+    for check_row, commands in map_all_checks(_build_scope(context)).items():
+        yield {
+            "name": check_row.name,
+            "cost": check_row.cost,
+            "looks_at": check_row.description,
+            "commands": commands,
+        }
 
 
-def _scope_of(here: Here, *, connect: bool = False) -> CheckScope:
-    """Return what is looked at, also where there is no organisation: then the machine."""
+def _build_scope(context: CommandContext, *, connect: bool = False) -> CheckScope:
+    """Return the scope of the checks; without an organisation, the machine only."""
     try:
-        return CheckScope(here.org, load_settings, connect=connect)
+        return CheckScope(context.org, load_settings, connect=connect)
     except NotAnOrg as error:
         return CheckScope(error)
 
 
-def _named(names: list[str], scope: CheckScope) -> dict[str, list[_Found]]:
-    """Return what checks of these names find, each in the form of the first command that asks it."""
-    chosen, found = named_checks(names, scope), dict[str, list[_Found]]()
-    for it, problems in run(chosen, scope, has_errors_told=True):
-        found.setdefault(it.name, []).extend(_Found(chosen[it][0], it.name, each) for each in problems)
-    return found
+def _run_named_checks(names: list[str], scope: CheckScope) -> dict[str, list[_ReportedProblem]]:
+    """Run checks by name; problems are formatted as by the first command of each check."""
+    chosen, results = select_checks(names, scope), dict[str, list[_ReportedProblem]]()
+    for check_row, problems in run_checks(chosen, scope, errors_as_problems=True):
+        results.setdefault(check_row.name, []).extend(
+            _ReportedProblem(chosen[check_row][0], check_row.name, problem) for problem in problems
+        )
+    return results
 
 
-def _all(scope: CheckScope) -> dict[str, list[_Found]]:
-    """Return what validate finds, doctor without what the first has told, and verify."""
-    files, left = _files(scope), checks_of("doctor", scope)
+def _run_all_checks(scope: CheckScope) -> dict[str, list[_ReportedProblem]]:
+    """Run validate, doctor without the checks of validate, and verify."""
+    files, remaining = _find_file_problems(scope), list_checks("doctor", scope)
     if scope.config is None:  # told by now, and doctor ends with it
-        left = left[: [it.name for it in left].index("config")]
-    left = [it for it in left if it.name not in ("files", "config")]
+        remaining = remaining[: [check_row.name for check_row in remaining].index("config")]
+    remaining = [check_row for check_row in remaining if check_row.name not in ("files", "config")]
     return {
         "validate": files,
         "doctor": [
-            _Found("doctor", it.name, each)
-            for it, problems in run(left, scope, has_errors_told=True)
-            for each in problems
+            _ReportedProblem("doctor", check_row.name, problem)
+            for check_row, problems in run_checks(remaining, scope, errors_as_problems=True)
+            for problem in problems
         ],
-        "verify": [_Found("verify", "", each) for each in _verification(scope).findings],
+        "verify": [_ReportedProblem("verify", "", problem) for problem in _run_verification(scope).findings],
     }
 
 
-def _show(here: Here, found: _Found, scope: CheckScope, label: str = "") -> None:
-    """Print a problem in the form of its command; with --json, under the label of what found it."""
-    problem, of = found.problem, {"check": label} if label else {}
-    if found.command in ("doctor", "status"):
-        place = f"{problem.about}: " if isinstance(problem, Trouble) and problem.about != found.check else ""
-        level, text = LEVELS[problem.severity], f"{place}{problem.message}"
-        plain = {
+def _print_problem(
+    context: CommandContext, report: _ReportedProblem, scope: CheckScope, label: str = ""
+) -> None:
+    """Print a problem in the format of the command; with --json, add the check's name."""
+    problem, label_facts = report.problem, {"check": label} if label else {}
+    if report.command in ("doctor", "status"):
+        subject = (
+            f"{problem.about}: " if isinstance(problem, HealthIssue) and problem.about != report.check else ""
+        )
+        level, text = LEVELS[problem.severity], f"{subject}{problem.message}"
+        facts = {
             "level": level,
-            "about": found.check,
+            "about": report.check,
             "text": text,
             "fix": problem.hint if level != "ok" else "",
         }
-        if here.shows("finding", {**of, **plain}):
+        if context.print_as_json("finding", {**label_facts, **facts}):
             return
-        show(f"{painted(f'{level:<4}', _COLOURS[problem.severity])}  {found.check:<11} {one_line(text, 400)}")
+        print_data(
+            f"{style_text(f'{level:<4}', _COLOURS[problem.severity])}  {report.check:<11} {one_line(text, 400)}"
+        )
         if problem.hint and problem.severity != "note":
-            show(f"{'':<17} fix: {one_line(problem.hint, 400)}")
-    elif here.shows("problem" if found.command == "validate" else "finding", {**of, **problem.as_json()}):
+            print_data(f"{'':<17} fix: {one_line(problem.hint, 400)}")
+    elif context.print_as_json(
+        "problem" if report.command == "validate" else "finding", {**label_facts, **problem.as_json()}
+    ):
         return
-    elif found.command == "verify" and isinstance(problem, _mismatch()):
-        kind = painted(problem.kind, "red" if problem.is_error else "yellow")
-        where = f"{'error' if problem.is_error else 'note'}: tick {problem.tick}: {kind}: {problem.file}"
-        show(f"{where}: {one_line(problem.message, 400)}")
+    elif report.command == "verify" and isinstance(problem, _import_mismatch_type()):
+        kind = style_text(problem.kind, "red" if problem.is_error else "yellow")
+        location = f"{'error' if problem.is_error else 'note'}: tick {problem.tick}: {kind}: {problem.file}"
+        print_data(f"{location}: {one_line(problem.message, 400)}")
     else:
-        tell_problem(problem, scope.org)
+        print_problem(problem, scope.org)
 
 
-def _mismatch() -> type[Mismatch]:
-    from lemming.timeline.verify.journal_facts import Mismatch  # with it comes all that takes turns
+def _import_mismatch_type() -> type[Mismatch]:
+    """Import `Mismatch` on demand: its module loads the turn machinery."""
+    from lemming.journal_tools.verify.journal_facts import Mismatch  # with it comes all that takes turns
 
     return Mismatch
 
 
-def _counts(label: str, rows: list[_Found], scope: CheckScope) -> Counts:
+def _count_problems(label: str, rows: list[_ReportedProblem], scope: CheckScope) -> Counts:
+    """Count the problems of a command by severity."""
     levels = [row.problem.severity for row in rows]
-    others = {"validate": ["warning"], "doctor": ["warning"], "verify": ["note"]}
-    counts: Counts = {f"{it}s": levels.count(it) for it in ("error", *others.get(label, ["warning", "note"]))}
+    other_levels = {"validate": ["warning"], "doctor": ["warning"], "verify": ["note"]}
+    counts: Counts = {
+        f"{check_row}s": levels.count(check_row)
+        for check_row in ("error", *other_levels.get(label, ["warning", "note"]))
+    }
     if label == "doctor":
         counts["checks"] = len(rows)
     if label == "verify":
-        counts |= {"ticks": len(scope.records.told.ticks), "root": scope.records.root}
+        counts |= {"ticks": len(scope.records.journal_facts.ticks), "root": scope.records.state_root}
     return counts
 
 
-def _show_summary(name: str, counts: Counts) -> None:
-    found = [counted(counts[f"{it}s"], it) for it in ("error", "warning", "note") if counts.get(f"{it}s")]
-    level = painted("fail", "red") if counts["errors"] else painted("ok  ", "green")
+def _print_summary(name: str, counts: Counts) -> None:
+    """Print the summary line of a command."""
+    parts = [
+        format_count(counts[f"{check_row}s"], check_row)
+        for check_row in ("error", "warning", "note")
+        if counts.get(f"{check_row}s")
+    ]
+    level = style_text("fail", "red") if counts["errors"] else style_text("ok  ", "green")
     root = f"; state root {counts['root']}" if counts.get("root") else ""
-    show(f"{level}  {name:<8}  {', '.join(found) or 'all is well'}{root}")
+    print_data(f"{level}  {name:<8}  {', '.join(parts) or 'all is well'}{root}")
 
 
 def validate(
-    here: Here,
+    context: CommandContext,
     agent: AnyAgentName = None,
     every: Annotated[bool, option("--all", "Open every entry, however many there are.")] = False,
     newest: Newest = None,
 ) -> None:
-    """Check resumes, settings, `tick.json`, outboxes, memories and evals, and say all that is wrong.
+    """Validate resumes, settings, entries, memories and evals.
 
-    Of entries the newest 3,000 are opened, the same number of each outbox, but never fewer than 3; if that is
-    not all, the last line says so. Of requests that are open it says which permission is missing for them to
-    reach their holder, and for the answer to come back. Exit status 3 says that there are errors; warnings
-    alone are 0.
+    Opens the newest 3,000 entries, spread evenly over the outboxes and never fewer than 3 of each. If entries
+    remain, the last line gives their number. For open requests, validate reports missing permissions on the
+    way to the holder and back. Exit status 3: there are errors; 0: no errors (warnings do not count).
 
     \b
     Examples:
@@ -207,75 +249,87 @@ def validate(
       lemming validate --all
       lemming validate --json | jq -r '.file + ":" + (.line | tostring)'
     """
-    base = here.org
+    base = context.org
     if agent is not None:
-        require_folder(base, agent)
-    with bar("validating") as steps:
+        require_agent_folder(base, agent)
+    with show_progress_bar("validating") as steps:
         scope = CheckScope(base, load_settings, agent=agent, newest=newest, every=every, steps=steps)
-        found = _files(scope)
-    for each in found:
-        _show(here, each, scope)
-    errors = sum(it.problem.severity == "error" for it in found)
-    if not here.as_json:
-        warnings = len(found) - errors
-        said = [counted(errors, "error")] * bool(errors) + [counted(warnings, "warning")] * bool(warnings)
-        tell(", ".join(said) or "everything is in order")
-        _tell_what_was_left(scope)
-        tell("next: mend these, and `lemming validate` again" if errors else "next: `lemming run-once`")
+        reports = _find_file_problems(scope)
+    for report in reports:
+        _print_problem(context, report, scope)
+    errors = sum(check_row.problem.severity == "error" for check_row in reports)
+    if not context.as_json:
+        warnings = len(reports) - errors
+        parts = [format_count(errors, "error")] * bool(errors) + [format_count(warnings, "warning")] * bool(
+            warnings
+        )
+        print_notice(", ".join(parts) or "everything is in order")
+        _print_unchecked_count(scope)
+        print_notice(
+            "next: mend these, and `lemming validate` again" if errors else "next: `lemming run-once`"
+        )
     if errors:
         raise typer.Exit(ConfigError.exit_status)
 
 
-def _files(scope: CheckScope) -> list[_Found]:
-    """Return what is wrong with the files people write: settings first, then each agent's."""
-    found = [
-        _Found("validate", "", it)
-        for _, problems in run(checks_of("validate", scope), scope)
-        for it in problems
+def _find_file_problems(scope: CheckScope) -> list[_ReportedProblem]:
+    """Find problems in hand-written files: settings first, then each agent's files."""
+    reports = [
+        _ReportedProblem("validate", "", check_row)
+        for _, problems in run_checks(list_checks("validate", scope), scope)
+        for check_row in problems
     ]
     return sorted(
-        found,
-        key=lambda it: [*it.problem.file.split("/"), ""][1] if it.problem.file.startswith("agents/") else "",
+        reports,
+        key=lambda check_row: (
+            [*check_row.problem.file.split("/"), ""][1]
+            if check_row.problem.file.startswith("agents/")
+            else ""
+        ),
     )
 
 
-def _tell_what_was_left(scope: CheckScope) -> None:
-    """Say how many entries were not opened, and how they are."""
-    if scope.entries_left:
-        older = counted(scope.entries_left, "older entry", "older entries")
-        tell(f"not opened: {older} (all but the newest {scope.entries_of_each} of each outbox); --all does")
+def _print_unchecked_count(scope: CheckScope) -> None:
+    """Print the number of unopened entries and the option to open all entries."""
+    if scope.unopened_entries:
+        count_text = format_count(scope.unopened_entries, "older entry", "older entries")
+        print_notice(
+            f"not opened: {count_text} (all but the newest {scope.entries_per_outbox} of each outbox); --all does"
+        )
 
 
 def doctor(
-    here: Here,
+    context: CommandContext,
     connect: Annotated[
-        bool, option("--connect", "Connect to the cluster at executor_address, which may run code here.")
+        bool,
+        option("--connect", "Connect to the cluster at executor_address, which may run_checks code here."),
     ] = False,
 ) -> None:
-    """Check this machine and this organisation, and say how to fix what is not well.
+    """Check this machine and installation, and suggest fixes.
 
     No model is called, nothing is repaired, no secret is printed, and no connection is made without
-    --connect. Exit status 1 says that something failed.
+    --connect. Exit status 1:
+    a check failed.
 
     \b
     Example:
       lemming doctor --json | jq -r 'select(.level != "ok") | .about + ": " + .fix'
     """
-    scope, levels = _scope_of(here, connect=connect), []
-    for it, problems in run(checks_of("doctor", scope), scope, has_errors_told=True):
+    scope, levels = _build_scope(context, connect=connect), []
+    for check_row, problems in run_checks(list_checks("doctor", scope), scope, errors_as_problems=True):
         for problem in problems:
             levels.append(problem.severity)
-            _show(here, _Found("doctor", it.name, problem), scope)
+            _print_problem(context, _ReportedProblem("doctor", check_row.name, problem), scope)
     failed = levels.count("error")
-    if not here.as_json:
-        warned = counted(levels.count("warning"), "warning")
-        show(f"{counted(len(levels), 'check')}: {failed} failed, {warned}")
+    if not context.as_json:
+        warned = format_count(levels.count("warning"), "warning")
+        print_data(f"{format_count(len(levels), 'check')}: {failed} failed, {warned}")
     if failed:
         raise typer.Exit(1)
 
 
 def verify(
-    here: Here,
+    context: CommandContext,
     ticks: Annotated[
         str | None, argument("TICKS", "7, or 3..9: only what these ticks wrote. Default: all.")
     ] = None,
@@ -283,20 +337,20 @@ def verify(
     newest: Newest = None,
     quiet: Quiet = False,
 ) -> None:
-    """Check every file against the journals, and print the state root.
+    """Verify every file against the journals and print the state root.
 
-    The journals' own checksums, each file against the last turn that wrote it, the outboxes, the ledgers
-    and the tick counter. The newest 100 journals are also taken apart, record by record; --all does that
-    with all of them, and takes half as long again. Where there are many ticks all of it takes a while: with
-    --newest only so many journals are looked at, and what their turns wrote, and there is no root.
+    Verifies the journals' own checksums, each file against the last turn that wrote the file, the outboxes,
+    the ledgers and the tick counter. The newest 100 journals are also parsed record by record; --all parses
+    every journal and takes half as long again. Use --newest in an organisation with many ticks: only the
+    newest N journals and the files of their turns are verified, and no root is printed.
 
-    What is wrong comes first, oldest tick first. A memory, a resume or a workspace file that a person has
-    edited is a note; what is damaged, gone or not accounted for is an error.
+    Problems come first, oldest tick first. A memory, a resume or a workspace file edited by a person is a
+    note; a damaged, missing or unexplained file is an error.
 
     The state root is one SHA-256 over the organisation's files, without logs: two organisations with the same
-    root hold the same.
+    root have the same content.
 
-    Exit status 7 says that there are errors.
+    Exit status 7: there are errors.
 
     \b
     Examples:
@@ -305,43 +359,57 @@ def verify(
       lemming verify --newest 100
       lemming verify --json | jq -r 'select(.type == "finding") | .file'
     """
-    from lemming.kernel.journal.file import journal_ticks
-    from lemming.timeline.tick_spans import parse_ticks
+    from lemming.journal_tools.tick_ranges import select_ticks
+    from lemming.kernel.journal.journal_file import journal_ticks
 
-    base = here.org
-    chosen = None if ticks is None else parse_ticks(ticks, journal_ticks(base))
-    if (engine := running_engine(base)) and not quiet:
-        tell(f"running: {describe_engine(engine)}; what it is writing now is passed over", style="dim")
-    with bar("verifying") as steps:
+    base = context.org
+    selected_ticks = None if ticks is None else select_ticks(ticks, journal_ticks(base))
+    if (engine := find_running_engine(base)) and not quiet:
+        print_notice(
+            f"running: {describe_engine(engine)}; what it is writing now is passed over", style="dim"
+        )
+    with show_progress_bar("verifying") as steps:
         scope = CheckScope(base, every=every, newest=newest, steps=steps)
-        result = _verification(scope, chosen)
+        result = _run_verification(scope, selected_ticks)
     for finding in result.findings:
-        if here.as_json or finding.is_error or not quiet:
-            _show(here, _Found("verify", "", finding), scope)
+        if context.as_json or finding.is_error or not quiet:
+            _print_problem(context, _ReportedProblem("verify", "", finding), scope)
     errors = len(result.errors)
     notes = len(result.findings) - errors
     counts = {"ticks": result.ticks, "turns": result.turns, "files": result.files}
-    if not here.shows("verified", {**counts, "errors": errors, "notes": notes, "root": result.root}):
+    if not context.print_as_json(
+        "verified", {**counts, "errors": errors, "notes": notes, "root": result.root}
+    ):
         if result.root:
-            show(result.root)
+            print_data(result.root)
         if not quiet:
-            _tell_summary(result, errors, notes)
+            _print_verification_summary(result, errors, notes)
     if result.errors:
         raise typer.Exit(CorruptState.exit_status)
 
 
-def _verification(scope: CheckScope, ticks: list[int] | None = None) -> Verification:
-    """Return what the checks of `verify` find, about these ticks (default: all)."""
-    found = (it for _, problems in run(checks_of("verify", scope), scope) for it in problems)
-    return scope.records.verification((it for it in found if isinstance(it, _mismatch())), ticks)
-
-
-def _tell_summary(result: Verification, errors: int, notes: int) -> None:
-    found = [counted(errors, "error")] * bool(errors) + [counted(notes, "note")] * bool(notes)
-    checked = ", ".join(
-        [counted(result.ticks, "tick"), counted(result.turns, "turn"), counted(result.files, "file")]
+def _run_verification(scope: CheckScope, ticks: list[int] | None = None) -> Verification:
+    """Run the checks of `verify` on the given ticks (default: all)."""
+    problem_list = (
+        check_row for _, problems in run_checks(list_checks("verify", scope), scope) for check_row in problems
     )
-    tell(f"{checked}: {', '.join(found) or 'everything is as the journals tell'}")
+    return scope.records.build_report(
+        (check_row for check_row in problem_list if isinstance(check_row, _import_mismatch_type())), ticks
+    )
+
+
+def _print_verification_summary(result: Verification, errors: int, notes: int) -> None:
+    parts = [format_count(errors, "error")] * bool(errors) + [format_count(notes, "note")] * bool(notes)
+    checked = ", ".join(
+        [
+            format_count(result.ticks, "tick"),
+            format_count(result.turns, "turn"),
+            format_count(result.files, "file"),
+        ]
+    )
+    print_notice(f"{checked}: {', '.join(parts) or 'everything is as the journals tell'}")
     if result.skimmed:
-        older = counted(result.skimmed, "older journal")
-        tell(f"{older}: checksums and what they wrote; --all checks each of their records too")
+        journal_count = format_count(result.skimmed, "older journal")
+        print_notice(
+            f"{journal_count}: checksums and what they wrote; --all checks each of their records too"
+        )

@@ -1,4 +1,4 @@
-"""`lemming cost` and `lemming credits`: what was spent, on what, and what may be."""
+"""`lemming cost` and `lemming credits`: spending, spending limits and grants."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.commands.failures import tell_error
-from lemming.commands.options import (
+from lemming.commands.command_context import (
+    AgentFallbackGroup,
     AgentName,
     AnyAgentName,
-    Here,
+    CommandContext,
     Limit,
-    OrAnAgent,
     argument,
     find_agent,
-    noun,
+    make_command_group,
     option,
-    require_folder,
+    require_agent_folder,
 )
-from lemming.commands.screen import (
-    counted,
-    in_dollars,
-    show,
-    show_json,
-    show_table,
-    tell,
-    told_as_it_goes,
+from lemming.commands.error_reporting import print_error
+from lemming.commands.terminal import (
+    format_count,
+    format_usd,
+    print_data,
+    print_json,
+    print_notice,
+    print_table,
+    report_progress,
 )
-from lemming.facts.accounts import Account, Standing, account_of, accounts, standing_in
-from lemming.facts.costs import REMOVED, By, Cost, Costs, costs_by
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import CorruptState, UsageError
-from lemming.kernel.base.jsontext import nearest, parse, pretty
-from lemming.kernel.files.fitting import LARGEST_AMOUNT
-from lemming.kernel.org.changing import changing_file
-from lemming.kernel.org.config import CREDITS_FILE, credits_of, load_config
+from lemming.kernel.base.jsontext import did_you_mean, dump_pretty, parse
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT
+from lemming.kernel.org.changing import edit_file
+from lemming.kernel.org.config import CREDITS_FILE, load_config, resolve_credits
 from lemming.kernel.org.organisation import OrgPath
+from lemming.queries.cost_report import REMOVED, By, Cost, CostReport, compute_costs
+from lemming.queries.credit_accounts import Account, AgentPresence, find_presence, load_account, load_accounts
 
 GROUPS = ("agent", "model", "request", "tick", "day")
 COLUMNS = (
@@ -49,7 +49,7 @@ COLUMNS = (
 
 
 def cost(
-    here: Here,
+    context: CommandContext,
     by: Annotated[str, option("--by GROUP", f"One of {', '.join(GROUPS)}.")] = "agent",
     since: Annotated[int, option("--since TICK", "Only turns of this tick and later ones.", min=0)] = 0,
     as_csv: Annotated[bool, option("--csv", "Print CSV: every row, no total.")] = False,
@@ -57,12 +57,12 @@ def cost(
         int | None, option("--limit N", "Only the N that cost most; of ticks and days the newest.", min=1)
     ] = None,
 ) -> None:
-    """Show what was spent: credits, dollars, tokens and calls, by agent or by something else.
+    """Show spending by agent, model, request, tick or day.
 
-    The rows add up to the ledgers, to the last digit. What a ledger has and no journal tells of any more is
-    a row of its own, "before tick N". A day is one of the organisation's time zone, UTC without one. Dollars
-    are unknown where neither config/models.json nor the shipped list has a price; "or more" stands where
-    that is so for some of the calls.
+    Shows credits, dollars, tokens and calls. The rows add up to the ledgers exactly. Amounts in a ledger
+    without a journal have their own row, "before tick N". Days follow the organisation's time zone, UTC by
+    default. Dollars are unknown if neither config/models.json nor the shipped list has a price; "or more"
+    means that some calls have no price.
 
     \b
     Examples:
@@ -74,74 +74,101 @@ def cost(
     """
     if by not in GROUPS:
         raise UsageError(
-            f'--by "{by}" is none of {", ".join(GROUPS)}', hint=nearest(by, GROUPS) or "--by agent"
+            f'--by "{by}" is none of {", ".join(GROUPS)}', hint=did_you_mean(by, GROUPS) or "--by agent"
         )
-    if as_csv and here.as_json:
+    if as_csv and context.as_json:
         raise UsageError("--csv and --json are two forms of the same", hint="give one of them")
-    with told_as_it_goes("adding up") as progress:
-        found = costs_by(here.org, by, since=since, progress=progress)  # type: ignore[arg-type]
-    rows = here.few(_rows(found, is_ranked=limit is not None), limit)
-    if here.as_json:
-        _show_json(found, rows, _standings(found, here.org))
+    with report_progress("adding up") as progress:
+        costs = compute_costs(context.org, by, since=since, progress=progress)  # type: ignore[arg-type]
+    rows = context.limit_rows(_sort_rows(costs, is_ranked=limit is not None), limit)
+    if context.as_json:
+        _print_costs_as_json(costs, rows, _load_agent_presence(costs, context.org))
     elif as_csv:
-        _show_csv(found, rows)
+        _print_costs_as_csv(costs, rows)
     else:
-        marks = {name: f" ({it})" for name, it in _standings(found, here.org).items() if it != "present"}
-        _show(found, [(f"{name}{marks.get(name, '')}", row) for name, row in rows])
-    _tell_what_is_missing(found)
+        marks = {
+            name: f" ({agent_account})"
+            for name, agent_account in _load_agent_presence(costs, context.org).items()
+            if agent_account != "present"
+        }
+        _print_costs(costs, [(f"{name}{marks.get(name, '')}", row) for name, row in rows])
+    _print_omissions(costs)
 
 
-def _rows(found: Costs, *, is_ranked: bool) -> list[tuple[str, Cost]]:
-    """Return the rows that add up to the total; first what no journal tells of, or what cost most."""
-    has_row = found.by != "agent" and any(found.before.amounts)
-    rows = [*([(_before(found), found.before)] if has_row else []), *found.rows.items()]
-    if is_ranked and found.by in ("tick", "day"):
+def _sort_rows(costs: CostReport, *, is_ranked: bool) -> list[tuple[str, Cost]]:
+    """Return the rows that add up to the total: unjournaled spending first, or the most expensive first."""
+    has_row = costs.by != "agent" and any(costs.unrecorded.ledger_amounts)
+    rows = [*([(_label_unjournaled(costs), costs.unrecorded)] if has_row else []), *costs.rows.items()]
+    if is_ranked and costs.by in ("tick", "day"):
         return rows[::-1]
-    return sorted(rows, key=lambda it: -it[1].credits) if is_ranked else rows
+    return sorted(rows, key=lambda agent_account: -agent_account[1].credits) if is_ranked else rows
 
 
-def _standings(found: Costs, base: OrgPath) -> dict[str, Standing]:
-    """Return the standing of those who have a folder, by their rows; nothing where rows are not agents."""
-    if found.by != "agent":
+def _load_agent_presence(costs: CostReport, base: OrgPath) -> dict[str, AgentPresence]:
+    """Return the presence of agents that have a folder, by row name; empty unless rows are agents."""
+    if costs.by != "agent":
         return {}
     survey, config = survey_agents(base), load_config(base)
-    return {name: standing_in(survey, config, name) for name in found.rows if not name.endswith(REMOVED)}
+    return {name: find_presence(survey, config, name) for name in costs.rows if not name.endswith(REMOVED)}
 
 
-def _before(found: Costs) -> str:
-    return f"before tick {found.first}" if found.is_pruned else "in no journal"
+def _label_unjournaled(costs: CostReport) -> str:
+    """Return the label of the row for spending without a journal."""
+    return f"before tick {costs.first_tick}" if costs.is_pruned else "in no journal"
 
 
-def _show_json(found: Costs, rows: Sequence[tuple[str, Cost]], standings: Mapping[str, Standing]) -> None:
+def _print_costs_as_json(
+    costs: CostReport, rows: Sequence[tuple[str, Cost]], presence: Mapping[str, AgentPresence]
+) -> None:
     for name, row in rows:
-        is_rest = row is found.before
-        plain: dict[str, Any] = {found.by: None if is_rest else int(name) if found.by == "tick" else name}
-        if found.by == "agent":
-            plain = {"agent": name.removesuffix(REMOVED), "standing": standings.get(name, "removed")}
-        show_json("cost", {**plain, **({"rest": name} if is_rest else {}), **row.as_json()})
-    facts: dict[str, Any] = {"by": found.by, "before": found.before.as_json(), "before_tick": found.first}
-    facts |= {"judged_credits": float(found.judged)} if found.judged else {}
-    facts |= {"lost": found.lost.as_json()} if found.lost else {}
-    facts |= {"removed": found.gone.as_json(), "under_way": found.open.as_json(), "damaged": found.damaged}
-    show_json("cost_total", {**found.total.as_json(), **facts})
+        is_unjournaled = row is costs.unrecorded
+        keys: dict[str, Any] = {
+            costs.by: None if is_unjournaled else int(name) if costs.by == "tick" else name
+        }
+        if costs.by == "agent":
+            keys = {"agent": name.removesuffix(REMOVED), "standing": presence.get(name, "removed")}
+        print_json("cost", {**keys, **({"rest": name} if is_unjournaled else {}), **row.as_json()})
+    facts: dict[str, Any] = {
+        "by": costs.by,
+        "before": costs.unrecorded.as_json(),
+        "before_tick": costs.first_tick,
+    }
+    facts |= {"judged_credits": float(costs.judged)} if costs.judged else {}
+    facts |= {"lost": costs.write_off.as_json()} if costs.write_off else {}
+    facts |= {
+        "removed": costs.removed_total.as_json(),
+        "under_way": costs.open.as_json(),
+        "damaged": costs.damaged,
+    }
+    print_json("cost_total", {**costs.total.as_json(), **facts})
 
 
-def _show_csv(found: Costs, rows: Sequence[tuple[str, Cost]]) -> None:
-    show(",".join((found.by, *COLUMNS)))
+def _print_costs_as_csv(costs: CostReport, rows: Sequence[tuple[str, Cost]]) -> None:
+    print_data(",".join((costs.by, *COLUMNS)))
     for name, row in rows:
         values = (getattr(row, column) for column in COLUMNS)
-        show(",".join((_quoted(name), *("" if it is None else _in_digits(it) for it in values))))
+        print_data(
+            ",".join(
+                (
+                    _quote_csv(name),
+                    *(
+                        "" if agent_account is None else _format_amount(agent_account)
+                        for agent_account in values
+                    ),
+                )
+            )
+        )
 
 
-def _quoted(name: str) -> str:
-    """Return a name as CSV has it; an agent's or a model's key may hold anything."""
+def _quote_csv(name: str) -> str:
+    """Quote a name as CSV; agent names and model keys may hold any character."""
     return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\n\r') else name
 
 
-def _in_digits(amount: Decimal | float) -> str:
-    """Return an amount with all its digits, and none that says nothing.
+def _format_amount(amount: Decimal | float) -> str:
+    """Format an amount with all significant digits.
 
-    >>> [_in_digits(Decimal(text)) for text in ("12.500", "1E-7", "30", "-0.0")]
+    >>> [_format_amount(Decimal(text)) for text in ("12.500", "1E-7", "30", "-0.0")]
     ['12.5', '0.0000001', '30', '0']
     """
     text = f"{amount:f}"
@@ -149,141 +176,161 @@ def _in_digits(amount: Decimal | float) -> str:
     return "0" if text == "-0" else text
 
 
-def _show(found: Costs, rows: Sequence[tuple[str, Cost]]) -> None:
+def _print_costs(costs: CostReport, rows: Sequence[tuple[str, Cost]]) -> None:
     if not rows:
-        tell("nothing spent yet")
+        print_notice("nothing spent yet")
         return
     cells = [
-        [name or "(no request)", *_cells(row, found.by)] for name, row in (*rows, ("total", found.total))
+        [name or "(no request)", *_format_cells(row, costs.by)]
+        for name, row in (*rows, ("total", costs.total))
     ]
-    show_table([found.by.upper(), "TURNS", "CALLS", "CREDITS", "DOLLARS", "TOKENS"], cells)
+    print_table([costs.by.upper(), "TURNS", "CALLS", "CREDITS", "DOLLARS", "TOKENS"], cells)
 
 
-def _cells(row: Cost, by: By) -> list[str]:
+def _format_cells(row: Cost, by: By) -> list[str]:
     cached = f" ({row.cached_tokens:,} cached, {row.cached_share:.0%})" if row.cached_share else ""
     return [
         "-" if by == "model" else str(row.turns),  # a turn may ask several
         str(row.calls),
-        _in_digits(row.credits),
-        dollars_text(row),
+        _format_amount(row.credits),
+        format_cost_usd(row),
         f"{row.input_tokens:,} in{cached}, {row.output_tokens:,} out",
     ]
 
 
-def dollars_text(row: Cost) -> str:
-    """Return what something cost in dollars, as far as prices are known, without what floating point adds.
+def format_cost_usd(row: Cost) -> str:
+    """Format a cost in dollars as far as prices are known, without floating-point noise.
 
-    >>> dollars_text(Cost(cost_usd=Decimal("0.23040000000000002"), unpriced_calls=1))
+    >>> format_cost_usd(Cost(cost_usd=Decimal("0.23040000000000002"), unpriced_calls=1))
     '$0.2304 or more'
     """
     if row.cost_usd is None:
         return "unknown" if row.unpriced_calls else "-"
-    return f"${_in_digits(round(row.cost_usd, 12))}{' or more' if row.unpriced_calls else ''}"
+    return f"${_format_amount(round(row.cost_usd, 12))}{' or more' if row.unpriced_calls else ''}"
 
 
-def _tell_what_is_missing(found: Costs) -> None:
-    if found.is_pruned:
-        amount = f"{counted(float(found.before.credits), 'credit')} of it were spent before"
-        tell(f"the oldest journal is of tick {found.first}: {amount}, and nothing tells on what")
-    if any(found.gone.amounts):
-        tell(f"agents that were removed spent {counted(float(found.gone.credits), 'credit')} of it")
-    if found.judged:
-        tell(f"{counted(float(found.judged), 'credit')} of it were spent on judges")
-    if any(found.open.amounts):
-        tell(f"a tick under way has spent {counted(float(found.open.credits), 'credit')} more so far")
-    if found.lost:
-        calls, dollars = counted(found.lost.calls, "call"), found.lost.cost_usd
-        most = f"{_in_digits(Decimal(repr(found.lost.credits)))} credits"
-        most += "" if dollars is None else f", ${_in_digits(Decimal(repr(dollars)))}"
-        were = "was sent and its answer" if found.lost.calls == 1 else "were sent and their answers"
-        tell(f"{calls} {were} never came: at most {most}, which limits count beside the total")
-    for tick in found.damaged:
-        tell(f"the journal of tick {tick} cannot be read; `lemming verify` says why", style="yellow")
+def _print_omissions(costs: CostReport) -> None:
+    """Print the amounts outside the rows: pruned journals, removed agents, judges, open ticks and write-offs."""
+    if costs.is_pruned:
+        amount = f"{format_count(float(costs.unrecorded.credits), 'credit')} of it were spent before"
+        print_notice(f"the oldest journal is of tick {costs.first_tick}: {amount}, and nothing tells on what")
+    if any(costs.removed_total.ledger_amounts):
+        print_notice(
+            f"agents that were removed spent {format_count(float(costs.removed_total.credits), 'credit')} of it"
+        )
+    if costs.judged:
+        print_notice(f"{format_count(float(costs.judged), 'credit')} of it were spent on judges")
+    if any(costs.open.ledger_amounts):
+        print_notice(
+            f"a tick under way has spent {format_count(float(costs.open.credits), 'credit')} more so far"
+        )
+    if costs.write_off:
+        calls, dollars = format_count(costs.write_off.calls, "call"), costs.write_off.cost_usd
+        max_text = f"{_format_amount(Decimal(repr(costs.write_off.credits)))} credits"
+        max_text += "" if dollars is None else f", ${_format_amount(Decimal(repr(dollars)))}"
+        verb = "was sent and its answer" if costs.write_off.calls == 1 else "were sent and their answers"
+        print_notice(f"{calls} {verb} never came: at most {max_text}, which limits count beside the total")
+    for tick in costs.damaged:
+        print_notice(f"the journal of tick {tick} cannot be read; `lemming verify` says why", style="yellow")
 
 
-app = noun("See and raise what agents may spend.", cls=OrAnAgent)
+app = make_command_group("See and raise what agents may spend.", cls=AgentFallbackGroup)
 
 
-@app.verb("show")
-def show_credits(here: Here, name: AnyAgentName = None, limit: Limit = None) -> None:
-    """Show what agents have spent, and what they may spend."""
-    base = here.org
+@app.subcommand("show")
+def show_credits(context: CommandContext, name: AnyAgentName = None, limit: Limit = None) -> None:
+    """Show credits spent and limits."""
+    base = context.org
     if name is not None:
-        require_folder(base, name)
-    found, damaged = accounts(base, survey_agents(base), load_config(base), only=name)
-    passed_on = {"PASSED ON": "passed_on"} if any(each.passed_on for each in found) else {}
-    here.lists("credits", found, {"AGENT": _name, "SPENT": "spent", **passed_on, **_LIMITS}, limit)
+        require_agent_folder(base, name)
+    account_list, damaged = load_accounts(base, survey_agents(base), load_config(base), only=name)
+    transfer_column = {"PASSED ON": "passed_on"} if any(account.passed_on for account in account_list) else {}
+    context.print_list(
+        "credits",
+        account_list,
+        {"AGENT": _format_account_name, "SPENT": "spent", **transfer_column, **_LIMITS},
+        limit,
+    )
 
-    for each in found if not here.as_json else ():
-        if each.overrides is not None:
-            tell(
-                f"{each.agent}: {CREDITS_FILE} says {_number(each.max_credits)}, not the "
-                f"{_number(each.overrides)} of agents/{each.agent}/resume.json; remove its line there "
+    for account in account_list if not context.as_json else ():
+        if account.overrides is not None:
+            print_notice(
+                f"{account.agent}: {CREDITS_FILE} says {_format_number(account.max_credits)}, not the "
+                f"{_format_number(account.overrides)} of agents/{account.agent}/resume.json; remove its line there "
                 "and the resume counts"
             )
     for damage in damaged:
-        tell_error(damage, base)
+        print_error(damage, base)
     if damaged:
         raise typer.Exit(CorruptState.exit_status)
 
 
-def _name(account: Account) -> str:
+def _format_account_name(account: Account) -> str:
+    """Return the agent's name, with a remark unless the agent is present."""
     return account.agent if account.standing == "present" else f"{account.agent} ({account.standing})"
 
 
-def _limit(account: Account, amount: float | None) -> str:
-    """Return an amount; of a broken resume, which would say whether there is a limit, it is not known."""
-    return "?" if amount is None and account.standing == "broken" else _number(amount)
+def _format_limit(account: Account, amount: float | None) -> str:
+    """Format an amount; the limit of an agent with a broken resume is unknown."""
+    return "?" if amount is None and account.standing == "broken" else _format_number(amount)
 
 
 _LIMITS = {
-    "MAX": lambda it: _limit(it, it.max_credits),
-    "LEFT": lambda it: _limit(it, it.left),
+    "MAX": lambda agent_account: _format_limit(agent_account, agent_account.max_credits),
+    "LEFT": lambda agent_account: _format_limit(agent_account, agent_account.left),
     "SOFT CAP": "soft_cap",
-    "COST": lambda it: in_dollars(it.cost_usd, calls=it.unpriced_calls, unpriced=it.unpriced_calls),
-    "TOKENS": lambda it: f"{it.input_tokens:,} in, {it.output_tokens:,} out",
+    "COST": lambda agent_account: format_usd(
+        agent_account.cost_usd, calls=agent_account.unpriced_calls, unpriced=agent_account.unpriced_calls
+    ),
+    "TOKENS": lambda agent_account: f"{agent_account.input_tokens:,} in, {agent_account.output_tokens:,} out",
 }
 
 
-@app.verb("grant", context_settings={"ignore_unknown_options": True})  # -5 is an amount
+@app.subcommand("grant", context_settings={"ignore_unknown_options": True})  # -5 is an amount
 def grant_credits(
-    here: Here,
+    context: CommandContext,
     name: AgentName,
     amount: Annotated[
         float,
         argument("AMOUNT", "Credits to add to what it may spend; below 0: to take back."),
     ],
 ) -> None:
-    """Raise what an agent may spend. Writes max_credits in config/credits.json and leaves the rest of it.
+    """Raise an agent's credit limit.
+
+    Writes max_credits to config/credits.json and leaves other settings unchanged.
 
     \b
     Example:
       lemming credits grant editor 500
     """
-    base = here.org
+    base = context.org
     agent, config = find_agent(base, name), load_config(base)
-    if credits_of(config, name, agent.credits).max_credits is None:
+    if resolve_credits(config, name, agent.credits).max_credits is None:
         raise UsageError(
             f"{name} has no limit", hint=f'set "credits": {{"max_credits": N}} in agents/{name}/resume.json'
         )
-    account_of(base, agent, config)  # which raises before anything is written
-    with changing_file(base, CREDITS_FILE) as opened:  # two grants at once both count
+    load_account(base, agent, config)  # which raises before anything is written
+    with edit_file(base, CREDITS_FILE) as edit:  # two grants at once both count
         config = load_config(base)
-        before = credits_of(config, name, agent.credits).max_credits or 0.0
-        after = before + amount
-        if not 0 <= after <= LARGEST_AMOUNT or not math.isfinite(amount):
-            hint = f"it may be anything from 0 to {LARGEST_AMOUNT:g}"
-            raise UsageError(f"{name} may spend {before:g}; that cannot change by {amount:g}", hint=hint)
-        plain = parse(opened.raw, allow_bom=True)
-        limit = int(after) if after == int(after) else after
-        opened.publish(pretty({**plain, name: {**plain.get(name, {}), "max_credits": limit}}))
-    now = account_of(base, agent, load_config(base))
-    if here.shows("credits", now.as_json()):
+        old_limit = resolve_credits(config, name, agent.credits).max_credits or 0.0
+        new_limit = old_limit + amount
+        if not 0 <= new_limit <= MAX_AMOUNT or not math.isfinite(amount):
+            hint = f"it may be anything from 0 to {MAX_AMOUNT:g}"
+            raise UsageError(f"{name} may spend {old_limit:g}; that cannot change by {amount:g}", hint=hint)
+        document = parse(edit.raw, allow_bom=True)
+        stored_limit = int(new_limit) if new_limit == int(new_limit) else new_limit
+        edit.publish(dump_pretty({**document, name: {**document.get(name, {}), "max_credits": stored_limit}}))
+    updated = load_account(base, agent, load_config(base))
+    if context.print_as_json("credits", updated.as_json()):
         return
-    tell(f"{name} may spend {after:g} credits (before: {before:g}); {_number(now.left)} left")
-    tell(f"{CREDITS_FILE} says so from now on, whatever max_credits in agents/{name}/resume.json says")
-    tell(f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` goes on")
+    print_notice(
+        f"{name} may spend {new_limit:g} credits (before: {old_limit:g}); {_format_number(updated.left)} left"
+    )
+    print_notice(
+        f"{CREDITS_FILE} says so from now on, whatever max_credits in agents/{name}/resume.json says"
+    )
+    print_notice(f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` goes on")
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"

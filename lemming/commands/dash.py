@@ -1,4 +1,4 @@
-"""`lemming dash` and `lemming report`: the organisation on a page, live or as files."""
+"""`lemming dash` and `lemming report`: the dashboard, live or as static files."""
 
 from __future__ import annotations
 
@@ -10,24 +10,31 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from lemming.commands.backup import size_in_words
+from lemming.commands.backup import format_size
+from lemming.commands.command_context import AsPerson, CommandContext, option, require_agent_folder
 from lemming.commands.events import Ticks
-from lemming.commands.options import AsPerson, Here, option, require_folder
-from lemming.commands.screen import counted, one_line, show, show_json, tell, told_as_it_goes
-from lemming.commands.stopping import stop_on_signals
+from lemming.commands.signals import stop_on_signals
+from lemming.commands.terminal import (
+    format_count,
+    one_line,
+    print_data,
+    print_json,
+    print_notice,
+    report_progress,
+)
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.extras import install_line
+from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import people_in
+from lemming.kernel.tick.firing_plan import find_people
 
-NEEDED = ("starlette", "uvicorn")
-INSTALL = install_line("dash")
+_REQUIRED_MODULES = ("starlette", "uvicorn")
+INSTALL = install_command("dash")
 
 
 def dash(
-    here: Here,
+    context: CommandContext,
     port: Annotated[int | None, option("--port PORT", "Where to listen; 0: any.", min=0, max=65535)] = None,
     read_only: Annotated[bool, option("--read-only", "Look only.")] = False,
     no_open: Annotated[bool, option("--no-open", "Do not open a browser.")] = False,
@@ -36,10 +43,11 @@ def dash(
     ] = False,
     person: AsPerson = None,
 ) -> None:
-    """Show the organisation on a page in the browser, live: what waits for you, who does what, what was said.
+    """Open the live dashboard in the browser: items for you, activity of agents, messages.
 
-    Works from files alone: while an engine runs, while none does, on a copied folder, on a fork. The page is
-    for this machine only, and the address that is printed has the token that lets one in. Ctrl-C ends it.
+    The dashboard works from files alone: with or without a running engine, on a copied folder or on a fork.
+    Only this machine can reach the page, and the printed address contains the access token. Ctrl-C stops the
+    server.
 
     \b
     Examples:
@@ -47,65 +55,70 @@ def dash(
       lemming dash --read-only
       lemming dash --port 0 --no-open
     """
-    base = here.org
+    base = context.org
     if not is_installed():
-        raise UsageError(f"the page needs {' and '.join(NEEDED)}, which are not installed", hint=INSTALL)
+        raise UsageError(
+            f"the page needs {' and '.join(_REQUIRED_MODULES)}, which are not installed", hint=INSTALL
+        )
     if person is not None:
         _require_person(base, person)
-    from lemming.dashboard.serving import USUAL_PORT, page_of
-    from lemming.dashboard.visits import KeptToken, keep, kept_token, private_page
+    from lemming.dashboard.access_tokens import StoredToken, load_token, serve_private_page, store_token
+    from lemming.dashboard.page_server import USUAL_PORT, serve_page
 
-    kept = kept_token(base.base) if keep_token else KeptToken("")
+    saved_token = load_token(base.base) if keep_token else StoredToken("")
     with (
         stop_on_signals(quiet=True) as switch,
-        page_of(
+        serve_page(
             base.base,
             port=port,
             person=person,
             is_read_only=read_only,
-            token=kept.token,
-            usual=kept.port or USUAL_PORT,
-            is_kept=keep_token,
+            token=saved_token.token,
+            default_port=saved_token.port or USUAL_PORT,
+            is_token_stored=keep_token,
         ) as address,
         ExitStack() as files,
     ):
         if keep_token:
-            keep(base.base, KeptToken(kept.token, urlsplit(address).port or 0))
-        if not here.shows("page", {"address": address, "org": str(base)}):
-            show(address)
-            tell("Ctrl-C ends it; who has the address may look and answer for you, as long as it runs")
+            store_token(base.base, StoredToken(saved_token.token, urlsplit(address).port or 0))
+        if not context.print_as_json("page", {"address": address, "org": str(base)}):
+            print_data(address)
+            print_notice(
+                "Ctrl-C ends it; who has the address may look and answer for you, as long as it runs"
+            )
         sys.stdout.flush()
         if sys.stdout.isatty() and not no_open:
-            webbrowser.open(files.enter_context(private_page(base.base, address)))
+            webbrowser.open(files.enter_context(serve_private_page(base.base, address)))
         switch.stop.wait()
 
 
 def _require_person(base: OrgPath, name: str) -> None:
-    require_folder(base, name)
-    people = people_in(survey_agents(base), load_config(base))
+    """Raise `UsageError` unless the name is a person's agent."""
+    require_agent_folder(base, name)
+    people = find_people(survey_agents(base), load_config(base))
     if name not in people:
         hint = f"people here: {', '.join(people) or 'none; an agent with the model key human is one'}"
         raise UsageError(f"{name} speaks for itself: a model answers for it", hint=hint)
 
 
 def is_installed() -> bool:
-    """Return whether what the page needs is installed."""
-    return all(find_spec(name) is not None for name in NEEDED)
+    """Return True if the packages of the dashboard are installed."""
+    return all(find_spec(name) is not None for name in _REQUIRED_MODULES)
 
 
 def report(
-    here: Here,
+    context: CommandContext,
     html: Annotated[
         Path,
         option("--html DIR", "Where to write it: a new folder, or an earlier report."),
     ],
     ticks: Ticks = None,
 ) -> None:
-    """Write what `lemming dash` shows as files that open from disk, without a server, to keep or to send.
+    """Export the dashboard as static files that open from disk, without a server.
 
-    It holds the newest 50 ticks, or those that --ticks names (at most 500), and says what is left out. Who
-    gets it reads what the agents read and wrote, prompts and files included. It only shows: nothing in it
-    changes the organisation. The same organisation gives the same bytes, as far as nobody goes by the clock.
+    The report holds the newest 50 ticks, or the ticks of --ticks (at most 500), and lists omissions. Readers
+    of the report see all texts read and written by agents, prompts and files included. The report is
+    read-only. The same organisation gives the same bytes, unless agents run by the clock.
 
     \b
     Examples:
@@ -113,18 +126,24 @@ def report(
       lemming report --html ../report --ticks 100..200
       lemming report --html ../report --json | jq -r .page
     """
-    from lemming.dashboard.report import write_report
+    from lemming.dashboard.report_builder import write_report
 
-    with told_as_it_goes("writing") as progress:
-        made = write_report(here.org, html, ticks, progress=progress)
-    page = made.folder / "index.html"
-    if here.as_json:
-        facts = {"folder": str(made.folder), "page": str(page), "files": made.files}
-        size = {"bytes": made.total_bytes, "ticks": made.ticks}
-        show_json("report", {**facts, **size, "left_out": made.left_out})
+    with report_progress("writing") as progress:
+        written_report = write_report(context.org, html, ticks, progress=progress)
+    page = written_report.folder / "index.html"
+    if context.as_json:
+        facts = {"folder": str(written_report.folder), "page": str(page), "files": written_report.files}
+        size = {"bytes": written_report.total_bytes, "ticks": written_report.ticks}
+        print_json("report", {**facts, **size, "left_out": written_report.left_out})
         return
-    show(str(page))
-    span = f"ticks {made.ticks[0]} to {made.ticks[1]}" if made.ticks else "no tick has run yet"
-    tell(f"{span}; {counted(len(made.files), 'file')}, {size_in_words(made.total_bytes)}")
-    for text in made.left_out:
-        tell(f"left out: {one_line(text, 200)}", style="yellow")
+    print_data(str(page))
+    span = (
+        f"ticks {written_report.ticks[0]} to {written_report.ticks[1]}"
+        if written_report.ticks
+        else "no tick has run yet"
+    )
+    print_notice(
+        f"{span}; {format_count(len(written_report.files), 'file')}, {format_size(written_report.total_bytes)}"
+    )
+    for text in written_report.left_out:
+        print_notice(f"left out: {one_line(text, 200)}", style="yellow")

@@ -1,4 +1,4 @@
-"""`lemming eval`: run the cases in `evals/`, and say what came out right."""
+"""`lemming eval`: run the cases in `evals/` and print the results."""
 
 from __future__ import annotations
 
@@ -9,43 +9,45 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lemming.commands.options import Here, Quiet, Trust, argument, find_org, option
-from lemming.commands.screen import (
-    counted,
-    in_dollars,
+from lemming.commands.command_context import CommandContext, Quiet, Trust, argument, find_org, option
+from lemming.commands.terminal import (
+    format_count,
+    format_usd,
     one_line,
-    painted,
-    show,
-    show_json,
-    show_table,
-    tell,
+    print_data,
+    print_json,
+    print_notice,
+    print_table,
+    style_text,
 )
-from lemming.commands.trust import require_agreement_to_copy
-from lemming.commands.why import lines_of
-from lemming.facts.cases import Case, case_file, case_names, chosen
-from lemming.kernel.access import bound
+from lemming.commands.trust import require_trust_for_copy
+from lemming.commands.why import render_tree
+from lemming.evals.case_format import Case, case_file, list_case_names, select_cases
+from lemming.kernel.access import permission_bindings
 from lemming.kernel.access.code_guard import allow_code
-from lemming.kernel.access.trust import Reach
+from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import compact
-from lemming.kernel.files.outputs import put_output, without_secrets
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.files.output_files import without_secrets, write_output
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
 if TYPE_CHECKING:
-    from lemming.evals.results import Result, RunTally
+    from lemming.evals.eval_results import Result, RunTally
 
-WIDTH = 400
-SHOWN_NOT_DONE = 5
+_LINE_WIDTH = 400
+_MAX_REASONS_SHOWN = 5
 
 
-def _cases(ctx: typer.Context, incomplete: str) -> list[str]:
-    return [name for name in case_names(find_org(ctx)) if name.startswith(incomplete)]
+def _complete_case_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the case names that start with the typed text, for shell completion."""
+    return [name for name in list_case_names(find_org(ctx)) if name.startswith(incomplete)]
 
 
 def eval(
-    here: Here,
+    context: CommandContext,
     names: Annotated[
-        list[str] | None, argument("[NAME]...", "Which cases; all without one.", autocompletion=_cases)
+        list[str] | None,
+        argument("[NAME]...", "Which cases; all without one.", autocompletion=_complete_case_names),
     ] = None,
     model: Annotated[
         list[str] | None, option("--model KEY", "Run all with this model for all agents. Repeatable.")
@@ -75,13 +77,13 @@ def eval(
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run the cases in evals/, each in a throw-away copy, and say what came out right.
+    """Run eval cases in throw-away copies.
 
-    Recorded answers are used again: a case that has not changed asks nobody and costs nothing. The table says
-    how many runs were right, the 95 % interval of that share, and whether all of them were. A failure is
-    shown with where it came from.
+    Recorded answers are reused: an unchanged case calls no model and costs nothing. The table shows the
+    number of correct runs, the 95 % confidence interval of their share, and the cases in which all runs are
+    correct. Each failure is shown with its origin.
 
-    Exit status 1 says that something did not come out as expected.
+    Exit status 1: a run did not give the expected result.
 
     \b
     Examples:
@@ -91,76 +93,84 @@ def eval(
       lemming eval --model fast --model full --record
       lemming eval --json | jq -c 'select(.type == "eval_run") | [.case, .arm, .passed, .state_root]'
     """
-    from lemming.evals.rehearsal.budget import Spending
-    from lemming.evals.results import junit
-    from lemming.evals.suite import Manner, arms_of, run_suite
+    from lemming.evals.eval_results import to_junit
+    from lemming.evals.rehearsal.spending_budget import SpendingBudget
+    from lemming.evals.suite import RunOptions, build_arms, run_suite
 
-    base = here.org
-    places = _written_to(out, junit_file)
+    base = context.org
+    output_paths = _resolve_output_paths(out, junit_file)
     if keep is not None and keep.expanduser().resolve().is_relative_to(Path(base).resolve()):
         raise UsageError(
-            "copies cannot be kept inside the organisation", where=str(keep), hint="name a folder elsewhere"
+            "copies cannot be kept inside the organisation",
+            where=str(keep),
+            hint="name a folder elsewhere",
         )
-    spending = Spending(budget)
-    agree = partial(_agree, base, trusts=trust, asks=record, can_ask=not here.as_json)
-    manner = Manner(
+    spending = SpendingBudget(budget)
+    agree = partial(_confirm_trust, base, trusts=trust, records=record, can_ask=not context.as_json)
+    run_options = RunOptions(
         spending=spending,
-        records=record,
+        should_record=record,
         makes_calls=tools,
         repeat=repeat,
-        keep=keep.expanduser().resolve() if keep else None,
+        kept_runs_folder=keep.expanduser().resolve() if keep else None,
         agree=agree,
     )
-    arms = arms_of(arm or [], model or [], settings or [])
+    arms = build_arms(arm or [], model or [], settings or [])
     results: list[Result] = []
-    for result in run_suite(base, chosen(base, names or []), arms, manner):
+    for result in run_suite(base, select_cases(base, names or []), arms, run_options):
         results.append(result)
-        if here.as_json:
-            show_json("eval_run", result.as_json())
+        if context.as_json:
+            print_json("eval_run", result.as_json())
         elif not quiet:
-            _tell_run(result)
-    if here.as_json:
-        _show_counts(results)
+            _print_run(result)
+    if context.as_json:
+        _print_tallies_as_json(results)
     else:
-        _show(results, quiet=quiet)
+        _print_results(results, quiet=quiet)
         if not quiet:
-            _tell_spent(sum(it.asked for it in results), float(spending.dollars), spending.unpriced)
-    lines = b"".join(without_secrets(result.as_json(), compact) + b"\n" for result in results)
-    for place, content in zip(places, (lines, junit(results)), strict=True):
-        if place is not None:
-            put_output(place.parent, place.name, content)
-    if not all(result.passed for result in results):
+            _print_spending(
+                sum(case_result.asked for case_result in results), float(spending.dollars), spending.unpriced
+            )
+    lines = b"".join(without_secrets(result.as_json(), dump_compact) + b"\n" for result in results)
+    for output_path, content in zip(output_paths, (lines, to_junit(results)), strict=True):
+        if output_path is not None:
+            write_output(output_path.parent, output_path.name, content)
+    if not all(result.is_passed for result in results):
         raise typer.Exit(1)
 
 
-def _written_to(*places: Path | None) -> list[Path | None]:
-    """Return where results are written to; raise `UsageError` before anything is run."""
-    found = [place.expanduser().absolute() if place else None for place in places]
-    for place in found:
-        if place and not place.parent.is_dir():
-            raise UsageError("there is no such folder", where=str(place.parent), hint="make it first")
-    return found
+def _resolve_output_paths(*paths: Path | None) -> list[Path | None]:
+    """Resolve output paths; raise `UsageError` before anything runs."""
+    resolved = [path.expanduser().absolute() if path else None for path in paths]
+    for path in resolved:
+        if path and not path.parent.is_dir():
+            raise UsageError("there is no such folder", where=str(path.parent), hint="make it first")
+    return resolved
 
 
-def _agree(
-    base: OrgPath, copy: Path, name: str, case: Case, *, trusts: bool, asks: bool, can_ask: bool
+def _confirm_trust(
+    base: OrgPath, copy: Path, name: str, case: Case, *, trusts: bool, records: bool, can_ask: bool
 ) -> None:
-    """Ask a person, as for any run, about what a case runs outside of its copy."""
+    """Ask for workspace trust for all programs that a case runs outside the copy."""
     if trusts:
         allow_code(copy)
         return
-    commands = [wanted.command.run for wanted in case.expect if wanted.command]
-    further = [
-        Reach(
+    commands = [expectation.command.run for expectation in case.expect if expectation.command]
+    case_permissions = [
+        RequiredPermission(
             f"runs the program: {' '.join(run)}, which checks the case {name}",
-            bound.of_command(base, f"{case_file(name)} command", run, run, None),
+            permission_bindings.digest_command(base, f"{case_file(name)} command", run, run, None),
             needs_agreement=True,
         )
         for run in commands
     ]
-    asks_models = asks or case.answers == "live"
-    require_agreement_to_copy(
-        base, Organisation.at(copy), further=further, asks_models=asks_models, can_ask=can_ask
+    asks_models = records or case.answers == "live"
+    require_trust_for_copy(
+        base,
+        Organisation.from_path(copy),
+        case_permissions=case_permissions,
+        calls_models=asks_models,
+        can_ask=can_ask,
     )
     allow_code(copy)
 
@@ -168,82 +178,92 @@ def _agree(
 # --- what is shown ----------------------------------------------------------------------------
 
 
-def _tell_run(result: Result) -> None:
+def _print_run(result: Result) -> None:
+    """Print the outcome of one run."""
     name = f"{result.case} ({result.arm}, run {result.repeat + 1})"
-    if result.passed:
+    if result.is_passed:
         failed = len(result.not_done)
-        but = (
-            f", though {counted(failed, 'turn')} failed: {one_line(result.not_done[0], WIDTH)}"
+        remark = (
+            f", though {format_count(failed, 'turn')} failed: {one_line(result.not_done[0], _LINE_WIDTH)}"
             if failed
             else ""
         )
-        tell(f"{name}: right{but}", style="yellow" if failed else "plain")
+        print_notice(f"{name}: right{remark}", style="yellow" if failed else "plain")
         return
-    tell(f"{name}: {'not run to its end' if result.error else 'wrong'}", style="red")
+    print_notice(f"{name}: {'not run to its end' if result.error else 'wrong'}", style="red")
 
 
-def _show(results: Sequence[Result], *, quiet: bool) -> None:
-    from lemming.evals.results import tallies_of
+def _print_results(results: Sequence[Result], *, quiet: bool) -> None:
+    from lemming.evals.eval_results import tally_results
 
     for result in results:
-        if not result.passed:
-            _show_failures(result, quiet=quiet)
-    tallies = tallies_of(results)
+        if not result.is_passed:
+            _print_failures(result, quiet=quiet)
+    tallies = tally_results(results)
     arms = list(dict.fromkeys(arm for _, arm in tallies))
     cases = list(dict.fromkeys(case for case, _ in tallies))
-    rows = [[case, *(_cell(tallies[case, arm]) for arm in arms)] for case in cases]
+    rows = [[case, *(_format_tally(tallies[case, arm]) for arm in arms)] for case in cases]
     if len(cases) > 1:
-        by_arm = tallies_of(_as_one(results))
-        rows.append(["all", *(_cell(by_arm["", arm]) for arm in arms)])
-        right = [sum(tallies[case, arm].all_right for case in cases) for arm in arms]
-        rows.append(["cases of which all runs are right", *(f"{number} of {len(cases)}" for number in right)])
-    show_table(["CASE", *(arm.upper() for arm in arms)], rows)
+        by_arm = tally_results(_merge_cases(results))
+        rows.append(["all", *(_format_tally(by_arm["", arm]) for arm in arms)])
+        counts = [sum(tallies[case, arm].is_all_passed for case in cases) for arm in arms]
+        rows.append(
+            ["cases of which all runs are right", *(f"{number} of {len(cases)}" for number in counts)]
+        )
+    print_table(["CASE", *(arm.upper() for arm in arms)], rows)
 
 
-def _as_one(results: Sequence[Result]) -> list[Result]:
-    """Return results as if they were of one case."""
+def _merge_cases(results: Sequence[Result]) -> list[Result]:
+    """Return the results with their case names removed, as if from one case."""
     from dataclasses import replace
 
     return [replace(result, case="") for result in results]
 
 
-def _cell(tally: RunTally) -> str:
-    """Return how a case came out: right runs, the share with its interval, what it cost."""
-    low, high = tally.interval
-    share = f"{tally.passed}/{tally.runs} right, {tally.passed / tally.runs:.0%} ({low:.0%} to {high:.0%})"
+def _format_tally(tally: RunTally) -> str:
+    """Format a tally: correct runs, their share with its interval, and cost."""
+    low, high = tally.confidence_interval
+    share = f"{tally.passes}/{tally.run_count} right, {tally.passes / tally.run_count:.0%} ({low:.0%} to {high:.0%})"
     calls = sum(result.calls for result in tally.results)
-    return f"{share}, {in_dollars(tally.cost_usd, calls=calls)}"
+    return f"{share}, {format_usd(tally.cost_usd, calls=calls)}"
 
 
-def _show_failures(result: Result, *, quiet: bool) -> None:
+def _print_failures(result: Result, *, quiet: bool) -> None:
+    """Print the failures of a run with their origin."""
     title = f"{result.case} ({result.arm}, run {result.repeat + 1})"
     if result.error:
-        show(f"{painted(title, 'red')}: {one_line(result.error, WIDTH)}")
+        print_data(f"{style_text(title, 'red')}: {one_line(result.error, _LINE_WIDTH)}")
     for failure in result.failures:
-        show(f"{painted(title, 'red')}: {one_line(failure.title, 80)}: {one_line(failure.said, WIDTH)}")
-        for way in () if quiet else failure.ways:
-            for line in lines_of(way):
-                show(f"   {line}")
-    for reason in result.not_done[:SHOWN_NOT_DONE]:
-        show(f"   {one_line(reason, WIDTH)}")
-    if len(result.not_done) > SHOWN_NOT_DONE:
-        show(f"   and {counted(len(result.not_done) - SHOWN_NOT_DONE, 'turn')} more failed")
+        print_data(
+            f"{style_text(title, 'red')}: {one_line(failure.title, 80)}: {one_line(failure.said, _LINE_WIDTH)}"
+        )
+        for branch in () if quiet else failure.ways:
+            for line in render_tree(branch):
+                print_data(f"   {line}")
+    for reason in result.not_done[:_MAX_REASONS_SHOWN]:
+        print_data(f"   {one_line(reason, _LINE_WIDTH)}")
+    if len(result.not_done) > _MAX_REASONS_SHOWN:
+        print_data(f"   and {format_count(len(result.not_done) - _MAX_REASONS_SHOWN, 'turn')} more failed")
     if result.folder:
-        show(f"   kept in {result.folder}")
+        print_data(f"   kept in {result.folder}")
 
 
-def _show_counts(results: Sequence[Result]) -> None:
-    from lemming.evals.results import tallies_of
+def _print_tallies_as_json(results: Sequence[Result]) -> None:
+    from lemming.evals.eval_results import tally_results
 
-    for (case, arm), tally in tallies_of(results).items():
-        show_json("eval", {"case": case, "arm": arm, **tally.as_json()})
-    for (_, arm), tally in tallies_of(_as_one(results)).items():
-        cases = {case for (case, of), each in tallies_of(results).items() if of == arm and each.all_right}
-        show_json("eval_total", {"arm": arm, **tally.as_json(), "cases_all_right": len(cases)})
+    for (case, arm), tally in tally_results(results).items():
+        print_json("eval", {"case": case, "arm": arm, **tally.as_json()})
+    for (_, arm), tally in tally_results(_merge_cases(results)).items():
+        cases = {
+            case
+            for (case, case_arm), case_tally in tally_results(results).items()
+            if case_arm == arm and case_tally.is_all_passed
+        }
+        print_json("eval_total", {"arm": arm, **tally.as_json(), "cases_all_right": len(cases)})
 
 
-def _tell_spent(asked: int, dollars: float, unpriced: int) -> None:
-    if not asked:
-        tell("no model was asked")
+def _print_spending(calls: int, dollars: float, unpriced: int) -> None:
+    if not calls:
+        print_notice("no model was asked")
         return
-    tell(f"{counted(asked, 'call')} of models, {in_dollars(dollars, unpriced=unpriced)}")
+    print_notice(f"{format_count(calls, 'call')} of models, {format_usd(dollars, unpriced=unpriced)}")

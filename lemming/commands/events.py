@@ -1,4 +1,4 @@
-"""`lemming events` and `lemming metrics`: what happened, and what it comes to, for other programs."""
+"""`lemming events` and `lemming metrics`: events and metrics for other programs."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from lemming.commands.narration import facts_of, type_of
-from lemming.commands.options import Here, option
-from lemming.commands.screen import show_json, show_text, tell
-from lemming.commands.stopping import stop_on_signals
-from lemming.kernel.agents import agent_folders
+from lemming.commands.command_context import CommandContext, option
+from lemming.commands.run_output import event_to_json, event_type_name
+from lemming.commands.signals import stop_on_signals
+from lemming.commands.terminal import print_json, print_notice, print_text
+from lemming.journal_tools.tick_ranges import TickRange, list_journals, parse_tick_range
+from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import nearest
-from lemming.kernel.journal.events import Event, TickBegins, TickEnds
-from lemming.kernel.journal.records import all_kinds
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.journal.engine_events import Event, TickBegins, TickEnds
+from lemming.kernel.journal.journal_records import record_classes
 from lemming.kernel.org.organisation import Organisation
-from lemming.telemetry.metrics import families_of, text_of
-from lemming.telemetry.readings import events_in, from_now_on, readings
-from lemming.timeline.tick_spans import TickSpan, journals_of, span_of
+from lemming.telemetry.journal_follower import get_upcoming_ticks, iter_events, iter_journals
+from lemming.telemetry.metrics import iter_families, render_text
 
 if TYPE_CHECKING:
-    from lemming.kernel.journal.file import JournalContents
+    from lemming.kernel.journal.journal_file import JournalContents
 
 
 Ticks = Annotated[str | None, option("--ticks TICKS", "One tick (7), or several: 3..9, 3.., ..9.")]
@@ -32,42 +32,42 @@ Follow = Annotated[
 
 
 @contextlib.contextmanager
-def journals_meant(
+def select_journals(
     base: Organisation, ticks: str | None, *, follow: bool
 ) -> Iterator[tuple[Iterator[tuple[int, JournalContents]], threading.Event]]:
-    """Give the journals that a person means, in their order, and what is set when they are to end.
+    """Give the selected journals in order, and an event for stopping the iteration.
 
-    Without `ticks` all of them, with `follow` those from now on. Raises `UsageError` where there are none.
+    Without `ticks`, all journals; with `follow`, journals from now on. Raises `UsageError` if there are none.
     """
     if not follow:
-        journals_of(base, ticks)
-        yield readings(base, span_of(ticks) if ticks else TickSpan(0)), threading.Event()
+        list_journals(base, ticks)
+        yield iter_journals(base, parse_tick_range(ticks) if ticks else TickRange(0)), threading.Event()
         return
-    span = span_of(ticks) if ticks else from_now_on(base)
+    tick_range = parse_tick_range(ticks) if ticks else get_upcoming_ticks(base)
     with stop_on_signals(quiet=True) as switch:
-        yield readings(base, span, stop=switch.stop), switch.stop
+        yield iter_journals(base, tick_range, stop=switch.stop), switch.stop
 
 
-_KINDS: tuple[type[Event], ...] = (*all_kinds().values(), TickBegins, TickEnds)
-TYPES = sorted({*map(type_of, _KINDS)} - {""})
+_KINDS: tuple[type[Event], ...] = (*record_classes().values(), TickBegins, TickEnds)
+TYPES = sorted({*map(event_type_name, _KINDS)} - {""})
 
 
 def events(
-    here: Here,
+    context: CommandContext,
     ticks: Ticks = None,
     follow: Follow = False,
     types: Annotated[
         list[str] | None, option("--type TYPE", f"Only these, several times: {', '.join(TYPES)}.")
     ] = None,
     agent: Annotated[
-        str | None, option("--agent AGENT", "Only what is about this agent's turns.", of_agents=True)
+        str | None, option("--agent AGENT", "Only what is about this agent's turns.", completes_agents=True)
     ] = None,
 ) -> None:
-    """Show what happened, from the journals: one JSON object a line, as `lemming run-once --json` has them.
+    """Print events from the journals, one JSON object per line, as `lemming run-once --json` does.
 
-    With --follow it goes on while an engine runs, in this process's time or another's, and costs that engine
-    nothing. Without --ticks it begins with what is to come. What no journal keeps
-    (problems, sleep, pieces of answers) is not there: docs/events.md.
+    With --follow, the command keeps reading while an engine runs in any process, at no cost to the engine;
+    without --ticks, only new events are printed. Events without a journal record (problems, sleep, pieces of
+    answers) are missing: docs/events.md.
 
     \b
     Examples:
@@ -77,36 +77,38 @@ def events(
     """
     for name in types or ():
         if name not in TYPES:
-            hint = nearest(name, TYPES) or f"one of {', '.join(TYPES)}"
+            hint = did_you_mean(name, TYPES) or f"one of {', '.join(TYPES)}"
             raise UsageError(f'no journal has events of the type "{name}"', hint=hint)
-    base, wanted = here.org, frozenset(types or TYPES)
-    if agent is not None and agent not in (names := agent_folders(base)):
-        meant = nearest(agent, names)
-        tell(f'there is no agent "{agent}" now{f": {meant}" if meant else ""}', style="yellow")
-    with journals_meant(base, ticks, follow=follow) as (journals, stop):
-        latest, told = -1, 0
+    base, selected_types = context.org, frozenset(types or TYPES)
+    if agent is not None and agent not in (names := list_agent_folders(base)):
+        suggestion = did_you_mean(agent, names)
+        print_notice(
+            f'there is no agent "{agent}" now{f": {suggestion}" if suggestion else ""}', style="yellow"
+        )
+    with select_journals(base, ticks, follow=follow) as (journals, stop):
+        latest, printed = -1, 0
         for tick, reading in journals:
-            told = told if tick == latest and told <= len(reading.records) else 0
-            for event in events_in(tick, reading.records, told=told):
-                _show(event, tick, wanted, agent)
-            latest, told = tick, len(reading.records)
+            printed = printed if tick == latest and printed <= len(reading.records) else 0
+            for event in iter_events(tick, reading.records, printed=printed):
+                _print_event(event, tick, selected_types, agent)
+            latest, printed = tick, len(reading.records)
             if stop.is_set():
                 break
         if latest < 0 and not follow:
-            tell("no tick has been run here")
+            print_notice("no tick has been run here")
 
 
-def _show(event: Event, tick: int, wanted: frozenset[str], agent: str | None) -> None:
-    kind = type_of(type(event))
-    if kind in wanted and agent in (None, event.about):
-        show_json(kind, facts_of(event, tick))
+def _print_event(event: Event, tick: int, selected_types: frozenset[str], agent: str | None) -> None:
+    kind = event_type_name(type(event))
+    if kind in selected_types and agent in (None, event.agent_name):
+        print_json(kind, event_to_json(event, tick))
 
 
-def metrics(here: Here) -> None:
-    """Print metrics as Prometheus reads them: totals of ledgers, where agents stand, how long things take.
+def metrics(context: CommandContext) -> None:
+    """Print metrics in Prometheus format: ledger totals, agent status and durations.
 
-    Totals survive restarts and the removal of journals. For a file that node_exporter's textfile collector
-    reads, or served with `lemming serve --metrics`.
+    Totals survive restarts and the removal of journals. Write the output to a file for the textfile collector
+    of node_exporter, or serve the metrics with `lemming serve --metrics`.
 
     \b
     Examples:
@@ -114,11 +116,11 @@ def metrics(here: Here) -> None:
       lemming metrics > /var/lib/prometheus/node-exporter/news.prom
       lemming metrics --json | jq 'select(.name == "lemming_credits_total")'
     """
-    families = families_of(here.org)
-    if not here.as_json:
-        show_text(text_of(families).rstrip("\n"))
+    families = iter_families(context.org)
+    if not context.as_json:
+        print_text(render_text(families).rstrip("\n"))
         return
     for family in families:
         for labels, value in family.samples:
             facts = {"name": family.name, "kind": family.type, "labels": dict(labels), "value": value}
-            show_json("metric", facts)
+            print_json("metric", facts)

@@ -1,4 +1,4 @@
-"""`lemming findings`: what goes wrong in what the agents do."""
+"""`lemming findings`: problems in the behaviour of agents."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Annotated, get_args
 
 import typer
 
-from lemming.commands.options import AnyAgentName, Here, Limit, option, require_folder
-from lemming.commands.screen import counted, one_line, painted, show, tell
-from lemming.facts.findings.finding import Finding
-from lemming.facts.findings.look import Look, look_at
-from lemming.facts.findings.rules import RULES, findings_in
+from lemming.commands.command_context import AnyAgentName, CommandContext, Limit, option, require_agent_folder
+from lemming.commands.terminal import format_count, one_line, print_data, print_notice, style_text
+from lemming.journal_tools.tick_ranges import parse_tick_range
+from lemming.kernel.base.entry_kinds import FindingKind
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import nearest
-from lemming.kernel.base.kinds import FindingKind
-from lemming.timeline.tick_spans import span_of
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.queries.findings.finding import Finding
+from lemming.queries.findings.finding_rules import RULES, apply_rules
+from lemming.queries.findings.finding_scan import FindingScan, scan_ticks
 
 KINDS = get_args(FindingKind)
 _TITLES = {rule.kind: rule.title for rule in RULES}
 
 
 def findings(
-    here: Here,
+    context: CommandContext,
     agent: AnyAgentName = None,
     kind: Annotated[str | None, option("--kind KIND", f"Only one of {', '.join(KINDS)}.")] = None,
     ticks: Annotated[
@@ -32,11 +32,10 @@ def findings(
     ] = False,
     limit: Limit = None,
 ) -> None:
-    """Show what goes wrong in what the agents do: who goes round in circles, what is asked and dropped.
+    """Show problems in agent behaviour: loops, dropped requests, false claims.
 
-    Found by rules over journals and outboxes; no model is asked, nothing is written. docs/checks.md says
-    what each kind means; from when on something is told, and what never is, stands under "findings" in
-    config/org.json.
+    Rules over journals and outboxes produce the findings; no model is called and nothing is written.
+    docs/checks.md explains each kind. "findings" in config/org.json sets the thresholds and turns kinds off.
 
     \b
     Examples:
@@ -45,41 +44,47 @@ def findings(
       lemming findings --ticks 100..200 --json | jq -r '.kind + " " + .text'
       lemming findings --check || mail -s "lemmings" me
     """
-    base = here.org
+    base = context.org
     if agent is not None:
-        require_folder(base, agent)
+        require_agent_folder(base, agent)
     if kind is not None and kind not in KINDS:
         raise UsageError(
-            f'there is no kind of finding "{kind}"', hint=nearest(kind, KINDS) or f"one of {', '.join(KINDS)}"
+            f'there is no kind of finding "{kind}"',
+            hint=did_you_mean(kind, KINDS) or f"one of {', '.join(KINDS)}",
         )
-    first, last = span_of(ticks) if ticks is not None else (None, None)
-    look = look_at(base, first=first, last=last)
-    found = [
-        it for it in findings_in(look) if kind in (None, it.kind) and (agent is None or agent in it.agents)
+    first, last = parse_tick_range(ticks) if ticks is not None else (None, None)
+    scan = scan_ticks(base, first=first, last=last)
+    matches = [
+        candidate
+        for candidate in apply_rules(scan)
+        if kind in (None, candidate.kind) and (agent is None or agent in candidate.agents)
     ]
-    for finding in here.few(found, limit):
-        if not here.shows("finding", finding.as_json()):
-            _show(finding)
-    if not here.as_json:
-        _tell_what_was_looked_at(look, len(found))
-    raise typer.Exit(1 if check and found else 0)
+    for finding in context.limit_rows(matches, limit):
+        if not context.print_as_json("finding", finding.as_json()):
+            _print_finding(finding)
+    if not context.as_json:
+        _print_scan_scope(scan, len(matches))
+    raise typer.Exit(1 if check and matches else 0)
 
 
-def _show(finding: Finding) -> None:
-    head = painted(_TITLES[finding.kind], "yellow")
-    show(f"{head}  {', '.join(finding.agents)}  since tick {finding.since}")
-    show(f"  {one_line(finding.message, 400)}")
-    show(painted(f"  see  {one_line(' '.join(finding.evidence), 1000)}", "dim"))
-    show(f"  fix  {one_line(finding.hint, 400)}")
+def _print_finding(finding: Finding) -> None:
+    headline = style_text(_TITLES[finding.kind], "yellow")
+    print_data(f"{headline}  {', '.join(finding.agents)}  since tick {finding.since}")
+    print_data(f"  {one_line(finding.message, 400)}")
+    print_data(style_text(f"  see  {one_line(' '.join(finding.evidence), 1000)}", "dim"))
+    print_data(f"  fix  {one_line(finding.hint, 400)}")
 
 
-def _tell_what_was_looked_at(look: Look, number: int) -> None:
-    what = counted(number, "finding") if number else "nothing found"
-    if look.ticks:
-        last = look.ticks[-1].tick
-        ticks = f"tick {last}" if last == look.first else f"ticks {look.first} to {last}"
-        tell(f"{what} in {ticks} ({counted(len(look.turns), 'turn')})")
+def _print_scan_scope(scan: FindingScan, count: int) -> None:
+    summary = format_count(count, "finding") if count else "nothing found"
+    if scan.ticks:
+        last = scan.ticks[-1].tick
+        ticks = f"tick {last}" if last == scan.first_tick else f"ticks {scan.first_tick} to {last}"
+        print_notice(f"{summary} in {ticks} ({format_count(len(scan.turns), 'turn')})")
     else:
-        tell(f"{what}: no turn has been taken in these ticks")
-    if look.damaged:
-        tell(f"not read: {counted(len(look.damaged), 'journal')}; `lemming verify` says why", style="yellow")
+        print_notice(f"{summary}: no turn has been taken in these ticks")
+    if scan.damaged:
+        print_notice(
+            f"not read: {format_count(len(scan.damaged), 'journal')}; `lemming verify` says why",
+            style="yellow",
+        )

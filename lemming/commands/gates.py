@@ -1,35 +1,42 @@
-"""`lemming gates`: the rules there are, what they would say of a call, and what an agent could cause."""
+"""`lemming gates`: list gates, explain decisions, and show the blast radius of an agent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from lemming.capabilities.gates.foresee import Foreseen, outcomes
-from lemming.capabilities.gates.format import Gate, Rule
-from lemming.capabilities.gates.keys import gates_in, rules_in
-from lemming.capabilities.gates.standard import standard
-from lemming.commands.options import Here, Limit, argument, noun, option
-from lemming.commands.screen import one_line, painted, show, show_columns, show_pretty, tell
-from lemming.commands.tools import arguments_from
+from lemming.capabilities.gates.default_gates import standard_gates
+from lemming.capabilities.gates.gate_format import Gate, GateRule
+from lemming.capabilities.gates.gate_settings import get_gates, iter_rules
+from lemming.capabilities.gates.outcome_prediction import PredictedOutcome, possible_outcomes
+from lemming.commands.command_context import CommandContext, Limit, argument, make_command_group, option
+from lemming.commands.terminal import (
+    one_line,
+    print_columns,
+    print_data,
+    print_notice,
+    print_pretty_json,
+    style_text,
+)
+from lemming.commands.tools import parse_arguments
 from lemming.commands.trust import load_settings
 from lemming.kernel.agents import Survey, survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import parse, pretty, to_line
+from lemming.kernel.base.jsontext import dump_pretty, parse, to_line
 from lemming.kernel.journal.verdicts import Then
-from lemming.kernel.org.changing import changing_file
-from lemming.kernel.org.config import ORG_FILE, Config, Org, load_config
+from lemming.kernel.org.changing import edit_file
+from lemming.kernel.org.config import ORG_FILE, Config, OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.registry import load_installed_plugins
-from lemming.kernel.tools import toolset_of
+from lemming.kernel.plugins.plugin_registry import load_installed_plugins
+from lemming.kernel.tools import get_toolset
 
 if TYPE_CHECKING:
-    from lemming.capabilities.gates.explained import AskedGate, Explained
-    from lemming.capabilities.gates.reach import AgentReach, ToolReach
+    from lemming.capabilities.gates.blast_radius import AgentBlastRadius, ToolExposure
+    from lemming.capabilities.gates.call_explanation import CallPreview, GatePreview
 
 
-DOES: dict[Then, str] = {
+_GATE_ACTIONS: dict[Then, str] = {
     "pass": "lets it pass",
     "warn": "warns",
     "rewrite": "rewrites it",
@@ -39,52 +46,58 @@ DOES: dict[Then, str] = {
 }
 """What a gate does, as a sentence whose subject is its line."""
 
-ENDS: dict[Then, str] = {
+_CALL_OUTCOMES: dict[Then, str] = {
     "pass": "it is made",
     "block": "it is not made; the model reads why",
     "ask": "it waits for a person's approval",
     "stop": "it is not made, and the turn ends",
 }
-SENTENCE = 300
-AgentName = Annotated[str, argument("AGENT", "Whose.", of_agents=True)]
+_SENTENCE_WIDTH = 300
+AgentName = Annotated[str, argument("AGENT", "Whose.", completes_agents=True)]
 
 
 def list_gates(
-    here: Here,
-    agent: Annotated[str | None, option("--agent AGENT", "Only those it passes.", of_agents=True)] = None,
+    context: CommandContext,
+    agent: Annotated[
+        str | None, option("--agent AGENT", "Only those it passes.", completes_agents=True)
+    ] = None,
     limit: Limit = None,
 ) -> None:
-    """List the gates in the order in which they are asked, each with its line.
+    """List gates in evaluation order.
 
-    Those of config/org.json come first, for all agents; then those of each resume, for its agent.
+    Gates of config/org.json come first and apply to all agents; gates of a resume follow and apply to the
+    agent.
 
     \b
     Examples:
       lemming gates list
       lemming gates list --agent ada
     """
-    base = here.org
+    base = context.org
     settings, survey = load_config(base).org, survey_agents(base)
     rows = []
-    for rule, whose in here.few([*_listed(settings, survey, agent)], limit):
-        if not here.shows("gate", {**rule.as_json(), "agent": whose}):
-            rows.append([rule.line, rule.gate.at, _concerns(rule.gate), rule.gate.then, rule.gate.because])
-    if here.as_json:
+    for rule, owner in context.limit_rows([*_iter_gates(settings, survey, agent)], limit):
+        if not context.print_as_json("gate", {**rule.as_json(), "agent": owner}):
+            rows.append(
+                [rule.line, rule.gate.at, _format_gate_scope(rule.gate), rule.gate.then, rule.gate.because]
+            )
+    if context.as_json:
         return
-    show_columns(rows)
+    print_columns(rows)
     if not rows:
-        tell("no gates: everything passes. `lemming gates standard` prints a table to begin with")
+        print_notice("no gates: everything passes. `lemming gates standard` prints a table to begin with")
 
 
-app = noun(
-    "See the gates there are, what they would say of a call, and what an agent could cause.", alone=list_gates
+app = make_command_group(
+    "See the gates there are, what they would say of a call, and what an agent could cause.",
+    default=list_gates,
 )
-app.verb("list")(list_gates)
+app.subcommand("list")(list_gates)
 
 
-@app.verb("explain")
+@app.subcommand("explain")
 def explain(
-    here: Here,
+    context: CommandContext,
     agent: AgentName,
     tool: Annotated[str, argument("TOOL", "The tool that it would call.")],
     given: Annotated[
@@ -94,54 +107,57 @@ def explain(
         str | None, option("--trust WORD", "How far its turn is trusted. Default: as the agent is.")
     ] = None,
 ) -> None:
-    """Say what would become of a call, which line says so, and which lines were asked before it.
+    """Explain what the gates decide about a call, with reasons.
 
-    Nothing is called. A gate that asks a function or a judge is told of as such: nobody is asked.
+    Nothing is called. A gate with a function or a judge is listed, and the function or judge is not run.
 
     \b
     Examples:
       lemming gates explain ada shell command="git push"
       lemming gates explain ada file_write '{"path": "shared/x", "content": "y"}' --trust outside
     """
-    from lemming.capabilities.gates.explained import context_of, explain_call, find_in
+    from lemming.capabilities.gates.call_explanation import build_tool_context, explain_call, find_agent
 
-    base, config, survey = _opened(here)
-    whose = find_in(survey, agent)
-    now = timestamp(SystemClock().now())
-    context = context_of(base, config, whose, now)
-    explained = explain_call(context, config, survey, tool, _arguments(given or []), trust)
-    if not here.shows("call_explained", _explained_as_json(explained)):
-        _show_explained(explained)
+    base, config, survey = _open_survey(context)
+    calling_agent = find_agent(survey, agent)
+    current_time = timestamp(SystemClock().now())
+    call_context = build_tool_context(base, config, calling_agent, current_time)
+    preview = explain_call(call_context, config, survey, tool, _parse_arguments(given or []), trust)
+    if not context.print_as_json("call_explained", _preview_to_json(preview)):
+        _print_preview(preview)
 
 
-@app.verb("reach")
-def reach(here: Here, agent: AgentName) -> None:
-    """Show everything that an agent could cause, itself and through others, and what gates say of it.
+@app.subcommand("reach")
+def reach(context: CommandContext, agent: AgentName) -> None:
+    """Show everything an agent could cause, directly or through others.
 
-    This is what permissions and gates allow, whatever a model is likely to do: its tools, at every word of
-    trust that its turns can have, the files, hosts and servers it reaches, who reads its entries, and what
-    these could do because of it. And which strangers' words come to it, by which way.
+    The analysis covers permissions and gates, not the likely behaviour of a model: tools at every possible
+    trust label of a turn, reachable files, hosts and servers, the readers of the agent's entries, and the
+    actions these readers could take in response. The output also lists the paths by which untrusted text
+    reaches the agent.
 
     \b
     Examples:
       lemming gates reach ada
       lemming gates reach ada --json | jq '.through[].agent'
     """
-    from lemming.capabilities.gates.explained import find_in
-    from lemming.capabilities.gates.reach import Reaching
+    from lemming.capabilities.gates.blast_radius import BlastRadiusAnalysis
+    from lemming.capabilities.gates.call_explanation import find_agent
 
-    base, config, survey = _opened(here)
-    find_in(survey, agent)
-    found = Reaching(base, config, survey, toolset_of(config.org, base)).of(agent)
-    if not here.shows("reach_of_agent", found.as_json()):
-        _show_reach(found)
+    base, config, survey = _open_survey(context)
+    find_agent(survey, agent)
+    blast_radius = BlastRadiusAnalysis(base, config, survey, get_toolset(config.org, base)).analyze_agent(
+        agent
+    )
+    if not context.print_as_json("reach_of_agent", blast_radius.as_json()):
+        _print_blast_radius(blast_radius)
 
 
-@app.verb("standard")
+@app.subcommand("standard")
 def show_standard(
-    here: Here, write: Annotated[bool, option("--write", "Put it into config/org.json.")] = False
+    context: CommandContext, write: Annotated[bool, option("--write", "Put it into config/org.json.")] = False
 ) -> None:
-    """Print the table of gates that ships: what turns that were shown strangers' words may not do unasked.
+    """Print the recommended gates for turns that have seen untrusted text.
 
     \b
     Examples:
@@ -149,176 +165,218 @@ def show_standard(
       lemming gates standard --write
     """
     if write:
-        base = here.org
+        base = context.org
         _write_standard(base)
-        tell(f"{ORG_FILE} has it now: `lemming gates list`, then `lemming validate`")
-    if not here.shows("standard_gates", standard()):
-        show_pretty(standard())
+        print_notice(f"{ORG_FILE} has it now: `lemming gates list`, then `lemming validate`")
+    if not context.print_as_json("standard_gates", standard_gates()):
+        print_pretty_json(standard_gates())
 
 
 def _write_standard(base: Organisation) -> None:
-    """Put the table into the settings; what else they say stays. Raises `UsageError` if there are gates."""
-    if gates_in(load_config(base).org):
+    """Add the recommended gates to the settings. Raises `UsageError` if the settings have gates already."""
+    if get_gates(load_config(base).org):
         hint = "`lemming gates standard` prints the table: take from it what you miss"
         raise UsageError(f"{ORG_FILE} has gates already", hint=hint)
-    with changing_file(base, ORG_FILE) as opened:
-        plain: dict[str, Any] = parse(opened.raw, allow_bom=True)
-        table = standard()
-        trust = plain.get("trust")
-        plain["trust"] = table["trust"] if trust is None else trust
-        plain["gates"] = table["gates"]
-        opened.publish(pretty(plain))
+    with edit_file(base, ORG_FILE) as edit:
+        document: dict[str, Any] = parse(edit.raw, allow_bom=True)
+        table = standard_gates()
+        trust = document.get("trust")
+        document["trust"] = table["trust"] if trust is None else trust
+        document["gates"] = table["gates"]
+        edit.publish(dump_pretty(document))
 
 
-def _opened(here: Here) -> tuple[Organisation, Config, Survey]:
-    base = here.org
+def _open_survey(context: CommandContext) -> tuple[Organisation, Config, Survey]:
+    """Open the organisation with settings, plugins and agents."""
+    base = context.org
     config = load_settings(base)
     load_installed_plugins()
     return base, config, survey_agents(base)
 
 
-def _listed(settings: Org, survey: Survey, agent: str | None) -> Iterator[tuple[Rule, str | None]]:
-    """Yield gates in their order, each with the agent whose resume has it, if one has."""
-    from lemming.capabilities.gates.explained import find_in
+def _iter_gates(
+    settings: OrgSettings, survey: Survey, agent: str | None
+) -> Iterator[tuple[GateRule, str | None]]:
+    """Yield gates in evaluation order, each with the agent whose resume defines the gate, or None."""
+    from lemming.capabilities.gates.call_explanation import find_agent
 
-    agents = [find_in(survey, agent)] if agent else survey.agents.values()
-    for rule in rules_in(settings):
+    agents = [find_agent(survey, agent)] if agent else survey.agents.values()
+    for rule in iter_rules(settings):
         yield rule, None
-    for it in agents:
-        for rule in rules_in(it):
-            yield rule, it.name
+    for owner in agents:
+        for rule in iter_rules(owner):
+            yield rule, owner.name
 
 
-def _concerns(gate: Gate) -> str:
-    """Return what a gate concerns and looks for, as its file says it."""
-    told = {key: value for key, value in gate.plain.items() if key not in ("at", "then", "because")}
-    return to_line(told) if told else "all"
+def _format_gate_scope(gate: Gate) -> str:
+    """Return the conditions of a gate as written in its file."""
+    conditions = {
+        key: value for key, value in gate.file_value.items() if key not in ("at", "then", "because")
+    }
+    return to_line(conditions) if conditions else "all"
 
 
-def _arguments(given: list[str]) -> dict[str, Any]:
-    """Return the arguments of a call as they were typed."""
-    if len(given) == 1 and given[0].lstrip().startswith("{"):
-        return arguments_from([], given[0])
-    return arguments_from(given, None)
+def _parse_arguments(typed_args: list[str]) -> dict[str, Any]:
+    """Parse the arguments of a call typed by the user."""
+    if len(typed_args) == 1 and typed_args[0].lstrip().startswith("{"):
+        return parse_arguments([], typed_args[0])
+    return parse_arguments(typed_args, None)
 
 
-def _explained_as_json(told: Explained) -> dict[str, Any]:
+def _preview_to_json(preview: CallPreview) -> dict[str, Any]:
     steps = [
-        {"line": it.line, "then": it.then, "why": it.why, "asks": it.asks, "gate": it.gate.plain}
-        for it in told.steps
+        {
+            "line": step.line,
+            "then": step.then,
+            "why": step.reason,
+            "asks": step.undecided_by,
+            "gate": step.gate.file_value,
+        }
+        for step in preview.steps
     ]
     return {
-        "agent": told.agent,
-        "tool": told.tool,
-        "class": told.tool_class,
-        "granted": not told.granted,
-        "why_not_granted": told.granted,
-        "trust": told.trust or None,
-        "then": None if told.granted else told.then,
-        "line": told.line,
-        "why": told.why,
-        "args": told.args,
-        "args_after": told.args_after,
-        "wrong": told.wrong,
-        "persons": [*told.persons],
-        "expires": told.expires[0] if len(told.expires) == 1 else [*told.expires] or None,
+        "agent": preview.agent,
+        "tool": preview.tool,
+        "class": preview.tool_class,
+        "granted": not preview.refusal,
+        "why_not_granted": preview.refusal,
+        "trust": preview.trust or None,
+        "then": None if preview.refusal else preview.then,
+        "line": preview.line,
+        "why": preview.reason,
+        "args": preview.args,
+        "args_after": preview.args_after,
+        "wrong": preview.argument_error,
+        "persons": [*preview.persons],
+        "expires": preview.expires[0] if len(preview.expires) == 1 else [*preview.expires] or None,
         "steps": steps,
-        "results": [*told.results],
-        "elsewhere": [{"trust": word, "then": then, "line": line} for word, then, line in told.elsewhere],
+        "results": [*preview.results],
+        "elsewhere": [
+            {"trust": label, "then": then, "line": line} for label, then, line in preview.other_labels
+        ],
     }
 
 
-def _show_explained(told: Explained) -> None:
-    at = f" at trust {told.trust}" if told.trust else ""
-    show(painted(f"{told.agent} calls {told.tool} ({told.tool_class or 'not known'}){at}", "bold"))
-    if told.granted:
-        show(f"no gate is asked: {told.granted}")
+def _print_preview(preview: CallPreview) -> None:
+    """Print the steps and the outcome of a previewed call."""
+    label_text = f" at trust {preview.trust}" if preview.trust else ""
+    print_data(
+        style_text(
+            f"{preview.agent} calls {preview.tool} ({preview.tool_class or 'not known'}){label_text}", "bold"
+        )
+    )
+    if preview.refusal:
+        print_data(f"no gate is asked: {preview.refusal}")
         return
-    for step in told.steps:
-        show(f"  {step.line}  {_step_in_words(step)}")
-    if told.is_rewritten:
-        show(f"  arguments then: {one_line(to_line(told.args_after))}")
-    is_wrong = told.wrong and told.then in ("pass", "ask")  # nobody is asked about a call that fails
-    show(f"it would fail: {one_line(told.wrong, SENTENCE)}" if is_wrong else _ending(told))
-    for step in told.unless:
-        show(f"unless {step.asks} says otherwise: {step.line} then {DOES[step.gate.then]}")
-    for line in told.results if told.then in ("pass", "ask") else ():
-        show(f"its result is looked at by {line}")
-    for word, then, line in told.elsewhere:
-        show(f"at trust {word}: {ENDS[then]}{f' ({line})' if line else ''}")
+    for step in preview.steps:
+        print_data(f"  {step.line}  {_describe_step(step)}")
+    if preview.is_rewritten:
+        print_data(f"  arguments then: {one_line(to_line(preview.args_after))}")
+    is_invalid = preview.argument_error and preview.then in (
+        "pass",
+        "ask",
+    )  # nobody is asked about a call that fails
+    print_data(
+        f"it would fail: {one_line(preview.argument_error, _SENTENCE_WIDTH)}"
+        if is_invalid
+        else _describe_outcome(preview)
+    )
+    for step in preview.undecided_gates:
+        print_data(
+            f"unless {step.undecided_by} says otherwise: {step.line} then {_GATE_ACTIONS[step.gate.then]}"
+        )
+    for line in preview.results if preview.then in ("pass", "ask") else ():
+        print_data(f"its result is looked at by {line}")
+    for label, then, line in preview.other_labels:
+        print_data(f"at trust {label}: {_CALL_OUTCOMES[then]}{f' ({line})' if line else ''}")
 
 
-def _step_in_words(step: AskedGate) -> str:
-    if step.asks:
-        return f"asks {step.asks}"
+def _describe_step(step: GatePreview) -> str:
+    if step.undecided_by:
+        return f"asks {step.undecided_by}"
     if step.then is None:
         return "says nothing of it"
-    return f"{DOES[step.then]}{f': {one_line(step.why, SENTENCE)}' if step.why else ''}"
+    return f"{_GATE_ACTIONS[step.then]}{f': {one_line(step.reason, _SENTENCE_WIDTH)}' if step.reason else ''}"
 
 
-def _ending(told: Explained) -> str:
-    by = f" ({told.line})" if told.line else " (no gate stops it)"
-    if told.then != "ask":
-        return f"{ENDS[told.then]}{by}"
-    if not told.persons:
-        return f"it is refused: it needs approval, and nobody can be asked for it{by}"
-    times = (f"{it} ticks" if isinstance(it, int) else it for it in told.expires)
-    until = f", for {' or '.join(times)}" if told.expires else ""
-    return f"it waits for the approval of {' or '.join(told.persons)}{until}{by}"
+def _describe_outcome(preview: CallPreview) -> str:
+    line_text = f" ({preview.line})" if preview.line else " (no gate stops it)"
+    if preview.then != "ask":
+        return f"{_CALL_OUTCOMES[preview.then]}{line_text}"
+    if not preview.persons:
+        return f"it is refused: it needs approval, and nobody can be asked for it{line_text}"
+    times = (f"{limit} ticks" if isinstance(limit, int) else limit for limit in preview.expires)
+    limit_text = f", for {' or '.join(times)}" if preview.expires else ""
+    return f"it waits for the approval of {' or '.join(preview.persons)}{limit_text}{line_text}"
 
 
-def _show_reach(found: AgentReach) -> None:
-    show(painted(f"What {found.agent} could cause", "bold"))
-    _show_strangers(found)
-    _show_tools(found.tools)
-    for title, places in (
-        ("may write below", found.writes),
-        ("may write nobody knows where, as they do not say it (docs/tools.md)", found.writes_unsaid),
-        ("reaches the hosts", found.hosts),
-        ("reaches the MCP servers", found.servers),
-        ("may ask", found.asks),
-        ("may hand on to", found.hands_to),
+def _print_blast_radius(blast_radius: AgentBlastRadius) -> None:
+    print_data(style_text(f"What {blast_radius.agent} could cause", "bold"))
+    _print_untrusted_sources(blast_radius)
+    _print_tools(blast_radius.tools)
+    for title, targets in (
+        ("may write below", blast_radius.writes),
+        (
+            "may write nobody knows where, as they do not say it (docs/tools.md)",
+            blast_radius.undeclared_writers,
+        ),
+        ("reaches the hosts", blast_radius.hosts),
+        ("reaches the MCP servers", blast_radius.servers),
+        ("may ask", blast_radius.team_members),
+        ("may hand on to", blast_radius.handoff_targets),
     ):
-        if places:
-            show(f"{title}: {', '.join(places)}")
-    if found.creates:
-        show("may create agents, with no more than it may do itself")
-    for it in found.readers:
-        said = _may(it.gates)
-        show(f"its entries reach {it.name} ({it.what}){f': {said}' if it.gates else ''}")
-    for other in found.through:
-        show(painted(f"through {other.agent}, who {other.how} (of {other.by})", "bold"))
-        _show_tools(other.tools)
-        if other.channels:
-            show(f"  whose entries go out by {', '.join(other.channels)}")
+        if targets:
+            print_data(f"{title}: {', '.join(targets)}")
+    if blast_radius.can_create_agents:
+        print_data("may create agents, with no more than it may do itself")
+    for reader in blast_radius.readers:
+        outcomes_text = _format_outcomes(reader.gates)
+        print_data(
+            f"its entries reach {reader.name} ({reader.kind}){f': {outcomes_text}' if reader.gates else ''}"
+        )
+    for downstream in blast_radius.downstream:
+        print_data(
+            style_text(f"through {downstream.agent}, who {downstream.route} (of {downstream.author})", "bold")
+        )
+        _print_tools(downstream.tools)
+        if downstream.channels:
+            print_data(f"  whose entries go out by {', '.join(downstream.channels)}")
 
 
-def _show_strangers(found: AgentReach) -> None:
-    for way in found.strangers:
-        said = f": {_may(way.gates)}" if way.gates else ""
-        show(f"words from {way.word} come to it: {way.source} ({way.how}){said}")
-    if not found.strangers:
-        show("no words come to it that are trusted less than its own")
-    if found.strangers and not found.tracks_trust:
-        show('nobody tracks that: gates cannot look at it without "trust" in config/org.json')
+def _print_untrusted_sources(blast_radius: AgentBlastRadius) -> None:
+    """Print the paths by which untrusted text reaches the agent."""
+    for path in blast_radius.taint_paths:
+        outcomes_text = f": {_format_outcomes(path.gates)}" if path.gates else ""
+        print_data(f"words from {path.label} come to it: {path.source} ({path.route}){outcomes_text}")
+    if not blast_radius.taint_paths:
+        print_data("no words come to it that are trusted less than its own")
+    if blast_radius.taint_paths and not blast_radius.tracks_trust:
+        print_data('nobody tracks that: gates cannot look at it without "trust" in config/org.json')
 
 
-def _show_tools(tools: Sequence[ToolReach]) -> None:
+def _print_tools(tools: Sequence[ToolExposure]) -> None:
+    """Print tools with their outcomes at each trust label."""
     if not tools:
-        show("  no tools")
+        print_data("  no tools")
         return
-    show("tools:")
+    print_data("tools:")
     rows = []
     for tool in tools:
-        said = "; ".join(f"{f'{word}: ' if word else ''}{_may(it)}" for word, it in tool.said.items())
-        rows.append([f"  {tool.tool_class}", tool.name, said])
-    show_columns(rows)
+        outcomes_text = "; ".join(
+            f"{f'{label}: ' if label else ''}{_format_outcomes(predictions)}"
+            for label, predictions in tool.predictions.items()
+        )
+        rows.append([f"  {tool.tool_class}", tool.name, outcomes_text])
+    print_columns(rows)
 
 
-def _may(said: Sequence[Foreseen]) -> str:
-    """Return what may become of something in words, with the lines that say so."""
+def _format_outcomes(predictions: Sequence[PredictedOutcome]) -> str:
+    """Return the possible outcomes as text, with the lines of the responsible gates."""
     lines: dict[str, list[str]] = {}
-    for it in said:
-        lines.setdefault(it.then, []).append(it.line)
-    told = [f"{word} ({', '.join(lines[word])})" if word in lines else word for word in outcomes(said)]
-    return " or ".join(told)
+    for prediction in predictions:
+        lines.setdefault(prediction.then, []).append(prediction.line)
+    parts = [
+        f"{outcome} ({', '.join(lines[outcome])})" if outcome in lines else outcome
+        for outcome in possible_outcomes(predictions)
+    ]
+    return " or ".join(parts)

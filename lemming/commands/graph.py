@@ -1,15 +1,15 @@
-"""`lemming graph`: who reads, asks and hands on to whom, as a drawing for other programs."""
+"""`lemming graph`: the graph of who reads, asks and delegates to whom."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated
 
-from lemming.commands.options import Here, option, require_folder
-from lemming.commands.screen import one_line, show, show_json
-from lemming.facts.views.map import TICKS, Arrow, graph_of
+from lemming.commands.command_context import CommandContext, option, require_agent_folder
+from lemming.commands.terminal import one_line, print_data, print_json
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.queries.views.map_view import DEFAULT_TICKS, Arrow, build_graph
 
 FORMATS = ("mermaid", "dot", "json")
 _ARROWS = {"reads": "-->", "asks": "-.->", "hands": "==>"}
@@ -19,18 +19,20 @@ _DOT_SHAPES = {"person": "ellipse", "channel": "parallelogram", "model": "box", 
 
 
 def graph(
-    here: Here,
+    context: CommandContext,
     format: Annotated[str, option("--format FORMAT", f"One of {', '.join(FORMATS)}.")] = "mermaid",
     agent: Annotated[
-        str | None, option("--agent AGENT", "Only this one and its neighbours.", of_agents=True)
+        str | None, option("--agent AGENT", "Only this one and its neighbours.", completes_agents=True)
     ] = None,
-    ticks: Annotated[int, option("--ticks N", "Count the traffic of the newest N ticks.", min=1)] = TICKS,
+    ticks: Annotated[
+        int, option("--ticks N", "Count the traffic of the newest N ticks.", min=1)
+    ] = DEFAULT_TICKS,
 ) -> None:
-    """Draw who reads whose entries, who asks and who hands on to whom, with how much of it happened.
+    """Draw the graph of who reads, asks and delegates to whom, with traffic counts.
 
-    An arrow points where entries go: from who writes to who reads, from who asks to who is asked. Its number
-    is how many went that way. Of an agent that may read everybody, where there are more than forty agents,
-    only those arrows are drawn along which something went.
+    An arrow points in the direction of entries: from author to reader, and from asker to assignee. The number
+    is the count of entries sent. In organisations with more than forty agents, arrows of an agent with access
+    to all outboxes are drawn only if entries were sent along the arrow.
 
     \b
     Examples:
@@ -40,61 +42,62 @@ def graph(
       lemming graph --json | jq -r 'select(.type == "arrow") | .from + " " + .to'
     """
     if format not in FORMATS:
-        hint = nearest(format, FORMATS) or "--format mermaid"
+        hint = did_you_mean(format, FORMATS) or "--format mermaid"
         raise UsageError(f'--format "{format}" is none of {", ".join(FORMATS)}', hint=hint)
-    base = here.org
+    base = context.org
     if agent is not None:
-        require_folder(base, agent)
-    nodes, arrows = graph_of(base, ticks=ticks)
+        require_agent_folder(base, agent)
+    nodes, arrows = build_graph(base, ticks=ticks)
     if agent is not None:
-        arrows = [arrow for arrow in arrows if agent in (arrow.begin, arrow.end)]
-        ends = {agent, *(name for arrow in arrows for name in (arrow.begin, arrow.end))}
+        arrows = [arrow for arrow in arrows if agent in (arrow.source, arrow.target)]
+        ends = {agent, *(name for arrow in arrows for name in (arrow.source, arrow.target))}
         nodes = {name: node for name, node in nodes.items() if name in ends}
-    if here.as_json or format == "json":
+    if context.as_json or format == "json":
         for node in nodes.values():
-            show_json("node", node)
+            print_json("node", node)
         for arrow in arrows:
-            show_json("arrow", arrow.as_json())
+            print_json("arrow", arrow.as_json())
         return
     speakers = {name: node["speaks"] for name, node in nodes.items()}
-    for line in (_mermaid if format == "mermaid" else _dot)(speakers, arrows):
-        show(line)
+    for line in (_render_mermaid if format == "mermaid" else _render_dot)(speakers, arrows):
+        print_data(line)
 
 
-def _mermaid(speakers: dict[str, str], arrows: list[Arrow]) -> Iterator[str]:
-    """Yield a flowchart. A box has a number for its name: `end` and others mean something there."""
-    number = {name: f"a{place}" for place, name in enumerate(speakers)}
+def _render_mermaid(speakers: dict[str, str], arrows: list[Arrow]) -> Iterator[str]:
+    """Yield a Mermaid flowchart. Nodes have numbered ids because names such as `end` are reserved words."""
+    node_ids = {name: f"a{index}" for index, name in enumerate(speakers)}
     yield "flowchart LR"
     for name, speaks in speakers.items():
-        left, right = _SHAPES[speaks]
-        yield f'  {number[name]}{left}"{_quoted(name)}"{right}'
+        opening, closing = _SHAPES[speaks]
+        yield f'  {node_ids[name]}{opening}"{_quote_label(name)}"{closing}'
     for arrow in arrows:
-        label = f"|{_arrow_text(arrow)}| " if _arrow_text(arrow) else ""
-        yield f"  {number[arrow.begin]} {_ARROWS[arrow.kind]} {label}{number[arrow.end]}"
+        label = f"|{_format_arrow_label(arrow)}| " if _format_arrow_label(arrow) else ""
+        yield f"  {node_ids[arrow.source]} {_ARROWS[arrow.kind]} {label}{node_ids[arrow.target]}"
 
 
-def _dot(speakers: dict[str, str], arrows: list[Arrow]) -> Iterator[str]:
+def _render_dot(speakers: dict[str, str], arrows: list[Arrow]) -> Iterator[str]:
+    """Yield a Graphviz digraph."""
     yield "digraph organisation {"
     yield "  rankdir=LR;"
     for name, speaks in speakers.items():
-        yield f'  "{_quoted(name)}" [shape={_DOT_SHAPES[speaks]}];'
+        yield f'  "{_quote_label(name)}" [shape={_DOT_SHAPES[speaks]}];'
     for arrow in arrows:
-        looks = f'style={_STYLES[arrow.kind]}, label="{_arrow_text(arrow)}", penwidth={_width(arrow)}'
-        yield f'  "{_quoted(arrow.begin)}" -> "{_quoted(arrow.end)}" [{looks}];'
+        attributes = f'style={_STYLES[arrow.kind]}, label="{_format_arrow_label(arrow)}", penwidth={_compute_line_width(arrow)}'
+        yield f'  "{_quote_label(arrow.source)}" -> "{_quote_label(arrow.target)}" [{attributes}];'
     yield "}"
 
 
-def _arrow_text(arrow: Arrow) -> str:
-    """Return what stands at an arrow: what it is, unless it is reading, and how much went along it."""
-    what = "" if arrow.kind == "reads" else arrow.kind
-    return " ".join(filter(None, (what, str(arrow.traffic) if arrow.traffic else "")))
+def _format_arrow_label(arrow: Arrow) -> str:
+    """Return the label of an arrow: the kind, except for reading, and the traffic."""
+    kind_text = "" if arrow.kind == "reads" else arrow.kind
+    return " ".join(filter(None, (kind_text, str(arrow.traffic) if arrow.traffic else "")))
 
 
-def _width(arrow: Arrow) -> float:
-    """Return how thick an arrow is: a point more each time the traffic grows eightfold."""
+def _compute_line_width(arrow: Arrow) -> float:
+    """Return the line width of an arrow in points, plus a point for each eightfold growth of traffic."""
     return round(1 + arrow.traffic.bit_length() / 3, 1)
 
 
-def _quoted(name: str) -> str:
-    """Return a folder's name as a label; of one that is no agent's name anything may be part."""
+def _quote_label(name: str) -> str:
+    """Escape a folder's name as a label; a folder that is no agent may contain any character."""
     return one_line(name, 100).replace("\\", "/").replace('"', "'").replace("<", "&lt;")

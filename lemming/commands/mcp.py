@@ -1,4 +1,4 @@
-"""`lemming mcp`: MCP servers whose tools agents may call, and this organisation as a server."""
+"""`lemming mcp`: manage MCP servers, and serve this organisation over MCP."""
 
 from __future__ import annotations
 
@@ -8,152 +8,193 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lemming.capabilities.mcp.lock import LOCK_FILE, KnownServer, differences, keep, known_servers
-from lemming.capabilities.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
-from lemming.capabilities.mcp.tools import as_text
-from lemming.commands.options import Here, Limit, Trust, argument, noun, object_typed, option
-from lemming.commands.screen import counted, one_line, painted, show, show_json, show_text, tell
-from lemming.commands.trust import require_agreement
+from lemming.capabilities.mcp.mcp_lock_file import (
+    LOCK_FILE,
+    LockedServer,
+    find_differences,
+    load_lock,
+    save_lock,
+)
+from lemming.capabilities.mcp.mcp_settings import (
+    PREFIX,
+    McpConfig,
+    McpServerSettings,
+    load_mcp_config,
+    require_sdk,
+)
+from lemming.capabilities.mcp.mcp_tools import to_text
+from lemming.commands.command_context import (
+    CommandContext,
+    Limit,
+    Trust,
+    argument,
+    make_command_group,
+    option,
+    parse_json_object,
+)
+from lemming.commands.terminal import (
+    format_count,
+    one_line,
+    print_data,
+    print_json,
+    print_notice,
+    print_text,
+    style_text,
+)
+from lemming.commands.trust import require_workspace_trust
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.org.organisation import Organisation
 
 if TYPE_CHECKING:
-    from lemming.capabilities.mcp.servers import Listed
+    from lemming.capabilities.mcp.server_sessions import ServerListing
 
-app = noun("See and try MCP servers, accept what they have, and be one.")
+app = make_command_group("See and try MCP servers, accept what they have, and be one.")
 
 ServerName = Annotated[str | None, argument("SERVER", "A server's name; all without one.")]
 
 NONE = 'config/mcp.json has none, such as {"servers": {"time": {"command": ["mcp-server-time"]}}}'
 COLUMNS = {
     "SERVER": "server", "REACHED BY": "reached_by",
-    "TOOLS": lambda it: "not known yet" if it["tools"] is None else len(it["tools"]), "FILE": "file",
+    "TOOLS": lambda server_row: "not known yet" if server_row["tools"] is None else len(server_row["tools"]), "FILE": "file",
 }  # fmt: skip
 
 
-@app.verb("list")
-def list_servers(here: Here, name: ServerName = None, limit: Limit = None) -> None:
-    """List the servers of config/mcp.json and .mcp.json, and the tools that were accepted of them.
+@app.subcommand("list")
+def list_servers(context: CommandContext, name: ServerName = None, limit: Limit = None) -> None:
+    """List MCP servers and their accepted tools.
 
-    No server is started. An agent may call a tool that a pattern in its resume allows: "mcp.files.*".
+    Servers come from config/mcp.json and .mcp.json; no server is started. An agent may call tools that match
+    a pattern in its resume, such as "mcp.files.*".
 
     \b
     Examples:
       lemming mcp list
       lemming mcp list files
     """
-    base = here.org
-    config, known = _config(base), known_servers(base).servers
-    chosen = _chosen(config, name)
-    if here.as_json or name is None:
-        facts = [_facts(server, config, known.get(server)) for server in chosen]
-        here.lists("mcp_server", facts, COLUMNS, limit, nothing=NONE)
+    base = context.org
+    config, locked_servers = _load_mcp_config(base), load_lock(base).servers
+    server_names = _select_servers(config, name)
+    if context.as_json or name is None:
+        facts = [_build_server_row(server, config, locked_servers.get(server)) for server in server_names]
+        context.print_list("mcp_server", facts, COLUMNS, limit, empty_text=NONE)
         return
-    tools = known.get(name, KnownServer()).tools
+    tools = locked_servers.get(name, LockedServer()).tools
     if not tools:
-        tell(f"nothing was accepted of {name}: its first use does, or `lemming mcp accept {name}`")
-    for tool, it in here.few([*tools.items()], limit):
-        show(f"{painted(f'{PREFIX}{name}.{tool}', 'bold')}  {one_line(it.description, 300)}")
+        print_notice(f"nothing was accepted of {name}: its first use does, or `lemming mcp accept {name}`")
+    for tool, server_row in context.limit_rows([*tools.items()], limit):
+        print_data(f"{style_text(f'{PREFIX}{name}.{tool}', 'bold')}  {one_line(server_row.description, 300)}")
 
 
-@app.verb("test")
+@app.subcommand("test")
 def try_servers(
-    here: Here,
+    context: CommandContext,
     name: ServerName = None,
     tool: Annotated[str | None, option("--call TOOL", "Call a tool of SERVER, as an agent would.")] = None,
     args: Annotated[str, option("--args JSON", "The arguments of the call, as a JSON object.")] = "{}",
     yes: Annotated[bool, option("--yes -y", "With --call: also one that may do something outside.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Start servers, or reach them, and say what they have and how long that took.
+    """Connect to servers and show their tools and latency.
 
-    Nothing is written. Ends with exit status 1 when a server cannot be used, or says otherwise than what was
-    accepted of it. With --call a tool is called that agents may be offered ("tools" of its line); one of
-    another class than read with --yes only.
+    Nothing is written. Exit status 1: a server is unusable, or its tools differ from the accepted tools. With
+    --call, a tool
+    offered to agents ("tools" of the server's settings) is called; a tool of another class than read needs
+    --yes.
 
     \b
     Examples:
       lemming mcp test
       lemming mcp test files --call read_file --args '{"path": "a.txt"}' --yes
     """
-    base = here.org
-    config = _config(base)
-    chosen = _chosen(config, name)
+    base = context.org
+    config = _load_mcp_config(base)
+    server_names = _select_servers(config, name)
     if tool is not None and name is None:
         raise UsageError("--call needs the name of a server", hint="lemming mcp test SERVER --call TOOL")
-    arguments = object_typed(args, "--args", '{"path": "a.txt"}')
-    require_agreement(base, trusts=trust, servers=chosen)
+    arguments = parse_json_object(args, "--args", '{"path": "a.txt"}')
+    require_workspace_trust(base, is_trusted=trust, servers=server_names)
     require_sdk()
-    from lemming.capabilities.mcp.servers import McpServers
+    from lemming.capabilities.mcp.server_sessions import McpSessions
 
-    is_well = True
+    all_usable = True
     with closing(base):
-        all_listed = base.own(McpServers).list(chosen)  # all at once: one that hangs holds up no other
-        for server in chosen:
-            usable = _test(base, server, all_listed[server], as_json=here.as_json)
-            is_well &= usable is not None
-            if tool is not None and usable is not None:
-                called = _offered(config, server, tool, usable, yes=yes)
-                is_well = _call(base, server, called, arguments, as_json=here.as_json)
-    raise typer.Exit(0 if is_well else 1)
+        listings = base.get_cache(McpSessions).list_tools(
+            server_names
+        )  # all at once: one that hangs holds up no other
+        for server in server_names:
+            server_tools = _test_server(base, server, listings[server], as_json=context.as_json)
+            all_usable &= server_tools is not None
+            if tool is not None and server_tools is not None:
+                resolved_tool = _resolve_tool(config, server, tool, server_tools, allows_side_effects=yes)
+                all_usable = _call_tool(base, server, resolved_tool, arguments, as_json=context.as_json)
+    raise typer.Exit(0 if all_usable else 1)
 
 
-@app.verb("accept")
+@app.subcommand("accept")
 def accept(
-    here: Here,
+    context: CommandContext,
     name: ServerName = None,
     yes: Annotated[bool, option("--yes -y", "Do not ask.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Accept what servers have now: their tools are offered to agents as they are described today.
+    """Accept the current tools and descriptions of servers.
 
-    What differs from what was accepted before is shown first, as it would stand in a prompt. It is kept in
-    config/mcp.lock.json. The first use of a server accepts what it has.
+    Differences from the accepted tools are shown first, as they would appear in a prompt. The accepted tools
+    are stored in config/mcp.lock.json. The first use of a server accepts its tools.
 
     \b
     Examples:
       lemming mcp accept
       lemming mcp accept files --yes
     """
-    from lemming.capabilities.mcp.servers import McpServers
+    from lemming.capabilities.mcp.server_sessions import McpSessions
 
-    base = here.org
-    chosen = _chosen(_config(base), name)
-    require_agreement(base, trusts=trust, servers=chosen)
+    base = context.org
+    server_names = _select_servers(_load_mcp_config(base), name)
+    require_workspace_trust(base, is_trusted=trust, servers=server_names)
     require_sdk()
     with closing(base):
-        found = base.own(McpServers).list(chosen)
-    wrong = {server: listed.problem for server, listed in found.items() if listed.problem}
-    for server, problem in wrong.items():
-        tell(one_line(f"{server}: {problem}", 600), style="red")
-    known = known_servers(base).servers
-    new = {server: it.tools for server, it in found.items() if not it.problem}
-    changed = {server: it for server, it in new.items() if known.get(server) != it}
-    for server, it in changed.items():
-        _show_differences(server, known.get(server, KnownServer()), it, as_json=here.as_json)
+        listings = base.get_cache(McpSessions).list_tools(server_names)
+    failures = {server: listed.problem for server, listed in listings.items() if listed.problem}
+    for server, problem in failures.items():
+        print_notice(one_line(f"{server}: {problem}", 600), style="red")
+    locked_servers = load_lock(base).servers
+    current_tools = {
+        server: server_row.tools for server, server_row in listings.items() if not server_row.problem
+    }
+    changed = {
+        server: server_row
+        for server, server_row in current_tools.items()
+        if locked_servers.get(server) != server_row
+    }
+    for server, server_row in changed.items():
+        _print_differences(
+            server, locked_servers.get(server, LockedServer()), server_row, as_json=context.as_json
+        )
     if changed and (yes or not sys.stdin.isatty() or typer.confirm("Accept?", err=True)):
-        keep(base, changed, sync=True)
-        tell(f"kept in {LOCK_FILE}")
-    elif not changed and not wrong:
-        tell("nothing has changed")
-    raise typer.Exit(1 if wrong else 0)
+        save_lock(base, changed, sync=True)
+        print_notice(f"kept in {LOCK_FILE}")
+    elif not changed and not failures:
+        print_notice("nothing has changed")
+    raise typer.Exit(1 if failures else 0)
 
 
-@app.verb("serve")
+@app.subcommand("serve")
 def serve(
-    here: Here,
+    context: CommandContext,
     http: Annotated[
         int | None, option("--http PORT", "By HTTP on 127.0.0.1; 0: any port.", min=0, max=65535)
     ] = None,
     write: Annotated[bool, option("--write", "A client may ask, send and answer as a person, too.")] = False,
     person: Annotated[str, option("--as PERSON", "Who it speaks for, where there are several people.")] = "",
 ) -> None:
-    """Be an MCP server: clients see status, plan, outboxes, ticks, requests, costs, and why.
+    """Serve this organisation over MCP.
 
-    On standard input and output, for a client that starts it, or by HTTP for those who have the token: the
-    variable LEMMING_MCP_TOKEN, else a new one each time, which is said. Looks and never waits: an engine may
-    run beside it. With --write `ask` runs ticks where no engine does.
+    Clients can read status, plan, outboxes, ticks, requests, costs and traces. The server uses standard input
+    and output for a client that starts the process, or HTTP with a token: the variable LEMMING_MCP_TOKEN,
+    else a new token per start, which is printed. Reads never wait for the engine, which may run at the same
+    time. With --write, `ask` runs ticks if no engine runs.
 
     \b
     Examples:
@@ -161,31 +202,31 @@ def serve(
       claude mcp add news -- lemming -C ~/news mcp serve
       lemming mcp serve --http 8421 --write
     """
-    base = here.org
+    base = context.org
     require_sdk()
-    from lemming.capabilities.mcp.serve import (
+    from lemming.capabilities.mcp.mcp_server import (
         TOKEN_VARIABLE,
+        load_or_create_token,
         make_server,
         serve_http,
         serve_stdio,
-        token_for_today,
     )
 
     if write:
-        require_agreement(base, can_ask=http is not None)
+        require_workspace_trust(base, can_ask=http is not None)
     server = make_server(base.base, writes=write, person=person)
     if http is None:
         serve_stdio(server)
         return
-    token, is_new = token_for_today()
+    token, is_new = load_or_create_token()
 
     def print_address(port: int) -> None:
-        if here.as_json:
+        if context.as_json:
             url = f"http://127.0.0.1:{port}/mcp"
-            show_json("mcp_listening", {"url": url, "token": token if is_new else None})
+            print_json("mcp_listening", {"url": url, "token": token if is_new else None})
             return
-        tell(f"http://127.0.0.1:{port}/mcp")
-        tell(f"Authorization: Bearer {token}" if is_new else f"the token is that of {TOKEN_VARIABLE}")
+        print_notice(f"http://127.0.0.1:{port}/mcp")
+        print_notice(f"Authorization: Bearer {token}" if is_new else f"the token is that of {TOKEN_VARIABLE}")
 
     serve_http(server, http, token, print_address)
 
@@ -193,61 +234,80 @@ def serve(
 # --- the pieces ------------------------------------------------------------------------------------
 
 
-def _config(base: Organisation) -> McpConfig:
-    config = mcp_config(base)
+def _load_mcp_config(base: Organisation) -> McpConfig:
+    """Load the MCP settings and print their problems."""
+    config = load_mcp_config(base)
     for problem in config.problems:
-        tell(one_line(str(problem), 600), style="red" if problem.severity == "error" else "yellow")
+        print_notice(one_line(str(problem), 600), style="red" if problem.severity == "error" else "yellow")
     return config
 
 
-def _chosen(config: McpConfig, name: str | None) -> list[str]:
+def _select_servers(config: McpConfig, name: str | None) -> list[str]:
+    """Return the named server, or all servers."""
     if name is not None:
-        config.require(name)
+        config.get_server(name)
     return list(config.servers) if name is None else [name]
 
 
-def _facts(name: str, config: McpConfig, known: KnownServer | None) -> dict[str, Any]:
+def _build_server_row(name: str, config: McpConfig, locked_server: LockedServer | None) -> dict[str, Any]:
     server = config.servers[name]
-    tools = {f"{PREFIX}{name}.{tool}": it.description for tool, it in known.tools.items()} if known else None
-    return {"server": name, "file": config.files[name], "reached_by": _reached(server), "tools": tools}
+    tools = (
+        {f"{PREFIX}{name}.{tool}": server_row.description for tool, server_row in locked_server.tools.items()}
+        if locked_server
+        else None
+    )
+    return {"server": name, "file": config.files[name], "reached_by": _format_address(server), "tools": tools}
 
 
-def _reached(server: McpServer) -> str:
+def _format_address(server: McpServerSettings) -> str:
     return server.url or one_line(" ".join(server.command), 80)
 
 
-def _test(base: Organisation, name: str, listed: Listed, *, as_json: bool) -> KnownServer | None:
-    """Tell of one server; return what it has, if it can be used as it was accepted."""
-    known = known_servers(base).servers.get(name)
-    other = differences(known, listed.tools) if known and not listed.problem else {}
+def _test_server(
+    base: Organisation, name: str, listed: ServerListing, *, as_json: bool
+) -> LockedServer | None:
+    """Print the state of a server; return the tools if equal to the accepted tools, else None."""
+    locked_server = load_lock(base).servers.get(name)
+    tool_differences = (
+        find_differences(locked_server, listed.tools) if locked_server and not listed.problem else {}
+    )
     if as_json:
-        tools = {f"{PREFIX}{name}.{tool}": it.description for tool, it in listed.tools.tools.items()}
-        facts = {"tools": tools, "problem": listed.problem, "left_out": dict(listed.left_out)}
-        show_json("mcp_test", {"server": name, **facts, "differences": other, "took_ms": listed.took_ms})
-        return None if listed.problem or other else listed.tools
+        tools = {
+            f"{PREFIX}{name}.{tool}": server_row.description
+            for tool, server_row in listed.tools.tools.items()
+        }
+        facts = {"tools": tools, "problem": listed.problem, "left_out": dict(listed.rejected)}
+        print_json(
+            "mcp_test", {"server": name, **facts, "differences": tool_differences, "took_ms": listed.took_ms}
+        )
+        return None if listed.problem or tool_differences else listed.tools
     if listed.problem:
-        tell(one_line(f"{name}: {listed.problem}", 600), style="red")
+        print_notice(one_line(f"{name}: {listed.problem}", 600), style="red")
         return None
-    what = f"{counted(len(listed.tools.tools), 'tool')} in {listed.took_ms} ms"
-    show(f"{painted(name, 'bold')}: {what}: {one_line(', '.join(listed.tools.tools), 300)}")
-    for tool, why in listed.left_out.items():
-        tell(one_line(f"  {tool} is left out: {why}", 300), style="yellow")
-    for tool, what in other.items():
-        tell(one_line(f"  {tool} {what}; `lemming mcp accept {name}`", 300), style="yellow")
-    return None if other else listed.tools
+    text = f"{format_count(len(listed.tools.tools), 'tool')} in {listed.took_ms} ms"
+    print_data(f"{style_text(name, 'bold')}: {text}: {one_line(', '.join(listed.tools.tools), 300)}")
+    for tool, reason in listed.rejected.items():
+        print_notice(one_line(f"  {tool} is left out: {reason}", 300), style="yellow")
+    for tool, text in tool_differences.items():
+        print_notice(one_line(f"  {tool} {text}; `lemming mcp accept {name}`", 300), style="yellow")
+    return None if tool_differences else listed.tools
 
 
-def _offered(config: McpConfig, name: str, typed: str, found: KnownServer, *, yes: bool) -> str:
-    """Return the tool of a server that may be called; raise `UsageError` for one that is not offered."""
-    from lemming.capabilities.mcp.tools import class_of
+def _resolve_tool(
+    config: McpConfig, name: str, typed_name: str, server_tools: LockedServer, *, allows_side_effects: bool
+) -> str:
+    """Return the tool of a server if agents may call the tool. Raises `UsageError` otherwise."""
+    from lemming.capabilities.mcp.mcp_tools import get_tool_class
 
-    server, tool = config.servers[name], typed.removeprefix(f"{PREFIX}{name}.")
-    if tool not in found.tools:
-        hint = nearest(tool, [*found.tools]) or f"tools: {', '.join(found.tools) or 'none'}"
-        used = ", ".join(server.tools)
-        raise UsageError(f'{name} offers no tool "{one_line(tool, 80)}" ("tools": {used})', hint=hint)
-    tool_class = class_of(server, found.tools[tool])
-    if tool_class != "read" and not yes:
+    server, tool = config.servers[name], typed_name.removeprefix(f"{PREFIX}{name}.")
+    if tool not in server_tools.tools:
+        hint = (
+            did_you_mean(tool, [*server_tools.tools]) or f"tools: {', '.join(server_tools.tools) or 'none'}"
+        )
+        patterns = ", ".join(server.tools)
+        raise UsageError(f'{name} offers no tool "{one_line(tool, 80)}" ("tools": {patterns})', hint=hint)
+    tool_class = get_tool_class(server, server_tools.tools[tool])
+    if tool_class != "read" and not allows_side_effects:
         hint = "--yes calls it; a tool only reads where it says so and the server's line has trust_hints"
         raise UsageError(
             f"{tool} is of class {tool_class}, may do something outside, and was not called", hint=hint
@@ -255,29 +315,29 @@ def _offered(config: McpConfig, name: str, typed: str, found: KnownServer, *, ye
     return tool
 
 
-def _call(base: Organisation, name: str, tool: str, arguments: dict[str, Any], *, as_json: bool) -> bool:
-    from lemming.capabilities.mcp.servers import McpServers
+def _call_tool(base: Organisation, name: str, tool: str, arguments: dict[str, Any], *, as_json: bool) -> bool:
+    """Call a tool and print the result. Returns True on success."""
+    from lemming.capabilities.mcp.server_sessions import McpSessions
 
-    server = mcp_config(base).require(name)
-    answered = base.own(McpServers).call(name, server, tool, arguments)
-    text = as_text(answered.content, answered.structured)
+    server = load_mcp_config(base).get_server(name)
+    result = base.get_cache(McpSessions).call_tool(name, server, tool, arguments)
+    text = to_text(result.content, result.structured)
     if as_json:
-        show_json(
-            "mcp_call", {"server": name, "tool": tool, "success": not answered.is_error, "output": text}
-        )
+        print_json("mcp_call", {"server": name, "tool": tool, "success": not result.is_error, "output": text})
     else:
-        show_text(text)
-    if answered.questions is not None:
-        tell(f"the server asks back: {one_line(str(dict(answered.questions)), 400)}", style="yellow")
-    return not answered.is_error
+        print_text(text)
+    if result.elicitations is not None:
+        print_notice(f"the server asks back: {one_line(str(dict(result.elicitations)), 400)}", style="yellow")
+    return not result.is_error
 
 
-def _show_differences(name: str, before: KnownServer, after: KnownServer, *, as_json: bool) -> None:
-    for tool, what in differences(before, after).items():
+def _print_differences(name: str, accepted: LockedServer, current: LockedServer, *, as_json: bool) -> None:
+    """Print the differences between accepted and current tools."""
+    for tool, difference in find_differences(accepted, current).items():
         if as_json:
-            show_json("mcp_difference", {"server": name, "tool": tool, "what": what})
+            print_json("mcp_difference", {"server": name, "tool": tool, "what": difference})
             continue
-        show(f"{painted(f'{PREFIX}{name}.{tool}', 'bold')} {what}")
-        for sign, known in (("-", before.tools.get(tool)), ("+", after.tools.get(tool))):
-            if known is not None:
-                show(f"  {sign} {one_line(known.description, 400)}")
+        print_data(f"{style_text(f'{PREFIX}{name}.{tool}', 'bold')} {difference}")
+        for sign, described_tool in (("-", accepted.tools.get(tool)), ("+", current.tools.get(tool))):
+            if described_tool is not None:
+                print_data(f"  {sign} {one_line(described_tool.description, 400)}")

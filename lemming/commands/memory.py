@@ -1,95 +1,96 @@
-"""`lemming memory`: look at and change what an agent remembers."""
+"""`lemming memory`: show and change an agent's memory."""
 
 from __future__ import annotations
 
 import sys
 from typing import Annotated, Any
 
-from lemming.commands.options import (
+from lemming.commands.command_context import (
+    AgentListGroup,
     AgentName,
-    Here,
+    CommandContext,
     Limit,
-    ListOfAnAgent,
     argument,
-    noun,
-    require_folder,
+    make_command_group,
+    require_agent_folder,
 )
-from lemming.commands.screen import as_text, show_pretty, tell
+from lemming.commands.terminal import print_notice, print_pretty_json, to_text
 from lemming.kernel import memory as store
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import JsonProblem, nearest, parse
+from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
 
 Key = Annotated[str, argument("KEY", "The memory's name.")]
 
-app = noun("See and change what an agent remembers.", cls=ListOfAnAgent)
+app = make_command_group("See and change what an agent remembers.", cls=AgentListGroup)
 
 
-@app.verb("list")
-def list_memories(here: Here, agent: AgentName, limit: Limit = None) -> None:
-    """List what an agent remembers."""
-    base = here.org
-    require_folder(base, agent)
-    memories = store.read_memories(base, agent)
-    found = [{"agent": agent, "key": key, "value": value} for key, value in memories.values.items()]
-    columns = {"KEY": "key", "VALUE": lambda it: as_text(it["value"])}
-    here.lists("memory", found, columns, limit, nothing=f"{agent} remembers nothing")
+@app.subcommand("list")
+def list_memories(context: CommandContext, agent: AgentName, limit: Limit = None) -> None:
+    """List an agent's memories."""
+    base = context.org
+    require_agent_folder(base, agent)
+    memories = store.load_memories(base, agent)
+    rows = [{"agent": agent, "key": key, "value": value} for key, value in memories.values.items()]
+    columns = {"KEY": "key", "VALUE": lambda row: to_text(row["value"])}
+    context.print_list("memory", rows, columns, limit, empty_text=f"{agent} remembers nothing")
     for problem in memories.problems:
-        tell(f"ignored: {problem}", style="yellow")
+        print_notice(f"ignored: {problem}", style="yellow")
 
 
-@app.verb("get")
-def get_memory(here: Here, agent: AgentName, key: Key) -> None:
+@app.subcommand("get")
+def get_memory(context: CommandContext, agent: AgentName, key: Key) -> None:
     """Print one memory as JSON."""
-    base = here.org
-    require_folder(base, agent)
+    base = context.org
+    require_agent_folder(base, agent)
     if key not in store.list_memories(base, agent):
         raise _no_such_memory(agent, key, store.list_memories(base, agent))
     value = store.load_memory(base, agent, key)
-    if not here.shows("memory", {"agent": agent, "key": key, "value": value}):
-        show_pretty(value)
+    if not context.print_as_json("memory", {"agent": agent, "key": key, "value": value}):
+        print_pretty_json(value)
 
 
-@app.verb("set")
+@app.subcommand("set")
 def set_memory(
-    here: Here,
+    context: CommandContext,
     agent: AgentName,
     key: Key,
     value: Annotated[str, argument("VALUE", 'JSON, else taken as text; "-": standard input.')],
 ) -> None:
-    """Make an agent remember something.
+    """Set a memory.
 
     \b
     Examples:
       lemming memory set planner goal "Finish the report"
       lemming memory set planner limits '{"pages": 3}'
     """
-    base = here.org
-    require_folder(base, agent)
-    meant = _meant(sys.stdin.read() if value == "-" else value)
-    store.save_memory(base, agent, key, meant)
-    if not here.shows("memory", {"agent": agent, "key": key, "value": meant}):
-        tell(f"{agent} remembers {key}: {as_text(meant)}")
+    base = context.org
+    require_agent_folder(base, agent)
+    parsed_value = _parse_value(sys.stdin.read() if value == "-" else value)
+    store.save_memory(base, agent, key, parsed_value)
+    if not context.print_as_json("memory", {"agent": agent, "key": key, "value": parsed_value}):
+        print_notice(f"{agent} remembers {key}: {to_text(parsed_value)}")
 
 
-@app.verb("rm")
-def remove_memory(here: Here, agent: AgentName, key: Key) -> None:
-    """Make an agent forget something."""
-    base = here.org
-    require_folder(base, agent)
+@app.subcommand("rm")
+def remove_memory(context: CommandContext, agent: AgentName, key: Key) -> None:
+    """Remove a memory."""
+    base = context.org
+    require_agent_folder(base, agent)
     if not store.delete_memory(base, agent, key):
         raise _no_such_memory(agent, key, store.list_memories(base, agent))
-    if not here.shows("memory_removed", {"agent": agent, "key": key}):
-        tell(f"{agent} has forgotten {key}")
+    if not context.print_as_json("memory_removed", {"agent": agent, "key": key}):
+        print_notice(f"{agent} has forgotten {key}")
 
 
-def _meant(text: str) -> Any:
-    """Return the JSON value a text stands for, else the text itself."""
+def _parse_value(text: str) -> Any:
+    """Parse the text as JSON, or return the text itself."""
     try:
         return parse(text)
     except JsonProblem:
         return text.rstrip("\n")
 
 
-def _no_such_memory(agent: str, key: str, known: list[str]) -> UsageError:
-    hint = nearest(key, known) or f"keys there: {', '.join(known) or 'none'}"
+def _no_such_memory(agent: str, key: str, keys: list[str]) -> UsageError:
+    """Return the error for an unknown memory key."""
+    hint = did_you_mean(key, keys) or f"keys there: {', '.join(keys) or 'none'}"
     return UsageError(f'{agent} has no memory "{key}"', hint=hint)

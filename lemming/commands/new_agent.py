@@ -1,4 +1,4 @@
-"""`lemming agents new`: a resume out of flags, and whatever has to agree with it in the resumes of others."""
+"""`lemming agents new`: build a resume from options and update the resumes of the team."""
 
 from __future__ import annotations
 
@@ -7,46 +7,46 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from lemming.commands.options import Here, argument, find_agent, option, path_of_new_agent
-from lemming.commands.screen import show, show_json, tell
+from lemming.commands.command_context import CommandContext, argument, find_agent, get_new_agent_path, option
+from lemming.commands.terminal import print_data, print_json, print_notice
 from lemming.commands.trust import load_settings
-from lemming.exchange.applying import surroundings
-from lemming.exchange.shorthand import (
+from lemming.import_export.apply_document import build_defaults
+from lemming.import_export.resume_shorthand import (
     DEFAULT_CREDITS,
     PLACEHOLDER,
-    default_wake,
-    title_of,
-    with_words,
+    apply_shorthand,
+    default_title,
+    get_default_wake,
 )
-from lemming.facts.next_turn import next_turn
-from lemming.facts.structure_problems import waits_for_its_name
+from lemming.journal_tools.agent_rename import remove_standing_approvals
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, load_agent, survey_agents
 from lemming.kernel.base import paths
+from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.base.errors import ConfigError, ToolError, UnknownModel, UsageError
-from lemming.kernel.base.jsontext import nearest, parse, pretty
-from lemming.kernel.base.kinds import MESSAGE_KINDS
+from lemming.kernel.base.jsontext import did_you_mean, dump_pretty, parse
 from lemming.kernel.files import fs
-from lemming.kernel.files.stamps import is_there
+from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.shipped import PREFIXES
-from lemming.kernel.tick.counter import load_tick
-from lemming.kernel.tick.firing_plan import WITH_TOOLS, is_for_a_person, takes_turns, warn_of_tools
-from lemming.kernel.tick.soundness.judged import judged
-from lemming.kernel.tools import toolset_of, why_no_server
-from lemming.service.add_item import add_to_resume
-from lemming.timeline.renaming import forget_approvals
+from lemming.kernel.plugins.capability_table import PREFIXES
+from lemming.kernel.tick.firing_plan import WITH_TOOLS, has_model_turns, is_person_agent, small_model_warning
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.kernel.tick.validation.agent_validation import validate_survey
+from lemming.kernel.tools import get_toolset, missing_server_tool_reason
+from lemming.operations.settings_lists import append_to_resume
+from lemming.queries.next_turn import find_next_turn
+from lemming.queries.structure_validation import find_order_conflicts
 
 
 def new_agent(
-    here: Here,
+    context: CommandContext,
     name: Annotated[str, argument("NAME", f"{paths.AGENT_NAME_RULE.capitalize()}.")],
     other: Annotated[
         str | None,
         option(
             "--from OTHER",
             "Begin with the resume of this agent; the other options change it.",
-            of_agents=True,
+            completes_agents=True,
         ),
     ] = None,
     title: Annotated[str, option("--title TEXT", "What it is called in tables and prompts.")] = "",
@@ -56,7 +56,11 @@ def new_agent(
     ] = None,
     read: Annotated[
         list[str] | None,
-        option("--read NAME", 'An agent whose outbox it reads; "*" is all. May be repeated.', of_agents=True),
+        option(
+            "--read NAME",
+            'An agent whose outbox it reads; "*" is all. May be repeated.',
+            completes_agents=True,
+        ),
     ] = None,
     tool: Annotated[list[str] | None, option("--tool NAME", "A tool it may call. May be repeated.")] = None,
     allow_read: Annotated[
@@ -99,7 +103,9 @@ def new_agent(
     ask: Annotated[
         list[str] | None,
         option(
-            "--ask NAME", "An agent it may ask: both read each other then. May be repeated.", of_agents=True
+            "--ask NAME",
+            "An agent it may ask: both read each other then. May be repeated.",
+            completes_agents=True,
         ),
     ] = None,
     asked_by: Annotated[
@@ -107,7 +113,7 @@ def new_agent(
         option(
             "--asked-by NAME",
             "An agent that may ask it: both read each other, and it wakes when asked. May be repeated.",
-            of_agents=True,
+            completes_agents=True,
         ),
     ] = None,
     approve: Annotated[
@@ -122,9 +128,11 @@ def new_agent(
         str | None, option("--budget N", 'Credits in all, dollars ("$2") or "9000 tokens".')
     ] = None,
 ) -> None:
-    """Make an agent: write agents/NAME/resume.json. It takes its turns when something it reads has changed.
+    """Create an agent: write agents/NAME/resume.json.
 
-    What has to agree with it in resumes of others is written too: whom it asks reads it.
+    By default, a change of the agent's inputs triggers its turns.
+
+    Resumes of other agents are updated to match: agents given by --ask can read the new agent.
 
     \b
     Examples:
@@ -135,56 +143,61 @@ def new_agent(
       lemming agents new scout --asked-by lead --tool http_get --budget '$2'
       lemming agents new deployer --read human --tool shell --approve execute,send
     """
-    base, asked, asking = here.org, _split(ask), _split(asked_by)
-    _require_there(base, [*asked, *asking])
-    said = {
-        "does": instructions or None, "model": model, "read": read, "tools": _split(tool),
+    base, assignees, askers = context.org, _split_list(ask), _split_list(asked_by)
+    _require_team_exists(base, [*assignees, *askers])
+    shorthand = {
+        "does": instructions or None, "model": model, "read": read, "tools": _split_list(tool),
         "may_read": allow_read, "may_write": allow_write, "every": every, "offset": offset, "cron": cron,
-        "timezone": timezone, "wake": wake, "steps": steps, "kinds": _kinds_in(_split(kinds)), "ask": asked,
-        "approve": _split(approve), "strategy": strategy, "budget": budget,
+        "timezone": timezone, "wake": wake, "steps": steps, "kinds": _validate_kinds(_split_list(kinds)), "ask": assignees,
+        "approve": _split_list(approve), "strategy": strategy, "budget": budget,
     }  # fmt: skip
-    plain = plain_of(base, other) if other else _blank()
+    resume = read_resume_json(base, other) if other else _build_blank_resume()
     if not other and wake is None:
-        plain["schedule"]["wake"] = "addressed" if asking and not cron else default_wake(said)
-    heard = read if read is not None else plain.get("permissions", {}).get("read_outboxes", [])
-    said["read"] = [*dict.fromkeys([*heard, *asked, *asking])]
-    plain |= {"name": name, "title": title or title_of(name)}
-    around = surroundings(survey_agents(base).agents, load_settings(base))
-    plain = with_words(plain, {word: it for word, it in said.items() if it not in (None, [])}, around)
-    _may_come_later(base, plain)
-    create(base, name, plain, as_json=here.as_json)
-    others = [add_to_resume(base, it, READS, name) for it in [*asked, *asking]]
-    others += [add_to_resume(base, it, ("team", "ask"), name) for it in asking]
-    for file in filter(None, dict.fromkeys(others)):
-        show(str(base / file)) if not here.as_json else None
+        resume["schedule"]["wake"] = "addressed" if askers and not cron else get_default_wake(shorthand)
+    read_outboxes = read if read is not None else resume.get("permissions", {}).get("read_outboxes", [])
+    shorthand["read"] = [*dict.fromkeys([*read_outboxes, *assignees, *askers])]
+    resume |= {"name": name, "title": title or default_title(name)}
+    defaults = build_defaults(survey_agents(base).agents, load_settings(base))
+    resume = apply_shorthand(
+        resume, {key: item for key, item in shorthand.items() if item not in (None, [])}, defaults
+    )
+    _allow_missing_authors(base, resume)
+    write_new_agent(base, name, resume, as_json=context.as_json)
+    changed_files = [
+        append_to_resume(base, item, _READ_OUTBOXES_PATH, name) for item in [*assignees, *askers]
+    ]
+    changed_files += [append_to_resume(base, item, ("team", "ask"), name) for item in askers]
+    for file in filter(None, dict.fromkeys(changed_files)):
+        print_data(str(base / file)) if not context.as_json else None
 
 
-READS = ("permissions", "read_outboxes")
+_READ_OUTBOXES_PATH = ("permissions", "read_outboxes")
 
 
-def _split(words: list[str] | None) -> list[str]:
-    return [it.strip() for word in words or [] for it in word.split(",") if it.strip()]
+def _split_list(values: list[str] | None) -> list[str]:
+    """Split comma-separated values into a list without empty items."""
+    return [item.strip() for value in values or [] for item in value.split(",") if item.strip()]
 
 
-def _require_there(base: OrgPath, names: list[str]) -> None:
-    """Raise `UsageError` for a team that is not there: half of it would stand in no resume."""
-    known = survey_agents(base).agents
+def _require_team_exists(base: OrgPath, names: list[str]) -> None:
+    """Raise `UsageError` for a missing team member: otherwise a resume would get half of a team."""
+    agents = survey_agents(base).agents
     for name in names:
-        if name not in known:
-            near = nearest(name, list(known)) or f"agents: {', '.join(known)}"
-            hint = f"{near}; or first: lemming agents new {name}"
+        if name not in agents:
+            suggestion = did_you_mean(name, list(agents)) or f"agents: {', '.join(agents)}"
+            hint = f"{suggestion}; or first: lemming agents new {name}"
             raise UsageError(f'there is no agent "{name}" to be in a team', hint=hint)
 
 
-def _may_come_later(base: OrgPath, plain: dict[str, Any]) -> None:
-    """Have an agent that reads somebody who is not there yet take its turns all the same."""
+def _allow_missing_authors(base: OrgPath, resume: dict[str, Any]) -> None:
+    """Set `may_be_absent` if the agent reads missing agents, so the agent can still run."""
     survey = survey_agents(base)
-    known = {"*", plain["name"], *survey.agents, *survey.broken}
-    if {*plain["permissions"].get("read_outboxes", [])} - known:
-        plain["permissions"]["may_be_absent"] = True
+    existing_names = {"*", resume["name"], *survey.agents, *survey.broken}
+    if {*resume["permissions"].get("read_outboxes", [])} - existing_names:
+        resume["permissions"]["may_be_absent"] = True
 
 
-def _blank() -> dict[str, Any]:
+def _build_blank_resume() -> dict[str, Any]:
     return {
         "name": "",
         "title": "",
@@ -200,64 +213,66 @@ def _blank() -> dict[str, Any]:
     }
 
 
-def plain_of(base: OrgPath, other: str) -> dict[str, Any]:
-    """Return an agent's resume as it is written; raise what is wrong with it."""
-    find_agent(base, other)
-    raw = fs.read_bytes(base / paths.resume_file(other), RESUME_LIMIT_BYTES)
-    plain: dict[str, Any] = parse(raw, allow_bom=True)
-    return plain
+def read_resume_json(base: OrgPath, name: str) -> dict[str, Any]:
+    """Return an agent's resume as written. Raises `ConfigError` for a broken resume."""
+    find_agent(base, name)
+    raw = fs.read_bytes(base / paths.resume_file(name), RESUME_LIMIT_BYTES)
+    resume: dict[str, Any] = parse(raw, allow_bom=True)
+    return resume
 
 
-def _kinds_in(words: list[str]) -> list[str]:
-    for kind in words:
+def _validate_kinds(kinds: list[str]) -> list[str]:
+    for kind in kinds:
         if kind not in MESSAGE_KINDS:
             raise UsageError(f'there is no kind "{kind}"', hint=f"kinds: {', '.join(MESSAGE_KINDS)}")
-    return words
+    return kinds
 
 
-def create(base: OrgPath, name: str, plain: dict[str, Any], *, as_json: bool) -> None:
-    """Write the resume of a new agent, and say when it fires and what to do next."""
-    file, content = f"{path_of_new_agent(name)}/resume.json", pretty(plain)
-    _refuse_bad_choices(base, plain)
-    _refuse_what_would_not_run(base, decode_resume(name, content).value)
-    forget_former(base, [name])
+def write_new_agent(base: OrgPath, name: str, resume: dict[str, Any], *, as_json: bool) -> None:
+    """Write the resume of a new agent; print the first turn and the next steps."""
+    file, content = f"{get_new_agent_path(name)}/resume.json", dump_pretty(resume)
+    _reject_unknown_choices(base, resume)
+    _reject_invalid_resume(base, decode_resume(name, content).value)
+    forget_former_agents(base, [name])
     # What it holds already is what a command that was cut off wrote: the same again does the rest.
-    if not fs.create(Path(base), file, content) and not fs.holds(base / file, content):
+    if not fs.create(Path(base), file, content) and not fs.has_content(base / file, content):
         raise UsageError(f'there is an agent "{name}" already', where=file, hint="edit its resume")
     agent = load_agent(base, name)
     if as_json:
-        show_json("agent", {"agent": name, "resume": agent.plain, "problem": ""})
+        print_json("agent", {"agent": name, "resume": agent.as_json, "problem": ""})
         return
-    show(str(base / file))
-    _tell_next(base, agent)
+    print_data(str(base / file))
+    _print_next_steps(base, agent)
 
 
-def forget_former(base: OrgPath, names: Iterable[str]) -> bool:
-    """Have gates ask about agents that are about to be made, whatever they say of former ones; tell which.
+def forget_former_agents(base: OrgPath, names: Iterable[str]) -> bool:
+    """Delete standing approvals of former agents with these names, and print each deletion.
 
-    Return True where a file was changed.
+    Returns True if a file was changed.
     """
     is_changed = False
     for name in names:
-        if is_there(f"{base}/{paths.resume_file(name)}"):
+        if path_exists(f"{base}/{paths.resume_file(name)}"):
             continue
-        for said in forget_approvals(base, name):
+        for changed_file in remove_standing_approvals(base, name):
             is_changed = True
-            tell(f'{said}: gates ask about "{name}" again; what it said was of a former agent of that name')
+            print_notice(
+                f'{changed_file}: gates ask about "{name}" again; what it said was of a former agent of that name'
+            )
     return is_changed
 
 
-def _refuse_bad_choices(base: OrgPath, plain: dict[str, Any]) -> None:
+def _reject_unknown_choices(base: OrgPath, resume: dict[str, Any]) -> None:
     """Raise `UsageError` for an unknown model key or tool."""
     config = load_settings(base)
     try:
-        config.model(plain.get("model", {}).get("key", "default"))
-        for tool in plain["permissions"].get("tools", []):
+        config.model(resume.get("model", {}).get("key", "default"))
+        for tool in resume["permissions"].get("tools", []):
             if tool.startswith(PREFIXES):
-                if wrong := why_no_server(base, tool, today=True):
-                    raise UsageError(wrong[0], hint=wrong[1])
+                if server_problem := missing_server_tool_reason(base, tool, today=True):
+                    raise UsageError(server_problem[0], hint=server_problem[1])
             else:
-                toolset_of(config.org, base).find(tool)
+                get_toolset(config.org, base).find(tool)
     except UnknownModel as error:
         raise UsageError(error.message, where=error.where, hint=error.hint) from error
     except ToolError as error:
@@ -265,45 +280,48 @@ def _refuse_bad_choices(base: OrgPath, plain: dict[str, Any]) -> None:
         raise UsageError(error.message, where=error.where, hint=hint) from error
 
 
-def _refuse_what_would_not_run(base: OrgPath, agent: Agent) -> None:
-    """Raise `ConfigError` for gates, grants, a team or a strategy about what is not there."""
+def _reject_invalid_resume(base: OrgPath, agent: Agent) -> None:
+    """Raise `ConfigError` for gates, grants, a team or a strategy with missing references."""
     survey, config = survey_agents(base), load_config(base)
-    with_it = replace(survey, agents={**survey.agents, agent.name: agent})
-    error = judged(base, config, with_it).survey.broken.get(agent.name)
+    extended_survey = replace(survey, agents={**survey.agents, agent.name: agent})
+    error = validate_survey(base, config, extended_survey).survey.broken.get(agent.name)
     if error and agent.name not in survey.broken:
         raise error
     if agent.turn.strategy is None:
         return
-    from lemming.capabilities.strategies.problems import problems_of_strategy
+    from lemming.capabilities.strategies.strategies_validation import validate_strategy
 
-    problems = tuple(it for it in problems_of_strategy(base, agent, config) if it.severity == "error")
+    problems = tuple(
+        problem for problem in validate_strategy(base, agent, config) if problem.severity == "error"
+    )
     if problems:
         raise ConfigError(str(problems[0]), problems=problems)
 
 
-def _tell_next(base: OrgPath, agent: Agent) -> None:
-    name, known = agent.name, survey_agents(base)
+def _print_next_steps(base: OrgPath, agent: Agent) -> None:
+    """Print warnings, the first turn and the next steps for a new agent."""
+    name, survey = agent.name, survey_agents(base)
     for author in agent.permissions.read_outboxes:
-        if author != "*" and author not in {*known.agents, *known.broken}:
-            tell(
+        if author != "*" and author not in {*survey.agents, *survey.broken}:
+            print_notice(
                 f'warning: it reads "{author}", and there is no such agent yet: lemming agents new {author}',
                 style="yellow",
             )
-    if is_for_a_person(agent, load_config(base)):
-        tell(f"a person speaks for {name}: `lemming send --as {name} TEXT`")
+    if is_person_agent(agent, load_config(base)):
+        print_notice(f"a person speaks for {name}: `lemming send --as {name} TEXT`")
         return
-    if not takes_turns(agent, load_config(base)):
-        tell(f"a channel speaks for {name}: `lemming channels` shows what comes and goes")
+    if not has_model_turns(agent, load_config(base)):
+        print_notice(f"a channel speaks for {name}: `lemming channels` shows what comes and goes")
         return
-    if why := warn_of_tools(agent, load_config(base)):
-        tell(f"warning: {why}; {WITH_TOOLS}", style="yellow")
-    first = next_turn(base, agent, load_config(base), load_tick(base))
-    when = f"in {first.words}" if first.tick is not None else first.words
-    tell(f"{name} fires first {when}; `lemming prompt {name}` shows its prompt")
-    for remark in waits_for_its_name(known.agents, load_config(base), [name]):
-        tell(remark)
-    hears = agent.permissions.read_outboxes or agent.context
-    if not hears and agent.schedule.wake == "changed":
-        tell(
+    if tool_warning := small_model_warning(agent, load_config(base)):
+        print_notice(f"warning: {tool_warning}; {WITH_TOOLS}", style="yellow")
+    upcoming = find_next_turn(base, agent, load_config(base), load_tick(base))
+    time_text = f"in {upcoming.description}" if upcoming.tick is not None else upcoming.description
+    print_notice(f"{name} fires first {time_text}; `lemming prompt {name}` shows its prompt")
+    for remark in find_order_conflicts(survey.agents, load_config(base), [name]):
+        print_notice(remark)
+    has_inputs = agent.permissions.read_outboxes or agent.context
+    if not has_inputs and agent.schedule.wake == "changed":
+        print_notice(
             "it reads nobody, so it takes one turn and rests; --read NAME gives it news, --wake always turns"
         )

@@ -1,4 +1,4 @@
-"""`lemming pause` and `lemming resume`: an agent, or all of them, takes no turns for a while."""
+"""`lemming pause` and `lemming resume`: pause agents, or the whole organisation."""
 
 from __future__ import annotations
 
@@ -6,85 +6,87 @@ import getpass
 import os
 from typing import Annotated
 
-from lemming.commands.options import (
+from lemming.commands.command_context import (
     AnyAgentName,
-    Here,
+    CommandContext,
     describe_engine,
     find_agent,
+    find_running_engine,
     option,
-    running_engine,
 )
-from lemming.commands.screen import one_line, show_json, tell
+from lemming.commands.terminal import one_line, print_json, print_notice
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.paths import resume_file
 from lemming.kernel.org.config import ORG_FILE, load_config
-from lemming.kernel.tick.firing_plan import is_for_a_person, pause_reason
-from lemming.service.pause import pause as begin_pause
-from lemming.service.pause import pause_text, paused_text
-from lemming.service.pause import resume as end_pause
+from lemming.kernel.tick.firing_plan import format_pause, is_person_agent
+from lemming.operations.agent_pause import load_pause, make_pause_text
+from lemming.operations.agent_pause import pause_agent as begin_pause
+from lemming.operations.agent_pause import unpause_agent as end_pause
 
 
 def pause(
-    here: Here,
+    context: CommandContext,
     agent: AnyAgentName = None,
     why: Annotated[str, option("--why TEXT", "A word for whoever looks later.")] = "",
 ) -> None:
-    """Let an agent take no turns until `lemming resume`; without a name, let nobody take any.
+    """Pause an agent, or all agents, until `lemming resume`.
 
-    It writes one key, "paused", into the agent's resume, or into config/org.json: it can be seen there, and
-    taken out there. An engine under way notices at its next tick. Ticks go on being counted, entries still
-    arrive, people can still write; whoever is paused catches up when it is resumed.
+    The command writes the key "paused" into the agent's resume or into config/org.json; removing the key by
+    hand also ends the pause. A running engine notices at its next tick. Ticks continue to be counted, entries
+    still arrive, and people can still write; a paused agent catches up after the pause.
 
     \b
     Examples:
       lemming pause editor --why "too dear"
       lemming pause
     """
-    base = here.org
-    if agent and is_for_a_person(find_agent(base, agent), load_config(base)):
+    base = context.org
+    if agent and is_person_agent(find_agent(base, agent), load_config(base)):
         raise UsageError(f"{agent} takes no turns anyway: a person speaks for it", hint="lemming agents list")
-    text = pause_text(timestamp(SystemClock().now()), _user(), one_line(why, 200))
-    written = begin_pause(base, agent, text)
-    if here.as_json:
-        facts = {"agent": agent, "paused": written, "was_paused": written != text}
-        show_json("pause", facts)
+    text = make_pause_text(timestamp(SystemClock().now()), _get_user_name(), one_line(why, 200))
+    recorded_text = begin_pause(base, agent, text)
+    if context.as_json:
+        facts = {"agent": agent, "paused": recorded_text, "was_paused": recorded_text != text}
+        print_json("pause", facts)
         return
-    who, file = (agent, resume_file(agent)) if agent else ("the organisation", ORG_FILE)
-    already = "already " if written != text else ""
-    tell(f"{who} is {already}{one_line(pause_reason(written), 400)} ({file})")
-    if engine := running_engine(base):
-        tell(f"from its next tick on, of {describe_engine(engine)}")
-    tell(f"`lemming resume{f' {agent}' if agent else ''}` ends it")
+    subject, file = (agent, resume_file(agent)) if agent else ("the organisation", ORG_FILE)
+    already_text = "already " if recorded_text != text else ""
+    print_notice(f"{subject} is {already_text}{one_line(format_pause(recorded_text), 400)} ({file})")
+    if engine := find_running_engine(base):
+        print_notice(f"from its next tick on, of {describe_engine(engine)}")
+    print_notice(f"`lemming resume{f' {agent}' if agent else ''}` ends it")
 
 
-def _user() -> str:
-    """Return who is at the keyboard, as far as the machine can tell."""
+def _get_user_name() -> str:
+    """Return the name of the logged-in user."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
         return f"user {os.geteuid()}"
 
 
-def resume(here: Here, agent: AnyAgentName = None) -> None:
-    """End what `lemming pause` began: of an agent, or without a name of the organisation.
+def resume(context: CommandContext, agent: AnyAgentName = None) -> None:
+    """Unpause an agent, or all agents.
 
-    Agents that were paused one by one stay paused until each is resumed.
+    Without a name, the pause of the organisation ends; agents paused by name stay paused.
 
     \b
     Examples:
       lemming resume editor
       lemming resume
     """
-    base = here.org
+    base = context.org
     if agent:
         find_agent(base, agent)
     text = end_pause(base, agent)
-    if here.shows("pause", {"agent": agent, "paused": "", "was_paused": bool(text)}):
+    if context.print_as_json("pause", {"agent": agent, "paused": "", "was_paused": bool(text)}):
         return
-    who = agent or "the organisation"
-    was = f"takes turns again; it was {one_line(pause_reason(text), 400)}" if text else "is not paused"
-    tell(f"{who} {was}")
+    subject = agent or "the organisation"
+    description = (
+        f"takes turns again; it was {one_line(format_pause(text), 400)}" if text else "is not paused"
+    )
+    print_notice(f"{subject} {description}")
     if agent and load_config(base).org.paused:
-        paused = one_line(pause_reason(paused_text(base, None)), 400)
-        tell(f"the organisation is {paused}: `lemming resume` ends that", style="yellow")
+        paused = one_line(format_pause(load_pause(base, None)), 400)
+        print_notice(f"the organisation is {paused}: `lemming resume` ends that", style="yellow")

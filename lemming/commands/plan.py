@@ -1,28 +1,28 @@
-"""`lemming plan`: who fires in the coming ticks."""
+"""`lemming plan`: the agents that run in the next ticks."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from lemming.capabilities.requests.waiting import waiting, waiting_text
-from lemming.commands.options import Here, option
-from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_list
+from lemming.capabilities.requests.waiting_items import list_person_inbox, summarize_inbox
+from lemming.commands.command_context import CommandContext, option
+from lemming.commands.terminal import one_line, print_columns, print_data, print_json, print_list, style_text
 from lemming.commands.trust import load_settings
-from lemming.facts.coming import ComingTick, coming_tick, coming_until, why_one_waits
 from lemming.kernel.base.clock import SystemClock
-from lemming.kernel.base.times.spoken import parse_moment
-from lemming.kernel.base.times.words import moment_in_words, until_text
+from lemming.kernel.base.times.format_times import format_moment, format_remaining_time
+from lemming.kernel.base.times.parse_times import parse_moment
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.counter import load_tick
-from lemming.kernel.tick.dependencies import Waits
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.kernel.tick.turn_dependencies import TurnWaits
+from lemming.queries.forecast import TickForecast, explain_wait, forecast_tick, list_upcoming
 
 NAMES_SHOWN = 6
 
 
 def plan(
-    here: Here,
-    ticks: Annotated[int, option("--ticks N", "How many ticks to show.", min=1, max=10_000)] = 1,
+    context: CommandContext,
+    ticks: Annotated[int, option("--ticks N", "How many ticks to print_data.", min=1, max=10_000)] = 1,
     start: Annotated[int | None, option("--from T", "The first tick; default: the next one.", min=0)] = None,
     why: Annotated[
         tuple[str, str] | None, option("--why A B", "Say which permission makes A wait for B, or B for A.")
@@ -31,12 +31,12 @@ def plan(
         str | None, option("--until WHEN", 'List what comes up by the clock until then: "fri", 3d, ISO.')
     ] = None,
 ) -> None:
-    """Show who fires in the coming ticks, in what order, who waits for whom, and why the others do not.
+    """Show which agents run in the next ticks, and in what order.
 
-    The number before a name is its fire point, the agent's moment inside the tick. An agent waits for those
-    before it whose entries or files it may see; the others run at the same time, as many as their models
-    take. For the very next tick also: what is new to those that wake for something new, and who is due and
-    would sit it out, because nothing it reads has changed or its credits are spent.
+    The number before a name is the agent's fire point, a position within the tick. An agent waits for earlier
+    agents whose entries or files are visible to it; other agents run concurrently, within the limits of their
+    models. For the next tick, the output also lists new inputs of waking agents, and agents with a skipped
+    turn because of unchanged inputs or spent credits.
 
     \b
     Examples:
@@ -45,82 +45,95 @@ def plan(
       lemming plan --why editor agency
       lemming plan --until "fri 18:00"
     """
-    org = Organisation.at(here.org)
+    org = Organisation.from_path(context.org)
     config = load_settings(org)
     if why:
-        _explain(org, config, *why, as_json=here.as_json)
+        _print_dependency(org, config, *why, as_json=context.as_json)
         return
     if until is not None:
-        _show_coming(org, config, until, as_json=here.as_json)
+        _print_upcoming(org, config, until, as_json=context.as_json)
         return
     first = load_tick(org) if start is None else start
     for tick in range(first, first + ticks):
-        found = coming_tick(org, config, tick)
-        if here.as_json:
-            show_json("plan", found.as_json())
+        upcoming_tick = forecast_tick(org, config, tick)
+        if context.as_json:
+            print_json("plan", upcoming_tick.as_json())
             continue
-        _show(found)
-        if found.is_next and (waits := waiting_text(waiting(org))):
-            show(painted(f"  {one_line(waits, 400)}", "yellow"))
+        _print_tick_plan(upcoming_tick)
+        if upcoming_tick.is_next and (waits := summarize_inbox(list_person_inbox(org))):
+            print_data(style_text(f"  {one_line(waits, 400)}", "yellow"))
 
 
-def _show_coming(org: Organisation, config: Config, until: str, *, as_json: bool) -> None:
-    """List turns, jobs and entries that come up by the clock until a moment."""
-    now = SystemClock().now()
+def _print_upcoming(org: Organisation, config: Config, until: str, *, as_json: bool) -> None:
+    """Print turns, jobs and entries scheduled by the clock until a given time."""
+    current_time = SystemClock().now()
     is_duration = until[:1].isdigit() and until[-1:] in "smhdw"
-    last = parse_moment(f"in {until}" if is_duration else until, now, config.org.timezone or "UTC")
-    found = coming_until(org, config, last)
-    if as_json or not found:
-        nothing = f"nothing comes up by the clock until {moment_in_words(last)}"
-        show_list("coming", found, {}, as_json=as_json, nothing=nothing)
+    end_time = parse_moment(
+        f"in {until}" if is_duration else until, current_time, config.org.timezone or "UTC"
+    )
+    events = list_upcoming(org, config, end_time)
+    if as_json or not events:
+        empty_text = f"nothing comes up by the clock until {format_moment(end_time)}"
+        print_list("coming", events, {}, as_json=as_json, empty_text=empty_text)
     else:
-        show_columns(
+        print_columns(
             [
-                [moment_in_words(it.at), until_text(it.at, now), it.agent, one_line(it.what, 200)]
-                for it in found
+                [
+                    format_moment(event.at),
+                    format_remaining_time(event.at, current_time),
+                    event.agent,
+                    one_line(event.description, 200),
+                ]
+                for event in events
             ]
         )
 
 
-def _show(found: ComingTick) -> None:
-    planned, points = found.plan, found.points
-    show(painted(f"tick {planned.tick}{' (next)' if found.is_next else ''}", "bold"))
-    width = max(map(len, planned.everyone), default=0)
+def _print_tick_plan(upcoming_tick: TickForecast) -> None:
+    planned, points = upcoming_tick.plan, upcoming_tick.points
+    print_data(style_text(f"tick {planned.tick}{' (next)' if upcoming_tick.is_next else ''}", "bold"))
+    width = max(map(len, planned.all_agents), default=0)
     for rank, name in enumerate(planned.order):
         point = f"{points[name]:.2f}" if name in points else "    "
-        why = one_line(found.notes.get(name) or found.reasons[name].text, 400)
-        parts = [_waiting(found.waits[name], rank), why]
-        show(f"  {point}  {name.ljust(width)}  {'; '.join(filter(None, parts))}".rstrip())
-    resting = {name: f"not due until {when}" for name, when in found.resting.items()}
-    for name, why in {**resting, **planned.skipped}.items():
-        show(painted(f"     -  {name.ljust(width)}  {why}", "dim"))
-    if resting and found.is_next:
-        show(painted("  `lemming run-once --agent NAME` gives an agent a turn now", "dim"))
-    for name, why in planned.broken.items():
-        show(f"     -  {name.ljust(width)}  {painted('broken', 'red')}: {one_line(why, 400)}")
-    chain = found.chain
+        reason = one_line(upcoming_tick.notes.get(name) or upcoming_tick.reasons[name].text, 400)
+        parts = [_format_waits(upcoming_tick.waits[name], rank), reason]
+        print_data(f"  {point}  {name.ljust(width)}  {'; '.join(filter(None, parts))}".rstrip())
+    skipped_agents = {
+        name: f"not due until {next_time}" for name, next_time in upcoming_tick.not_due_notes.items()
+    }
+    for name, reason in {**skipped_agents, **planned.skipped}.items():
+        print_data(style_text(f"     -  {name.ljust(width)}  {reason}", "dim"))
+    if skipped_agents and upcoming_tick.is_next:
+        print_data(style_text("  `lemming run-once --agent NAME` gives an agent a turn now", "dim"))
+    for name, reason in planned.broken.items():
+        print_data(f"     -  {name.ljust(width)}  {style_text('broken', 'red')}: {one_line(reason, 400)}")
+    chain = upcoming_tick.longest_chain
     if len(chain) > 1:
-        many = [*chain[: NAMES_SHOWN - 1], "...", chain[-1]]
-        shown = " > ".join(chain if len(chain) <= NAMES_SHOWN else many)
-        show(painted(f"  longest chain: {len(chain)} of {len(planned.order)} turns: {shown}", "dim"))
+        shortened_chain = [*chain[: NAMES_SHOWN - 1], "...", chain[-1]]
+        chain_text = " > ".join(chain if len(chain) <= NAMES_SHOWN else shortened_chain)
+        print_data(
+            style_text(f"  longest chain: {len(chain)} of {len(planned.order)} turns: {chain_text}", "dim")
+        )
 
 
-def _waiting(waits: Waits, rank: int) -> str:
+def _format_waits(waits: TurnWaits, rank: int) -> str:
     if waits.everyone:
         return "waits for everyone before it" if rank else ""
     names = sorted(waits.names)
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return f"waits for {', '.join(names[:NAMES_SHOWN])}{more}" if names else ""
+    suffix = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return f"waits for {', '.join(names[:NAMES_SHOWN])}{suffix}" if names else ""
 
 
-def _explain(org: Organisation, config: Config, one: str, other: str, *, as_json: bool) -> None:
-    """Say which permissions make one of two agents wait for the other when both are due."""
-    later, earlier, reasons = why_one_waits(org, config, one, other)
+def _print_dependency(
+    org: Organisation, config: Config, first_agent: str, second_agent: str, *, as_json: bool
+) -> None:
+    """Print the permissions that make an agent wait for another when both are due."""
+    later, earlier, reasons = explain_wait(org, config, first_agent, second_agent)
     if as_json:
-        show_json("plan_why", {"agent": later, "before_it": earlier, "reasons": reasons})
+        print_json("plan_why", {"agent": later, "before_it": earlier, "reasons": reasons})
     elif reasons:
-        show(f"{later} waits for {earlier}, which comes first in the order of a tick:")
+        print_data(f"{later} waits for {earlier}, which comes first in the order of a tick:")
         for reason in reasons:
-            show(f"  {reason}")
+            print_data(f"  {reason}")
     else:
-        show(f"{later} does not wait for {earlier}: neither may see what the other writes in a tick")
+        print_data(f"{later} does not wait for {earlier}: neither may see what the other writes in a tick")

@@ -1,4 +1,4 @@
-"""`lemming rehearse` and `lemming compare`: what would be, and what is different."""
+"""`lemming rehearse` and `lemming compare`: effects of a change, and differences between organisations."""
 
 from __future__ import annotations
 
@@ -9,109 +9,121 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.commands.options import Here, Trust, argument, option
-from lemming.commands.past import show_entry, show_file
-from lemming.commands.screen import counted, in_dollars, one_line, show, show_cut, show_json, tell
-from lemming.commands.stopping import stop_on_signals
-from lemming.commands.trust import require_agreement
-from lemming.evals.rehearsal.again import tally
-from lemming.evals.rehearsal.compare import Comparison, ValueDifference
-from lemming.evals.rehearsal.compare import compare as compare_orgs
-from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span
-from lemming.evals.rehearsal.rehearse import rehearse as run_rehearsal
+from lemming.commands.command_context import CommandContext, Trust, argument, option
+from lemming.commands.history import print_entry_difference, print_file_change
+from lemming.commands.signals import stop_on_signals
+from lemming.commands.terminal import (
+    format_count,
+    format_usd,
+    one_line,
+    print_data,
+    print_json,
+    print_notice,
+    print_truncated,
+)
+from lemming.commands.trust import require_workspace_trust
+from lemming.evals.rehearsal.org_comparison import Comparison, ValueDifference
+from lemming.evals.rehearsal.org_comparison import compare_orgs as compare_orgs
+from lemming.evals.rehearsal.rehearsal import RehearsalOptions, RehearsalResult, find_recorded_span
+from lemming.evals.rehearsal.rehearsal import rehearse as run_rehearsal
+from lemming.evals.rehearsal.rehearsal_runtime import describe_skipped_calls
+from lemming.journal_tools.fork import SettingOverride
+from lemming.journal_tools.tick_ranges import parse_tick_range
 from lemming.kernel.access.code_guard import allow_code
 from lemming.kernel.base.errors import NotAnOrg, UsageError
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.org.format import require_known_format
+from lemming.kernel.org.format_version import require_known_format
 from lemming.kernel.org.organisation import Organisation
-from lemming.timeline.fork import Setting
-from lemming.timeline.tick_spans import span_of
 
 _VALUE_WIDTH = 200
 
 
 def compare(
-    here: Here,
+    context: CommandContext,
     before: Annotated[Path, argument("DIR", "An organisation's folder.")],
     after: Annotated[Path, argument("DIR", "Another one's.")],
     ticks: Annotated[
         str | None, option("--ticks A..B", "Compare entries of these ticks only: 3..9, 3.., ..9 or 7.")
     ] = None,
 ) -> None:
-    """Show what differs between two organisations: agents, settings, entries, files, what was spent.
+    """Compare two organisations: agents, settings, entries, files and spending.
 
-    Entries are put side by side by tick, author and kind. Ledgers, logs and journals are not compared.
+    Entries are matched by tick, author and kind. Ledgers, logs and journals are not compared.
 
-    Exit status: 0 nothing differs, 1 something does.
+    Exit status: 0 no differences, 1 differences.
 
     \b
     Examples:
       lemming compare . ../what-if
       lemming compare . ../what-if --ticks 10..20 --json | jq -c 'select(.type == "entry_difference")'
     """
-    span = span_of(ticks) if ticks else None
-    one, other = (_org(folder) for folder in (before, after))
-    found = compare_orgs(one, other, span)
-    (_show_json if here.as_json else _show_comparison)(found)
-    if not found.is_same:
+    tick_range = parse_tick_range(ticks) if ticks else None
+    first_org, second_org = (_open_org(folder) for folder in (before, after))
+    comparison = compare_orgs(first_org, second_org, tick_range)
+    (_print_comparison_as_json if context.as_json else _print_comparison)(comparison)
+    if not comparison.is_same:
         raise typer.Exit(1)
-    if not here.as_json:
-        tell("nothing differs")
+    if not context.as_json:
+        print_notice("nothing differs")
 
 
-def _org(folder: Path) -> Organisation:
-    org = Organisation.at(folder.expanduser().resolve())
+def _open_org(folder: Path) -> Organisation:
+    """Open the organisation in a folder. Raises `NotAnOrg` if there is none."""
+    org = Organisation.from_path(folder.expanduser().resolve())
     if not (org.base / "agents").is_dir():
         raise NotAnOrg("there is no agents/ folder here", where=str(org.base), hint="name an organisation's")
     require_known_format(org.base)
     return org
 
 
-def _show_json(found: Comparison) -> None:
-    for name, side in found.agents.items():
-        show_json("agent_difference", {"agent": name, "only_in": side})
-    for value in found.values:
-        show_json("value_difference", asdict(value))
-    for entry in found.entries:
-        show_json("entry_difference", entry.as_json())
-    for file in found.files:
-        show_json("file_difference", asdict(file))
-    for spent in found.spent:
-        show_json("spent_difference", asdict(spent))
+def _print_comparison_as_json(comparison: Comparison) -> None:
+    for name, side in comparison.agents.items():
+        print_json("agent_difference", {"agent": name, "only_in": side})
+    for value in comparison.values:
+        print_json("value_difference", asdict(value))
+    for entry in comparison.entries:
+        print_json("entry_difference", entry.as_json())
+    for file in comparison.files:
+        print_json("file_difference", asdict(file))
+    for spent in comparison.spent:
+        print_json("spent_difference", asdict(spent))
 
 
-def _show_comparison(found: Comparison) -> None:
-    for name, side in found.agents.items():
-        show_cut(f"agent  {name}  only {side}", "bold")
-    for value in found.values:
-        _show_value(value)
-    for entry in found.entries:
-        show_entry(entry)
-    for file in found.files:
-        show_file(file)
-    for spent in found.spent:
-        show_cut(
-            f"spent  {spent.agent}  {_in_words(spent.before)} before, {_in_words(spent.after)} after", "bold"
+def _print_comparison(comparison: Comparison) -> None:
+    for name, side in comparison.agents.items():
+        print_truncated(f"agent  {name}  only {side}", "bold")
+    for value in comparison.values:
+        _print_value(value)
+    for entry in comparison.entries:
+        print_entry_difference(entry)
+    for file in comparison.files:
+        print_file_change(file)
+    for spent in comparison.spent:
+        print_truncated(
+            f"spent  {spent.agent}  {_describe_spending(spent.before)} before, {_describe_spending(spent.after)} after",
+            "bold",
         )
 
 
-def _show_value(value: ValueDifference) -> None:
-    show_cut(f"{value.file}:{value.pointer}", "bold")
-    for sign, each in (("-", value.before), ("+", value.after)):
-        if each is not None:
-            show_cut(f"  {sign}{one_line(to_line(each), _VALUE_WIDTH)}", "red" if sign == "-" else "green")
+def _print_value(value: ValueDifference) -> None:
+    print_truncated(f"{value.file}:{value.pointer}", "bold")
+    for sign, setting in (("-", value.before), ("+", value.after)):
+        if setting is not None:
+            print_truncated(
+                f"  {sign}{one_line(to_line(setting), _VALUE_WIDTH)}", "red" if sign == "-" else "green"
+            )
 
 
-def _in_words(spent: dict[str, Any]) -> str:
-    turns, credits = counted(spent["turns"], "turn"), counted(spent["credits"], "credit")
-    return f"{turns}, {credits}, {in_dollars(spent['cost_usd'])}"
+def _describe_spending(spent: dict[str, Any]) -> str:
+    turns, credits = format_count(spent["turns"], "turn"), format_count(spent["credits"], "credit")
+    return f"{turns}, {credits}, {format_usd(spent['cost_usd'])}"
 
 
-NO_END = 10**12
+_LAST_TICK_BOUND = 10**12
 
 
 def rehearse(
-    here: Here,
+    context: CommandContext,
     settings: Annotated[
         list[str] | None,
         option(
@@ -134,18 +146,19 @@ def rehearse(
     ] = None,
     trust: Trust = False,
 ) -> None:
-    """Run recorded ticks again with a change, and show what would have been different, entry by entry.
+    """Rerun recorded ticks with a change and show what differs.
 
-    It happens in a fork: this organisation is not touched. Resumes and settings are as they are now, with
-    what --set changes; without it, it shows what an edit of a resume since then would have changed. What
-    people and channels wrote comes in the same ticks, and the clock says what it said.
+    The rerun happens in a fork: this organisation is not changed. Resumes and settings are the current ones,
+    changed by --set; without --set, the output shows the effect of edits made since the recorded ticks.
+    Messages of people and channels arrive in the same ticks as recorded, and the clock shows the recorded
+    times.
 
-    Answers come from the record where the question is the very same; models are asked only where it differs.
-    Channels send nothing; a tool that reaches outside gets its recorded result where the call is the same,
-    else it is not called.
+    Answers come from the record for unchanged prompts; models are called for changed prompts only. Channels
+    send nothing. A tool with outside effects returns its recorded result for an unchanged call, and is not
+    run otherwise.
 
-    Exit status: 0 it went to the end; else that of what stopped it: 6 the budget, 2 a model that is only a
-    recording.
+    Exit status: 0 complete; otherwise the status of the cause of the stop: 6 the budget, 2 a model with
+    recorded answers only.
 
     \b
     Examples:
@@ -153,102 +166,112 @@ def rehearse(
       lemming rehearse --set agents/editor/resume.json:/model/key=fast --ticks 10..20 --budget 0.50
       lemming rehearse --keep ../what-if --json | jq -c 'select(.type == "entry_difference") | .diff'
     """
-    base = here.org
-    span = recorded_span(base, _ticks_meant(ticks) if ticks else None)
-    wanted = Wanted(
-        first=span.start,
-        last=span.stop - 1,
-        settings=tuple(Setting.parse(text) for text in settings or []),
+    base = context.org
+    tick_range = find_recorded_span(base, _parse_ticks(ticks) if ticks else None)
+    rehearsal_options = RehearsalOptions(
+        first=tick_range.start,
+        last=tick_range.stop - 1,
+        settings=tuple(SettingOverride.parse(text) for text in settings or []),
         budget=budget,
         is_dry=dry_run,
         makes_calls=tools,
     )
     if keep is not None and dry_run:
         raise UsageError("--dry-run keeps nothing", hint="leave out one of --keep and --dry-run")
-    require_agreement(base, trusts=trust, can_ask=not here.as_json)
+    require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
     with tempfile.TemporaryDirectory(prefix="lemming-rehearsal-") as scratch, stop_on_signals() as switch:
         folder = Path(scratch, "fork") if keep is None else keep.expanduser().resolve()
         allow_code(folder)  # as to the original
-        found = run_rehearsal(base, folder, wanted, stop=switch.stop)
-    _show(found, wanted, as_json=here.as_json)
-    if keep is not None and not here.as_json:
-        tell(f"kept in {folder}")
-    if found.stopped_by is not None:
-        raise found.stopped_by
-    if found.cannot_tell and not dry_run:
-        hint = f"a model that can: --set agents/{found.scripted[0]}/resume.json:/model/key=KEY"
-        raise UsageError(found.cannot_tell, hint=hint)
-    if found.last < wanted.last:
+        rehearsal = run_rehearsal(base, folder, rehearsal_options, stop=switch.stop)
+    _print_rehearsal(rehearsal, rehearsal_options, as_json=context.as_json)
+    if keep is not None and not context.as_json:
+        print_notice(f"kept in {folder}")
+    if rehearsal.stopped_by is not None:
+        raise rehearsal.stopped_by
+    if rehearsal.cannot_tell and not dry_run:
+        hint = f"a model that can: --set agents/{rehearsal.scripted[0]}/resume.json:/model/key=KEY"
+        raise UsageError(rehearsal.cannot_tell, hint=hint)
+    if rehearsal.last < rehearsal_options.last:
         raise typer.Exit(switch.exit_status)
 
 
-def _ticks_meant(text: str) -> range:
-    first, last = span_of(text)
-    return range(first, (NO_END if last is None else last) + 1)
+def _parse_ticks(text: str) -> range:
+    """Parse a typed tick range."""
+    first, last = parse_tick_range(text)
+    return range(first, (_LAST_TICK_BOUND if last is None else last) + 1)
 
 
-def _named(first: int, last: int) -> str:
+def _format_tick_range(first: int, last: int) -> str:
     return f"tick {first}" if first == last else f"ticks {first} to {last}"
 
 
-def _show(found: Rehearsed, wanted: Wanted, *, as_json: bool) -> None:
+def _print_rehearsal(
+    rehearsal: RehearsalResult, rehearsal_options: RehearsalOptions, *, as_json: bool
+) -> None:
     if as_json:
-        for entry in found.entries:
-            show_json("entry_difference", entry.as_json())
-        show_json("rehearsed", {**found.as_json(), "dry_run": wanted.is_dry})
+        for entry in rehearsal.entries:
+            print_json("entry_difference", entry.as_json())
+        print_json("rehearsed", {**rehearsal.as_json(), "dry_run": rehearsal_options.is_dry})
         return
-    if found.remark:
-        tell(found.remark)
-    if not wanted.is_dry:
-        _show_differences(found)
-    for line in tally(found.not_made):
-        tell(f"not made: {line}", style="yellow")
-    for tick, agent in found.not_repeated:
-        tell(f"tick {tick}: {agent}: not rehearsed: the engine or the disk ended that turn", style="yellow")
-    (_tell_dry if wanted.is_dry else _tell_spent)(found)
-    if found.caveat and (wanted.is_dry or not found.cannot_tell):
-        tell(found.caveat, style="yellow")
+    if rehearsal.remark:
+        print_notice(rehearsal.remark)
+    if not rehearsal_options.is_dry:
+        _print_differences(rehearsal)
+    for line in describe_skipped_calls(rehearsal.skipped_calls):
+        print_notice(f"not made: {line}", style="yellow")
+    for tick, agent in rehearsal.not_repeated:
+        print_notice(
+            f"tick {tick}: {agent}: not rehearsed: the engine or the disk ended that turn", style="yellow"
+        )
+    (_print_dry_run if rehearsal_options.is_dry else _print_spending)(rehearsal)
+    if rehearsal.caveat and (rehearsal_options.is_dry or not rehearsal.cannot_tell):
+        print_notice(rehearsal.caveat, style="yellow")
 
 
-def _show_differences(found: Rehearsed) -> None:
-    for entry in found.entries:
-        show_entry(entry)
-    for end in found.ends:
-        show_cut(f"tick {end.tick}  {end.agent}  ended {end.before or '(no turn)'}", "bold")
-        show_cut(f"  now: {end.after or '(no turn)'}")
-    for file in found.files:
-        show_file(file)
-    if found.last >= found.first and found.is_alike and not found.cannot_tell:
-        show("nothing would have been different")
+def _print_differences(rehearsal: RehearsalResult) -> None:
+    for entry in rehearsal.entries:
+        print_entry_difference(entry)
+    for end in rehearsal.ends:
+        print_truncated(f"tick {end.tick}  {end.agent}  ended {end.before or '(no turn)'}", "bold")
+        print_truncated(f"  now: {end.after or '(no turn)'}")
+    for file in rehearsal.files:
+        print_file_change(file)
+    if rehearsal.last >= rehearsal.first and rehearsal.is_unchanged and not rehearsal.cannot_tell:
+        print_data("nothing would have been different")
 
 
-def _tell_spent(found: Rehearsed) -> None:
-    spent = found.spending
-    if found.last < found.first:
-        tell(f"stopped in tick {found.first}")
+def _print_spending(rehearsal: RehearsalResult) -> None:
+    spending = rehearsal.spending
+    if rehearsal.last < rehearsal.first:
+        print_notice(f"stopped in tick {rehearsal.first}")
         return
-    changes = [entry.change for entry in found.entries]
-    told = ", ".join(
-        f"{changes.count(word)} {word}" for word in ("changed", "new", "gone") if word in changes
+    changes = [entry.change for entry in rehearsal.entries]
+    change_counts = ", ".join(
+        f"{changes.count(change)} {change}" for change in ("changed", "new", "gone") if change in changes
     )
-    tell(f"{_named(found.first, found.last)}: entries: {told or 'none differs'}")
-    answers = counted(found.reused, "answer")
-    dollars = float(spent.dollars) if spent.calls > spent.unpriced else None
-    price = in_dollars(dollars, calls=spent.calls, unpriced=spent.unpriced)
-    cost = f": {price}" if spent.calls else ""
-    tell(f"{answers} from the record, {counted(spent.calls, 'call')} made{cost}")
+    print_notice(
+        f"{_format_tick_range(rehearsal.first, rehearsal.last)}: entries: {change_counts or 'none differs'}"
+    )
+    answers = format_count(rehearsal.reused, "answer")
+    dollars = float(spending.dollars) if spending.calls > spending.unpriced else None
+    price = format_usd(dollars, calls=spending.calls, unpriced=spending.unpriced)
+    cost = f": {price}" if spending.calls else ""
+    print_notice(f"{answers} from the record, {format_count(spending.calls, 'call')} made{cost}")
 
 
-def _tell_dry(found: Rehearsed) -> None:
-    asked = len(found.asked)
-    of_all = f"{asked} of {asked + found.reused} questions"
-    tell(f"{_named(found.first, found.last)}: at least {of_all} would differ")
-    if not asked:
-        tell("dry run: no model was asked, and none would be")
+def _print_dry_run(rehearsal: RehearsalResult) -> None:
+    differing = len(rehearsal.unrecorded_prompts)
+    share = f"{differing} of {differing + rehearsal.reused} questions"
+    print_notice(f"{_format_tick_range(rehearsal.first, rehearsal.last)}: at least {share} would differ")
+    if not differing:
+        print_notice("dry run: no model was asked, and none would be")
         return
-    for number, spending in ((asked, found.spending), (asked + found.reused, found.whole)):
-        price = float(spending.at_most) if spending.calls > spending.unpriced else None
-        dollars = in_dollars(price, calls=spending.calls, unpriced=spending.unpriced)
-        what = "they cost" if spending is found.spending else f"all {number}, should all differ then,"
-        tell(f"{what} at most {dollars}")
-    tell("dry run: no model was asked")
+    for number, spending in (
+        (differing, rehearsal.spending),
+        (differing + rehearsal.reused, rehearsal.full_estimate),
+    ):
+        price = float(spending.max_dollars) if spending.calls > spending.unpriced else None
+        dollars = format_usd(price, calls=spending.calls, unpriced=spending.unpriced)
+        subject = "they cost" if spending is rehearsal.spending else f"all {number}, should all differ then,"
+        print_notice(f"{subject} at most {dollars}")
+    print_notice("dry run: no model was asked")

@@ -1,4 +1,4 @@
-"""`lemming repair`, `prune` and `upgrade`: mend, take away, bring up to date."""
+"""`lemming repair`, `prune` and `upgrade`: maintenance of an organisation's files."""
 
 from __future__ import annotations
 
@@ -7,28 +7,36 @@ from typing import Annotated, Literal
 
 import typer
 
-from lemming.commands.backup import size_in_words
-from lemming.commands.options import Here, Trust, argument, duration, option
-from lemming.commands.screen import counted, one_line, painted, show, show_columns, show_json, tell
-from lemming.commands.trust import require_agreement
+from lemming.commands.backup import format_size
+from lemming.commands.command_context import CommandContext, Trust, argument, option, parse_seconds
+from lemming.commands.terminal import (
+    format_count,
+    one_line,
+    print_columns,
+    print_data,
+    print_json,
+    print_notice,
+    style_text,
+)
+from lemming.commands.trust import require_workspace_trust
+from lemming.journal_tools.repair.call_retry import plan_retry, retry_call
+from lemming.journal_tools.repair.damage_repair import Repair, find_repairs, make_repairs
+from lemming.journal_tools.repair.unknown_calls import mark_call
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import OrgBusy, UsageError
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.format import NEWEST_FORMAT
+from lemming.kernel.org.format_version import NEWEST_FORMAT
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import Runtime, open_org
-from lemming.service.prune import Surplus, find_surplus, remove
-from lemming.service.upgrade import steps_of
-from lemming.service.upgrade import upgrade as do_upgrade
-from lemming.timeline.repair.repair import Repair, find_repairs, make_repairs
-from lemming.timeline.repair.retry import plan_retry, run_again
-from lemming.timeline.repair.unknown import mark_call
+from lemming.operations.format_upgrade import plan_upgrade
+from lemming.operations.format_upgrade import upgrade_files as do_upgrade
+from lemming.operations.prune import PrunableItem, find_prunable_items, remove_item
 
-WOULD_REPAIR = 1
+_REPAIRS_PENDING_STATUS = 1
 
 
 def repair(
-    here: Here,
+    context: CommandContext,
     call: Annotated[
         str | None, argument("CALL", "With --mark or --retry: a call, as TICK/AGENT/INDEX.")
     ] = None,
@@ -40,16 +48,17 @@ def repair(
     yes: Annotated[bool, option("--yes -y", "Do what would be done.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Show what is damaged or in the way and how it would be put right; with --yes, do it.
+    """Repair damage that needs a person's decision; without --yes, list the repairs.
 
-    Nothing is deleted: what is in the way is moved to aside/TIME/ in the organisation's folder, and what is
-    cut is copied there first. Entries and memories that are lost are written again from the journals. Some
-    things are only listed, because only a person can tell what is right.
-    Exit status 1 says that something would be done.
+    Nothing is deleted: obstructing files are moved to aside/TIME/ in the organisation's folder, and cut
+    content is copied there first. Lost entries and memories are restored from the journals. Some problems are
+    only listed, because the decision needs a person. Exit status 1: there are repairs to make.
 
-    A tool call that was cut off may or may not have happened. Find out, and --mark it; or, if twice does no
-    harm, --retry it with --yes. Either way its agent reads of it in its next prompt. A retry that is cut off
-    leaves the call unknown as before; it is never run again without being asked for again.
+    An interrupted tool call may or may not have succeeded. Investigate and use --mark, or, if a second run is
+    harmless, use
+    --retry with --yes. In both cases the agent is informed in its next prompt. An interrupted retry leaves
+    the call unknown,
+    and is not repeated without a new command.
 
     \b
     Examples:
@@ -58,7 +67,7 @@ def repair(
       lemming repair --mark done 42/editor/0
       lemming repair --retry 42/editor/0 --yes
     """
-    base = here.org
+    base = context.org
     if (mark is not None) + retry != (call is not None):
         raise UsageError(
             "a call goes with either --mark or --retry",
@@ -67,85 +76,91 @@ def repair(
     with open_org(base, command="repair") as runtime:
         if call is not None:
             if retry:
-                require_agreement(base, trusts=trust, can_ask=not here.as_json)
-                _retry(runtime, call, yes=yes, as_json=here.as_json)
+                require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
+                _retry_call(runtime, call, confirmed=yes, as_json=context.as_json)
             else:
-                _mark(runtime, call, happened=mark == "done", as_json=here.as_json)
+                _mark_call(runtime, call, happened=mark == "done", as_json=context.as_json)
             return
         repairs = find_repairs(base)
         to_do = [repair for repair in repairs if repair.steps]
-        aside = make_repairs(runtime, to_do) if yes and to_do else ""
-    for one in repairs:
-        _show(one, is_done=yes, aside=aside, as_json=here.as_json)
-    if not here.as_json:
-        tell(_summary(repairs, to_do, is_done=yes, aside=aside))
+        archive_path = make_repairs(runtime, to_do) if yes and to_do else ""
+    for listed_repair in repairs:
+        _print_repair(listed_repair, is_done=yes, archive_path=archive_path, as_json=context.as_json)
+    if not context.as_json:
+        print_notice(_format_summary(repairs, to_do, is_done=yes, archive_path=archive_path))
     if to_do and not yes:
-        raise typer.Exit(WOULD_REPAIR)
+        raise typer.Exit(_REPAIRS_PENDING_STATUS)
 
 
-def _mark(runtime: Runtime, call_id: str, *, happened: bool, as_json: bool) -> None:
+def _mark_call(runtime: Runtime, call_id: str, *, happened: bool, as_json: bool) -> None:
     call = mark_call(runtime.base, call_id, happened=happened)
     if as_json:
-        show_json("call_marked", {**call.as_json(), "happened": happened})
+        print_json("call_marked", {**call.as_json(), "happened": happened})
     else:
-        word = "did happen" if happened else "did not happen"
-        tell(f"{call.agent} will read in its next prompt that {one_line(call.text, 200)} {word}")
+        verb = "did happen" if happened else "did not happen"
+        print_notice(f"{call.agent} will read in its next prompt that {one_line(call.summary, 200)} {verb}")
 
 
-def _retry(runtime: Runtime, call_id: str, *, yes: bool, as_json: bool) -> None:
-    planned = plan_retry(runtime, call_id)
-    call, text = planned.call, one_line(planned.call.text, 200)
-    if not yes:
+def _retry_call(runtime: Runtime, call_id: str, *, confirmed: bool, as_json: bool) -> None:
+    plan = plan_retry(runtime, call_id)
+    call, text = plan.call, one_line(plan.call.summary, 200)
+    if not confirmed:
         if as_json:
-            show_json("call_retried", {**call.as_json(), "is_done": False})
+            print_json("call_retried", {**call.as_json(), "is_done": False})
         else:
-            tell(f"would run {text} once more for {call.agent}: add --yes if that does no harm")
-        raise typer.Exit(WOULD_REPAIR)
-    result = run_again(runtime, planned)
+            print_notice(f"would run {text} once more for {call.agent}: add --yes if that does no harm")
+        raise typer.Exit(_REPAIRS_PENDING_STATUS)
+    result = retry_call(runtime, plan)
     if as_json:
         outcome = {"is_done": True, "success": result.success, "output": result.output}
-        show_json("call_retried", {**call.as_json(), **outcome})
+        print_json("call_retried", {**call.as_json(), **outcome})
     else:
-        word = "has run" if result.success else "has failed"
-        tell(f"{text} {word}; {call.agent} will read so in its next prompt: {one_line(result.output, 400)}")
+        verb = "has run" if result.success else "has failed"
+        print_notice(
+            f"{text} {verb}; {call.agent} will read so in its next prompt: {one_line(result.output, 400)}"
+        )
 
 
-def _show(repair: Repair, *, is_done: bool, aside: str, as_json: bool) -> None:
+def _print_repair(repair: Repair, *, is_done: bool, archive_path: str, as_json: bool) -> None:
     if as_json:
-        made = is_done and bool(repair.steps)
-        show_json("repair", {**repair.as_json(), "is_done": made, "aside": aside if made else ""})
+        is_made = is_done and bool(repair.steps)
+        print_json(
+            "repair", {**repair.as_json(), "is_done": is_made, "aside": archive_path if is_made else ""}
+        )
         return
     label = "for you" if not repair.steps else "done" if is_done else "would"
-    colour = painted(label, "yellow" if label != "done" else "green")
-    show(f"{painted(one_line(repair.where, 200), 'bold')}: {one_line(repair.found, 600)}")
-    show(f"  {colour}: {one_line(repair.action, 600)}")
+    colour = style_text(label, "yellow" if label != "done" else "green")
+    print_data(f"{style_text(one_line(repair.where, 200), 'bold')}: {one_line(repair.found, 600)}")
+    print_data(f"  {colour}: {one_line(repair.action, 600)}")
 
 
-def _summary(repairs: list[Repair], to_do: list[Repair], *, is_done: bool, aside: str) -> str:
+def _format_summary(repairs: list[Repair], to_do: list[Repair], *, is_done: bool, archive_path: str) -> str:
     if not repairs:
         return "nothing to repair"
-    left = len(repairs) - len(to_do)
-    listed = f"; {counted(left, 'thing')} for you to decide" if left else ""
+    undecided = len(repairs) - len(to_do)
+    undecided_text = f"; {format_count(undecided, 'thing')} for you to decide" if undecided else ""
     if not to_do:
-        return f"nothing to repair{listed}"
+        return f"nothing to repair{undecided_text}"
     if not is_done:
-        return f"{counted(len(to_do), 'repair')} to make: `lemming repair --yes` makes them{listed}"
-    kept = f"; what was moved or cut is in {aside}" if aside else ""
-    return f"{counted(len(to_do), 'repair')} made{kept}{listed}"
+        return (
+            f"{format_count(len(to_do), 'repair')} to make: `lemming repair --yes` makes them{undecided_text}"
+        )
+    archive_text = f"; what was moved or cut is in {archive_path}" if archive_path else ""
+    return f"{format_count(len(to_do), 'repair')} made{archive_text}{undecided_text}"
 
 
-DAYS_30 = 30 * 86_400.0
+_DEFAULT_AGE_S = 30 * 86_400.0
 
 
 def prune(
-    here: Here,
+    context: CommandContext,
     yes: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
     older_than: Annotated[
         float | None,
         option(
             "--older-than DURATION",
             "Full logs and what was set aside: only what is older than this. Default: 30d.",
-            parser=duration,
+            parser=parse_seconds,
         ),
     ] = None,
     journals: Annotated[
@@ -157,12 +172,12 @@ def prune(
         ),
     ] = None,
 ) -> None:
-    """Show what an organisation keeps beyond its settings, and how large it is; with --yes, take it away.
+    """Remove old journals, logs and archived files; without --yes, list the files with sizes.
 
-    Packed journals older than kept_journals (which is null by default: all are kept), logs that were full,
-    and what repairs, rewinds and removed agents left in aside/. Entries go by retention_ticks, at the end of
-    each tick. Nothing that a turn, a ledger or a tick under way needs is touched. What journals told is gone
-    with them: `why`, `tick` and `replay` know nothing of those ticks any more.
+    Removes packed journals older than kept_journals (null by default: all journals are kept), rotated logs,
+    and files in aside/ left by repairs, rewinds and removed agents. Entries are not affected: retention_ticks
+    removes entries at the end of each tick. Files needed by turns, ledgers or an unfinished tick are kept.
+    `why`, `tick` and `replay` no longer know ticks of removed journals.
 
     \b
     Examples:
@@ -170,81 +185,86 @@ def prune(
       lemming prune --older-than 7d --yes
       lemming prune --journals 1000 --yes
     """
-    base = here.org
-    found = find_surplus(
+    base = context.org
+    surplus_items = find_prunable_items(
         base,
         load_config(base),
-        older_than_s=DAYS_30 if older_than is None else older_than,
+        older_than_s=_DEFAULT_AGE_S if older_than is None else older_than,
         keep_journals=journals,
-        now=SystemClock().now(),
+        current_time=SystemClock().now(),
     )
-    left = _take_away(base, found) if yes else []
-    _show_surplus(found, left, is_done=yes, as_json=here.as_json)
+    skipped = _remove_surplus(base, surplus_items) if yes else []
+    _print_surplus(surplus_items, skipped, is_done=yes, as_json=context.as_json)
 
 
-def _take_away(base: Organisation, found: list[Surplus]) -> list[Surplus]:
-    """Remove all of it; return the journals that are left to an engine under way."""
-    beside = [surplus for surplus in found if surplus.kind != "journals"]
+def _remove_surplus(base: Organisation, items: list[PrunableItem]) -> list[PrunableItem]:
+    """Remove all items; return the journals skipped because of a running engine."""
+    other_items = [surplus for surplus in items if surplus.kind != "journals"]
     try:
         with open_org(base, command="prune"):
-            for surplus in found:
-                remove(base, surplus)
+            for surplus in items:
+                remove_item(base, surplus)
         return []
     except OrgBusy:
-        for surplus in beside:
-            remove(base, surplus)
-        return [surplus for surplus in found if surplus.kind == "journals"]
+        for surplus in other_items:
+            remove_item(base, surplus)
+        return [surplus for surplus in items if surplus.kind == "journals"]
 
 
-def _show_surplus(found: list[Surplus], left: list[Surplus], *, is_done: bool, as_json: bool) -> None:
+def _print_surplus(
+    items: list[PrunableItem], skipped: list[PrunableItem], *, is_done: bool, as_json: bool
+) -> None:
     if as_json:
-        for surplus in found:
-            show_json("surplus", {**surplus.as_json(), "is_removed": is_done and surplus not in left})
+        for surplus in items:
+            print_json("surplus", {**surplus.as_json(), "is_removed": is_done and surplus not in skipped})
         return
-    if not found:
-        tell("nothing is kept beyond the settings")
+    if not items:
+        print_notice("nothing is kept beyond the settings")
         return
-    show_columns([[size_in_words(surplus.bytes), surplus.path, surplus.why] for surplus in found])
-    gone = [surplus for surplus in found if surplus not in left]
-    size = size_in_words(sum(surplus.bytes for surplus in (gone if is_done else found)))
+    print_columns([[format_size(surplus.bytes), surplus.path, surplus.why] for surplus in items])
+    removed = [surplus for surplus in items if surplus not in skipped]
+    size = format_size(sum(surplus.bytes for surplus in (removed if is_done else items)))
     if not is_done:
-        tell(
-            f"{counted(len(found), 'thing')}, {size}: nothing has been removed; `lemming prune --yes` does it"
+        print_notice(
+            f"{format_count(len(items), 'thing')}, {size}: nothing has been removed; `lemming prune --yes` does it"
         )
         return
-    tell(f"{counted(len(gone), 'thing')} removed, {size}")
-    if left:
-        tell("an engine is running: journals are left to it, or end it first", style="yellow")
+    print_notice(f"{format_count(len(removed), 'thing')} removed, {size}")
+    if skipped:
+        print_notice("an engine is running: journals are left to it, or end it first", style="yellow")
 
 
 def upgrade(
-    here: Here, yes: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False
+    context: CommandContext,
+    yes: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
 ) -> None:
-    """Show what earlier versions wrote otherwise, and with --yes write it as this one does.
+    """Upgrade files to the current format; without --yes, list the changes.
 
-    It need not be done: organisations of every earlier version are run as they are. Afterwards
-    config/org.json says "format", by which a version that is too old for it can tell: it refuses before it
-    writes anything. `lemming backup` first is a good habit.
+    An upgrade is optional: organisations of every earlier version run unchanged. After an upgrade, "format"
+    in config/org.json makes older versions of LeMMing refuse to run before writing anything. Run `lemming
+    backup` first.
 
     \b
     Example:
       lemming upgrade --yes
     """
-    base = here.org
-    before, steps = load_config(base).org.format, steps_of(base)
+    base = context.org
+    old_format, steps = load_config(base).org.format, plan_upgrade(base)
     if yes and steps:
         with open_org(base, command="upgrade"):
             do_upgrade(base, steps)
     is_done = yes or not steps
-    if here.as_json:
-        facts = {"from": before, "to": NEWEST_FORMAT, "is_done": is_done}
-        show_json("upgrade", {**facts, "files": [*steps]})
+    if context.as_json:
+        facts = {"from": old_format, "to": NEWEST_FORMAT, "is_done": is_done}
+        print_json("upgrade", {**facts, "files": [*steps]})
         return
     for file, text in steps.items():
-        show(f"{file}: {text}")
+        print_data(f"{file}: {text}")
     if not steps:
-        tell(f"{Path(base)} has format {NEWEST_FORMAT}, the newest: nothing to upgrade")
+        print_notice(f"{Path(base)} has format {NEWEST_FORMAT}, the newest: nothing to upgrade")
     elif yes:
-        tell(f"{counted(len(steps), 'file')} written: format {NEWEST_FORMAT} (before: {before})")
+        print_notice(
+            f"{format_count(len(steps), 'file')} written: format {NEWEST_FORMAT} (before: {old_format})"
+        )
     else:
-        tell(f"from format {before} to {NEWEST_FORMAT}; `lemming upgrade --yes` does it")
+        print_notice(f"from format {old_format} to {NEWEST_FORMAT}; `lemming upgrade --yes` does it")

@@ -1,4 +1,4 @@
-"""`lemming replay`: run recorded ticks again, with recorded answers, and compare."""
+"""`lemming replay`: replay recorded ticks with recorded answers and compare the results."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from lemming.commands.options import Here, Quiet, argument, option
-from lemming.commands.screen import counted, show, show_json, show_text, tell
+from lemming.commands.command_context import CommandContext, Quiet, argument, option
+from lemming.commands.terminal import format_count, print_data, print_json, print_notice, print_text
 from lemming.commands.trust import load_settings
+from lemming.journal_tools.replay.replay_mismatch import ReplayMismatch
+from lemming.journal_tools.replay.tick_replay import ReplayResult, list_replayable_ticks, replay_into
+from lemming.journal_tools.replay.tick_replay import replay_ticks as replay_in_place
+from lemming.journal_tools.tick_ranges import list_journals
+from lemming.journal_tools.verify.state_root import compute_file_digests, compute_state_root
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.shipped import STRATEGIES_SHIPPED
-from lemming.timeline.replay.recording import Difference
-from lemming.timeline.replay.replay import Replayed, replay_into, ticks_to_rerun
-from lemming.timeline.replay.replay import replay as replay_in_place
-from lemming.timeline.tick_spans import journals_of
-from lemming.timeline.verify.root import file_digests, root_of
+from lemming.kernel.plugins.capability_table import STRATEGIES_SHIPPED
 
-FILES_NAMED = 5
+_MAX_FILES_NAMED = 5
 
 
 def replay(
-    here: Here,
+    context: CommandContext,
     ticks: Annotated[
         str | None, argument("TICKS", "7, or 3..9; all without. With --into: up to there.")
     ] = None,
     into: Annotated[Path | None, option("--into DIR", "Run the whole engine again, in a new folder.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run recorded ticks again with their recorded answers, and stop at the first difference, with a diff.
+    """Replay recorded ticks and compare the results; stop at the first difference and print a diff.
 
-    No model is called and no tool runs: an answer that is not in the journals is an error. Without --into
-    every turn is worked out again from its record, and nothing is written. With --into, an organisation that
-    starts as this one did runs from the first journal on in an empty folder, and every plan, prompt and file
-    is compared; what has been edited since then shows. At the end its state root is printed.
+    No model is called and no tool runs: an answer missing from the journals is an error. Without --into,
+    every turn is recomputed from its record, and nothing is written. With --into, a copy of the initial
+    organisation runs from the first journal on in an empty folder, and every plan, prompt and file is
+    compared; later edits by hand show as differences. At the end, the state root of the copy is printed.
 
-    Exit status 1 says that something came out otherwise.
+    Exit status 1: there is a difference.
 
     \b
     Examples:
@@ -45,56 +45,63 @@ def replay(
       lemming replay 3..9
       lemming replay --into /tmp/again
     """
-    base = here.org
-    chosen = journals_of(base, ticks)
+    base = context.org
+    selected_ticks = list_journals(base, ticks)
     try:
         if into is None:
             _import_plugins(base)
-            _follow(replay_in_place(base, chosen), as_json=here.as_json, quiet=quiet)
+            _print_replay(replay_in_place(base, selected_ticks), as_json=context.as_json, quiet=quiet)
         else:
-            again = ticks_to_rerun(base, chosen[-1] if chosen else None)
-            _follow(replay_into(base, into, again), as_json=here.as_json, quiet=quiet)
-            _tell_root(base, into, as_json=here.as_json, quiet=quiet)
-    except Difference as difference:
-        if difference.diff and not here.as_json:
-            show_text(difference.diff)
+            rerun_ticks = list_replayable_ticks(base, selected_ticks[-1] if selected_ticks else None)
+            _print_replay(replay_into(base, into, rerun_ticks), as_json=context.as_json, quiet=quiet)
+            _print_state_root(base, into, as_json=context.as_json, quiet=quiet)
+    except ReplayMismatch as difference:
+        if difference.diff and not context.as_json:
+            print_text(difference.diff)
         raise
 
 
 def _import_plugins(base: OrgPath) -> None:
-    """Import the plugins where an agent takes its turns by a strategy of theirs, or with a capability."""
+    """Import the plugins if an agent uses one of their strategies or capabilities."""
     survey = survey_agents(base)
-    named = {agent.turn.strategy for agent in survey.agents.values()}
+    strategies = {agent.turn.strategy for agent in survey.agents.values()}
     if (
-        not named <= {None, *STRATEGIES_SHIPPED}
-        or survey.names_capabilities
+        not strategies <= {None, *STRATEGIES_SHIPPED}
+        or survey.has_plugin_capabilities
         or load_config(base).org.capabilities
     ):
         load_settings(base)
 
 
-def _follow(replayed: Iterator[Replayed], *, as_json: bool, quiet: bool) -> None:
+def _print_replay(replayed: Iterator[ReplayResult], *, as_json: bool, quiet: bool) -> None:
     ticks = turns = 0
-    for each in replayed:
-        ticks, turns = ticks + 1, turns + each.turns
+    for replayed_tick in replayed:
+        ticks, turns = ticks + 1, turns + replayed_tick.turns
         if as_json:
-            show_json("tick_replayed", vars(each))
-        elif each.not_repeatable and not quiet:
-            names = ", ".join(each.not_repeatable)
-            tell(f"tick {each.tick}: not compared: {names} (the engine or the disk ended that turn)")
+            print_json("tick_replayed", vars(replayed_tick))
+        elif replayed_tick.not_repeatable and not quiet:
+            names = ", ".join(replayed_tick.not_repeatable)
+            print_notice(
+                f"tick {replayed_tick.tick}: not compared: {names} (the engine or the disk ended that turn)"
+            )
     if not as_json and not quiet:
-        tell(f"{counted(ticks, 'tick')}, {counted(turns, 'turn')}: everything came out the same")
+        print_notice(
+            f"{format_count(ticks, 'tick')}, {format_count(turns, 'turn')}: everything came out the same"
+        )
 
 
-def _tell_root(base: OrgPath, into: Path, *, as_json: bool, quiet: bool) -> None:
-    mine, original = file_digests(into), file_digests(base)
-    root, other = root_of(mine), root_of(original)
-    differing = sorted(file for file in {*mine, *original} if mine.get(file) != original.get(file))
+def _print_state_root(base: OrgPath, into: Path, *, as_json: bool, quiet: bool) -> None:
+    replayed, original = compute_file_digests(into), compute_file_digests(base)
+    root, original_root = compute_state_root(replayed), compute_state_root(original)
+    differing = sorted(file for file in {*replayed, *original} if replayed.get(file) != original.get(file))
     if as_json:
-        show_json("state_root", {"root": root, "original": other, "differing": differing})
+        print_json("state_root", {"root": root, "original": original_root, "differing": differing})
         return
-    show(root)
+    print_data(root)
     if differing and not quiet:
-        more = f" and {len(differing) - FILES_NAMED} more" if len(differing) > FILES_NAMED else ""
-        named = ", ".join(differing[:FILES_NAMED])
-        tell(f"the organisation itself has the state root {other}; other in: {named}{more}", style="yellow")
+        suffix = f" and {len(differing) - _MAX_FILES_NAMED} more" if len(differing) > _MAX_FILES_NAMED else ""
+        file_list = ", ".join(differing[:_MAX_FILES_NAMED])
+        print_notice(
+            f"the organisation itself has the state root {original_root}; other in: {file_list}{suffix}",
+            style="yellow",
+        )

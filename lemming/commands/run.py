@@ -10,19 +10,28 @@ from typing import Annotated
 import typer
 
 from lemming import engine
-from lemming.commands.failures import BROKEN_PIPE
-from lemming.commands.narration import TURN_FAILED, Narrator, exit_status
-from lemming.commands.options import Batch, Here, Quiet, Trust, Watch, duration, option, require_folder
-from lemming.commands.screen import one_line, tell
-from lemming.commands.stopping import stop_on_signals
-from lemming.commands.trust import require_agreement
-from lemming.kernel.journal.events import Observer
-from lemming.kernel.journal.report import TickReport, TurnReport
+from lemming.commands.command_context import (
+    Batch,
+    CommandContext,
+    Quiet,
+    Trust,
+    Watch,
+    option,
+    parse_seconds,
+    require_agent_folder,
+)
+from lemming.commands.error_reporting import BROKEN_PIPE
+from lemming.commands.run_output import TURN_FAILED, Narrator, compute_exit_status
+from lemming.commands.signals import stop_on_signals
+from lemming.commands.terminal import one_line, print_notice
+from lemming.commands.trust import require_workspace_trust
+from lemming.kernel.journal.engine_events import Observer
+from lemming.kernel.journal.turn_report import TickReport, TurnReport
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
 
 def run_once(
-    here: Here,
+    context: CommandContext,
     dry_run: Annotated[
         bool, option("--dry-run", "Show who would fire and each prompt; call and write nothing.")
     ] = False,
@@ -35,7 +44,7 @@ def run_once(
         option(
             "--agent NAME",
             "Give only this agent a turn, whatever its schedule says. Repeat it for several agents.",
-            of_agents=True,
+            completes_agents=True,
         ),
     ] = None,
     batch: Batch = False,
@@ -45,13 +54,13 @@ def run_once(
 ) -> None:
     """Run one tick.
 
-    Every agent that is due takes its turn, in order; then the tick counter moves on. A tick that was
-    interrupted is continued, without asking any model twice.
+    Every due agent takes a turn, in order; then the tick counter advances. An interrupted tick is continued,
+    and no model is asked twice.
 
-    With --agent only the agents you name are due, also one that goes by the clock or to which nothing is new.
-    Pause, credits and gates hold as ever. Nobody else's turn by the clock is lost: the next tick has it.
+    With --agent, only the named agents are due, regardless of schedule and inputs. Pauses, credits and gates
+    still apply. Clock-driven turns of other agents are not lost: the next tick runs them.
 
-    Exit status: 0 done, 1 a turn failed, 5 no model could be asked, 6 everybody is out of credits.
+    Exit status: 0 done, 1 a turn failed, 5 no model could be called, 6 every agent is out of credits.
 
     \b
     Examples:
@@ -62,21 +71,21 @@ def run_once(
       lemming run-once --watch
       lemming run-once --json | jq -c 'select(.type == "turn_ended") | [.agent, .status]'
     """
-    base, agents = here.org, list(dict.fromkeys(agent or ()))
+    base, agents = context.org, list(dict.fromkeys(agent or ()))
     for name in agents:
-        require_folder(base, name)
+        require_agent_folder(base, name)
     if dry_run:
-        from lemming.commands.prompt import show_next_tick
+        from lemming.commands.prompt import print_next_tick
 
-        show_next_tick(base, agents, as_json=here.as_json)
+        print_next_tick(base, agents, as_json=context.as_json)
         return
-    require_agreement(base, trusts=trust, can_ask=not here.as_json)
+    require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
     from lemming import engine
-    from lemming.commands.stopping import stop_on_signals
+    from lemming.commands.signals import stop_on_signals
 
     with stop_on_signals(quiet=quiet) as switch:
-        narrator = Narrator(base, switch.stop, as_json=here.as_json, quiet=quiet)
-        ended = []  # the exit status of each tick
+        narrator = Narrator(base, switch.stop, as_json=context.as_json, quiet=quiet)
+        exit_statuses = []  # the exit status of each tick
         for report in engine.ticks(
             base,
             max_ticks=None if until_quiet else 1,
@@ -85,32 +94,32 @@ def run_once(
             command="run-once",
             batch=batch,
             watch=watch,
-            notify=narrator.hear,
+            notify=narrator.on_event,
             stop=switch.stop,
         ):
-            if narrator.is_cut_off:
+            if narrator.is_output_closed:
                 break
             if not report.is_complete:
-                narrator.stopped(report)
+                narrator.print_stopped_tick(report)
                 raise typer.Exit(switch.exit_status)
-            narrator.ended(report)
-            ended.append(exit_status(report, narrator.due))
-            if not (quiet or here.as_json):
-                _tell_who_had_no_turn(report, narrator.due, agents)
-    if narrator.is_cut_off:
+            narrator.print_tick_summary(report)
+            exit_statuses.append(compute_exit_status(report, narrator.due))
+            if not (quiet or context.as_json):
+                _print_missed_turns(report, narrator.due, agents)
+    if narrator.is_output_closed:
         raise typer.Exit(BROKEN_PIPE)
-    if report.tick == 1 and report.by_status("done") and not quiet and not here.as_json:
-        tell("next: `lemming tick` shows it whole, `lemming run-once` goes on")
-    raise typer.Exit(next(filter(None, ended), 0))
+    if report.tick == 1 and report.by_status("done") and not quiet and not context.as_json:
+        print_notice("next: `lemming tick` shows it whole, `lemming run-once` goes on")
+    raise typer.Exit(next(filter(None, exit_statuses), 0))
 
 
-def _tell_who_had_no_turn(report: TickReport, due: list[str], chosen: list[str]) -> None:
-    """Say why agents that were named had no turn; where nobody was due, how one can have a turn."""
+def _print_missed_turns(report: TickReport, due: list[str], selected_agents: list[str]) -> None:
+    """Print the reasons that named agents had no turn; if no agent was due, print a hint."""
     for turn in report.turns:
-        if turn.agent in chosen and turn.agent not in due and turn.status == "skipped":
-            tell(f"  {turn.agent} takes no turn: {one_line(turn.reason, 300)}{_suggest_fix(turn)}")
-    if report.not_due and not (due or chosen):
-        tell("  `lemming plan` says when; `lemming run-once --agent NAME` gives an agent a turn now")
+        if turn.agent in selected_agents and turn.agent not in due and turn.status == "skipped":
+            print_notice(f"  {turn.agent} takes no turn: {one_line(turn.reason, 300)}{_suggest_fix(turn)}")
+    if report.not_due and not (due or selected_agents):
+        print_notice("  `lemming plan` says when; `lemming run-once --agent NAME` gives an agent a turn now")
 
 
 def _suggest_fix(turn: TurnReport) -> str:
@@ -120,13 +129,13 @@ def _suggest_fix(turn: TurnReport) -> str:
 
 
 def run_forever(
-    here: Here,
+    context: CommandContext,
     interval: Annotated[
         float | None,
         option(
             "--interval DURATION",
             "From one tick's start to the next: 10 (seconds), 5m, 2h. Default: config/org.json.",
-            parser=duration,
+            parser=parse_seconds,
         ),
     ] = None,
     max_ticks: Annotated[int | None, option("--max-ticks N", "End after this many ticks.", min=1)] = None,
@@ -162,17 +171,19 @@ def run_forever(
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run tick after tick.
+    """Run ticks continuously.
 
-    Ctrl-C, SIGTERM, SIGQUIT or SIGHUP ends it after the turns under way (in a pause: at once) with exit
-    status 0; a second one but SIGHUP ends it on the spot. It can be killed at any time: the next run
-    continues where the journal ends. With --max-ticks, exit status 1 says that some turn failed.
+    Ctrl-C, SIGTERM, SIGQUIT or SIGHUP stops the engine after the running turns (immediately between ticks)
+    with exit status 0; a second signal other than SIGHUP stops the process immediately. Killing the process
+    is safe: the next run continues from the journal. With --max-ticks, exit status 1 means that a turn
+    failed.
 
-    With --wake-on-change the engine sleeps until somebody is due who may take a turn, or until a resume, a
-    memory, an outbox, a context file or a setting changes. Ticks it slept through are counted when it wakes.
+    With --wake-on-change, the engine sleeps until an agent is due, or until a resume, a memory, an outbox, a
+    context file or a setting changes. Skipped ticks are counted at wake-up.
 
-    With --eager there is no pause while an entry that names an agent, an answer it waits for or a tool's
-    result is new to it; after `ticks_in_a_row` ticks (config/org.json) there is one all the same.
+    With --eager, the next tick starts immediately while an agent has new input: an entry that names the
+    agent, an awaited answer, or a result of a tool. After `ticks_in_a_row` ticks (config/org.json) the engine
+    pauses anyway.
 
     \b
     Examples:
@@ -181,14 +192,14 @@ def run_forever(
       lemming run-forever --interval 10m --wake-on-change --eager
       lemming run-forever --health 8642
     """
-    base = here.org
-    require_agreement(base, trusts=trust, can_ask=not here.as_json)
+    base = context.org
+    require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
     has_failures = False
     with stop_on_signals(quiet=quiet) as switch:
-        narrator = Narrator(base, switch.stop, as_json=here.as_json, quiet=quiet)
+        narrator = Narrator(base, switch.stop, as_json=context.as_json, quiet=quiet)
         with (
-            _served(base, serve, switch.stop, quiet=quiet),
-            _watched_over(base, narrator, health=health, interval_s=interval, batch=batch) as hear,
+            _serve_channels(base, serve, switch.stop, quiet=quiet),
+            _supervise_run(base, narrator, health=health, interval_s=interval, batch=batch) as observer,
         ):
             ticks = engine.ticks(
                 base,
@@ -198,44 +209,44 @@ def run_forever(
                 wake_on_change=wake_on_change,
                 eager=eager,
                 batch=batch,
-                notify=hear,
+                notify=observer,
                 stop=switch.stop,
             )
             for report in ticks:
                 has_failures = has_failures or bool(report.by_status("failed"))
-                if narrator.is_cut_off:
+                if narrator.is_output_closed:
                     break
                 if report.is_complete:
-                    narrator.ended(report)
+                    narrator.print_tick_summary(report)
                 else:
-                    narrator.stopped(report)
-    if narrator.is_cut_off:
+                    narrator.print_stopped_tick(report)
+    if narrator.is_output_closed:
         raise typer.Exit(BROKEN_PIPE)
     if switch.signal:
         if not quiet:
-            tell("stopped")
+            print_notice("stopped")
         return
     raise typer.Exit(TURN_FAILED if has_failures else 0)
 
 
-def _served(
+def _serve_channels(
     base: Organisation, port: int | None, stop: Event, *, quiet: bool
 ) -> AbstractContextManager[object]:
     if port is None:
         return nullcontext()
-    from lemming.commands.serve import served
+    from lemming.commands.serve import open_channel_server
 
-    return served(base.base, port, stop=stop, quiet=quiet)
+    return open_channel_server(base.base, port, stop=stop, quiet=quiet)
 
 
-def _watched_over(
+def _supervise_run(
     base: OrgPath, narrator: Narrator, *, health: int | None, interval_s: float | None, batch: bool
 ) -> AbstractContextManager[Observer]:
-    """Give what is to hear the engine's events; nothing is imported where nobody watches from outside."""
+    """Give the observer of engine events; supervision is imported only for --health or systemd."""
     if health is None and "NOTIFY_SOCKET" not in os.environ:
-        return nullcontext(narrator.hear)
-    from lemming.commands.supervision import supervised
+        return nullcontext(narrator.on_event)
+    from lemming.commands.supervision import supervise
 
-    return supervised(
-        base, narrator.hear, health=health, interval_s=interval_s, batch=batch, quiet=narrator.quiet
+    return supervise(
+        base, narrator.on_event, health=health, interval_s=interval_s, batch=batch, quiet=narrator.quiet
     )

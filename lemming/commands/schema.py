@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from lemming.commands.options import Here, argument
-from lemming.commands.screen import show, show_pretty
-from lemming.facts.schemas import schema_of
-from lemming.kernel.base.jsontext import compact
+from lemming.commands.command_context import CommandContext, argument
+from lemming.commands.terminal import print_data, print_pretty_json
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.queries.format_schemas import get_schema
 
 FormatName = Literal[
     "resume", "outbox", "memory", "store", "mark", "models", "org", "credits", "calendar", "mcp", "mcp_lock",
@@ -15,19 +15,21 @@ FormatName = Literal[
 ]  # fmt: skip
 
 
-def schema(here: Here, name: Annotated[FormatName, argument("FORMAT", "Which format.")]) -> None:
+def schema(context: CommandContext, name: Annotated[FormatName, argument("FORMAT", "Which format.")]) -> None:
     """Print the JSON Schema of a file format.
 
     FORMAT is one of resume, outbox, memory, store, models, org, credits, calendar, mcp, mcp_lock, tick, plan,
-    eval, turn (a reply), journal (one line of it) and shown (a line that commands which look print with
-    --json). With --json it is on one line.
+    eval, turn (a
+    reply), journal (a journal line) and shown (an output line of read-only commands with --json). With
+    --json, the schema is
+    printed on one line.
 
     \b
     Example:
       lemming schema resume > resume.schema.json
     """
-    plain = schema_of(name)
-    if here.as_json:
-        show(compact(plain).decode())
+    document = get_schema(name)
+    if context.as_json:
+        print_data(dump_compact(document).decode())
     else:
-        show_pretty(plain)
+        print_pretty_json(document)

@@ -1,4 +1,4 @@
-"""`lemming send`: a person speaks, by an entry in the outbox of their agent."""
+"""`lemming send`: send a message as a person, as an entry in the outbox of the person's agent."""
 
 from __future__ import annotations
 
@@ -8,44 +8,46 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from lemming.commands.calendar import add_job
-from lemming.commands.options import (
-    Here,
+from lemming.commands.command_context import (
+    CommandContext,
     argument,
     find_agent,
-    object_typed,
+    join_text_argument,
     option,
-    require_folder,
-    text_typed,
+    parse_json_object,
+    require_agent_folder,
 )
-from lemming.commands.screen import tell
-from lemming.facts.next_turn import next_turn
+from lemming.commands.terminal import print_notice
 from lemming.kernel import messages
-from lemming.kernel.agents import Agent, agent_folders, survey_agents
+from lemming.kernel.agents import Agent, list_agent_folders, survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
+from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import meant, pretty
-from lemming.kernel.base.kinds import MessageKind
-from lemming.kernel.base.times.spoken import parse_duration, parse_moment
-from lemming.kernel.base.times.words import moment_in_words, until_text
-from lemming.kernel.base.times.zones import zone
+from lemming.kernel.base.jsontext import correct_typo, dump_pretty
+from lemming.kernel.base.times.format_times import format_moment, format_remaining_time
+from lemming.kernel.base.times.parse_times import parse_duration, parse_moment
+from lemming.kernel.base.times.zones import get_zone
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.org.uses import habits_of
-from lemming.kernel.tick.counter import load_tick
-from lemming.kernel.tick.firing_plan import is_for_a_person, takes_turns
+from lemming.kernel.tick.firing_plan import has_model_turns, is_person_agent
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.queries.next_turn import find_next_turn
 
-PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
-READERS_TOLD = 5
+_PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
+_MAX_READERS_NAMED = 5
 
 
 def send(
-    here: Here,
+    context: CommandContext,
     text: Annotated[
         list[str] | None, argument("TEXT", 'What to say; "-" reads it from standard input.')
     ] = None,
-    author: Annotated[str, option("--as NAME", "The person's agent.", of_agents=True)] = "human",
-    to: Annotated[str | None, option("--to NAME", "Whom it is meant for.", of_agents=True)] = None,
+    author: Annotated[str, option("--as NAME", "The person's agent.", completes_agents=True)] = "human",
+    to: Annotated[
+        str | None, option("--to NAME", "Whom it is correct_typo for.", completes_agents=True)
+    ] = None,
     kind: Annotated[
         MessageKind, option("--kind KIND", "message, report, request, response or status.")
     ] = "message",
@@ -66,12 +68,13 @@ def send(
         str | None, option("--every CRON", 'Again and again, as a job: "0 9 * * mon", @daily.')
     ] = None,
 ) -> None:
-    """Write a message into a person's outbox; whoever may read it sees it in their next turn.
+    """Send a message as a person. Readers of the person's outbox see the message in their next turn.
 
-    Prints the path of the entry, and who will read it, and when. With --to it is new to that agent only;
-    others who may read the outbox find it among what they know, and are not woken. With --at or --in nobody
-    is shown it before that moment; times are in the time zone of config/org.json, else in UTC. With --every
-    it is a job of config/calendar.json instead: the agent is asked each time (`lemming calendar`).
+    Prints the path of the entry, the readers, and the ticks of their next turns. With --to, the entry is new
+    for this agent only; other readers of the outbox find the entry among known entries and are not woken.
+    With --at or --in, the entry stays invisible until the given time, in the time zone of config/org.json or
+    in UTC. With --every, a job is added to config/calendar.json instead, and the agent is asked at each
+    occurrence (`lemming calendar`).
 
     \b
     Examples:
@@ -81,99 +84,108 @@ def send(
       lemming send --to editor --attach shared/chart.png "What does it show?"
       lemming send --to editor --at "tomorrow 9:00" "Is the page ready?"
     """
-    base = here.org
+    base = context.org
     config = load_config(base)
     _require_person(base, author, config)
     if to is not None:
-        require_folder(base, to)
-    waits_until = _moment(at, after, config)
+        require_agent_folder(base, to)
+    delivery_key = _build_delivery_time(at, after, config)
     if every is not None:
-        _require_a_job(to, text, waits_until)
+        _validate_job_options(to, text, delivery_key)
         add_job(base, to or "", " ".join(text or ()), every)
         return
     if to is None and text and len(text) > 1:
-        _refuse_lost_option(text, [name for name in agent_folders(base) if name != author])
-    spoken = text_typed(text)  # may wait for standard input, while ticks go by
-    sendable = _sendable(_payload(spoken, to, payload) | _attached(base, attach or []) | waits_until)
-    entry = messages.send(
+        _reject_missing_to_option(text, [name for name in list_agent_folders(base) if name != author])
+    message_text = join_text_argument(text)  # may wait for standard input, while ticks go by
+    entry_payload = _require_sendable_size(
+        _build_payload(message_text, to, payload) | _build_attachments(base, attach or []) | delivery_key
+    )
+    entry = messages.write_person_entry(
         base,
         author,
         tick=load_tick(base),
         kind=kind,
-        payload=sendable,
+        payload=entry_payload,
         tags=tag or [],
         created_at=timestamp(SystemClock().now()),
     )
-    here.shows_entry(entry)
-    _tell_who_reads_it(base, entry, to, config)
+    context.print_entry(entry)
+    _print_readers(base, entry, to, config)
 
 
-def _refuse_lost_option(words: list[str], others: list[str]) -> None:
-    """Raise for a text whose first word is the name of another agent: it would go to everybody."""
-    first = words[0].strip(",:;@").lower()
-    name = first if first in others else meant(first, others)
+def _reject_missing_to_option(text: list[str], other_agents: list[str]) -> None:
+    """Raise `UsageError` if the first word of the text names another agent: the entry would go to all
+    readers.
+    """
+    first_word = text[0].strip(",:;@").lower()
+    name = first_word if first_word in other_agents else correct_typo(first_word, other_agents)
     if not name:
         return
-    rest = shlex.quote(" ".join(words[1:]))
+    quoted_text = shlex.quote(" ".join(text[1:]))
     raise UsageError(
         f'an entry to "{name}" must have --to {name}: without it, it goes to everybody',
-        hint=f"lemming send --to {name} {rest}; to everybody: the text in one pair of quotes",
+        hint=f"lemming send --to {name} {quoted_text}; to everybody: the text in one pair of quotes",
     )
 
 
 def _require_person(base: OrgPath, author: str, config: Config) -> None:
-    if is_for_a_person(find_agent(base, author), config):
+    """Raise `UsageError` unless the author is a person's agent."""
+    if is_person_agent(find_agent(base, author), config):
         return
     agents = survey_agents(base).agents.values()
-    people = ", ".join(agent.name for agent in agents if is_for_a_person(agent, config))
+    people = ", ".join(agent.name for agent in agents if is_person_agent(agent, config))
     raise UsageError(
         f"{author} speaks for itself: a model answers for it",
         hint=f"people here: {people or 'none; an agent with the model key human is one'}",
     )
 
 
-def _require_a_job(to: str | None, text: list[str] | None, waits_until: dict[str, str]) -> None:
-    if waits_until:
+def _validate_job_options(to: str | None, text: list[str] | None, delivery_key: dict[str, str]) -> None:
+    """Raise `UsageError` for options that contradict --every."""
+    if delivery_key:
         raise UsageError("--every excludes --at and --in", hint="the cron expression says when")
     if to is None or not text:
         hint = 'lemming send --every "0 9 * * mon" --to editor "What was last week?"'
         raise UsageError("--every needs --to and a text", hint=hint)
 
 
-def _moment(at: str | None, after: str | None, config: Config) -> dict[str, str]:
-    """Return the key of the payload that holds an entry back; nothing when it is for now."""
-    if at is None and after is None:
+def _build_delivery_time(at: str | None, delay: str | None, config: Config) -> dict[str, str]:
+    """Return the payload key that delays an entry, or an empty object for immediate delivery."""
+    if at is None and delay is None:
         return {}
-    if at is not None and after is not None:
+    if at is not None and delay is not None:
         raise UsageError("--at and --in exclude each other", hint="name the moment, or how long from now")
-    now = SystemClock().now()
-    if after is not None:
-        return {"not_before": timestamp(now + parse_duration(after))}
-    moment = parse_moment(at or "", now, config.org.timezone or "UTC")
-    if moment <= now:
+    current_time = SystemClock().now()
+    if delay is not None:
+        return {"not_before": timestamp(current_time + parse_duration(delay))}
+    delivery_time = parse_moment(at or "", current_time, config.org.timezone or "UTC")
+    if delivery_time <= current_time:
         raise UsageError(
-            f"{moment_in_words(moment)} has passed", hint="name a moment to come, or send it without --at"
+            f"{format_moment(delivery_time)} has passed",
+            hint="name a moment to come, or send it without --at",
         )
-    return {"not_before": timestamp(moment)}
+    return {"not_before": timestamp(delivery_time)}
 
 
-def _payload(said: str, to: str | None, extra: str | None) -> dict[str, Any]:
-    if not said and extra is None:
+def _build_payload(text: str, to: str | None, extra: str | None) -> dict[str, Any]:
+    if not text and extra is None:
         raise UsageError("nothing to send", hint='lemming send "some text", or --payload')
-    plain = {"text": said or None, "target": to}
+    keys = {"text": text or None, "target": to}
     return {
-        **{key: value for key, value in plain.items() if value is not None},
-        **(object_typed(extra, "--payload", '{"key": "value"}') if extra is not None else {}),
+        **{key: value for key, value in keys.items() if value is not None},
+        **(parse_json_object(extra, "--payload", '{"key": "value"}') if extra is not None else {}),
     }
 
 
-def _attached(base: OrgPath, files: list[Path]) -> dict[str, Any]:
-    """Return the key of the payload that names files and what is in them."""
-    named = []
-    there = [Path(base) / file for file in files]
-    for file in (inside if inside.exists() else file for inside, file in zip(there, files, strict=True)):
+def _build_attachments(base: OrgPath, files: list[Path]) -> dict[str, Any]:
+    """Return the payload key that lists files with their digests."""
+    attachments = []
+    org_paths = [Path(base) / file for file in files]
+    for file in (
+        org_path if org_path.exists() else file for org_path, file in zip(org_paths, files, strict=True)
+    ):
         try:
-            place = file.resolve(strict=True).relative_to(Path(base).resolve())
+            relative_path = file.resolve(strict=True).relative_to(Path(base).resolve())
             with file.open("rb") as content:
                 digest = file_digest(content, "sha256").hexdigest()
         except ValueError as error:
@@ -181,66 +193,83 @@ def _attached(base: OrgPath, files: list[Path]) -> dict[str, Any]:
             raise UsageError(f"{file} is no file of the organisation", hint=hint) from error
         except OSError as error:
             raise UsageError(f"{file} cannot be attached: {error.strerror}") from error
-        named.append({"path": place.as_posix(), "sha256": digest})
-    return {"attachments": named} if named else {}
+        attachments.append({"path": relative_path.as_posix(), "sha256": digest})
+    return {"attachments": attachments} if attachments else {}
 
 
-def _sendable(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the payload; raise `UsageError` if it is too large to be read as an entry."""
-    size = len(pretty(payload))
-    if size > PAYLOAD_LIMIT_BYTES:
+def _require_sendable_size(payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the payload. Raises `UsageError` if the payload is too large for an entry."""
+    size = len(dump_pretty(payload))
+    if size > _PAYLOAD_LIMIT_BYTES:
         raise UsageError(
-            f"{size:,} bytes are too many for one entry, which holds {PAYLOAD_LIMIT_BYTES:,}",
+            f"{size:,} bytes are too many for one entry, which holds {_PAYLOAD_LIMIT_BYTES:,}",
             hint="put it into a file below shared/ and send its name",
         )
     return payload
 
 
-def _tell_who_reads_it(base: OrgPath, entry: OutboxEntry, to: str | None, config: Config) -> None:
-    """Say who is shown an entry as something new, and in which tick at the earliest."""
+def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Config) -> None:
+    """Print the agents that will see the entry as new, each with the tick or time of the next turn."""
     survey = survey_agents(base)
-    able = [agent for agent in survey.agents.values() if agent.may_read(entry.agent)]
-    named = frozenset((*survey.agents, *survey.broken))
-    readers = [it for it in able if takes_turns(it, config) and _is_news(entry, it, named, config)]
-    if to is not None and to not in {agent.name for agent in able}:
-        tell(
+    permitted_readers = [agent for agent in survey.agents.values() if agent.may_read(entry.agent)]
+    agent_names = frozenset((*survey.agents, *survey.broken))
+    readers = [
+        reader
+        for reader in permitted_readers
+        if has_model_turns(reader, config) and _is_news(entry, reader, agent_names, config)
+    ]
+    if to is not None and to not in {agent.name for agent in permitted_readers}:
+        print_notice(
             f'warning: {to} cannot read it; add "{entry.agent}" to read_outboxes in agents/{to}/resume.json',
             style="yellow",
         )
-    for agent in able:
-        if is_for_a_person(agent, config) and agent.name in entry.targets:
-            tell(f"{agent.name} is a person: `lemming inbox {agent.name}` shows it")
+    for agent in permitted_readers:
+        if is_person_agent(agent, config) and agent.name in entry.targets:
+            print_notice(f"{agent.name} is a person: `lemming inbox {agent.name}` shows it")
     if entry.not_before > entry.created_at:
-        moment = parse_timestamp(entry.not_before).astimezone(zone(config.org.timezone or "UTC"))
-        until = until_text(moment, SystemClock().now())
-        shown = _listed([agent.name for agent in readers])
-        tell(f"nobody is shown it before {moment_in_words(moment)} ({until}){shown and f'; then {shown}'}")
+        delivery_time = parse_timestamp(entry.not_before).astimezone(get_zone(config.org.timezone or "UTC"))
+        remaining_time = format_remaining_time(delivery_time, SystemClock().now())
+        reader_names = _format_readers([agent.name for agent in readers])
+        then = reader_names and f"; then {reader_names}"
+        print_notice(f"nobody is shown it before {format_moment(delivery_time)} ({remaining_time}){then}")
     elif readers:
-        coming = [(next_turn(base, agent, config, entry.tick), agent.name) for agent in readers]
-        coming.sort(key=lambda each: (each[0].tick is None, each[0].tick, each[1]))
-        told = _listed([f"{name} {'in ' if turn.at is None else ''}{turn.words}" for turn, name in coming])
-        tell(f"to be read by {told} (tick {entry.tick} is next)")
-    elif not entry.targets & {agent.name for agent in able}:
-        later = [agent.name for agent in able if takes_turns(agent, config) and _has_inbox(agent, config)]
-        see = "sees it in its" if len(later) == 1 else "see it in their"
-        names = " and ".join(later) if len(later) < 3 else _listed(later)
-        known = f"nobody is woken by it; {names} {see} next turn"
-        tell(known if later else "warning: nobody will read it", style="yellow")
+        next_turns = [(find_next_turn(base, agent, config, entry.tick), agent.name) for agent in readers]
+        next_turns.sort(
+            key=lambda turn_and_name: (turn_and_name[0].tick is None, turn_and_name[0].tick, turn_and_name[1])
+        )
+        reader_list = _format_readers(
+            [f"{name} {'in ' if turn.at is None else ''}{turn.description}" for turn, name in next_turns]
+        )
+        print_notice(f"to be read by {reader_list} (tick {entry.tick} is next)")
+    elif not entry.targets & {agent.name for agent in permitted_readers}:
+        indirect_readers = [
+            agent.name
+            for agent in permitted_readers
+            if has_model_turns(agent, config) and _has_inbox(agent, config)
+        ]
+        verb = "sees it in its" if len(indirect_readers) == 1 else "see it in their"
+        names = (
+            " and ".join(indirect_readers) if len(indirect_readers) < 3 else _format_readers(indirect_readers)
+        )
+        summary = f"nobody is woken by it; {names} {verb} next turn"
+        print_notice(summary if indirect_readers else "warning: nobody will read it", style="yellow")
 
 
-def _is_news(entry: OutboxEntry, agent: Agent, named: frozenset[str], config: Config) -> bool:
-    """Return whether an entry is new to an agent: to who wakes for what names it, nothing else is."""
-    if agent.name not in entry.targets and habits_of(agent, config).wake == "addressed":
+def _is_news(entry: OutboxEntry, agent: Agent, agent_names: frozenset[str], config: Config) -> bool:
+    """Return True if the entry is new to the agent; for agents with wake "addressed", only entries with their
+    name are new.
+    """
+    if agent.name not in entry.targets and resolve_turn_policy(agent, config).wake == "addressed":
         return False
-    return entry.is_new_to(agent.name, named)
+    return entry.is_news_to_reader(agent.name, agent_names)
 
 
 def _has_inbox(agent: Agent, config: Config) -> bool:
-    """Return whether an agent's prompts show the newest of what it reads, also where that is no news."""
-    habits = habits_of(agent, config)
-    return habits.is_asked and not habits.is_written
+    """Return True if an agent's prompts also show the newest known entries."""
+    policy = resolve_turn_policy(agent, config)
+    return policy.is_asked and not policy.is_written
 
 
-def _listed(readers: list[str]) -> str:
-    more = f" and {len(readers) - READERS_TOLD} more" if len(readers) > READERS_TOLD else ""
-    return f"{', '.join(readers[:READERS_TOLD])}{more}"
+def _format_readers(readers: list[str]) -> str:
+    suffix = f" and {len(readers) - _MAX_READERS_NAMED} more" if len(readers) > _MAX_READERS_NAMED else ""
+    return f"{', '.join(readers[:_MAX_READERS_NAMED])}{suffix}"

@@ -1,4 +1,4 @@
-"""`lemming serve`: listen for http and mail channels."""
+"""`lemming serve`: serve http and mail channels."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from threading import Event
 from typing import Annotated
 
-from lemming.capabilities.serving.http_server import METRICS_TOKEN_ENV, OWN_NAMES, Metrics
-from lemming.capabilities.serving.serve import HOST, PORT, Served, serving
-from lemming.commands.options import Here, Quiet, Trust, option, running_engine
-from lemming.commands.screen import one_line, show_json, tell
-from lemming.commands.stopping import stop_on_signals
-from lemming.commands.trust import require_agreement
+from lemming.capabilities.channel_server.channel_service import HOST, PORT, ServingStatus, run_channel_server
+from lemming.capabilities.channel_server.http_server import LOCAL_NAMES, METRICS_TOKEN_ENV, MetricsSource
+from lemming.commands.command_context import CommandContext, Quiet, Trust, find_running_engine, option
+from lemming.commands.signals import stop_on_signals
+from lemming.commands.terminal import one_line, print_json, print_notice
+from lemming.commands.trust import require_workspace_trust
 from lemming.kernel.base.errors import Problem, UsageError
 
 
 def serve(
-    here: Here,
+    context: CommandContext,
     port: Annotated[int, option("--port PORT", "Where to listen; 0: any.", min=0, max=65535)] = PORT,
     host: Annotated[str, option("--host ADDRESS", "The address to listen on: this machine's own.")] = HOST,
     metrics: Annotated[
@@ -29,15 +29,19 @@ def serve(
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
-    """Listen for what comes to http and mail channels, and send what is addressed to them.
+    """Serve http and mail channels: receive messages and deliver entries.
 
-    Takes no turns: an engine runs beside it (`lemming run-forever`), or does this itself with
-    `lemming run-forever --serve PORT`. What arrives is an entry, on the disk before the sender is told.
-    POST /hooks/AGENT takes signed webhooks, POST /ask questions with a token, GET /requests/ID tells of one.
-    Ctrl-C, SIGTERM, SIGQUIT or SIGHUP ends it. It can be killed at any time.
+    The command runs no turns: run an engine as well (`lemming run-forever`), or use `lemming run-forever
+    --serve PORT` for both.
+    An incoming message is stored as an entry before the sender gets a reply. POST /hooks/AGENT accepts signed
+    webhooks,
+    POST /ask accepts questions with a token, and GET /requests/ID returns the state of a request. Ctrl-C,
+    SIGTERM, SIGQUIT or
+    SIGHUP stops the server. Killing the process is safe.
 
-    With --metrics it may have no channels. Where LEMMING_METRICS_TOKEN is set, Prometheus needs it; an --host
-    that others can reach needs it to be set.
+    With --metrics, channels are optional. If LEMMING_METRICS_TOKEN is set, Prometheus must send the token; a
+    --host reachable from
+    other machines requires the token.
 
     \b
     Examples:
@@ -45,32 +49,43 @@ def serve(
       lemming serve --port 9000 --metrics
       curl -H "Authorization: Bearer $TOKEN" -d '{"text": "How is it going?"}' http://127.0.0.1:8420/ask
     """
-    base = here.org
-    require_agreement(base, trusts=trust, can_ask=sys.stdin.isatty())
-    shown = _metrics(host) if metrics else None
+    base = context.org
+    require_workspace_trust(base, is_trusted=trust, can_ask=sys.stdin.isatty())
+    endpoint = _build_metrics_endpoint(host) if metrics else None
     with stop_on_signals(quiet=quiet) as switch:
-        with served(
-            base.base, port, host=host, stop=switch.stop, quiet=quiet, as_json=here.as_json, metrics=shown
+        with open_channel_server(
+            base.base,
+            port,
+            host=host,
+            stop=switch.stop,
+            quiet=quiet,
+            as_json=context.as_json,
+            metrics=endpoint,
         ):
-            if not quiet and running_engine(base) is None:
-                tell("no engine runs here: `lemming run-forever` beside it takes turns", style="yellow")
+            if not quiet and find_running_engine(base) is None:
+                print_notice(
+                    "no engine runs here: `lemming run-forever` beside it takes turns", style="yellow"
+                )
             switch.stop.wait()
         if not quiet:
-            tell("stopped")
+            print_notice("stopped")
 
 
-def _metrics(host: str) -> Metrics:
-    """Return what GET /metrics answers; raise `UsageError` where strangers could ask for it."""
-    from lemming.telemetry.metrics import CONTENT_TYPE, metrics_of
+def _build_metrics_endpoint(host: str) -> MetricsSource:
+    """Return the handler of GET /metrics.
 
-    if host not in OWN_NAMES and not os.environ.get(METRICS_TOKEN_ENV):
+    Raises `UsageError` if other machines could read metrics without a token.
+    """
+    from lemming.telemetry.metrics import CONTENT_TYPE, render_metrics
+
+    if host not in LOCAL_NAMES and not os.environ.get(METRICS_TOKEN_ENV):
         hint = f"set {METRICS_TOKEN_ENV}, or leave out --host"
         raise UsageError(f"{host} can be reached by others, and /metrics needs no token", hint=hint)
-    return Metrics(CONTENT_TYPE, metrics_of)
+    return MetricsSource(CONTENT_TYPE, render_metrics)
 
 
 @contextmanager
-def served(
+def open_channel_server(
     base: Path,
     port: int,
     *,
@@ -78,42 +93,44 @@ def served(
     stop: Event,
     quiet: bool,
     as_json: bool = False,
-    metrics: Metrics | None = None,
-) -> Iterator[Served]:
-    """See to http and mail channels for the length of the block, and say where."""
-    told = _show_problem if as_json else _tell_problem
-    with serving(base, host=host, port=port, stop=stop, tell=told, metrics=metrics) as found:
+    metrics: MetricsSource | None = None,
+) -> Iterator[ServingStatus]:
+    """Serve http and mail channels for the length of the block, and print their addresses."""
+    on_problem = _print_problem_as_json if as_json else _print_problem
+    with run_channel_server(
+        base, host=host, port=port, stop=stop, report=on_problem, metrics=metrics
+    ) as status:
         if metrics:
-            _say_where(f"http://{host}:{found.port}/metrics", quiet=quiet, as_json=as_json)
+            _print_metrics_address(f"http://{host}:{status.port}/metrics", quiet=quiet, as_json=as_json)
         if as_json:
-            for agent, channel in found.channels:
-                place = channel.place(host, found.port, agent.name)
-                show_json("listening", {"agent": agent.name, "place": place})
+            for agent, channel in status.channels:
+                address = channel.endpoint(host, status.port, agent.name)
+                print_json("listening", {"agent": agent.name, "place": address})
         elif not quiet:
-            _say(found, host)
-        yield found
+            _print_address(status, host)
+        yield status
 
 
-def _say_where(place: str, *, quiet: bool, as_json: bool) -> None:
+def _print_metrics_address(address: str, *, quiet: bool, as_json: bool) -> None:
     if as_json:
-        show_json("listening", {"agent": None, "place": place})
+        print_json("listening", {"agent": None, "place": address})
     elif not quiet:
-        tell(f"metrics: {place}")
+        print_notice(f"metrics: {address}")
 
 
-def _show_problem(problem: Problem) -> None:
-    show_json("problem", problem.as_json())
+def _print_problem_as_json(problem: Problem) -> None:
+    print_json("problem", problem.as_json())
 
 
-def _say(found: Served, host: str) -> None:
-    for agent, channel in found.channels:
-        tell(f"{agent.name}: {channel.place(host, found.port, agent.name)}")
-    if found.port and host not in OWN_NAMES:
-        tell(
+def _print_address(status: ServingStatus, host: str) -> None:
+    for agent, channel in status.channels:
+        print_notice(f"{agent.name}: {channel.endpoint(host, status.port, agent.name)}")
+    if status.port and host not in LOCAL_NAMES:
+        print_notice(
             f"{host} can be reached by others, without encryption: put a proxy with TLS before it",
             style="yellow",
         )
 
 
-def _tell_problem(problem: Problem) -> None:
-    tell(one_line(str(problem), 600), style="yellow")
+def _print_problem(problem: Problem) -> None:
+    print_notice(one_line(str(problem), 600), style="yellow")

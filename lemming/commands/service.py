@@ -1,4 +1,4 @@
-"""`lemming service`: the organisation as a service that the machine starts and watches."""
+"""`lemming service`: run the organisation as a system service."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from lemming.commands.options import Here, duration, option
-from lemming.commands.screen import show, show_text, tell
-from lemming.facts.reach import reaches
+from lemming.commands.command_context import CommandContext, option, parse_seconds
+from lemming.commands.terminal import print_data, print_notice, print_text
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.service.agreement import Agreement
-from lemming.service.unit import Form, Service, is_for, name_of_folder, text_of
+from lemming.operations.permission_grants import PermissionGrants
+from lemming.operations.service_unit import (
+    Form,
+    ServiceUnit,
+    is_unit_for_folder,
+    make_service_name,
+    render_unit,
+)
+from lemming.queries.permissions_required import list_required_permissions
 
 _LIMIT_BYTES = 1 << 20
 
 
 def service(
-    here: Here,
+    context: CommandContext,
     form: Annotated[
         Form, option("--form", "systemd: a unit of your own; launchd (macOS) and compose are printed.")
     ] = "systemd",
@@ -30,7 +36,7 @@ def service(
     name: Annotated[str, option("--name NAME", "The service's name. Default: from the folder's.")] = "",
     interval: Annotated[
         float | None,
-        option("--interval DURATION", "As of run-forever. Default: config/org.json.", parser=duration),
+        option("--interval DURATION", "As of run-forever. Default: config/org.json.", parser=parse_seconds),
     ] = None,
     wake_on_change: Annotated[bool, option("--wake-on-change", "As of run-forever.")] = False,
     health: Annotated[int | None, option("--health PORT", "As of run-forever.", min=1, max=65535)] = None,
@@ -44,14 +50,15 @@ def service(
         ),
     ] = None,
 ) -> None:
-    """Make this organisation a service: started with the machine, watched, and started again when it dies.
+    """Install this organisation as a system service: started at boot, supervised, and restarted after a
+    failure.
 
-    Writes a systemd unit into ~/.config/systemd/user/ and says what to type next; nothing is started or
-    enabled here. systemd is told when the engine is ready, and starts it again when it hangs: when it gets no
-    further for longer than the longest deadline in the settings. Exit statuses that only a person can mend
-    (2, 3 and 7) end it.
+    Writes a systemd unit to ~/.config/systemd/user/ and prints the next commands; nothing is started or
+    enabled. systemd is notified when the engine is ready, and restarts the engine after a hang (no progress
+    for longer than the longest deadline in the settings). Exit statuses 2, 3 and 7 need a person and stop the
+    service.
 
-    Keys go into ~/.config/lemming/NAME.env, a line NAME=VALUE each, which need not be there.
+    Keys belong in ~/.config/lemming/NAME.env, one NAME=VALUE per line. The file is optional.
 
     \b
     Examples:
@@ -60,120 +67,129 @@ def service(
       lemming service --serve 8420
       lemming service --form compose > compose.yaml
     """
-    base = here.org
+    base = context.org
     config = load_config(base)  # or it would not start
-    served = _served(base, config)
-    if serve is not None and not served:
+    channel_agents = _list_served_channels(base, config)
+    if serve is not None and not channel_agents:
         hint = "leave out --serve; docs/channels.md says what a channel is"
         raise UsageError("there is nothing to serve: no agent is an http or mail channel", hint=hint)
     folder = Path(base).resolve()
-    if name and name != name_of_folder(name):
+    if name and name != make_service_name(name):
         raise UsageError(
-            f'"{name}" is no name for a service', hint=f"for example {name_of_folder(name)}: a-z, 0-9 and -"
+            f'"{name}" is no name for a service',
+            hint=f"for example {make_service_name(name)}: a-z, 0-9 and -",
         )
-    name = name or name_of_folder(folder.name)
-    described = Service(
+    name = name or make_service_name(folder.name)
+    unit = ServiceUnit(
         name=name,
         folder=str(folder),
-        program=_program(),
-        options=_options(interval, wake_on_change=wake_on_change),
-        keys_file=str(_config_home() / "lemming" / f"{name}.env"),
+        program=_find_program(),
+        options=_build_options(interval, wake_on_change=wake_on_change),
+        keys_file=str(_get_config_home() / "lemming" / f"{name}.env"),
         log_file=str(Path.home() / "Library" / "Logs" / f"lemming-{name}.log"),
         health=health,
         serve=serve,
     )
-    text = text_of(described, form)
-    written = "" if only_print or form != "systemd" else _write(described, text)
-    if here.shows("service", {"form": form, "file": written, "name": described.name, "text": text}):
+    text = render_unit(unit, form)
+    written = "" if only_print or form != "systemd" else _write_unit(unit, text)
+    if context.print_as_json("service", {"form": form, "file": written, "name": unit.name, "text": text}):
         return
     if written:
-        show(written)
+        print_data(written)
     else:
-        show_text(text.rstrip("\n"))
-    _tell_next(described, form, written)
-    _tell_of_trust(base)
-    if served and serve is None:
-        tell(f"nobody sees to {', '.join(served)} under it: add --serve PORT", style="yellow")
+        print_text(text.rstrip("\n"))
+    _print_next_steps(unit, form, written)
+    _print_missing_trust(base)
+    if channel_agents and serve is None:
+        print_notice(f"nobody sees to {', '.join(channel_agents)} under it: add --serve PORT", style="yellow")
 
 
-def _served(base: OrgPath, config: Config) -> list[str]:
-    """Return the agents that are channels somebody has to listen for."""
+def _list_served_channels(base: OrgPath, config: Config) -> list[str]:
+    """Return the agents whose channels need a server."""
     if not config.has_channels:
         return []
-    from lemming.capabilities.channels.states import channel_states
+    from lemming.capabilities.channels.channel_status import get_channel_statuses
 
-    states = channel_states(base, survey_agents(base), config)
-    return [it.agent for it in states if it.seen_to_by == "serve"]
+    states = get_channel_statuses(base, survey_agents(base), config)
+    return [state.agent for state in states if state.seen_to_by == "serve"]
 
 
-def _write(described: Service, text: str) -> str:
-    """Write the unit and return its path; raise `UsageError` where another organisation's stands."""
-    folder = _config_home() / "systemd" / "user"
-    path = folder / described.file_name
+def _write_unit(unit: ServiceUnit, text: str) -> str:
+    """Write the unit and return its path. Raises `UsageError` if the file belongs to another organisation."""
+    folder = _get_config_home() / "systemd" / "user"
+    path = folder / unit.file_name
     try:
-        there = fs.read_bytes(path, _LIMIT_BYTES).decode("utf-8", "replace")
+        existing = fs.read_bytes(path, _LIMIT_BYTES).decode("utf-8", "replace")
     except FileNotFoundError:
-        there = None
+        existing = None
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), hint="move it away") from error
-    if there is not None and not is_for(there, described.folder):
+    if existing is not None and not is_unit_for_folder(existing, unit.folder):
         raise UsageError(
             "there is a service of this name already, for something else",
             where=str(path),
-            hint=f"lemming service --name {described.name}-2",
+            hint=f"lemming service --name {unit.name}-2",
         )
-    if there != text:
+    if existing != text:
         fs.make_root(folder)
-        fs.publish(folder, described.file_name, text.encode(), is_org=False)
+        fs.write_atomic(folder, unit.file_name, text.encode(), is_org=False)
     return str(path)
 
 
-def _tell_next(described: Service, form: Form, written: str) -> None:
-    keys = f"mkdir -p {_shown(Path(described.keys_file).parent)}"
+def _print_next_steps(unit: ServiceUnit, form: Form, written: str) -> None:
+    make_folder = f"mkdir -p {_shorten_path(Path(unit.keys_file).parent)}"
     if form == "compose":
-        tell("next: UID=$(id -u) GID=$(id -g) docker compose up -d --build")
+        print_notice("next: UID=$(id -u) GID=$(id -g) docker compose up -d --build")
     elif form == "launchd":
-        place = f"~/Library/LaunchAgents/{described.label}.plist"
-        tell(f"next: put this into {place}, then: launchctl bootstrap gui/$(id -u) {place}")
+        plist_path = f"~/Library/LaunchAgents/{unit.launchd_label}.plist"
+        print_notice(f"next: put this into {plist_path}, then: launchctl bootstrap gui/$(id -u) {plist_path}")
     else:
         if not written:
-            tell(f"next: put this into ~/.config/systemd/user/{described.file_name}, then:")
+            print_notice(f"next: put this into ~/.config/systemd/user/{unit.file_name}, then:")
         else:
-            tell("next:")
-        tell("  systemctl --user daemon-reload")
-        tell(f"  systemctl --user enable --now {described.file_name}")
-        tell("  loginctl enable-linger   # so that it runs while you are not logged in")
-        tell(f"then: journalctl --user -u {described.file_name} -f")
-    tell(f"keys: {keys}; then NAME=VALUE lines in {_shown(Path(described.keys_file))} (chmod 600)")
+            print_notice("next:")
+        print_notice("  systemctl --user daemon-reload")
+        print_notice(f"  systemctl --user enable --now {unit.file_name}")
+        print_notice("  loginctl enable-linger   # so that it runs while you are not logged in")
+        print_notice(f"then: journalctl --user -u {unit.file_name} -f")
+    print_notice(
+        f"keys: {make_folder}; then NAME=VALUE lines in {_shorten_path(Path(unit.keys_file))} (chmod 600)"
+    )
 
 
-def _tell_of_trust(base: OrgPath) -> None:
-    found = reaches(base, load_config(base), survey_agents(base).agents.values())
-    missing = [it for it in Agreement(Path(base)).lacks(found) if it.reach.needs_agreement]
+def _print_missing_trust(base: OrgPath) -> None:
+    permissions = list_required_permissions(base, load_config(base), survey_agents(base).agents.values())
+    missing = [
+        missing_permission
+        for missing_permission in PermissionGrants(Path(base)).find_missing(permissions)
+        if missing_permission.permission.needs_agreement
+    ]
     if missing:  # what it will not do unasked
-        tell(f"first: `lemming trust --yes`; nobody has agreed yet that it {missing[0]}", style="yellow")
+        print_notice(
+            f"first: `lemming trust --yes`; nobody has agreed yet that it {missing[0]}", style="yellow"
+        )
 
 
-def _options(interval: float | None, *, wake_on_change: bool) -> list[str]:
+def _build_options(interval: float | None, *, wake_on_change: bool) -> list[str]:
     options = [] if interval is None else ["--interval", f"{interval:g}"]
     return [*options, "--wake-on-change"] if wake_on_change else options
 
 
-def _program() -> list[str]:
-    """Return the words that start this very program, wherever one is then."""
+def _find_program() -> list[str]:
+    """Return the command line that starts this program from any folder."""
     script = Path(sys.executable).with_name("lemming")
     return [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-m", "lemming"]
 
 
-def _config_home() -> Path:
-    chosen = os.environ.get("XDG_CONFIG_HOME", "")
-    return Path(chosen) if os.path.isabs(chosen) else Path.home() / ".config"
+def _get_config_home() -> Path:
+    configured = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(configured) if os.path.isabs(configured) else Path.home() / ".config"
 
 
-def _shown(path: Path) -> str:
-    """Return a path as a person types it.
+def _shorten_path(path: Path) -> str:
+    """Shorten a path below the home folder to `~/...`.
 
-    >>> _shown(Path.home() / "a"), _shown(Path("/etc"))
+    >>> _shorten_path(Path.home() / "a"), _shorten_path(Path("/etc"))
     ('~/a', '/etc')
     """
     try:

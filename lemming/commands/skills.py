@@ -1,81 +1,84 @@
-"""`lemming skills`: the skills that lie in the organisation, and who is told of them."""
+"""`lemming skills`: skills of the organisation and their agents."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-from lemming.capabilities.skills.loading import SkillNow, further_files, skills_now
-from lemming.commands.failures import tell_problem
-from lemming.commands.options import Here, Limit, argument, noun
-from lemming.commands.screen import one_line, show, show_text, tell
+from lemming.capabilities.skills.skill_lookup import SkillStatus, list_skill_files, list_skill_statuses
+from lemming.commands.command_context import CommandContext, Limit, argument, make_command_group
+from lemming.commands.error_reporting import print_problem
+from lemming.commands.terminal import one_line, print_data, print_notice, print_text
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
 
-OWN_SKILL = Path(__file__).parents[1] / "agent_skill/lemming-organisations/SKILL.md"
+_SHIPPED_SKILL = Path(__file__).parents[1] / "agent_skill/lemming-organisations/SKILL.md"
 
-app = noun("See the skills that agents may look up: docs/AGENT_GUIDE.md.")
+app = make_command_group("See the skills that agents may look up: docs/AGENT_GUIDE.md.")
 
 NONE = 'no skills here: write skills/NAME/SKILL.md, and "skills": ["NAME"] in a resume'
 COLUMNS = {
     "SKILL": "name",
     "WHERE": "folder",
-    "FOR": lambda it: ", ".join(it["agents"]) or "nobody",
-    "WHAT IT IS FOR": lambda it: one_line(it["description"], 90),
+    "FOR": lambda skill_row: ", ".join(skill_row["agents"]) or "nobody",
+    "WHAT IT IS FOR": lambda skill_row: one_line(skill_row["description"], 90),
 }
 
 
-@app.verb("list")
-def list_skills(here: Here, limit: Limit = None) -> None:
-    """List the skills below skills/, .agents/skills, .claude/skills, agents/*/skills and what resumes list.
+@app.subcommand("list")
+def list_skills(context: CommandContext, limit: Limit = None) -> None:
+    """List the skills in skills/, .agents/skills, .claude/skills and agents/*/skills, and skills named in
+    resumes.
 
     \b
     Example:
       lemming skills list
     """
-    base = here.org
-    found, problems = skills_now(base)
+    base = context.org
+    statuses, problems = list_skill_statuses(base)
     for problem in problems:
-        if not here.shows("problem", problem.as_json()):
-            tell_problem(problem, base)
-    facts = [_as_json(base, each) for each in found]
-    here.lists("skill", facts, COLUMNS, limit, nothing=NONE)
-    if found and not here.as_json and any(not each.agents for each in found):
-        tell('an agent is told of those that its resume lists: "skills": ["NAME"], or ["*"]')
+        if not context.print_as_json("problem", problem.as_json()):
+            print_problem(problem, base)
+    facts = [_skill_to_json(base, skill_status) for skill_status in statuses]
+    context.print_list("skill", facts, COLUMNS, limit, empty_text=NONE)
+    if statuses and not context.as_json and any(not skill_status.agents for skill_status in statuses):
+        print_notice('an agent is told of those that its resume lists: "skills": ["NAME"], or ["*"]')
 
 
-@app.verb("show")
-def show_skill(here: Here, name: Annotated[str, argument("NAME", "A skill's name, or its folder.")]) -> None:
-    """Show a skill as agents read it, and what is wrong with it.
+@app.subcommand("show")
+def show_skill(
+    context: CommandContext, name: Annotated[str, argument("NAME", "A skill's name, or its folder.")]
+) -> None:
+    """Show a skill as agents read it, with its problems.
 
     \b
     Examples:
       lemming skills show pdf-forms
       lemming skills show .claude/skills/pdf-forms
     """
-    base = here.org
-    found = _named(base, name.rstrip("/"))
-    skill = found.skill
-    if here.shows("skill", {**_as_json(base, found), "body": skill.body}):
+    base = context.org
+    skill_status = _find_skill(base, name.rstrip("/"))
+    skill = skill_status.skill
+    if context.print_as_json("skill", {**_skill_to_json(base, skill_status), "body": skill.body}):
         return
-    tell(f"{skill.file}, for {', '.join(found.agents) or 'nobody'}", style="dim")
+    print_notice(f"{skill.file_path}, for {', '.join(skill_status.agents) or 'nobody'}", style="dim")
     for problem in skill.remarks:
-        tell_problem(problem, base)
-    show_text(f"{skill.description}\n\n{skill.body.rstrip()}")
-    if files := further_files(base, skill):
-        tell(f"files: {', '.join(files)}")
+        print_problem(problem, base)
+    print_text(f"{skill.description}\n\n{skill.body.rstrip()}")
+    if files := list_skill_files(base, skill):
+        print_notice(f"files: {', '.join(files)}")
 
 
-@app.verb("export")
+@app.subcommand("export")
 def export_skill(
-    here: Here,
+    context: CommandContext,
     folder: Annotated[
         Path, argument("DIR", "Where your coding agent looks for skills, such as .claude/skills.")
     ] = Path(".agents/skills"),
 ) -> None:
-    """Write the skill that teaches coding agents to build organisations. A copy that is there is replaced.
+    """Write the skill that teaches coding agents to build organisations; replaces an existing copy.
 
     \b
     Examples:
@@ -84,36 +87,40 @@ def export_skill(
     """
     target = folder.expanduser().absolute()
     fs.make_root(target)
-    fs.publish(target, OWN_SKILL.relative_to(OWN_SKILL.parents[1]).as_posix(), OWN_SKILL.read_bytes())
-    written = target / OWN_SKILL.parent.name / OWN_SKILL.name
-    if not here.shows("skill_written", {"file": str(written)}):
-        show(str(written))
+    fs.write_atomic(
+        target, _SHIPPED_SKILL.relative_to(_SHIPPED_SKILL.parents[1]).as_posix(), _SHIPPED_SKILL.read_bytes()
+    )
+    written = target / _SHIPPED_SKILL.parent.name / _SHIPPED_SKILL.name
+    if not context.print_as_json("skill_written", {"file": str(written)}):
+        print_data(str(written))
 
 
-def _named(base: Organisation, name: str) -> SkillNow:
-    found, problems = skills_now(base)
-    matching = [each for each in found if name in (each.skill.folder, each.skill.name)]
+def _find_skill(base: Organisation, name: str) -> SkillStatus:
+    statuses, problems = list_skill_statuses(base)
+    matching = [candidate for candidate in statuses if name in (candidate.skill.folder, candidate.skill.name)]
     if len(matching) > 1:
-        folders = ", ".join(each.skill.folder for each in matching)
+        folders = ", ".join(candidate.skill.folder for candidate in matching)
         raise UsageError(f'there are several skills "{name}"', hint=f"name the folder of one: {folders}")
     if not matching:
-        broken = next((each for each in problems if f"/{name}/" in f"/{each.file}"), None)
+        broken = next((candidate for candidate in problems if f"/{name}/" in f"/{candidate.file}"), None)
         if broken:
             raise UsageError(broken.message, where=broken.where, hint=broken.hint)
-        known = [each.skill.name for each in found]
-        raise UsageError(f'there is no skill "{name}"', hint=nearest(name, known) or "lemming skills list")
+        names = [candidate.skill.name for candidate in statuses]
+        raise UsageError(
+            f'there is no skill "{name}"', hint=did_you_mean(name, names) or "lemming skills list"
+        )
     return matching[0]
 
 
-def _as_json(base: Organisation, found: SkillNow) -> dict[str, object]:
-    skill = found.skill
+def _skill_to_json(base: Organisation, skill_status: SkillStatus) -> dict[str, object]:
+    skill = skill_status.skill
     return {
         "name": skill.name,
         "folder": skill.folder,
         "description": skill.description,
-        "is_for_people": skill.is_for_people,
-        "agents": list(found.agents),
-        "files": further_files(base, skill),
+        "is_for_people": skill.is_hidden_from_models,
+        "agents": list(skill_status.agents),
+        "files": list_skill_files(base, skill),
         "keys": skill.keys,
         "problems": [problem.message for problem in skill.remarks],
     }

@@ -1,4 +1,4 @@
-"""`lemming status`: where the organisation stands."""
+"""`lemming status`: the status of the organisation."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.capabilities.requests.waiting import waiting_text
-from lemming.commands.options import Here, describe_engine, duration, option
-from lemming.commands.screen import (
-    counted,
-    in_dollars,
+from lemming.capabilities.requests.waiting_items import summarize_inbox
+from lemming.commands.command_context import CommandContext, describe_engine, option, parse_seconds
+from lemming.commands.terminal import (
+    describe_totals,
+    format_count,
+    format_usd,
     one_line,
-    painted,
-    show,
-    show_table,
-    tell,
-    totals_in_words,
+    print_data,
+    print_notice,
+    print_table,
+    style_text,
 )
-from lemming.facts.checklist.standing import Trouble
-from lemming.facts.pending import pending_text
-from lemming.facts.standing import Standing, StatusLine, standing_of
 from lemming.kernel.agents import Survey
 from lemming.kernel.base.clock import SystemClock, parse_timestamp
-from lemming.kernel.base.times.words import until_text
+from lemming.kernel.base.times.format_times import format_remaining_time
 from lemming.kernel.org.config import Config
-from lemming.kernel.tick.firing_plan import pause_reason
+from lemming.kernel.tick.firing_plan import format_pause
+from lemming.queries.checks.health_checks import HealthIssue
+from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
+from lemming.queries.pending import describe_pending
 
-FACTS_SHOWN = 8
+_MAX_FACTS_SHOWN = 8
 
 
 def status(
-    here: Here,
+    context: CommandContext,
     check: Annotated[
         bool, option("--check", "End with exit status 1 when something is wrong: for monitors.")
     ] = False,
@@ -43,18 +43,18 @@ def status(
         option(
             "--max-age DURATION",
             "With --check: it is wrong, too, when the last tick is older: 90 (seconds), 10m, 2h, 1d.",
-            parser=duration,
+            parser=parse_seconds,
         ),
     ] = None,
     limit: Annotated[
         int | None, option("--limit N", "Show N agents at most, those in trouble first.", min=1)
     ] = None,
 ) -> None:
-    """Show where the organisation stands: the tick, who runs it, every agent, and what is wrong.
+    """Show the status of the organisation and its agents: tick, engine, agents and problems.
 
-    Wrong is: an agent that fails, may spend no more or has a broken resume; a backend that is left alone
-    after failures; a tick that was interrupted while nobody runs it; a disk without room. With --check this
-    ends with exit status 1 then, and with 0 when all is well.
+    Problems are: an agent with failures, without credits or with a broken resume; a backend avoided after
+    failures; an interrupted tick without a running engine; a full disk. With --check, the exit status is 1 if
+    there are problems, else 0.
 
     \b
     Examples:
@@ -63,133 +63,155 @@ def status(
       lemming status --check --max-age 10m || mail -s "lemmings" me
       lemming status --json | jq '.agents[] | select(.problem != "")'
     """
-    base = here.org
-    found = standing_of(base, max_age_s=max_age)
-    from lemming.facts.findings.rules import count_findings  # with it comes much
+    base = context.org
+    org_status = load_org_status(base, max_age_s=max_age)
+    from lemming.queries.findings.finding_rules import count_findings  # with it comes much
 
-    findings = count_findings(base, found.config) if found.last else 0
+    findings = count_findings(base, org_status.config) if org_status.last_commit else 0
     if limit is not None:
-        in_trouble = found.in_trouble
-        lines = sorted(found.lines, key=lambda it: (it.agent not in in_trouble, not pending_text(it.state)))
-        found = replace(found, lines=[*here.few(lines, limit)])
-    if not here.shows("status", {**found.as_json(), "findings": findings}):
-        _show(found, waiting_text(found.waiting), findings)
+        failing_agents = org_status.issue_subjects
+        lines = sorted(
+            org_status.agent_statuses,
+            key=lambda line: (line.agent not in failing_agents, not describe_pending(line.state)),
+        )
+        org_status = replace(org_status, agent_statuses=[*context.limit_rows(lines, limit)])
+    if not context.print_as_json("status", {**org_status.as_json(), "findings": findings}):
+        _print_status(org_status, summarize_inbox(org_status.waiting), findings)
         if check:
-            wrong = f"{counted(len(found.troubles), 'thing')} wrong"
-            show(wrong if found.troubles else "all is well")
-    raise typer.Exit(1 if check and found.troubles else 0)
+            problem_count = f"{format_count(len(org_status.issues), 'thing')} wrong"
+            print_data(problem_count if org_status.issues else "all is well")
+    raise typer.Exit(1 if check and org_status.issues else 0)
 
 
-def together(facts: Iterable[tuple[str, str]]) -> list[str]:
-    """Return facts in words, those of the same text as one that says of whom.
+def group_facts(facts: Iterable[tuple[str, str]]) -> list[str]:
+    """Group facts by text; each result names all subjects of one text.
 
-    >>> together([("ada", "is full"), ("bob", "is full"), ("cid", "has room")])
+    >>> group_facts([("ada", "is full"), ("bob", "is full"), ("cid", "has room")])
     ['ada, bob: is full', 'cid has room']
     """
-    whom: dict[str, list[str]] = {}
-    for about, text in facts:
-        whom.setdefault(text, []).append(about)
-    return [_with_names(names, text).strip() for text, names in whom.items()]
+    subjects_by_text: dict[str, list[str]] = {}
+    for subject, text in facts:
+        subjects_by_text.setdefault(text, []).append(subject)
+    return [_prefix_names(names, text).strip() for text, names in subjects_by_text.items()]
 
 
-def _with_names(names: list[str], text: str) -> str:
+def _prefix_names(names: list[str], text: str) -> str:
     if len(names) == 1:
         return f"{names[0]} {text}"
-    more = f" and {len(names) - FACTS_SHOWN} more" if len(names) > FACTS_SHOWN else ""
-    return f"{', '.join(names[:FACTS_SHOWN])}{more}: {text}"
+    suffix = f" and {len(names) - _MAX_FACTS_SHOWN} more" if len(names) > _MAX_FACTS_SHOWN else ""
+    return f"{', '.join(names[:_MAX_FACTS_SHOWN])}{suffix}: {text}"
 
 
-def _show(found: Standing, waits: str, findings: int | None) -> None:
-    show(f"{painted(str(found.base), 'bold')}")
-    show(_where(found.tick, found.is_interrupted, found.engine, found.progress))
-    _show_pauses(found.survey, found.config)
-    if found.last:
-        show(f"tick {found.last.tick}: {totals_in_words(found.last.totals)}")
-    if waits:
-        show(painted(one_line(waits, 400), "yellow"))
-    for name, facts in found.said.items():
-        told = together(facts)
-        more = f"; and {len(told) - FACTS_SHOWN} more" if len(told) > FACTS_SHOWN else ""
-        shown = "; ".join(told[:FACTS_SHOWN])
-        show(f"{one_line(f'{name}: {shown}', 400)}{more}")
+def _print_status(org_status: OrgStatus, waiting_line: str, findings: int | None) -> None:
+    print_data(f"{style_text(str(org_status.base), 'bold')}")
+    print_data(
+        _format_tick_position(
+            org_status.tick, org_status.is_interrupted, org_status.engine, org_status.progress
+        )
+    )
+    _print_pauses(org_status.survey, org_status.config)
+    if org_status.last_commit:
+        print_data(f"tick {org_status.last_commit.tick}: {describe_totals(org_status.last_commit.totals)}")
+    if waiting_line:
+        print_data(style_text(one_line(waiting_line, 400), "yellow"))
+    for name, facts in org_status.capability_status.items():
+        grouped_facts = group_facts(facts)
+        suffix = (
+            f"; and {len(grouped_facts) - _MAX_FACTS_SHOWN} more"
+            if len(grouped_facts) > _MAX_FACTS_SHOWN
+            else ""
+        )
+        facts_text = "; ".join(grouped_facts[:_MAX_FACTS_SHOWN])
+        print_data(f"{one_line(f'{name}: {facts_text}', 400)}{suffix}")
     if findings:
-        show(painted(f"{counted(findings, 'finding')}; `lemming findings` says which", "yellow"))
+        print_data(
+            style_text(f"{format_count(findings, 'finding')}; `lemming findings` says which", "yellow")
+        )
     if findings is None:
-        show(painted("findings are not counted in journals so large; `lemming findings` looks", "dim"))
-    show()
-    _show_lines(found.lines, found.in_trouble)
-    _tell_troubles(found.troubles, found.survey)
-    for problem in found.misplaced:
-        tell(one_line(str(problem), 400), style="yellow")
+        print_data(
+            style_text("findings are not counted in journals so large; `lemming findings` looks", "dim")
+        )
+    print_data()
+    _print_lines(org_status.agent_statuses, org_status.issue_subjects)
+    _print_issues(org_status.issues, org_status.survey)
+    for problem in org_status.misplaced:
+        print_notice(one_line(str(problem), 400), style="yellow")
 
 
-def _where(tick: int, is_interrupted: bool, engine: dict[str, Any] | None, progress: dict[str, Any]) -> str:
+def _format_tick_position(
+    tick: int, is_interrupted: bool, engine: dict[str, Any] | None, progress: dict[str, Any]
+) -> str:
     if engine:
         return f"tick {tick}; running: {describe_engine(engine)}"
     if is_interrupted:
-        kept, left = counted(progress["answers_kept"], "answer"), counted(len(progress["turns_left"]), "turn")
-        return f"tick {tick} was interrupted: {kept} kept, {left} left; `lemming run-once` continues it"
+        answers, turns = (
+            format_count(progress["answers_kept"], "answer"),
+            format_count(len(progress["turns_left"]), "turn"),
+        )
+        return f"tick {tick} was interrupted: {answers} kept, {turns} left; `lemming run-once` continues it"
     return f"tick {tick} is next; nothing is running"
 
 
-def _show_pauses(survey: Survey, config: Config) -> None:
-    """Say who is paused, since when and by whom, and how that ends."""
+def _print_pauses(survey: Survey, config: Config) -> None:
+    """Print the paused agents, each with author and time of the pause, and the command for ending the pause."""
     if config.org.paused:
-        show(f"{painted(one_line(pause_reason(config.org.paused), 400), 'yellow')}; `lemming resume` ends it")
-    for name, text in survey.paused.items():
-        show(f"{name} is {one_line(pause_reason(text), 400)}; `lemming resume {name}` ends it")
+        print_data(
+            f"{style_text(one_line(format_pause(config.org.paused), 400), 'yellow')}; `lemming resume` ends it"
+        )
+    for name, text in survey.paused_agents.items():
+        print_data(f"{name} is {one_line(format_pause(text), 400)}; `lemming resume {name}` ends it")
 
 
-def _next(line: StatusLine) -> str:
+def _format_next_turn(line: AgentStatus) -> str:
     if line.next_at is None:
         return "-" if line.next_tick is None else str(line.next_tick)
-    return until_text(parse_timestamp(line.next_at), SystemClock().now())
+    return format_remaining_time(parse_timestamp(line.next_at), SystemClock().now())
 
 
-def _last(line: StatusLine) -> str:
-    """Return how the latest turn ended, and in which tick."""
+def _format_last_turn(line: AgentStatus) -> str:
+    """Return the outcome and the tick of the latest turn."""
     state = line.state
-    how = f", {state.end.replace('_', ' ')}" if state.end not in ("", "waits") else ""
-    return f"{state.status}{how} ({state.tick})" if state.status else "-"
+    ending = f", {state.end.replace('_', ' ')}" if state.end not in ("", "waits") else ""
+    return f"{state.status}{ending} ({state.tick})" if state.status else "-"
 
 
-def _show_lines(lines: list[StatusLine], in_trouble: set[str]) -> None:
+def _print_lines(lines: list[AgentStatus], failing_agents: set[str]) -> None:
     if not lines:
-        show("no agents yet: `lemming agents new NAME` makes one")
+        print_data("no agents yet: `lemming agents new NAME` makes one")
         return
-    rows = [_row(line, is_in_trouble=line.agent in in_trouble) for line in lines]
-    show_table(["AGENT", "MODEL", "NEXT", "LAST", "TURNS", "CREDITS", "COST", ""], rows)
+    rows = [_format_row(line, is_failing=line.agent in failing_agents) for line in lines]
+    print_table(["AGENT", "MODEL", "NEXT", "LAST", "TURNS", "CREDITS", "COST", ""], rows)
 
 
-def _row(line: StatusLine, *, is_in_trouble: bool) -> list[str]:
+def _format_row(line: AgentStatus, *, is_failing: bool) -> list[str]:
     state, limit = line.state, "" if line.max_credits is None else f" of {line.max_credits:g}"
     if not line.model:  # its resume is broken, which says what it may spend
         limit = " of ?"
     return [
         line.agent,
         line.model or "-",
-        _next(line),
-        _last(line),
+        _format_next_turn(line),
+        _format_last_turn(line),
         f"{state.turns}" + (f" ({state.failed} failed)" if state.failed else ""),
-        f"{state.used_up:g}{limit}",
-        in_dollars(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls),
-        _state_text(line, is_in_trouble=is_in_trouble),
+        f"{state.consumed_credits:g}{limit}",
+        format_usd(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls),
+        _format_state(line, is_failing=is_failing),
     ]
 
 
-def _state_text(line: StatusLine, *, is_in_trouble: bool) -> str:
-    if is_in_trouble or line.problem:
+def _format_state(line: AgentStatus, *, is_failing: bool) -> str:
+    if is_failing or line.problem:
         return "PROBLEM"
-    return "paused" if line.why == "paused" else pending_text(line.state)
+    return "paused" if line.reason_code == "paused" else describe_pending(line.state)
 
 
-def _tell_troubles(troubles: list[Trouble], survey: Survey) -> None:
-    for trouble in troubles:
-        tell(f"{painted(trouble.about, 'red', sys.stderr)}: {one_line(trouble.message, 600)}")
-        if trouble.hint:
-            tell(f"  fix: {one_line(trouble.hint, 400)}")
+def _print_issues(issues: list[HealthIssue], survey: Survey) -> None:
+    for issue in issues:
+        print_notice(f"{style_text(issue.about, 'red', sys.stderr)}: {one_line(issue.message, 600)}")
+        if issue.hint:
+            print_notice(f"  fix: {one_line(issue.hint, 400)}")
     if survey.warnings:
-        tell(
-            f"{counted(len(survey.warnings), 'warning')} about resumes; `lemming validate` shows them",
+        print_notice(
+            f"{format_count(len(survey.warnings), 'warning')} about resumes; `lemming validate` shows them",
             style="dim",
         )

@@ -1,4 +1,4 @@
-"""Who watches `run-forever` from outside: systemd's watchdog, and whoever asks for /healthz."""
+"""Supervision of `run-forever` from outside: systemd's watchdog and /healthz."""
 
 from __future__ import annotations
 
@@ -6,59 +6,76 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from lemming.commands.options import duration
-from lemming.commands.screen import tell
-from lemming.facts.checklist.standing import Trouble
-from lemming.facts.standing import standing_of
+from lemming.commands.command_context import parse_seconds
+from lemming.commands.terminal import print_notice
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.journal.events import Event, Observer
+from lemming.kernel.journal.engine_events import Event, Observer
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.service.health import HOST, PATH, Health, health_server
-from lemming.service.notify import Progress, Reports, Supervisor, watched
+from lemming.operations.health import HOST, PATH, Health, serve_health
+from lemming.operations.systemd_notify import (
+    EngineProgress,
+    SystemdNotifier,
+    SystemdStatusReporter,
+    run_watchdog,
+)
+from lemming.queries.checks.health_checks import HealthIssue
+from lemming.queries.org_status import load_org_status
 
 
 @contextlib.contextmanager
-def supervised(
-    base: OrgPath, hear: Observer, *, health: int | None, interval_s: float | None, batch: bool, quiet: bool
+def supervise(
+    base: OrgPath,
+    observer: Observer,
+    *,
+    health: int | None,
+    interval_s: float | None,
+    batch: bool,
+    quiet: bool,
 ) -> Iterator[Observer]:
-    """Tell whoever watches how the engine gets on; give what is to hear its events, `hear` among others."""
-    supervisor, folder = Supervisor(), Path(base)
-    progress = Progress(Organisation(folder), interval_s=interval_s, batch=batch)
-    reports = Reports(supervisor)
+    """Report progress to systemd and /healthz; yield the observer that receives the engine's events.
 
-    def all_hear(event: Event) -> None:
-        progress.hear(event)
-        reports.hear(event)
-        hear(event)
+    Each event is also passed to `observer`.
+    """
+    supervisor, folder = SystemdNotifier(), Path(base)
+    progress = EngineProgress(Organisation(folder), interval_s=interval_s, batch=batch)
+    reports = SystemdStatusReporter(supervisor)
+
+    def notify_all(event: Event) -> None:
+        progress.on_event(event)
+        reports.on_event(event)
+        observer(event)
 
     with contextlib.ExitStack() as stack:
         if health is not None:
             port = stack.enter_context(
-                health_server(health, _look_at(Organisation(folder), progress), folder)
+                serve_health(health, _HealthProbe(Organisation(folder), progress), folder)
             )
             if not quiet:
-                tell(f"http://{HOST}:{port}{PATH} says whether all is well", style="dim")
-        stack.enter_context(watched(supervisor, progress, folder))
-        yield all_hear
+                print_notice(f"http://{HOST}:{port}{PATH} says whether all is well", style="dim")
+        stack.enter_context(run_watchdog(supervisor, progress, folder))
+        yield notify_all
 
 
-class _look_at:  # noqa: N801 - used like a function, with the organisation it has read before
-    def __init__(self, org: Organisation, progress: Progress) -> None:
+class _HealthProbe:
+    def __init__(self, org: Organisation, progress: EngineProgress) -> None:
         self._org, self._progress = org, progress
 
-    def __call__(self, words: dict[str, str]) -> Health:
+    def __call__(self, query: dict[str, str]) -> Health:
+        """Return the health of the organisation for a query."""
         silent_s = self._progress.overdue_s
         text = f"nothing has happened for {silent_s:.0f} s in tick {self._progress.tick}"
-        fix = "start it again: it goes on where it is"
-        hung = [Trouble(text, hint=fix, about="engine", since_tick=self._progress.tick)]
-        found = standing_of(self._org, max_age_s=_max_age(words), also=hung if silent_s else [])
-        return Health(not found.troubles, {"type": "status", **found.as_json()})
+        hint = "start it again: it goes on where it is"
+        hang_issues = [HealthIssue(text, hint=hint, about="engine", since_tick=self._progress.tick)]
+        org_status = load_org_status(
+            self._org, max_age_s=_parse_max_age(query), extra_issues=hang_issues if silent_s else []
+        )
+        return Health(not org_status.issues, {"type": "status", **org_status.as_json()})
 
 
-def _max_age(words: dict[str, str]) -> float | None:
-    if unknown := words.keys() - {"max_age"}:
+def _parse_max_age(query: dict[str, str]) -> float | None:
+    if unknown := query.keys() - {"max_age"}:
         raise UsageError(f'there is no "{min(unknown)}" to ask for', hint=f"{PATH}?max_age=10m")
     try:
-        return duration(words["max_age"]) if "max_age" in words else None
+        return parse_seconds(query["max_age"]) if "max_age" in query else None
     except ValueError as error:
         raise UsageError(str(error), hint=f"{PATH}?max_age=10m") from error

@@ -1,4 +1,4 @@
-"""`lemming trust`: what an organisation runs and reaches outside its folder, and agreeing to it, once."""
+"""`lemming trust`: required permissions outside the folder, and the grant of workspace trust."""
 
 from __future__ import annotations
 
@@ -12,181 +12,215 @@ from typing import Annotated
 
 import typer
 
-from lemming.commands.options import Here, option
-from lemming.commands.screen import one_line, show, show_json, tell
-from lemming.facts.reach import reaches
+from lemming.commands.command_context import CommandContext, option
+from lemming.commands.terminal import one_line, print_data, print_json, print_notice
 from lemming.kernel.access.code_guard import allow_code
-from lemming.kernel.access.trust import Consent, Reach
+from lemming.kernel.access.workspace_trust import RequiredPermission, WorkspaceTrust
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.errors import DiskError, NotTrusted
-from lemming.kernel.files.documents import once_saved
+from lemming.kernel.files.json_documents import retry_while_saving
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.shipped import PREFIXES
+from lemming.kernel.plugins.capability_table import PREFIXES
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tools import server_sources
-from lemming.service.agreement import Agreement, Missing
+from lemming.kernel.tools import get_server_sources
+from lemming.operations.permission_grants import MissingPermission, PermissionGrants
+from lemming.queries.permissions_required import list_required_permissions
 
 _SENTENCE_WIDTH = 400
 
 
-def trust(here: Here, yes: Annotated[bool, option("--yes -y", "Agree to all of it.")] = False) -> None:
-    """Show what the organisation runs and reaches outside its folder; with --yes, agree to it.
+def trust(
+    context: CommandContext, yes: Annotated[bool, option("--yes -y", "Agree to all of it.")] = False
+) -> None:
+    """Show and grant the permissions this organisation needs outside its folder.
 
-    `run-once`, `run-forever` and all that run turns, tools or channels say it before they do any of this for
-    the first time. On a terminal they ask. Where nobody can be asked, code of the organisation's own (tools,
-    plugins, programs), writing to folders elsewhere and the folder of another user wait for
-    `lemming trust --yes`.
+    `run-once`, `run-forever` and all commands that run turns, tools or channels list new permissions before
+    their first use. On a terminal they ask for confirmation. Without a terminal, code of the organisation
+    (tools, plugins, programs), writes to other folders, and a folder of another user need `lemming trust
+    --yes` first.
 
-    What was agreed to is kept outside the organisation, for this user and this folder, and holds for what was
-    there then: a file of code or a command that has changed is asked about again. One that was made here with
-    `lemming init` is asked about only once git fetches something into it.
+    Grants are stored outside the organisation, per user and folder, and cover the current content: a changed
+    code file or command needs a new grant. An organisation made here with `lemming init` needs a grant only
+    after git fetches files into its folder.
 
     \b
     Examples:
       lemming trust
       lemming trust --yes
     """
-    base = here.org
-    found, agreement = _reaches(base), Agreement(Path(base))
-    if yes and found:
-        agreement.add(found)
-    missing = {it.reach.does: it for it in agreement.lacks(found)}
-    for reach in found:
-        lack = missing.get(reach.does)
-        if here.as_json:
-            facts = {"does": reach.does, "is_agreed": lack is None, "needs_agreement": reach.needs_agreement}
-            show_json("reach", {**facts, "changed": list(lack.changed) if lack else []})
+    base = context.org
+    permissions, grants = _list_required_permissions(base), PermissionGrants(Path(base))
+    if yes and permissions:
+        grants.grant(permissions)
+    missing = {
+        missing_permission.permission.does: missing_permission
+        for missing_permission in grants.find_missing(permissions)
+    }
+    for permission in permissions:
+        missing_grant = missing.get(permission.does)
+        if context.as_json:
+            facts = {
+                "does": permission.does,
+                "is_agreed": missing_grant is None,
+                "needs_agreement": permission.needs_agreement,
+            }
+            print_json("reach", {**facts, "changed": list(missing_grant.changed) if missing_grant else []})
         else:
-            word = "agreed" if lack is None else "not agreed"
-            show(f"{word:<10}  {one_line(str(lack or reach.does), _SENTENCE_WIDTH)}")
-    if here.as_json:
+            state = "agreed" if missing_grant is None else "not agreed"
+            print_data(f"{state:<10}  {one_line(str(missing_grant or permission.does), _SENTENCE_WIDTH)}")
+    if context.as_json:
         return
-    if not found:
-        tell("it runs and reaches nothing outside its folder")
+    if not permissions:
+        print_notice("it runs and reaches nothing outside its folder")
     elif yes:
-        tell(f"kept in {agreement.file}")
+        print_notice(f"kept in {grants.file}")
     elif missing:
-        tell("`lemming trust --yes` agrees to it")
+        print_notice("`lemming trust --yes` agrees to it")
 
 
-def require_agreement(
-    base: OrgPath, *, trusts: bool = False, can_ask: bool = True, servers: Collection[str] = ()
+def require_workspace_trust(
+    base: OrgPath, *, is_trusted: bool = False, can_ask: bool = True, servers: Collection[str] = ()
 ) -> None:
-    """Say what running the organisation does outside its folder, the first time that it does that.
+    """Ask for workspace trust before the organisation first uses permissions outside its folder.
 
-    On a terminal a person is asked and may refuse. A service or a script is told and goes on, unless code
-    would run or files elsewhere be written: that waits until somebody has agreed, also in the ticks to come,
-    which look again at what is to run. `servers`: MCP servers that a person asks for. `trusts`: this one said
-    `--trust` and is asked nothing in this run. Raises `NotTrusted`.
+    On a terminal, the user is asked and may refuse. A service or a script prints a notice and continues,
+    unless code would run or files elsewhere would be written. Code and writes need a grant first, and are
+    checked again in later ticks. `servers`: MCP servers requested by the user. `is_trusted`: the user gave
+    `--trust`, so this run asks nothing. Raises `NotTrusted`.
     """
-    if trusts:
+    if is_trusted:
         allow_code(base)
         return
-    agreement, found = Agreement(Path(base)), _reaches(base, servers)
-    if missing := agreement.lacks(found):
-        _agree(base, agreement, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
+    grants, permissions = PermissionGrants(Path(base)), _list_required_permissions(base, servers)
+    if missing := grants.find_missing(permissions):
+        _confirm_trust(base, grants, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
     else:
         with contextlib.suppress(DiskError):
-            agreement.note_ours(found)
+            grants.record_own_permissions(permissions)
     if isinstance(base, Organisation):
-        base.own(Consent).require = _Again(base)
+        base.get_cache(WorkspaceTrust).require = _TrustRecheck(base)
 
 
-def require_agreement_to_copy(
-    base: OrgPath, copy: OrgPath, *, further: Iterable[Reach], asks_models: bool, can_ask: bool
+def require_trust_for_copy(
+    base: OrgPath,
+    copy: OrgPath,
+    *,
+    case_permissions: Iterable[RequiredPermission],
+    calls_models: bool,
+    can_ask: bool,
 ) -> None:
-    """Do the same for a copy of the organisation that was changed, by what was agreed to for the original.
+    """Ask for workspace trust for a changed copy of the organisation, based on the grants of the original.
 
-    `further`: what is run besides. Where no models are asked, only what needs an agreement counts. Raises
-    `NotTrusted`.
+    `extra_permissions`: additional permissions. If no models are called, only permissions that need a grant
+    count. Raises `NotTrusted`.
     """
-    agreement = Agreement(Path(base))
-    lacking = agreement.lacks([*_reaches(copy), *further])
-    if missing := [it for it in lacking if it.reach.needs_agreement or asks_models]:
-        _agree(base, agreement, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
+    grants = PermissionGrants(Path(base))
+    missing_grants = grants.find_missing([*_list_required_permissions(copy), *case_permissions])
+    if missing := [
+        missing_permission
+        for missing_permission in missing_grants
+        if missing_permission.permission.needs_agreement or calls_models
+    ]:
+        _confirm_trust(base, grants, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
 
 
-def _agree(base: OrgPath, agreement: Agreement, missing: list[Missing], *, can_ask: bool) -> None:
-    is_free = not any(it.reach.needs_agreement for it in missing)
-    if can_ask or is_free:
-        tell(f"{base} was not made by you here. Running it for the first time")
-        for it in missing:
-            tell(f"  - {one_line(str(it), _SENTENCE_WIDTH)}")
-    if typer.confirm("Agree, and run it?", err=True) if can_ask else is_free:
+def _confirm_trust(
+    base: OrgPath, grants: PermissionGrants, missing: list[MissingPermission], *, can_ask: bool
+) -> None:
+    is_optional = not any(missing_permission.permission.needs_agreement for missing_permission in missing)
+    if can_ask or is_optional:
+        print_notice(f"{base} was not made by you here. Running it for the first time")
+        for missing_permission in missing:
+            print_notice(f"  - {one_line(str(missing_permission), _SENTENCE_WIDTH)}")
+    if typer.confirm("Agree, and run it?", err=True) if can_ask else is_optional:
         with contextlib.suppress(DiskError):  # a user without a home is told again
-            agreement.add(it.reach for it in missing)
+            grants.grant(missing_permission.permission for missing_permission in missing)
         return
-    raise _not_trusted(base, missing)
+    raise _build_not_trusted_error(base, missing)
 
 
-def _not_trusted(base: OrgPath, missing: list[Missing]) -> NotTrusted:
-    what = "; ".join(one_line(str(it), _SENTENCE_WIDTH) for it in missing)
+def _build_not_trusted_error(base: OrgPath, missing: list[MissingPermission]) -> NotTrusted:
+    summary = "; ".join(one_line(str(missing_permission), _SENTENCE_WIDTH) for missing_permission in missing)
     hint = "`lemming trust` shows it, `lemming trust --yes` agrees to it; `--trust` does for one run"
-    shown = [*_reaches(base)]
-    if not any(it.reach in shown for it in missing):  # a server of which no agent may call a tool
+    listed_permissions = [*_list_required_permissions(base)]
+    if not any(
+        missing_permission.permission in listed_permissions for missing_permission in missing
+    ):  # a server of which no agent may call a tool
         hint = "`--trust` agrees to it for this run; `lemming trust` names only what agents may use"
-    return NotTrusted(f"nobody here has agreed to what running this does: {what}", where=str(base), hint=hint)
+    return NotTrusted(
+        f"nobody here has agreed to what running this does: {summary}", where=str(base), hint=hint
+    )
 
 
-class _Again:
-    """Looks again, in the ticks of one run, whether what is to run is still what somebody has agreed to."""
+class _TrustRecheck:
+    """Checks the grants of the required permissions again in each tick of a run."""
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
         self._agents: Mapping[str, Agent] = survey_agents(org).agents
-        self._looked_at: tuple[object, ...] = ()
-        self._reaches: list[Reach] = []
+        self._checked_values: tuple[object, ...] = ()
+        self._permissions: list[RequiredPermission] = []
 
     def __call__(self, config: Config, agents: Mapping[str, Agent] | None) -> None:
         self._agents = self._agents if agents is None else agents
         tools = (name for agent in self._agents.values() for name in agent.permissions.tools)
         names_servers = any(name.startswith(PREFIXES) for name in tools)
-        sources = server_sources(self._org).values() if names_servers else ()
-        now = (config, self._agents, *(source.known for source in sources))
-        is_as_before = len(self._looked_at) == len(now) and all(map(is_, self._looked_at, now))
-        if is_as_before and not any(reach.bound_to for reach in self._reaches):
+        sources = get_server_sources(self._org).values() if names_servers else ()
+        values = (config, self._agents, *(source.catalogue for source in sources))
+        is_unchanged = len(self._checked_values) == len(values) and all(
+            map(is_, self._checked_values, values)
+        )
+        if is_unchanged and not any(permission.bound_to for permission in self._permissions):
             return
-        found = reaches(self._org, config, self._agents.values())
-        if is_as_before and found == self._reaches:
+        permissions = list_required_permissions(self._org, config, self._agents.values())
+        if is_unchanged and permissions == self._permissions:
             return
-        agreement = Agreement(self._org.base)
-        if missing := [it for it in agreement.lacks(found) if it.reach.needs_agreement]:
-            raise _not_trusted(self._org, missing)
+        grants = PermissionGrants(self._org.base)
+        if missing := [
+            missing_permission
+            for missing_permission in grants.find_missing(permissions)
+            if missing_permission.permission.needs_agreement
+        ]:
+            raise _build_not_trusted_error(self._org, missing)
         with contextlib.suppress(DiskError):
-            agreement.note_ours(found)
-        files = {file: digest for reach in found for file, digest in reach.bound_to.items()}
-        self._org.own(Consent).files = None if agreement.is_ours else files
-        self._looked_at, self._reaches = now, found
+            grants.record_own_permissions(permissions)
+        files = {file: digest for permission in permissions for file, digest in permission.bound_to.items()}
+        self._org.get_cache(WorkspaceTrust).files = None if grants.is_ours else files
+        self._checked_values, self._permissions = values, permissions
 
 
-def require_code_agreed(org: Organisation) -> None:
-    """Raise `NotTrusted` where code of the organisation's own would be loaded that nobody has agreed to."""
-    _Again(org)(load_config(org), None)
+def require_code_trust(org: Organisation) -> None:
+    """Raise `NotTrusted` if code of the organisation would be loaded without a grant."""
+    _TrustRecheck(org)(load_config(org), None)
 
 
-def is_agreed(base: OrgPath) -> bool:
-    """Return whether plugins and everything else that the organisation names may be used in looking at it."""
-    return not Agreement(Path(base)).lacks(_reaches(base))
+def has_workspace_trust(base: OrgPath) -> bool:
+    """Return True if all required permissions are granted, so that read-only commands may load plugins."""
+    return not PermissionGrants(Path(base)).find_missing(_list_required_permissions(base))
 
 
 def load_settings(base: OrgPath) -> Config:
-    """Return the organisation's settings, its plugins imported if a person has agreed to running it.
+    """Return the organisation's settings; plugins are imported only with workspace trust.
 
-    Else its settings name no files of tools. Raises `ConfigError`.
+    Without workspace trust, the settings name no tool files. Raises `ConfigError`.
     """
     config = load_config(base)
-    code = [*config.org.plugins, *config.org.tool_files]
-    if not code or is_agreed(base):
-        return Runtime(Organisation.at(base)).load_config()
-    names = ", ".join(code)
-    tell(f"not imported: {one_line(names)}, as nobody here has agreed to running this (`lemming trust`)")
+    code_names = [*config.org.plugins, *config.org.tool_files]
+    if not code_names or has_workspace_trust(base):
+        return Runtime(Organisation.from_path(base)).load_config()
+    names = ", ".join(code_names)
+    print_notice(
+        f"not imported: {one_line(names)}, as nobody here has agreed to running this (`lemming trust`)"
+    )
     return replace(config, org=replace(config.org, tool_files=[]))
 
 
-def _reaches(base: OrgPath, servers: Collection[str] = ()) -> list[Reach]:
-    return reaches(base, _settings(base), survey_agents(base).agents.values(), servers=servers)
+def _list_required_permissions(base: OrgPath, servers: Collection[str] = ()) -> list[RequiredPermission]:
+    return list_required_permissions(
+        base, _load_settings(base), survey_agents(base).agents.values(), servers=servers
+    )
 
 
-def _settings(base: OrgPath) -> Config:
-    return once_saved(base, lambda: load_config(base), lambda _: ())
+def _load_settings(base: OrgPath) -> Config:
+    return retry_while_saving(base, lambda: load_config(base), lambda _: ())

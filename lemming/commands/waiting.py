@@ -1,7 +1,7 @@
-"""`lemming waiting`: what waits for a person, and the exact calls that wait for approval.
+"""`lemming waiting`: items waiting for a person, and the exact calls waiting for approval.
 
-A text of somebody else's is shown whole: nothing is cut, and what would not be seen is told. A line begins
-behind "|"; what does not fit into the terminal goes on behind "»".
+Foreign text is printed in full: nothing is cut, and invisible characters are made visible. A line starts
+after "|"; the part that exceeds the width of the terminal continues after "»".
 """
 
 from __future__ import annotations
@@ -14,106 +14,108 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.capabilities.requests.now import RequestsNow, find_request, requests_now
-from lemming.capabilities.requests.view import RequestView
-from lemming.capabilities.requests.waiting import waiting as what_waits
-from lemming.commands.options import Here, Limit, argument, option, require_folder
-from lemming.commands.screen import painted, show, tell, width_of
+from lemming.capabilities.requests.current_requests import RequestsSnapshot, find_request, load_requests
+from lemming.capabilities.requests.request_view import RequestView
+from lemming.capabilities.requests.waiting_items import list_person_inbox as what_waits
+from lemming.commands.command_context import CommandContext, Limit, argument, option, require_agent_folder
+from lemming.commands.terminal import get_terminal_width, print_data, print_notice, style_text
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.jsontext import pretty
-from lemming.kernel.base.unseen import notes_on, with_unseen_shown
-from lemming.kernel.messages import names_of, read_entry
+from lemming.kernel.base.invisible_text import find_suspicious_text, show_invisible
+from lemming.kernel.base.jsontext import dump_pretty
+from lemming.kernel.messages import parse_identities, read_entry
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.capabilities import missing_for_command
+from lemming.kernel.plugins.capability_loader import missing_for_command
 
-NOT_THERE = "(not there)"
-LONGEST_RUN, MOST_EMPTY, NARROWEST = 60, 3, 20
-_RUN = re.compile(rf" {{{LONGEST_RUN},}}")
+_MISSING_FILE = "(not there)"
+_MAX_SPACES, _MAX_EMPTY_LINES, _MIN_WIDTH = 60, 3, 20
+_LONG_GAP = re.compile(rf" {{{_MAX_SPACES},}}")
 
 
-def show_call(call: Mapping[str, Any], asked: Sequence[tuple[str, str]]) -> None:
-    """Print a call that waits for approval, all of it; `asked`: who is asked, and until when."""
-    show(painted(f"call {call['id']}", "bold"))
-    show_folded("tool", call["tool"])
-    show_folded("asks because", f"{call['why']} ({call['gate']})")
-    for person, until in asked:
-        show_folded("asked", f"{person}: {until}")
+def print_call(call: Mapping[str, Any], approvers: Sequence[tuple[str, str]]) -> None:
+    """Print a waiting call in full; `approvers` lists each person with the deadline."""
+    print_data(style_text(f"call {call['id']}", "bold"))
+    print_wrapped("tool", call["tool"])
+    print_wrapped("asks because", f"{call['why']} ({call['gate']})")
+    for person, deadline in approvers:
+        print_wrapped("asked", f"{person}: {deadline}")
     for key, value in call["args"].items():
-        show(f"argument {_seen(key)}:")
-        show_whole(value if isinstance(value, str) else pretty(value).decode().rstrip("\n"))
+        print_data(f"argument {_mark_invisible_text(key)}:")
+        print_in_full(value if isinstance(value, str) else dump_pretty(value).decode().rstrip("\n"))
     if not call["args"]:
-        show("no arguments")
-    show("the approval is for exactly this, once" + (", and bound to:" if call["binds"] else ""))
+        print_data("no arguments")
+    print_data("the approval is for exactly this, once" + (", and bound to:" if call["binds"] else ""))
     for path, digest in call["binds"].items():
-        show_folded("", f"{path} {digest or NOT_THERE}")
+        print_wrapped("", f"{path} {digest or _MISSING_FILE}")
     if call.get("unbound"):
-        show("NOT bound, and may change before it is made:")
+        print_data("NOT bound, and may change before it is made:")
         for line in call["unbound"]:
-            show_folded("", line)
-    for note in notes_on(call["args"]):
-        show_folded("look closely", note)
+            print_wrapped("", line)
+    for note in find_suspicious_text(call["args"]):
+        print_wrapped("look closely", note)
     if diff := str(call.get("diff") or ""):
-        show("what it would write, or is about:")
-        show_whole(diff)
+        print_data("what it would write, or is about:")
+        print_in_full(diff)
 
 
-def show_whole(text: str) -> None:
-    """Print a text, each of its lines folded, and what is not seen in it as numbers."""
-    empty = 0
+def print_in_full(text: str) -> None:
+    """Print a text with each line wrapped and invisible characters shown as numbers."""
+    empty_lines = 0
     for line in [*text.split("\n"), None]:
         if line == "":
-            empty += 1
+            empty_lines += 1
             continue
-        if empty > MOST_EMPTY:
-            show(f"  ⟨{empty:,} empty lines⟩")
+        if empty_lines > _MAX_EMPTY_LINES:
+            print_data(f"  ⟨{empty_lines:,} empty lines⟩")
         else:
-            for _ in range(empty):
-                show("  |")
-        empty = 0
+            for _ in range(empty_lines):
+                print_data("  |")
+        empty_lines = 0
         if line is not None:
-            for number, part in enumerate(_folded(_seen(line), width_of(sys.stdout) - 4)):
-                show(f"  {'»' if number else '|'} {part}")
+            for number, part in enumerate(
+                _wrap_text(_mark_invisible_text(line), get_terminal_width(sys.stdout) - 4)
+            ):
+                print_data(f"  {'»' if number else '|'} {part}")
 
 
-def show_folded(head: str, text: str) -> None:
-    """Print a line with a head, folded where the terminal ends."""
-    indent = f"{head}  " if head else "  "
-    width = width_of(sys.stdout) - len(indent)
-    for number, part in enumerate(_folded(_seen(text), width, at_spaces=True)):
-        show(f"{indent if not number else ' ' * (len(indent) - 2) + '» '}{part}")
+def print_wrapped(label: str, text: str) -> None:
+    """Print a line with a label, wrapped at the width of the terminal."""
+    indent = f"{label}  " if label else "  "
+    width = get_terminal_width(sys.stdout) - len(indent)
+    for number, part in enumerate(_wrap_text(_mark_invisible_text(text), width, at_spaces=True)):
+        print_data(f"{indent if not number else ' ' * (len(indent) - 2) + '» '}{part}")
 
 
-def _seen(text: str) -> str:
-    """Return a text in which what is not seen stands as its number, and long gaps as their length."""
-    return _RUN.sub(lambda found: f"⟨{len(found[0]):,} spaces⟩", with_unseen_shown(text))
+def _mark_invisible_text(text: str) -> str:
+    """Replace invisible characters with their numbers, and long gaps with their lengths."""
+    return _LONG_GAP.sub(lambda gap: f"⟨{len(gap[0]):,} spaces⟩", show_invisible(text))
 
 
-def _folded(text: str, width: int, *, at_spaces: bool = False) -> Iterator[str]:
-    width = max(width, NARROWEST)
+def _wrap_text(text: str, width: int, *, at_spaces: bool = False) -> Iterator[str]:
+    width = max(width, _MIN_WIDTH)
     while len(text) > width:
-        cut = (text.rfind(" ", width // 2, width) + 1 if at_spaces else 0) or width
-        yield text[:cut]
-        text = text[cut:]
+        end = (text.rfind(" ", width // 2, width) + 1 if at_spaces else 0) or width
+        yield text[:end]
+        text = text[end:]
     yield text
 
 
-ForPerson = Annotated[str | None, option("--as PERSON", "Only what waits for PERSON.", of_agents=True)]
+ForPerson = Annotated[str | None, option("--as PERSON", "Only what waits for PERSON.", completes_agents=True)]
 
 
 def waiting(
-    here: Here,
+    context: CommandContext,
     reference: Annotated[
         str | None, argument("ID", "One of them whole: a request's id, or that of its call.")
     ] = None,
     person: ForPerson = None,
     limit: Limit = None,
 ) -> None:
-    """Show what waits for a person: calls that need approval, questions, plans to approve; the oldest first.
+    """List calls, questions and plans that wait for a person, oldest first.
 
-    Each with what is needed, for whom, since when, and what happens at its deadline. With an ID: the whole
-    call, why it asks, the files it is bound to, what of it may yet change, and what it would write. Nothing
-    of it is cut: longer lines go on behind "»", invisible characters are shown as their numbers. Exit status
-    1 says that something waits.
+    Each item shows the needed decision, the person, the age, and the effect of the deadline. With an ID, the
+    output shows one item in full: the call, the reason for the approval, the bound files, the parts that may
+    still change, and the effects. Nothing is cut: longer lines continue after "»", and invisible characters
+    are shown as numbers. Exit status 1: an item waits.
 
     \b
     Examples:
@@ -122,45 +124,47 @@ def waiting(
       lemming waiting > /dev/null || notify-send "somebody waits for you"
       lemming waiting --json | jq -r 'select(.call) | .call.id'
     """
-    base = here.org
+    base = context.org
     if person is not None:
-        require_folder(base, person)
+        require_agent_folder(base, person)
     items = [item for item in what_waits(base) if person in (None, item.person)]
     if reference is not None:
-        request, call = meant(base, reference)[1:]
+        request, call = resolve_reference(base, reference)[1:]
         items = [item for item in items if item.identity == request.identity]
-        if call and not here.as_json:
-            show_call(_whole(base, request, call), [(item.person, item.at_deadline) for item in items])
+        if call and not context.as_json:
+            print_call(_expand_call(base, request, call), [(item.person, item.at_deadline) for item in items])
             raise typer.Exit(1)
-    for item in here.few(items, limit):
-        if not here.shows("waiting", item.as_json()):
-            show_folded(item.id, item.line)
-    if items and not here.as_json:
-        tell("`lemming approve ID` or `lemming deny ID` decides, `lemming answer ID TEXT` answers, "
+    for item in context.limit_rows(items, limit):
+        if not context.print_as_json("waiting", item.as_json()):
+            print_wrapped(item.id, item.summary_line)
+    if items and not context.as_json:
+        print_notice("`lemming approve ID` or `lemming deny ID` decides, `lemming answer ID TEXT` answers, "
              "`lemming waiting ID` shows one whole", style="dim")  # fmt: skip
-    if not items and not here.as_json:
-        show("nothing waits for a person")
+    if not items and not context.as_json:
+        print_data("nothing waits for a person")
     raise typer.Exit(1 if items else 0)
 
 
-def meant(base: OrgPath, reference: str) -> tuple[RequestsNow, RequestView, dict[str, Any] | None]:
-    """Return the request that is meant, and the call that waits there for what is answered, if one does."""
+def resolve_reference(
+    base: OrgPath, reference: str
+) -> tuple[RequestsSnapshot, RequestView, dict[str, Any] | None]:
+    """Resolve a reference to the requests, the request, and the waiting call or None."""
     if missing_for_command("approve"):
-        now = requests_now(base)
-        return now, find_request(now.requests, reference), None
-    from lemming.capabilities.approvals.deciding import find_waiting
+        snapshot = load_requests(base)
+        return snapshot, find_request(snapshot.requests, reference), None
+    from lemming.capabilities.approvals.write_decisions import find_pending_request
 
-    return find_waiting(base, reference)
+    return find_pending_request(base, reference)
 
 
-def _whole(base: OrgPath, request: RequestView, call: dict[str, Any]) -> dict[str, Any]:
-    """Return a call as it is shown, with the entry that somebody is to be shown by it."""
-    from lemming.capabilities.approvals.waiting import SHOW
-    from lemming.capabilities.approvals.waiting_calls import call_of
+def _expand_call(base: OrgPath, request: RequestView, call: dict[str, Any]) -> dict[str, Any]:
+    """Return a call as displayed, including the entry of an approval that shows an entry."""
+    from lemming.capabilities.approvals.ledger_calls import find_pending_call
+    from lemming.capabilities.approvals.pending_approvals import SHOW
 
-    shown = call_of(request, {request.identity: call}) or call
+    expanded = find_pending_call(request, {request.identity: call}) or call
     with contextlib.suppress(ConfigError, FileNotFoundError, StopIteration):
         if call["tool"] == SHOW:
-            entry = read_entry(base, next(iter(names_of([call["args"]["entry"]]))))
-            shown = {**shown, "diff": pretty(entry.as_json()).decode()}
-    return shown
+            entry = read_entry(base, next(iter(parse_identities([call["args"]["entry"]]))))
+            expanded = {**expanded, "diff": dump_pretty(entry.as_json()).decode()}
+    return expanded

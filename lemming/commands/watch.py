@@ -1,4 +1,4 @@
-"""`lemming watch`: the organisation in one terminal screen, live."""
+"""`lemming watch`: a live status screen in the terminal."""
 
 from __future__ import annotations
 
@@ -10,42 +10,41 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from lemming.commands.options import Here
-from lemming.commands.screen import (
+from lemming.commands.command_context import CommandContext
+from lemming.commands.signals import StopSwitch, stop_on_signals
+from lemming.commands.terminal import (
     Style,
-    counted,
-    in_dollars,
+    format_count,
+    format_usd,
     one_line,
-    painted,
-    show,
-    show_json,
-    whole_screen,
+    open_full_screen,
+    print_data,
+    print_json,
+    style_text,
 )
-from lemming.commands.stopping import StopSwitch, stop_on_signals
-from lemming.facts.views.dispatch import view
-from lemming.facts.views.position import position_of
 from lemming.kernel.base.clock import SystemClock, parse_timestamp
 from lemming.kernel.base.errors import LemmingError
-from lemming.kernel.base.times.words import until_text
+from lemming.kernel.base.times.format_times import format_remaining_time
 from lemming.kernel.org.organisation import Organisation
+from lemming.queries.views.change_token import compute_change_token
+from lemming.queries.views.view_registry import build_view
 
 Json = dict[str, Any]
 
-LOOK_S = 1.0
-WAITING_SHOWN, TROUBLES_SHOWN = 6, 3
-PRINTED_LINES = 60
-_STATES: dict[str, Style] = {
+_REFRESH_INTERVAL_S = 1.0
+_MAX_WAITING_SHOWN, _MAX_ISSUES_SHOWN = 6, 3
+_LINES_WITHOUT_TERMINAL = 60
+_STATE_STYLES: dict[str, Style] = {
     "working": "green", "failing": "red", "broken": "red", "interrupted": "red", "waits": "yellow",
     "paused": "yellow", "out_of_credits": "yellow",
 }  # fmt: skip
 
 
-def watch(here: Here) -> None:
-    """Show the organisation in one terminal screen, live: where it stands, what waits for you, what each
-    agent does or why not, and what was said last.
+def watch(context: CommandContext) -> None:
+    """Show a live status screen in the terminal: status, waiting items, agents and the latest entries.
 
-    Works from files alone, while an engine runs and while none does. `q` ends it. Into a pipe or a file it
-    prints once what it would show.
+    The screen works from files alone, with or without a running engine. Press `q` to quit. Without a
+    terminal, the command prints the screen once.
 
     \b
     Examples:
@@ -53,28 +52,30 @@ def watch(here: Here) -> None:
       lemming watch | head -20
       lemming watch --json | jq .header.state
     """
-    org = Organisation(here.org)
-    if here.as_json:
-        show_json("watch", shown_of(org, PRINTED_LINES))
+    org = Organisation(context.org)
+    if context.as_json:
+        print_json("watch", build_screen_data(org, _LINES_WITHOUT_TERMINAL))
     elif not sys.stdout.isatty():
-        for line in lines_of(shown_of(org, PRINTED_LINES), 160, PRINTED_LINES):
-            show(line)
+        for line in render_screen(
+            build_screen_data(org, _LINES_WITHOUT_TERMINAL), 160, _LINES_WITHOUT_TERMINAL
+        ):
+            print_data(line)
     else:
-        with stop_on_signals(quiet=True) as switch, _keys() as keyboard, whole_screen() as draw:
+        with stop_on_signals(quiet=True) as switch, _open_keyboard() as keyboard, open_full_screen() as draw:
             position, size = "", os.terminal_size((0, 0))
             while not switch.stop.is_set():
-                now, now_size = position_of(org), shutil.get_terminal_size()
-                if (now, now_size) != (position, size):
-                    position, size = now, now_size
-                    shown = shown_of(org, size.lines)
-                draw(lines_of(shown, size.columns, size.lines))
-                if _is_over(switch, keyboard):
+                new_position, new_size = compute_change_token(org), shutil.get_terminal_size()
+                if (new_position, new_size) != (position, size):
+                    position, size = new_position, new_size
+                    data = build_screen_data(org, size.lines)
+                draw(render_screen(data, size.columns, size.lines))
+                if _wait_for_quit(switch, keyboard):
                     return
 
 
 @contextlib.contextmanager
-def _keys() -> Iterator[int | None]:
-    """Have the terminal give keys as they are pressed, unseen, for a block; None where there is none."""
+def _open_keyboard() -> Iterator[int | None]:
+    """Read keys without echo while the block runs; yield None if standard input is no terminal."""
     if not sys.stdin.isatty():
         yield None
         return
@@ -82,117 +83,128 @@ def _keys() -> Iterator[int | None]:
     import tty
 
     keyboard = sys.stdin.fileno()
-    former = termios.tcgetattr(keyboard)
+    saved_mode = termios.tcgetattr(keyboard)
     tty.setcbreak(keyboard)
     try:
         yield keyboard
     finally:
-        termios.tcsetattr(keyboard, termios.TCSADRAIN, former)
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, saved_mode)
 
 
-def _is_over(switch: StopSwitch, keyboard: int | None) -> bool:
-    """Wait until it is time for another look; return whether somebody has pressed q, or gone away."""
+def _wait_for_quit(switch: StopSwitch, keyboard: int | None) -> bool:
+    """Wait for the next refresh. Returns True if the user pressed q or closed the terminal."""
     if keyboard is None:
-        return switch.stop.wait(LOOK_S)
-    ready, _, _ = select.select([keyboard], [], [], LOOK_S)
+        return switch.stop.wait(_REFRESH_INTERVAL_S)
+    ready, _, _ = select.select([keyboard], [], [], _REFRESH_INTERVAL_S)
     pressed = os.read(keyboard, 64) if ready else b" "
     return not pressed or b"q" in pressed.lower()
 
 
-def shown_of(org: Organisation, lines: int) -> Json:
-    """Return what a screen of so many lines shows, as the page has it; of what is broken the head tells."""
-    shown: Json = {"header": view(org, "header"), **_NOTHING}
+def build_screen_data(org: Organisation, lines: int) -> Json:
+    """Build the data of a screen of `lines` lines; a broken organisation gets a header only."""
+    data: Json = {"header": build_view(org, "header"), **_EMPTY_DATA}
     with contextlib.suppress(LemmingError):
-        shown["agents"] = view(org, "agents", {"limit": str(lines)})
-        shown["waiting"] = view(org, "waiting")
-        shown["feed"] = view(org, "feed", {"limit": str(lines)})
-    return shown
+        data["agents"] = build_view(org, "agents", {"limit": str(lines)})
+        data["waiting"] = build_view(org, "waiting")
+        data["feed"] = build_view(org, "feed", {"limit": str(lines)})
+    return data
 
 
-_NOTHING: Json = {
+_EMPTY_DATA: Json = {
     "waiting": {"people": [], "items": []},
     "agents": {"total": 0, "tick": 0, "rows": []},
     "feed": {"entries": []},
 }
 
 
-def lines_of(shown: Json, width: int, lines: int) -> list[str]:
-    """Return a screen: the head, what waits, the agents, and with the rest of the lines what was said."""
-    screen = [*_head(shown["header"], width), *_waiting(shown["waiting"]["items"], width)]
-    room = max(lines - len(screen) - 5, 4)
-    agents, entries = shown["agents"], shown["feed"]["entries"]
-    most = min(len(agents["rows"]), max(room // 2, room - 1 - len(entries)))
-    rest = agents["total"] - most
-    told = f"AGENTS  {agents['total']}" + (
-        f", of whom {rest} are not shown: lemming status" if rest > 0 else ""
+def render_screen(data: Json, width: int, lines: int) -> list[str]:
+    """Render the screen: header, waiting items, agents, and the latest entries in the remaining lines."""
+    screen = [*_render_header(data["header"], width), *_render_waiting(data["waiting"]["items"], width)]
+    free_lines = max(lines - len(screen) - 5, 4)
+    agents, entries = data["agents"], data["feed"]["entries"]
+    shown_agents = min(len(agents["rows"]), max(free_lines // 2, free_lines - 1 - len(entries)))
+    hidden_agents = agents["total"] - shown_agents
+    agents_heading = f"AGENTS  {agents['total']}" + (
+        f", of whom {hidden_agents} are not shown: lemming status" if hidden_agents > 0 else ""
     )
-    screen += [painted(_fit(told, width), "bold"), painted(_columns(width), "dim")]
-    screen += [_agent(row, width) for row in agents["rows"][:most]]
-    screen += ["", painted(_fit("SAID, newest first; older: lemming outbox NAME", width), "bold")]
-    screen += [painted(f"  {'tick':>6}  {'who':<16} {'kind':<9} text"[:width], "dim")]
-    screen += [_entry(entry, width) for entry in entries[: max(lines - len(screen), 1)]]
+    screen += [
+        style_text(_truncate(agents_heading, width), "bold"),
+        style_text(_format_column_heads(width), "dim"),
+    ]
+    screen += [_format_agent_row(row, width) for row in agents["rows"][:shown_agents]]
+    screen += ["", style_text(_truncate("SAID, newest first; older: lemming outbox NAME", width), "bold")]
+    screen += [style_text(f"  {'tick':>6}  {'who':<16} {'kind':<9} text"[:width], "dim")]
+    screen += [_format_entry_row(entry, width) for entry in entries[: max(lines - len(screen), 1)]]
     return screen[:lines]
 
 
-def _head(header: Json, width: int) -> Iterator[str]:
+def _render_header(header: Json, width: int) -> Iterator[str]:
     state = header["state"]
     name = header["org"].rstrip("/").rpartition("/")[2]
     tick = "" if header["tick"] is None else f"tick {header['tick']}"
-    doing = "not running" if state == "stopped" else state
-    told = _fit(f"{tick} {doing}: {header['why']}", width - len(name) - 2)
-    yield f"{painted(_fit(name, width), 'bold')}  {painted(told, _STATES.get(state, 'plain'))}"
+    activity = "not running" if state == "stopped" else state
+    state_text = _truncate(f"{tick} {activity}: {header['why']}", width - len(name) - 2)
+    yield f"{style_text(_truncate(name, width), 'bold')}  {style_text(state_text, _STATE_STYLES.get(state, 'plain'))}"
     parts = [f"{header['waiting']} waiting for you"]
     if spent := header["spent"]:
-        of = "" if spent["max"] is None else f" of {spent['max']:g}"
-        used_up = f", {spent['used_up']:g}{of} used up" if of and spent["used_up"] != spent["credits"] else ""
+        limit_text = "" if spent["max"] is None else f" of {spent['max']:g}"
+        used_up = (
+            f", {spent['used_up']:g}{limit_text} used up"
+            if limit_text and spent["used_up"] != spent["credits"]
+            else ""
+        )
         dollars = None if spent["unpriced"] and not spent["dollars"] else spent["dollars"]
-        credits = f"{spent['credits']:g}{'' if used_up else of} credits{used_up}"
-        parts.append(f"{credits}, {in_dollars(dollars, unpriced=spent['unpriced'])}")
+        credits = f"{spent['credits']:g}{'' if used_up else limit_text} credits{used_up}"
+        parts.append(f"{credits}, {format_usd(dollars, unpriced=spent['unpriced'])}")
     if header["next_at"]:
-        parts.append(f"next {until_text(parse_timestamp(header['next_at']), SystemClock().now())}")
-    troubles = header["troubles"]
-    parts.append(counted(len(troubles), "trouble") if troubles else "well")
-    yield _fit(" · ".join(parts), width)
-    for trouble in troubles[:TROUBLES_SHOWN]:
-        yield painted("  " + _fit(f"{trouble['about']}: {trouble['text']}", width - 2), "red")
-    if len(troubles) > TROUBLES_SHOWN:
-        yield painted(f"  and {len(troubles) - TROUBLES_SHOWN} more: lemming status", "dim")
+        parts.append(f"next {format_remaining_time(parse_timestamp(header['next_at']), SystemClock().now())}")
+    issues = header["troubles"]
+    parts.append(format_count(len(issues), "trouble") if issues else "well")
+    yield _truncate(" · ".join(parts), width)
+    for issue in issues[:_MAX_ISSUES_SHOWN]:
+        yield style_text("  " + _truncate(f"{issue['about']}: {issue['text']}", width - 2), "red")
+    if len(issues) > _MAX_ISSUES_SHOWN:
+        yield style_text(f"  and {len(issues) - _MAX_ISSUES_SHOWN} more: lemming status", "dim")
     yield ""
 
 
-def _waiting(items: list[Json], width: int) -> Iterator[str]:
+def _render_waiting(items: list[Json], width: int) -> Iterator[str]:
     if not items:
         return
-    yield painted(_fit("WAITS FOR YOU", width), "bold")
-    for item in items[:WAITING_SHOWN]:
-        yield painted("  " + _fit(f"{item['id']} {item['line']}", width - 2), "yellow")
-    if len(items) > WAITING_SHOWN:
-        yield painted(f"  and {len(items) - WAITING_SHOWN} more: lemming waiting", "dim")
+    yield style_text(_truncate("WAITS FOR YOU", width), "bold")
+    for item in items[:_MAX_WAITING_SHOWN]:
+        yield style_text("  " + _truncate(f"{item['id']} {item['line']}", width - 2), "yellow")
+    if len(items) > _MAX_WAITING_SHOWN:
+        yield style_text(f"  and {len(items) - _MAX_WAITING_SHOWN} more: lemming waiting", "dim")
     yield ""
 
 
-def _columns(width: int) -> str:
-    """Return the names of the columns of agents."""
-    room = width - 52
-    more = f" {'why, or last words':<{room}} {'credits':>14}" if room > 18 else ""
-    return f"  {'name':<16} {'now':<15}{more}"[:width]
+def _format_column_heads(width: int) -> str:
+    """Return the column heads of the agent table."""
+    text_width = width - 52
+    wide_columns = f" {'why, or last words':<{text_width}} {'credits':>14}" if text_width > 18 else ""
+    return f"  {'name':<16} {'now':<15}{wide_columns}"[:width]
 
 
-def _agent(row: Json, width: int) -> str:
-    state, room = row["state"], width - 52
-    words = row["text"] or (row["last"]["text"] if row.get("last") else "")
+def _format_agent_row(row: Json, width: int) -> str:
+    state, text_width = row["state"], width - 52
+    text = row["text"] or (row["last"]["text"] if row.get("last") else "")
     spent = "" if row.get("credits") is None else f"{row['credits']:g}"
     if row.get("max_credits") is not None:
         spent += f" of {row['max_credits']:g}"
-    doing = painted(_fit(state.replace("_", " "), 15).ljust(15), _STATES.get(state, "plain"))
-    more = f" {_fit(words, room):<{room}} {_fit(spent, 14):>14}" if room > 0 else ""
-    return f"  {_fit(row['name'], 16):<16} {doing}{more}"
+    state_text = style_text(
+        _truncate(state.replace("_", " "), 15).ljust(15), _STATE_STYLES.get(state, "plain")
+    )
+    wide_columns = (
+        f" {_truncate(text, text_width):<{text_width}} {_truncate(spent, 14):>14}" if text_width > 0 else ""
+    )
+    return f"  {_truncate(row['name'], 16):<16} {state_text}{wide_columns}"
 
 
-def _entry(entry: Json, width: int) -> str:
-    head = f"  {entry['tick']:>6}  {_fit(entry['agent'], 16):<16} {entry['kind']:<9} "
-    return head + _fit(entry["text"] or entry["says"], width - len(head))
+def _format_entry_row(entry: Json, width: int) -> str:
+    prefix = f"  {entry['tick']:>6}  {_truncate(entry['agent'], 16):<16} {entry['kind']:<9} "
+    return prefix + _truncate(entry["text"] or entry["says"], width - len(prefix))
 
 
-def _fit(text: str, width: int) -> str:
+def _truncate(text: str, width: int) -> str:
     return one_line(text, max(width, 1))

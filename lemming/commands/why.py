@@ -1,4 +1,4 @@
-"""`lemming why`: where an entry, a memory or a file came from."""
+"""`lemming why`: the origin of an entry, a memory or a file."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import sys
 from collections.abc import Collection, Iterator
 from typing import Annotated
 
-from lemming.commands.options import Here, argument, option
-from lemming.commands.screen import one_line, painted, show, tell, told_as_it_goes, width_of
-from lemming.facts.views.why import facts_of
-from lemming.timeline.why.explain import explain, keep_only, sources
-from lemming.timeline.why.things import Thing
-from lemming.timeline.why.trusted import TrustStep, way_of
-from lemming.timeline.why.writings import Writings
+from lemming.commands.command_context import CommandContext, argument, option
+from lemming.commands.terminal import (
+    get_terminal_width,
+    one_line,
+    print_data,
+    print_notice,
+    report_progress,
+    style_text,
+)
+from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
+from lemming.journal_tools.provenance.provenance_tree import build_provenance, filter_branches, find_sources
+from lemming.journal_tools.provenance.trust_trace import TrustStep, trace_trust
+from lemming.journal_tools.provenance.write_log import WriteLog
+from lemming.queries.views.why_view import tree_to_json
 
-LINES_ON_A_SCREEN = 40
-UNFOLDED = 5
-NARROWEST = 40
-_CUTS = {
+_SCREEN_LINES = 40
+_MAX_KNOWN_SHOWN = 5
+_MIN_WIDTH = 40
+_CUTOFF_TEXTS = {
     "depth": "--depth goes further back",
     "told": "its turn is told elsewhere",
     "full": "the tree is full; ask for this by its name",
@@ -25,7 +32,7 @@ _CUTS = {
 
 
 def why(
-    here: Here,
+    context: CommandContext,
     target: Annotated[str, argument("TARGET", "An entry's id, a file, or AGENT/memory/KEY.")],
     depth: Annotated[int, option("--depth N", "How many turns to go back.", min=1, max=100)] = 3,
     everything: Annotated[
@@ -33,11 +40,11 @@ def why(
     ] = False,
     grep: Annotated[str, option("--grep TEXT", "Show only the branches that contain a text.")] = "",
 ) -> None:
-    """Show which turn wrote something, what that turn could see, and back through those to where they
-    came from.
+    """Trace where an entry, a memory or a file came from.
 
-    What people wrote, or changed by hand, ends a branch. This tells what a turn could see and what it wrote;
-    it does not claim that the one caused the other.
+    The tree shows the turn that wrote the target, the inputs visible to the turn, and the turns behind these
+    inputs. Content written or edited by people ends a branch. The tree shows visible inputs and written
+    outputs; causation is not claimed.
 
     \b
     Examples:
@@ -46,149 +53,153 @@ def why(
       lemming why 3fa9c1d2e0b7 --depth 20 --grep ferry
       lemming why agents/editor/workspace/notes.txt --json | jq .target.turn.saw
     """
-    base = here.org
-    with told_as_it_goes("looking through") as progress:
-        writings = Writings(base, progress)
-        found = explain(writings, target, depth=depth)
-        way = way_of(writings, found.path)
-    if grep and not keep_only(found, grep):
-        tell(
+    base = context.org
+    with report_progress("looking through") as progress:
+        writings = WriteLog(base, progress)
+        root = build_provenance(writings, target, depth=depth)
+        trust_steps = trace_trust(writings, root.path)
+    if grep and not filter_branches(root, grep):
+        print_notice(
             f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back', style="yellow"
         )
-    if here.shows("why", facts_of(writings, found, way)):
+    if context.print_as_json("why", tree_to_json(writings, root, trust_steps)):
         return
-    lines = [*lines_of(found, everything=everything or bool(grep)), *_trust_lines(way)]
+    lines = [*render_tree(root, everything=everything or bool(grep)), *_format_trust_steps(trust_steps)]
     for line in lines:
-        show(line)
-    if len(lines) > LINES_ON_A_SCREEN:
-        _show_sources(found)
+        print_data(line)
+    if len(lines) > _SCREEN_LINES:
+        _print_sources(root)
     if writings.damaged:
         ticks = ", ".join(map(str, sorted(writings.damaged)))
-        tell(f"the journals of tick {ticks} cannot be read; `lemming repair` says more", style="yellow")
+        print_notice(
+            f"the journals of tick {ticks} cannot be read; `lemming repair` says more", style="yellow"
+        )
 
 
-def lines_of(found: Thing, *, everything: bool = False) -> Iterator[str]:
-    """Return the lines of a tree, as wide as the screen."""
-    tree = _Tree(found, everything=everything, width=max(width_of(sys.stdout), NARROWEST))
-    return tree.lines(found, "")
+def render_tree(root: ProvenanceNode, *, everything: bool = False) -> Iterator[str]:
+    """Return the lines of a tree, wrapped to the width of the screen."""
+    tree = _Tree(root, everything=everything, width=max(get_terminal_width(sys.stdout), _MIN_WIDTH))
+    return tree.render(root, "")
 
 
-def _trust_lines(way: list[TrustStep]) -> list[str]:
-    """Return lines about the way on which something came to be trusted less than what agents write."""
-    lines = [painted("trusted less, because of where it came from", "bold")] if way else []
-    for step in way:
-        wrote = (
+def _format_trust_steps(steps: list[TrustStep]) -> list[str]:
+    """Return lines for the steps that lowered the trust label of the target."""
+    lines = [style_text("trusted less, because of where it came from", "bold")] if steps else []
+    for step in steps:
+        cause = (
             f", of {step.agent}'s turn in tick {step.tick}, because of {step.because}" if step.because else ""
         )
-        vouched = f"; vouched for: {', '.join(step.vouched)}" if step.vouched else ""
-        lines.append(f"   {one_line(f'{step.what}: {step.trust}{wrote}{vouched}', 400)}")
+        endorsements = f"; vouched for: {', '.join(step.vouched)}" if step.vouched else ""
+        lines.append(f"   {one_line(f'{step.what}: {step.trust}{cause}{endorsements}', 400)}")
     return ["", *lines] if lines else []
 
 
-def _show_sources(root: Thing) -> None:
-    """Repeat what ends the branches of a long tree: what people wrote, or may have written."""
-    ends = sources(root)
-    if ends:
-        show(f"\n{painted('not written by a turn', 'bold')}")
-    for thing, turn in ends:
-        seen = f"(seen by {turn.agent} in tick {turn.tick})"
-        show(f"   {_line(thing, max(width_of(sys.stdout), NARROWEST) - 3, seen)}")
+def _print_sources(root: ProvenanceNode) -> None:
+    """Print the ends of the branches of a long tree: content not written by a turn."""
+    leaves = find_sources(root)
+    if leaves:
+        print_data(f"\n{style_text('not written by a turn', 'bold')}")
+    for node, turn in leaves:
+        seen_text = f"(seen by {turn.agent} in tick {turn.tick})"
+        print_data(f"   {_format_node(node, max(get_terminal_width(sys.stdout), _MIN_WIDTH) - 3, seen_text)}")
 
 
 class _Tree:
     """A tree as lines of at most `width` characters.
 
-    Where a turn saw many entries that it knew already, those that stand elsewhere in the tree are only
-    counted: every entry is on a line of its own at least once.
+    If a turn saw many known entries, entries shown elsewhere in the tree are only counted. Every entry has a
+    separate line at least once.
     """
 
-    def __init__(self, root: Thing, *, everything: bool, width: int) -> None:
+    def __init__(self, root: ProvenanceNode, *, everything: bool, width: int) -> None:
         self._width, self._everything = width, everything
-        self._shown = {thing.path for thing in _each(root) if not _may_be_folded(thing)}
+        self._shown = {node.path for node in _walk_tree(root) if not _can_collapse(node)}
 
-    def lines(self, thing: Thing, margin: str) -> Iterator[str]:
-        """Yield the lines of a thing: the first without its margin, the others with theirs."""
-        room = self._width - len(margin)
-        if thing.turn is None:
-            yield _line(thing, room, _cut(thing))
+    def render(self, node: ProvenanceNode, margin: str) -> Iterator[str]:
+        """Yield the lines of a node: the first without margin, the others with their margin."""
+        text_width = self._width - len(margin)
+        if node.turn is None:
+            yield _format_node(node, text_width, _format_cutoff(node))
             return
-        yield _line(thing, room)
-        seen = thing.turn.saw
-        more = ", which could see:" if seen else ", which could see nothing but its instructions"
-        yield f"{margin}   {painted(one_line(_written(thing) + more, room - 3), 'dim')}"
-        folded = self._folded(seen)
-        shown = [one for one in seen if id(one) not in folded]
-        for number, one in enumerate(shown, 1):
-            is_last = number == len(shown) and not folded
-            inner = self._fit(margin + ("      " if is_last else "   │  "))
-            first, *rest = self.lines(one, inner)
+        yield _format_node(node, text_width)
+        inputs = node.turn.saw
+        suffix = ", which could see:" if inputs else ", which could see nothing but its instructions"
+        yield f"{margin}   {style_text(one_line(_describe_author(node) + suffix, text_width - 3), 'dim')}"
+        collapsed = self._find_collapsed(inputs)
+        visible = [child for child in inputs if id(child) not in collapsed]
+        for number, child in enumerate(visible, 1):
+            is_last = number == len(visible) and not collapsed
+            inner = self._shorten_margin(margin + ("      " if is_last else "   │  "))
+            first, *other_lines = self.render(child, inner)
             yield f"{inner[:-6]}   {'└─' if is_last else '├─'} {first}"
-            yield from rest
-        if folded:
-            yield f"{margin}   └─ {painted(one_line(_folded_line(folded.values()), room - 6), 'dim')}"
+            yield from other_lines
+        if collapsed:
+            yield f"{margin}   └─ {style_text(one_line(_format_collapsed(collapsed.values()), text_width - 6), 'dim')}"
 
-    def _fit(self, margin: str) -> str:
-        """Return a margin that leaves half of the width: of a deep one the left part is cut away."""
-        most = max(self._width // 2 // 6 * 6, 6)
-        return margin if len(margin) <= most else margin[-most:]
+    def _shorten_margin(self, margin: str) -> str:
+        """Shorten a margin to half of the width by cutting the left part."""
+        max_width = max(self._width // 2 // 6 * 6, 6)
+        return margin if len(margin) <= max_width else margin[-max_width:]
 
-    def _folded(self, seen: list[Thing]) -> dict[int, Thing]:
-        """Return the entries that are counted only, because they stand elsewhere; none when they are few."""
-        known = [one for one in seen if _may_be_folded(one)]
-        folded = {id(one): one for one in known if one.path in self._shown}
-        if self._everything or len(folded) <= UNFOLDED:
-            folded = {}
-        self._shown.update(one.path for one in known)
-        return folded
+    def _find_collapsed(self, inputs: list[ProvenanceNode]) -> dict[int, ProvenanceNode]:
+        """Return known entries to count only because of another appearance in the tree; none if there are
+        few.
+        """
+        known_entries = [entry for entry in inputs if _can_collapse(entry)]
+        collapsed = {id(entry): entry for entry in known_entries if entry.path in self._shown}
+        if self._everything or len(collapsed) <= _MAX_KNOWN_SHOWN:
+            collapsed = {}
+        self._shown.update(entry.path for entry in known_entries)
+        return collapsed
 
 
-def _each(root: Thing) -> Iterator[Thing]:
+def _walk_tree(root: ProvenanceNode) -> Iterator[ProvenanceNode]:
     yield root
-    for thing in root.turn.saw if root.turn else ():
-        yield from _each(thing)
+    for node in root.turn.saw if root.turn else ():
+        yield from _walk_tree(node)
 
 
-def _may_be_folded(thing: Thing) -> bool:
-    """Return whether this is an entry that its turn knew already, and nothing else is said of it here."""
-    return thing.what == "entry" and bool(thing.cut) and not thing.remark and not thing.is_new
+def _can_collapse(node: ProvenanceNode) -> bool:
+    """Return True if the node is a known entry without remark whose turn is not expanded here."""
+    return node.what == "entry" and bool(node.cut) and not node.remark and not node.is_new
 
 
-def _line(thing: Thing, room: int, cut: str = "") -> str:
-    """Return a thing on one line: what it is, who wrote it, what else is known, and as much text as fits."""
-    name = one_line(f"{thing.what} {thing.name}", max(room // 2, 20))
-    author = f" of {thing.author}" if thing.what == "entry" and thing.author else ""
-    remark = one_line(thing.remark, max(room - len(name) - len(author) - 4, 12)) if thing.remark else ""
-    fixed = len(name) + len(author) + (len(remark) + 4 if remark else 0)
-    text = one_line(thing.text, max(room - fixed - 2 - (len(cut) + 2 if cut else 0), 12))
+def _format_node(node: ProvenanceNode, width: int, suffix: str = "") -> str:
+    """Format a node on one line: kind, author, remark, and text to the width of the screen."""
+    name = one_line(f"{node.what} {node.name}", max(width // 2, 20))
+    author = f" of {node.author}" if node.what == "entry" and node.author else ""
+    remark = one_line(node.remark, max(width - len(name) - len(author) - 4, 12)) if node.remark else ""
+    fixed_width = len(name) + len(author) + (len(remark) + 4 if remark else 0)
+    text = one_line(node.text, max(width - fixed_width - 2 - (len(suffix) + 2 if suffix else 0), 12))
     parts = [
-        f"{painted(name, 'bold')}{author}",
-        f"[{painted(remark, 'yellow')}]" if remark else "",
+        f"{style_text(name, 'bold')}{author}",
+        f"[{style_text(remark, 'yellow')}]" if remark else "",
         text,
-        painted(cut, "dim"),
+        style_text(suffix, "dim"),
     ]
     return "  ".join(filter(None, parts))
 
 
-def _folded_line(folded: Collection[Thing]) -> str:
-    authors = ", ".join(sorted({one.author for one in folded}))
-    ticks = [one.moment[0] for one in folded if one.moment]
-    further = "; --depth goes further back" if any(one.cut == "depth" for one in folded) else ""
-    span = f"ticks {min(ticks)} to {max(ticks)}"
-    return f"{len(folded)} more entries of {authors}, {span}: told elsewhere{further}"
+def _format_collapsed(collapsed: Collection[ProvenanceNode]) -> str:
+    authors = ", ".join(sorted({entry.author for entry in collapsed}))
+    ticks = [entry.position[0] for entry in collapsed if entry.position]
+    depth_hint = "; --depth goes further back" if any(entry.cut == "depth" for entry in collapsed) else ""
+    tick_text = f"ticks {min(ticks)} to {max(ticks)}"
+    return f"{len(collapsed)} more entries of {authors}, {tick_text}: told elsewhere{depth_hint}"
 
 
-def _written(thing: Thing) -> str:
-    if thing.turn is None or thing.moment is None:
+def _describe_author(node: ProvenanceNode) -> str:
+    if node.turn is None or node.position is None:
         return ""
-    verb = "asked for" if thing.what == "result" and not thing.path else "written"
-    when = thing.turn.at[:19].replace("T", " ")
-    short = f", in a turn that was cut short ({thing.turn.cut_short})" if thing.turn.cut_short else ""
-    return f"{verb} by {thing.author} in tick {thing.moment[0]}, {when}{short}"
+    verb = "asked for" if node.what == "result" and not node.path else "written"
+    time_text = node.turn.at[:19].replace("T", " ")
+    crash_text = f", in a turn that was cut short ({node.turn.cut_short})" if node.turn.cut_short else ""
+    return f"{verb} by {node.author} in tick {node.position[0]}, {time_text}{crash_text}"
 
 
-def _cut(thing: Thing) -> str:
-    if thing.moment is None:
+def _format_cutoff(node: ProvenanceNode) -> str:
+    if node.position is None:
         return ""
-    author = "" if thing.what == "entry" else thing.author
-    parts = [author, f"tick {thing.moment[0]}", _CUTS.get(thing.cut, "")]
+    author = "" if node.what == "entry" else node.author
+    parts = [author, f"tick {node.position[0]}", _CUTOFF_TEXTS.get(node.cut, "")]
     return f"({', '.join(filter(None, parts))})"

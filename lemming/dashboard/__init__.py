@@ -1,1 +1,1 @@
-"""The page of `lemming dash`: a small web server on this machine, and the files that a browser is given."""
+"""Page of `lemming dash`: a local web server, and the files for the browser."""

@@ -1,1 +1,1 @@
-"""Evals: cases that say what an organisation should come to, run in throw-away copies of it."""
+"""Evals: cases with expectations of an organisation, run in throw-away copies."""

@@ -1,4 +1,4 @@
-"""Whether what a case expects has come: one function for each kind of expectation, over a run's files."""
+"""Scores of expectations: a function for each kind of expectation, over the files of a run."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lemming.capabilities.conditions import when
-from lemming.capabilities.conditions.expressions import expression
-from lemming.capabilities.judges.judge import Judge, question, verdict_in
-from lemming.capabilities.judges.settings import judge_named
-from lemming.capabilities.requests.now import requests_now
-from lemming.evals.run import Ran
-from lemming.facts.cases import (
-    AnswerWanted,
-    CallWanted,
-    CommandWanted,
-    CostWanted,
-    EntryWanted,
+from lemming.capabilities.conditions import predicates
+from lemming.capabilities.conditions.regex_search import compile_regex
+from lemming.capabilities.judges.judge_prompts import ResolvedJudge, build_judge_prompt, parse_verdict
+from lemming.capabilities.judges.judges_settings import parse_judge_target
+from lemming.capabilities.requests.current_requests import load_requests
+from lemming.evals.case_format import (
+    CommandCheck,
     Expectation,
-    FileWanted,
-    FindingWanted,
-    JudgeWanted,
+    ExpectedAnswer,
+    ExpectedCall,
+    ExpectedCost,
+    ExpectedEntry,
+    ExpectedFile,
+    ExpectedFindings,
+    JudgeCheck,
 )
-from lemming.facts.findings.rules import findings_of
+from lemming.evals.case_run import CaseRun
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ContractError, ProviderError, UsageError
-from lemming.kernel.base.jsontext import JsonProblem, compact, nearest, parse
+from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_compact, parse
 from lemming.kernel.files import fs
-from lemming.kernel.mail.answers import answer_in
+from lemming.kernel.inboxes.answer_payload import parse_answer
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.models import ModelEntry
-from lemming.kernel.providers import Request, require_reply
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.providers import Request, require_usable_finish
 from lemming.kernel.turn.verdict import VERDICT_SCHEMA
-from lemming.service.run_program import run_command
+from lemming.operations.alert_command import run_command
+from lemming.queries.findings.finding_rules import find_findings
 
 FILE_LIMIT_BYTES = 64 << 20
-NAMED = 3
+MAX_LISTED = 3
 
 
 @dataclass(frozen=True)
-class CheckResult:
-    """Whether an expectation is met; what was found instead, and the files of the copy that show it."""
+class ScoreResult:
+    """The score of an expectation: met or not, the observed value, and the evidence files in the copy."""
 
-    holds: bool
-    said: str = ""
+    is_met: bool
+    detail: str = ""
     evidence: Sequence[str] = ()
 
 
@@ -54,273 +54,305 @@ QUOTED_CHARS = 120
 _WORD = re.compile(r"[^\W_]+")
 
 
-def verdict_on(expectation: Expectation, ran: Ran) -> CheckResult:
-    """Return whether an expectation of a sound case is met. Raises as `judge` does."""
+def score_expectation(expectation: Expectation, case_run: CaseRun) -> ScoreResult:
+    """Score an expectation of a valid case.
+
+    Raises: the errors of `ask_judge`.
+    """
     kind = expectation.kind
-    return _CHECKS[kind](getattr(expectation, kind), ran)
+    return _SCORERS[kind](getattr(expectation, kind), case_run)
 
 
 # --- entries ----------------------------------------------------------------------------------
 
 
-def entries_like(wanted: EntryWanted, ran: Ran) -> list[OutboxEntry]:
-    """Return the entries of the case that are as wanted, in their order."""
-    return [entry for entry in ran.entries if not _unlike(entry, wanted, ran)]
+def find_matching_entries(expectation: ExpectedEntry, case_run: CaseRun) -> list[OutboxEntry]:
+    """Return the entries of the case that match the expectation, in order."""
+    return [entry for entry in case_run.entries if not _find_differences(entry, expectation, case_run)]
 
 
-def _unlike(entry: OutboxEntry, wanted: EntryWanted, ran: Ran) -> list[str]:
-    """Return in which ways an entry is not the one that is wanted."""
-    late = wanted.within_ticks is not None and entry.tick >= ran.first + wanted.within_ticks
-    ways = {
-        "author": wanted.author not in ("", entry.agent),
-        "kind": wanted.kind not in (None, entry.kind),
-        "to": bool(wanted.to) and wanted.to.lower() not in entry.targets,
-        "within_ticks": late,
-        "matches": bool(wanted.matches) and not expression(wanted.matches).finds(_text_of(entry)),
-        "when": wanted.when is not None and not when.holds(wanted.when, entry.as_json()),
+def _find_differences(entry: OutboxEntry, expectation: ExpectedEntry, case_run: CaseRun) -> list[str]:
+    """Return the names of the criteria that an entry does not meet."""
+    is_late = expectation.within_ticks is not None and entry.tick >= case_run.first + expectation.within_ticks
+    mismatches = {
+        "author": expectation.author not in ("", entry.agent),
+        "kind": expectation.kind not in (None, entry.kind),
+        "to": bool(expectation.to) and expectation.to.lower() not in entry.targets,
+        "within_ticks": is_late,
+        "matches": bool(expectation.matches)
+        and not compile_regex(expectation.matches).search(_entry_text(entry)),
+        "when": expectation.when is not None and not predicates.evaluate(expectation.when, entry.as_json()),
     }
-    return [name for name, is_so in ways.items() if is_so]
+    return [name for name, is_mismatch in mismatches.items() if is_mismatch]
 
 
-def _text_of(entry: OutboxEntry) -> str:
+def _entry_text(entry: OutboxEntry) -> str:
     text = entry.payload.get("text")
-    return text if isinstance(text, str) else compact(entry.payload).decode()
+    return text if isinstance(text, str) else dump_compact(entry.payload).decode()
 
 
-def _entry(wanted: EntryWanted, ran: Ran) -> CheckResult:
-    found = entries_like(wanted, ran)
-    if len(found) >= wanted.at_least:
-        return CheckResult(True)
-    expected = f"expected {_in_words(wanted)}"
-    number = f"{len(found)} of {wanted.at_least} such entries" if wanted.at_least > 1 else "no such entry"
-    others = [it for it in ran.entries if it not in found]
-    if not others:
-        came = "no others were" if found else "nothing was"
-        return CheckResult(False, f"{expected}; {number}: {came} written")
-    entry = min(others, key=lambda it: _distance(it, wanted, ran))
-    came = f"{number} among {len(others)}; the nearest is {entry.file}: {quoted_line(_text_of(entry))}"
-    return CheckResult(
-        False, f"{expected}; {came}, other in: {', '.join(_unlike(entry, wanted, ran))}", [entry.file]
+def _score_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
+    matches = find_matching_entries(expectation, case_run)
+    if len(matches) >= expectation.at_least:
+        return ScoreResult(True)
+    expected = f"expected {_describe_expected(expectation)}"
+    count = (
+        f"{len(matches)} of {expectation.at_least} such entries"
+        if expectation.at_least > 1
+        else "no such entry"
+    )
+    candidates = [candidate for candidate in case_run.entries if candidate not in matches]
+    if not candidates:
+        observed = "no others were" if matches else "nothing was"
+        return ScoreResult(False, f"{expected}; {count}: {observed} written")
+    entry = min(candidates, key=lambda candidate: _rank_candidate(candidate, expectation, case_run))
+    observed = (
+        f"{count} among {len(candidates)}; the nearest is {entry.file}: {quote_line(_entry_text(entry))}"
+    )
+    return ScoreResult(
+        False,
+        f"{expected}; {observed}, other in: {', '.join(_find_differences(entry, expectation, case_run))}",
+        [entry.file],
     )
 
 
-def _in_words(wanted: EntryWanted) -> str:
-    """Return what entry is wanted, in words."""
-    parts = [f"a {wanted.kind}" if wanted.kind else "an entry"]
-    parts += [f"of {wanted.author}"] if wanted.author else []
-    parts += [f"to {wanted.to}"] if wanted.to else []
-    parts += [f"within {wanted.within_ticks} ticks"] if wanted.within_ticks is not None else []
-    parts += [f'that matches "{wanted.matches}"'] if wanted.matches else []
-    parts += ["for which the condition holds"] if wanted.when is not None else []
+def _describe_expected(expectation: ExpectedEntry) -> str:
+    """Describe an expected entry."""
+    parts = [f"a {expectation.kind}" if expectation.kind else "an entry"]
+    parts += [f"of {expectation.author}"] if expectation.author else []
+    parts += [f"to {expectation.to}"] if expectation.to else []
+    parts += [f"within {expectation.within_ticks} ticks"] if expectation.within_ticks is not None else []
+    parts += [f'that matches "{expectation.matches}"'] if expectation.matches else []
+    parts += ["for which the condition holds"] if expectation.when is not None else []
     return " ".join(parts)
 
 
-def _distance(entry: OutboxEntry, wanted: EntryWanted, ran: Ran) -> tuple[int, int, int, str]:
-    """Return how far an entry is from what is wanted: by its ways, then by the words that it lacks."""
-    said = {*_WORD.findall(_text_of(entry).casefold())}
-    lacks = len({*_WORD.findall(wanted.matches.casefold())} - said)
-    return len(_unlike(entry, wanted, ran)), lacks, -entry.tick, entry.id
+def _rank_candidate(
+    entry: OutboxEntry, expectation: ExpectedEntry, case_run: CaseRun
+) -> tuple[int, int, int, str]:
+    """Return a sort key for the distance of an entry: unmet criteria, then missing words."""
+    entry_words = {*_WORD.findall(_entry_text(entry).casefold())}
+    missing_count = len({*_WORD.findall(expectation.matches.casefold())} - entry_words)
+    return len(_find_differences(entry, expectation, case_run)), missing_count, -entry.tick, entry.id
 
 
-def quoted_line(text: str) -> str:
-    """Return a text on one line, in quotes, cut where it is long."""
+def quote_line(text: str) -> str:
+    """Return a text as a single quoted line, truncated if long."""
     line = " ".join(text.split())
     return f'"{line if len(line) <= QUOTED_CHARS else line[: QUOTED_CHARS - 1] + "…"}"'
 
 
-def _no_entry(wanted: EntryWanted, ran: Ran) -> CheckResult:
-    files = [entry.file for entry in entries_like(wanted, ran)]
-    return CheckResult(len(files) < wanted.at_least, f"there is {_few(files)}", files[:NAMED])
+def _score_no_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
+    files = [entry.file for entry in find_matching_entries(expectation, case_run)]
+    return ScoreResult(len(files) < expectation.at_least, f"there is {_join_some(files)}", files[:MAX_LISTED])
 
 
 # --- files, calls, cost, findings -----------------------------------------------------------------
 
 
-def _file(wanted: FileWanted, ran: Ran) -> CheckResult:
+def _score_file(expectation: ExpectedFile, case_run: CaseRun) -> ScoreResult:
     try:
-        raw = fs.read_bytes(ran.org.base / wanted.path, FILE_LIMIT_BYTES)
+        raw = fs.read_bytes(case_run.org.base / expectation.path, FILE_LIMIT_BYTES)
     except FileNotFoundError:
-        return CheckResult(not wanted.exists, "it is not there")
+        return ScoreResult(not expectation.exists, "it is not there")
     except OSError as error:
-        return CheckResult(False, f"it cannot be read: {error.strerror}")
-    if not wanted.exists:
-        return CheckResult(False, "it is there", [wanted.path])
-    if wanted.matches and not expression(wanted.matches).finds(raw.decode("utf-8", "replace")):
-        return CheckResult(False, f"its text does not match {wanted.matches}", [wanted.path])
-    if wanted.when is None:
-        return CheckResult(True)
+        return ScoreResult(False, f"it cannot be read: {error.strerror}")
+    if not expectation.exists:
+        return ScoreResult(False, "it is there", [expectation.path])
+    if expectation.matches and not compile_regex(expectation.matches).search(raw.decode("utf-8", "replace")):
+        return ScoreResult(False, f"its text does not match {expectation.matches}", [expectation.path])
+    if expectation.when is None:
+        return ScoreResult(True)
     try:
         value = parse(raw, limit_bytes=FILE_LIMIT_BYTES, allow_bom=True)
     except JsonProblem as error:
-        return CheckResult(False, f"it is not JSON: {error}", [wanted.path])
-    return CheckResult(when.holds(wanted.when, value), "the condition does not hold", [wanted.path])
+        return ScoreResult(False, f"it is not JSON: {error}", [expectation.path])
+    return ScoreResult(
+        predicates.evaluate(expectation.when, value), "the condition does not hold", [expectation.path]
+    )
 
 
-def _tool_called(wanted: CallWanted, ran: Ran) -> CheckResult:
-    found = [
-        (turn, use)
-        for turn in ran.turns
-        for use in turn.tools
-        if use.tool == wanted.tool
-        and wanted.agent in ("", turn.agent)
-        and wanted.success in (None, use.success)
+def _score_tool_calls(expectation: ExpectedCall, case_run: CaseRun) -> ScoreResult:
+    matches = [
+        (turn, tool_use)
+        for turn in case_run.turns
+        for tool_use in turn.tools
+        if tool_use.tool == expectation.tool
+        and expectation.agent in ("", turn.agent)
+        and expectation.success in (None, tool_use.success)
         and (
-            wanted.when is None
-            or when.holds(wanted.when, {"agent": turn.agent, "tick": turn.tick, **vars(use)})
+            expectation.when is None
+            or predicates.evaluate(
+                expectation.when, {"agent": turn.agent, "tick": turn.tick, **vars(tool_use)}
+            )
         )
     ]
-    files = [entry.file for turn, _ in found for entry in turn.entries]
-    calls = f"{len(found)} such calls of {wanted.tool}" + (f": {_shown(found[-1][1].args)}" if found else "")
-    return CheckResult(_is_within(len(found), wanted.at_least, wanted.at_most), calls, files[-NAMED:])
+    files = [entry.file for turn, _ in matches for entry in turn.entries]
+    calls = f"{len(matches)} such calls of {expectation.tool}" + (
+        f": {_format_value(matches[-1][1].args)}" if matches else ""
+    )
+    return ScoreResult(
+        _is_in_range(len(matches), expectation.at_least, expectation.at_most), calls, files[-MAX_LISTED:]
+    )
 
 
-def _cost(wanted: CostWanted, ran: Ran) -> CheckResult:
-    totals, over = ran.totals, []
-    for key, most in (
-        ("cost_usd", wanted.at_most_usd),
-        ("credits", wanted.at_most_credits),
-        ("calls", wanted.at_most_calls),
+def _score_cost(expectation: ExpectedCost, case_run: CaseRun) -> ScoreResult:
+    totals, violations = case_run.totals, []
+    for key, limit in (
+        ("cost_usd", expectation.at_most_usd),
+        ("credits", expectation.at_most_credits),
+        ("calls", expectation.at_most_calls),
     ):
-        if most is not None and (totals[key] is None or totals[key] > most):
-            over.append(
-                f"{key} is {'unknown' if totals[key] is None else totals[key]}, at most {most:g} is wanted"
+        if limit is not None and (totals[key] is None or totals[key] > limit):
+            violations.append(
+                f"{key} is {'unknown' if totals[key] is None else totals[key]}, at most {limit:g} is wanted"
             )
-    if wanted.when is not None and not when.holds(wanted.when, totals):
-        over.append(f"the condition does not hold for {compact(totals).decode()}")
-    return CheckResult(not over, "; ".join(over))
+    if expectation.when is not None and not predicates.evaluate(expectation.when, totals):
+        violations.append(f"the condition does not hold for {dump_compact(totals).decode()}")
+    return ScoreResult(not violations, "; ".join(violations))
 
 
-def _findings(wanted: FindingWanted, ran: Ran) -> CheckResult:
-    found = [
+def _score_findings(expectation: ExpectedFindings, case_run: CaseRun) -> ScoreResult:
+    findings = [
         finding
-        for finding in findings_of(ran.org, first=ran.first, last=ran.last)
-        if wanted.kind in (None, finding.kind)
-        and (not wanted.agent or wanted.agent in finding.agents)
-        and (wanted.when is None or when.holds(wanted.when, finding.as_json()))
+        for finding in find_findings(case_run.org, first=case_run.first, last=case_run.last)
+        if expectation.kind in (None, finding.kind)
+        and (not expectation.agent or expectation.agent in finding.agents)
+        and (expectation.when is None or predicates.evaluate(expectation.when, finding.as_json()))
     ]
-    most = wanted.at_most if wanted.at_most is not None or wanted.at_least else 0
-    said = _few([f"{finding.kind}: {finding.message}" for finding in found]) or "there are none"
-    return CheckResult(_is_within(len(found), wanted.at_least, most), said)
+    max_count = expectation.at_most if expectation.at_most is not None or expectation.at_least else 0
+    detail = _join_some([f"{finding.kind}: {finding.message}" for finding in findings]) or "there are none"
+    return ScoreResult(_is_in_range(len(findings), expectation.at_least, max_count), detail)
 
 
 # --- the answer, programs, judges ----------------------------------------------------------------
 
 
-def _answer(wanted: AnswerWanted, ran: Ran) -> CheckResult:
-    request = requests_now(ran.org).requests.by_identity[ran.request]
-    files = [entry.file for entry in request.answers][-NAMED:]
-    if request.end != wanted.end:
-        by = " and ".join(request.holders)
-        said = f"it ended as {request.end}" if request.end else f"it is still open; {by} is to answer"
-        return CheckResult(False, said, files)
-    answer: Any = answer_in(request.answers[-1].payload, request.schema) if request.answers else None
-    text = answer if isinstance(answer, str) else compact(answer).decode()
-    if wanted.matches and not expression(wanted.matches).finds(text):
-        return CheckResult(False, f"the answer is {_shown(answer)}", files)
-    if wanted.when is not None and not when.holds(wanted.when, answer):
-        return CheckResult(False, f"the condition does not hold for {_shown(answer)}", files)
-    return CheckResult(True)
+def _score_answer(expectation: ExpectedAnswer, case_run: CaseRun) -> ScoreResult:
+    request = load_requests(case_run.org).requests.by_identity[case_run.request]
+    files = [entry.file for entry in request.answers][-MAX_LISTED:]
+    if request.end != expectation.end:
+        assignees = " and ".join(request.assignees)
+        detail = (
+            f"it ended as {request.end}" if request.end else f"it is still open; {assignees} is to answer"
+        )
+        return ScoreResult(False, detail, files)
+    answer: Any = parse_answer(request.answers[-1].payload, request.schema) if request.answers else None
+    text = answer if isinstance(answer, str) else dump_compact(answer).decode()
+    if expectation.matches and not compile_regex(expectation.matches).search(text):
+        return ScoreResult(False, f"the answer is {_format_value(answer)}", files)
+    if expectation.when is not None and not predicates.evaluate(expectation.when, answer):
+        return ScoreResult(False, f"the condition does not hold for {_format_value(answer)}", files)
+    return ScoreResult(True)
 
 
-def _command(wanted: CommandWanted, ran: Ran) -> CheckResult:
-    said = run_command(
-        wanted.run,
-        given=b"",
-        variables={"LEMMING_ROOT": str(ran.org)},
-        cwd=ran.org.base,
-        limit_s=wanted.timeout_s,
-        once_started=lambda: None,
+def _score_command(expectation: CommandCheck, case_run: CaseRun) -> ScoreResult:
+    problem = run_command(
+        expectation.run,
+        stdin=b"",
+        variables={"LEMMING_ROOT": str(case_run.org)},
+        cwd=case_run.org.base,
+        limit_s=expectation.timeout_s,
+        on_start=lambda: None,
     )
-    return CheckResult(not said, said)
+    return ScoreResult(not problem, problem)
 
 
-def _judge(wanted: JudgeWanted, ran: Ran) -> CheckResult:
-    shown = entries_like(wanted.entry, ran) if wanted.entry else []
-    files = [entry.file for entry in shown] or [wanted.file]
-    if wanted.entry and not shown:
-        return CheckResult(False, "there is nothing to judge: no such entry")
+def _score_judge(expectation: JudgeCheck, case_run: CaseRun) -> ScoreResult:
+    entries = find_matching_entries(expectation.entry, case_run) if expectation.entry else []
+    files = [entry.file for entry in entries] or [expectation.file]
+    if expectation.entry and not entries:
+        return ScoreResult(False, "there is nothing to judge: no such entry")
     try:
-        texts = [_text_of(entry) for entry in shown] or [_read(ran, wanted.file)]
+        texts = [_entry_text(entry) for entry in entries] or [_load_text(case_run, expectation.file)]
     except OSError as error:
-        return CheckResult(False, f"there is nothing to judge: {wanted.file}: {error.strerror}")
-    passes, reason = judge(wanted, "\n\n".join(texts), ran)
-    return CheckResult(passes, reason, files[-NAMED:])
+        return ScoreResult(False, f"there is nothing to judge: {expectation.file}: {error.strerror}")
+    is_passed, reason = ask_judge(expectation, "\n\n".join(texts), case_run)
+    return ScoreResult(is_passed, reason, files[-MAX_LISTED:])
 
 
-def _read(ran: Ran, file: str) -> str:
-    return fs.read_bytes(ran.org.base / file, FILE_LIMIT_BYTES).decode("utf-8", "replace")
+def _load_text(case_run: CaseRun, file: str) -> str:
+    return fs.read_bytes(case_run.org.base / file, FILE_LIMIT_BYTES).decode("utf-8", "replace")
 
 
 # --- words ------------------------------------------------------------------------------------
 
 
-def _is_within(count: int, least: int, most: int | None) -> bool:
-    return least <= count and (most is None or count <= most)
+def _is_in_range(count: int, min_count: int, max_count: int | None) -> bool:
+    return min_count <= count and (max_count is None or count <= max_count)
 
 
-def _few(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
-    return f"{', '.join(texts[:NAMED])}{more}"
+def _join_some(texts: Sequence[str]) -> str:
+    suffix = f" and {len(texts) - MAX_LISTED} more" if len(texts) > MAX_LISTED else ""
+    return f"{', '.join(texts[:MAX_LISTED])}{suffix}"
 
 
-def _shown(value: Any) -> str:
-    text = compact(value).decode()
+def _format_value(value: Any) -> str:
+    text = dump_compact(value).decode()
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 
-_CHECKS: dict[str, Callable[[Any, Ran], CheckResult]] = {
-    "entry": _entry,
-    "no_entry": _no_entry,
-    "file": _file,
-    "tool_called": _tool_called,
-    "answer": _answer,
-    "cost": _cost,
-    "findings": _findings,
-    "command": _command,
-    "judge": _judge,
+_SCORERS: dict[str, Callable[[Any, CaseRun], ScoreResult]] = {
+    "entry": _score_entry,
+    "no_entry": _score_no_entry,
+    "file": _score_file,
+    "tool_called": _score_tool_calls,
+    "answer": _score_answer,
+    "cost": _score_cost,
+    "findings": _score_findings,
+    "command": _score_command,
+    "judge": _score_judge,
 }
 
 
 # --- judges --------------------------------------------------------------------------------------
 
 
-def judge(wanted: JudgeWanted, draft: str, ran: Ran) -> tuple[bool, str]:
-    """Return whether a judge passes a text, and why not. No verdict is none that passes.
+def ask_judge(expectation: JudgeCheck, draft: str, case_run: CaseRun) -> tuple[bool, str]:
+    """Ask a judge about a text.
 
-    Raises `NoAnswer` and `OverBudget`, and `UsageError` where there is no such judge.
+    Return True and an empty reason, or False and the reason. An unreadable verdict counts as False.
+
+    Raises: NoAnswer and OverBudget; UsageError for an unknown judge.
     """
-    runtime = ran.runtime
+    runtime = case_run.runtime
     assert runtime.answering
-    key, entry, instructions = _who(wanted, ran)
-    judging = Judge(
-        by=str(judge_named(wanted.by)), model=key, instructions=instructions, policy=wanted.rubric
+    key, entry, instructions = _resolve_judge(expectation, case_run)
+    resolved_judge = ResolvedJudge(
+        by=str(parse_judge_target(expectation.by)),
+        model=key,
+        instructions=instructions,
+        policy=expectation.rubric,
     )
     request = Request(
         model_name=entry.model,
-        messages=question(judging, shown="", results="", draft=draft),
+        messages=build_judge_prompt(resolved_judge, task_text="", results="", draft_text=draft),
         temperature=entry.temperature,
         schema=VERDICT_SCHEMA,
         max_output_tokens=entry.max_output_tokens,
         deadline_s=entry.deadline_s,
         agent="judge",
-        tick=ran.last,
+        tick=case_run.last,
     )
     try:
-        reply = runtime.answering.judge(entry, request, partial(runtime.complete_live, entry))
-        require_reply(reply.finish, reply.text)
-        return verdict_in(reply.text)
+        reply = runtime.answering.answer_judge(entry, request, partial(runtime.complete_live, entry))
+        require_usable_finish(reply.finish, reply.text)
+        return parse_verdict(reply.text)
     except (ContractError, ProviderError) as error:
         return False, f"no verdict: {error}"
 
 
-def _who(wanted: JudgeWanted, ran: Ran) -> tuple[str, ModelEntry, str]:
-    """Return the model key of a judge, its line, and the judge's instructions if it is an agent."""
-    named, agents = judge_named(wanted.by), survey_agents(ran.org).agents
-    models = ran.runtime.load_config().models
-    is_agent = named.kind != "model" and named.name in agents
-    key = agents[named.name].model.key if is_agent else named.name
-    if key not in models or (named.kind == "agent" and not is_agent):
-        known = [*(agents if named.kind != "model" else ()), *(models if named.kind != "agent" else ())]
-        hint = nearest(named.name, known) or f"there are: {', '.join(known)}"
-        raise UsageError(f'there is no {named.kind or "agent and no model key"} "{named.name}"', hint=hint)
-    return key, models[key], agents[named.name].instructions if is_agent else ""
+def _resolve_judge(expectation: JudgeCheck, case_run: CaseRun) -> tuple[str, ModelEntry, str]:
+    """Return the model key of a judge, the model entry, and the instructions if the judge is an agent."""
+    target, agents = parse_judge_target(expectation.by), survey_agents(case_run.org).agents
+    models = case_run.runtime.load_config().models
+    is_agent = target.kind != "model" and target.name in agents
+    key = agents[target.name].model.key if is_agent else target.name
+    if key not in models or (target.kind == "agent" and not is_agent):
+        candidates = [
+            *(agents if target.kind != "model" else ()),
+            *(models if target.kind != "agent" else ()),
+        ]
+        hint = did_you_mean(target.name, candidates) or f"there are: {', '.join(candidates)}"
+        raise UsageError(f'there is no {target.kind or "agent and no model key"} "{target.name}"', hint=hint)
+    return key, models[key], agents[target.name].instructions if is_agent else ""

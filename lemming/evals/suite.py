@@ -1,4 +1,4 @@
-"""All runs that a person asks for: cases by arms by repeats, each in a copy of its own, one after another."""
+"""All runs of a suite: cases by arms by repeats, each in a separate copy, in sequence."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
-from lemming.evals.answering import Answering, Kept
-from lemming.evals.copies import make_copy
-from lemming.evals.rehearsal.budget import Spending
-from lemming.evals.results import Failure, Result
-from lemming.evals.run import Ran, opened, run_case
-from lemming.evals.scoring import verdict_on
-from lemming.facts.cases import Case, load_case
+from lemming.evals.case_copy import make_copy
+from lemming.evals.case_format import Case, load_case
+from lemming.evals.case_responder import AnswerCache, CaseResponder
+from lemming.evals.case_run import CaseRun, open_case, run_case
+from lemming.evals.eval_results import Failure, Result
+from lemming.evals.rehearsal.spending_budget import SpendingBudget
+from lemming.evals.scoring import score_expectation
+from lemming.journal_tools.fork import SettingOverride
+from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
+from lemming.journal_tools.provenance.provenance_tree import build_provenance
+from lemming.journal_tools.provenance.write_log import WriteLog
+from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.base.errors import LemmingError, NotTrusted, UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import OrgPath
-from lemming.timeline.fork import Setting
-from lemming.timeline.verify.root import state_root
-from lemming.timeline.why.explain import explain
-from lemming.timeline.why.things import Thing
-from lemming.timeline.why.writings import Writings
 
-AS_IT_IS = "as it is"
-DEPTH_OF_WHY = 1
+DEFAULT_ARM = "as it is"
+PROVENANCE_DEPTH = 1
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 Agree = Callable[[Path, str, Case], None]
@@ -36,10 +36,10 @@ Agree = Callable[[Path, str, Case], None]
 
 @dataclass(frozen=True)
 class Arm:
-    """One of several ways in which each case is run: with these settings, and this model for all agents."""
+    """A variant in which each case runs: settings, and optionally a model for all agents."""
 
-    name: str = AS_IT_IS
-    settings: Sequence[Setting] = ()
+    name: str = DEFAULT_ARM
+    settings: Sequence[SettingOverride] = ()
     model: str = ""
 
 
@@ -47,86 +47,104 @@ NO_ARM = Arm()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manner:
-    """How the runs are made. `keep`: where the folders of failing runs stay; None: they are removed.
+class RunOptions:
+    """Options of the runs.
 
-    `records`: models are asked what is not recorded. `makes_calls`: calls that send something are made.
+    `kept_runs_folder`: folder for the copies of failed runs, or None to delete the copies.
+
+    `should_record`: call models for prompts without a recorded answer. `makes_calls`: run calls of class
+    `send`.
     """
 
-    spending: Spending = field(default_factory=Spending)
-    records: bool = False
+    spending: SpendingBudget = field(default_factory=SpendingBudget)
+    should_record: bool = False
     makes_calls: bool = False
     repeat: int | None = None
-    keep: Path | None = None
+    kept_runs_folder: Path | None = None
     agree: Agree = lambda *_: None
 
 
-def arms_of(words: Sequence[str], models: Sequence[str], settings: Sequence[str]) -> list[Arm]:
-    """Return the arms that a person means: each named one with each model, all with the settings.
+def build_arms(arm_arguments: Sequence[str], models: Sequence[str], settings: Sequence[str]) -> list[Arm]:
+    """Build the arms from arguments: each named arm with each model, all with the settings.
 
-    A word is `NAME=FILE:/POINTER=VALUE`, again for another setting of the arm, or `NAME=` for one without.
-    Raises `UsageError`.
+    An argument is `NAME=FILE:/POINTER=VALUE`, repeated for further settings of the arm, or `NAME=` for an arm
+    without settings.
+
+    Raises: UsageError.
     """
-    for_all = [Setting.parse(text) for text in settings]
-    named: dict[str, list[Setting]] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
+    common_settings = [SettingOverride.parse(text) for text in settings]
+    settings_by_name: dict[str, list[SettingOverride]] = {}
+    for argument in arm_arguments:
+        name, equals, text = argument.partition("=")
         if not (equals and name.strip()):
             hint = "for example before= or short=agents/ada/resume.json:/instructions=Be short."
-            raise UsageError(f"expected NAME=FILE:/POINTER=VALUE, found {word[:80]!r}", hint=hint)
-        named.setdefault(name.strip(), []).extend([Setting.parse(text)] if text else [])
+            raise UsageError(f"expected NAME=FILE:/POINTER=VALUE, found {argument[:80]!r}", hint=hint)
+        settings_by_name.setdefault(name.strip(), []).extend([SettingOverride.parse(text)] if text else [])
     return [
-        Arm(" ".join(filter(None, [name, model])) or AS_IT_IS, (*for_all, *own), model)
-        for (name, own), model in product(named.items() or [("", [])], models or [""])
+        Arm(" ".join(filter(None, [name, model])) or DEFAULT_ARM, (*common_settings, *arm_settings), model)
+        for (name, arm_settings), model in product(settings_by_name.items() or [("", [])], models or [""])
     ]
 
 
-def run_suite(base: OrgPath, names: Sequence[str], arms: Sequence[Arm], manner: Manner) -> Iterator[Result]:
-    """Run cases and yield the result of each run as it comes; every case is read before the first is run.
+def run_suite(
+    base: OrgPath, names: Sequence[str], arms: Sequence[Arm], options: RunOptions
+) -> Iterator[Result]:
+    """Run cases and yield each result at once. All cases are loaded before the first run.
 
-    Raises as `run_of`, `ConfigError` for a case that is not sound, and `UsageError` for an arm that does not
-    fit one: before anything is run, as nothing is paid for what was mistyped.
+    Raises: ConfigError for an invalid case, UsageError for an arm that does not fit a case: both before any
+    run, so a typo costs nothing. During the runs as `run_case_in_copy`.
     """
     cases = {name: load_case(base, name).value for name in names}
     for (name, case), arm in product(cases.items(), arms):
         if arm.settings or arm.model:
-            with _folder(None, name, arm, 0) as folder:
+            with _make_copy_folder(None, name, arm, 0) as folder:
                 make_copy(base, name, case, folder, settings=arm.settings, model=arm.model)
-    kept = {name: Kept(base, name) for name in names}
+    caches = {name: AnswerCache(base, name) for name in names}
     for (name, case), arm in product(cases.items(), arms):
-        for repeat in range(manner.repeat or case.repeat):
-            yield run_of(base, name, case, kept[name], arm=arm, repeat=repeat, manner=manner)
+        for repeat in range(options.repeat or case.repeat):
+            yield run_case_in_copy(base, name, case, caches[name], arm=arm, repeat=repeat, options=options)
 
 
-def run_of(
-    base: OrgPath, name: str, case: Case, kept: Kept, *, manner: Manner, arm: Arm = NO_ARM, repeat: int = 0
+def run_case_in_copy(
+    base: OrgPath,
+    name: str,
+    case: Case,
+    cache: AnswerCache,
+    *,
+    options: RunOptions,
+    arm: Arm = NO_ARM,
+    repeat: int = 0,
 ) -> Result:
-    """Run a case once and return what came of it; what goes wrong is the result. Raises `NotTrusted`.
+    """Run a case once and return the result. Errors become part of the result.
 
-    `repeat` is the number of the run, from 0: each has answers of its own.
+    `repeat` is the number of the run from 0; each number has separate recorded answers.
+
+    Raises: NotTrusted.
     """
-    answering = Answering(
+    responder = CaseResponder(
         base,
         name,
         case,
-        kept,
-        manner.spending,
+        cache,
+        options.spending,
         repeat=repeat,
-        records=manner.records,
-        makes_calls=manner.makes_calls,
+        should_record=options.should_record,
+        makes_calls=options.makes_calls,
     )
-    with _folder(manner.keep, name, arm, repeat) as folder:
-        result = _run(base, folder, arm, answering, manner.agree)
-        if manner.keep and result.passed:
+    with _make_copy_folder(options.kept_runs_folder, name, arm, repeat) as folder:
+        result = _run_and_score(base, folder, arm, responder, options.agree)
+        if options.kept_runs_folder and result.is_passed:
             fs.remove_tree(folder.parent, folder.name)
-        return replace(result, folder=str(folder) if manner.keep and not result.passed else "")
+        return replace(
+            result, folder=str(folder) if options.kept_runs_folder and not result.is_passed else ""
+        )
 
 
 @contextlib.contextmanager
-def _folder(keep: Path | None, name: str, arm: Arm, repeat: int) -> Iterator[Path]:
-    """Give a folder for one copy."""
-    if keep is not None:
-        folder = keep / "-".join([name, _NOT_IN_A_NAME.sub("_", arm.name), str(repeat + 1)])
+def _make_copy_folder(parent: Path | None, name: str, arm: Arm, repeat: int) -> Iterator[Path]:
+    """Yield a folder for a copy."""
+    if parent is not None:
+        folder = parent / "-".join([name, _NOT_IN_A_NAME.sub("_", arm.name), str(repeat + 1)])
         if folder.exists():
             raise UsageError("this is there already", where=str(folder), hint="give --keep another folder")
         yield folder
@@ -135,51 +153,53 @@ def _folder(keep: Path | None, name: str, arm: Arm, repeat: int) -> Iterator[Pat
         yield Path(temporary).resolve() / "org"
 
 
-def _run(base: OrgPath, folder: Path, arm: Arm, answering: Answering, agree: Agree) -> Result:
-    case = answering.case
-    result = Result(case=answering.name, arm=arm.name, repeat=answering.repeat)
+def _run_and_score(
+    base: OrgPath, folder: Path, arm: Arm, responder: CaseResponder, require_trust: Agree
+) -> Result:
+    case = responder.case
+    result = Result(case=responder.name, arm=arm.name, repeat=responder.repeat)
     try:
-        make_copy(base, answering.name, case, folder, settings=arm.settings, model=arm.model)
-        agree(folder, answering.name, case)
-        with opened(folder, case, answering) as runtime:
-            ran = run_case(runtime, case)
-            failures = tuple(_failures(ran, case))
-            totals = ran.totals
+        make_copy(base, responder.name, case, folder, settings=arm.settings, model=arm.model)
+        require_trust(folder, responder.name, case)
+        with open_case(folder, case, responder) as runtime:
+            case_run = run_case(runtime, case)
+            failures = tuple(_find_failures(case_run, case))
+            totals = case_run.totals
         return replace(
             result,
-            state_root=state_root(folder),
+            state_root=load_state_root(folder),
             ticks=totals["ticks"],
             calls=totals["calls"],
-            asked=answering.asked,
+            asked=responder.model_calls,
             credits=totals["credits"],
             cost_usd=totals["cost_usd"],
             failures=failures,
-            not_done=ran.not_done,
+            not_done=case_run.failed_turns,
         )
     except NotTrusted:
         raise
     except LemmingError as error:
-        return replace(result, asked=answering.asked, error=str(error))
+        return replace(result, asked=responder.model_calls, error=str(error))
 
 
-def _failures(ran: Ran, case: Case) -> Iterator[Failure]:
-    for index, wanted in enumerate(case.expect):
-        verdict = verdict_on(wanted, ran)
-        if not verdict.holds:
+def _find_failures(case_run: CaseRun, case: Case) -> Iterator[Failure]:
+    for index, expectation in enumerate(case.expect):
+        verdict = score_expectation(expectation, case_run)
+        if not verdict.is_met:
             yield Failure(
                 index=index,
-                kind=wanted.kind,
-                name=wanted.name,
-                said=verdict.said,
+                kind=expectation.kind,
+                name=expectation.name,
+                said=verdict.detail,
                 evidence=verdict.evidence,
-                ways=_ways(ran, verdict.evidence),
+                ways=_explain_evidence(case_run, verdict.evidence),
             )
 
 
-def _ways(ran: Ran, evidence: Sequence[str]) -> list[Thing]:
-    """Return where the files that show a failure came from."""
-    found = []
+def _explain_evidence(case_run: CaseRun, evidence: Sequence[str]) -> list[ProvenanceNode]:
+    """Return the provenance of the evidence files."""
+    nodes = []
     for path in evidence:
         with contextlib.suppress(UsageError):
-            found.append(explain(Writings(ran.org), path, depth=DEPTH_OF_WHY))
-    return found
+            nodes.append(build_provenance(WriteLog(case_run.org), path, depth=PROVENANCE_DEPTH))
+    return nodes

@@ -1,1 +1,1 @@
-"""The kernel: it runs turns. Capabilities take part in them; it knows that there are some, never which."""
+"""The kernel runs turns. Capabilities take part in turns, but the kernel names none of them."""

@@ -1,6 +1,6 @@
 """Agents: folders with a `resume.json`. The resume is the whole definition of an agent.
 
-Format: docs/resume.md. A folder whose resume is broken takes out that agent only.
+Format: docs/resume.md. A broken resume takes out only the agent of its folder.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from functools import cached_property, partial
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.base.jsontext import compact, locate, meant, nearest
-from lemming.kernel.files.documents import Document, read_text, unreadable
-from lemming.kernel.files.stamps import (
+from lemming.kernel.base.jsontext import correct_typo, did_you_mean, dump_compact, locate
+from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
+from lemming.kernel.files.stat_cache import (
+    FileReading,
     Identity,
-    Look,
-    Reading,
-    are_as_before,
-    folders_in,
-    has_rested,
-    identity_of,
+    PathState,
+    file_identity,
+    has_stable_mtime,
     is_link,
-    opened,
-    status_of,
+    is_unchanged,
+    list_subfolders,
+    lstat,
+    open_folder,
 )
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent as Agent
-from lemming.kernel.org.schedule import AgentSchedule, in_order, is_due, wrong_times
-from lemming.kernel.plugins.shipped import PREFIXES
+from lemming.kernel.org.schedule import AgentSchedule, find_time_problems, is_due, sort_by_fire_point
+from lemming.kernel.plugins.capability_table import PREFIXES
 
 RESUME_LIMIT_BYTES = 256 << 10
 OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
@@ -41,9 +41,10 @@ WRITTEN_FOLDERS = ("outbox", "memory")
 
 @dataclass(frozen=True)
 class Survey:
-    """What `agents/` holds: the valid agents by name, and what is wrong with the rest (no resume: ignored).
+    """Content of `agents/`: valid agents by name, and the problems of the other folders.
 
-    `broken` maps a folder's name to the error that takes it out; `digests` holds each resume's SHA-256.
+    `broken` maps a folder's name to the error that takes the agent out; `digests` holds each resume's
+    SHA-256. A folder without a resume is ignored with a warning.
     """
 
     agents: dict[str, Agent]
@@ -52,13 +53,13 @@ class Survey:
     digests: dict[str, str]
 
     @cached_property
-    def order(self) -> tuple[str, ...]:
-        """All agents in the order of a tick, due or not: the order that entries of one tick have."""
-        return tuple(agent.name for agent in in_order(self.agents.values()))
+    def turn_order(self) -> tuple[str, ...]:
+        """All agents in the order of a tick, due or not: also the order of entries of a tick."""
+        return tuple(agent.name for agent in sort_by_fire_point(self.agents.values()))
 
     @cached_property
     def by_schedule(self) -> dict[tuple[int, int], list[str]]:
-        """The agents that are due together, by `run_every_n_ticks` and `phase_offset`."""
+        """The agents due together, by `run_every_n_ticks` and `phase_offset`."""
         together: dict[tuple[int, int], list[str]] = {}
         for name, agent in self.agents.items():
             schedule = agent.schedule
@@ -67,55 +68,55 @@ class Survey:
 
     @cached_property
     def by_model(self) -> dict[str, list[str]]:
-        """The agents that have the same model key."""
+        """Agents by model key."""
         together: dict[str, list[str]] = {}
         for name, agent in self.agents.items():
             together.setdefault(agent.model.key, []).append(name)
         return together
 
     @cached_property
-    def further(self) -> frozenset[str]:
-        """The keys that capabilities read which a resume has."""
-        return frozenset(key for agent in self.agents.values() for key in agent.further)
+    def extension_keys(self) -> frozenset[str]:
+        """Keys of capabilities used in any resume."""
+        return frozenset(key for agent in self.agents.values() for key in agent.extensions)
 
     @cached_property
-    def names_capabilities(self) -> bool:
-        """Whether a resume has a block for a capability that does not ship."""
+    def has_plugin_capabilities(self) -> bool:
+        """True if a resume has a block for an external capability."""
         return any(agent.capabilities for agent in self.agents.values())
 
     @cached_property
-    def paused(self) -> dict[str, str]:
-        """The agents that are paused, and what their resumes say of that."""
+    def paused_agents(self) -> dict[str, str]:
+        """Paused agents, each with the pause text of its resume."""
         return {name: agent.paused for name, agent in self.agents.items() if agent.paused}
 
     @cached_property
-    def askers(self) -> dict[str, frozenset[str]]:
-        """Those whose team each agent belongs to, by its name; only the agents that are in one."""
-        askers: dict[str, set[str]] = {}
+    def teams_by_member(self) -> dict[str, frozenset[str]]:
+        """For each team member, the agents with the member in their team."""
+        owners: dict[str, set[str]] = {}
         for name, agent in self.agents.items():
-            for member in agent.further["team"].names if "team" in agent.further else ():
-                askers.setdefault(member, set()).add(name)
-        return {name: frozenset(found) for name, found in askers.items()}
+            for member in agent.extensions["team"].all_names if "team" in agent.extensions else ():
+                owners.setdefault(member, set()).add(name)
+        return {name: frozenset(owner_names) for name, owner_names in owners.items()}
 
     @cached_property
     def by_tool(self) -> dict[str, list[tuple[str, int]]]:
-        """Where each tool stands in the resumes: the agent, and the place in its list."""
-        places: dict[str, list[tuple[str, int]]] = {}
+        """Mentions of each tool in the resumes: agent, and index in its list of tools."""
+        mentions: dict[str, list[tuple[str, int]]] = {}
         for name, agent in self.agents.items():
             for index, tool in enumerate(agent.permissions.tools):
-                places.setdefault(tool, []).append((name, index))
-        return places
+                mentions.setdefault(tool, []).append((name, index))
+        return mentions
 
     @cached_property
-    def names_servers(self) -> bool:
-        """Whether a resume names tools that servers have; else nothing about them is looked at."""
+    def has_server_tools(self) -> bool:
+        """True if a resume names tools of servers; otherwise no server is examined."""
         return any(tool.startswith(PREFIXES) for tool in self.by_tool)
 
 
 def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:
-    """Return one agent from its resume; raise `ConfigError` that lists everything wrong with it."""
-    org = Organisation.at(base_path)
-    outcome = _look(org, name, is_link=is_link(f"{org.base}/agents/{name}")).outcome
+    """Return an agent from its resume. Raises `ConfigError` listing all problems."""
+    org = Organisation.from_path(base_path)
+    outcome = _load_resume(org, name, is_link=is_link(f"{org.base}/agents/{name}")).outcome
     if isinstance(outcome, ConfigError):
         # kept and raised again and again: its traceback would grow, and hold on to what calls had
         raise outcome.with_traceback(None)
@@ -123,166 +124,183 @@ def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:
 
 
 def discover_agents(base_path: str | os.PathLike[str]) -> list[Agent]:
-    """Return all valid agents, sorted by name. See `survey_agents` for what is wrong with the others."""
+    """Return all valid agents, sorted by name.
+
+    `survey_agents` also returns the problems of invalid agents.
+    """
     return list(survey_agents(base_path).agents.values())
 
 
 def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
-    """Sort the agents into the good and the broken; of an `Organisation`, only what has changed is read.
+    """Load all agents, valid and broken; for an `Organisation`, only changed resumes are read.
 
-    When nothing has, the result is the same value as before: it is not to be changed.
+    Without a change the result is the same object as before. Callers must not modify the survey.
     """
-    org = Organisation.at(base_path)
-    latest = org.own(_Latest)
-    if latest.is_held and latest.found:
-        return latest.survey
+    org = Organisation.from_path(base_path)
+    cache = org.get_cache(_SurveyCache)
+    if cache.is_held and cache.folders:
+        return cache.survey
     try:
-        with _opened_agents(org.base) as folder:
-            found = folders_in(folder)
-            if latest.looks is None or latest.found != found or not are_as_before(latest.looks, folder):
-                latest.look_at(found)
+        with _open_agents_folder(org.base) as folder:
+            folders = list_subfolders(folder)
+            if (
+                cache.path_states is None
+                or cache.folders != folders
+                or not is_unchanged(cache.path_states, folder)
+            ):
+                cache.refresh(folders)
     except FileNotFoundError:
-        return _survey_of({}, {})
-    return latest.survey
+        return _build_survey({}, {})
+    return cache.survey
 
 
 @contextlib.contextmanager
-def one_survey(org: Organisation) -> Iterator[None]:
-    """Have `survey_agents` look at most once in a block, and not where it has: for one look of many parts."""
-    latest = org.own(_Latest)
-    latest.is_held = True
+def hold_survey(org: Organisation) -> Iterator[None]:
+    """Check the resumes at most once in the block, so all its parts see the same survey."""
+    cache = org.get_cache(_SurveyCache)
+    cache.is_held = True
     try:
         yield
     finally:
-        latest.is_held = False
+        cache.is_held = False
 
 
-def latest_survey(org: Organisation) -> Survey:
-    """Return the survey that was made last, without another look at the disk; one, if there was none."""
-    latest = org.own(_Latest)
-    return latest.survey if latest.found else survey_agents(org)
+def get_latest_survey(org: Organisation) -> Survey:
+    """Return the last survey without reading the disk, or a first survey."""
+    cache = org.get_cache(_SurveyCache)
+    return cache.survey if cache.folders else survey_agents(org)
 
 
-class _Latest:
-    """The survey of an organisation as it was last, and what it was made of.
+class _SurveyCache:
+    """The last survey of an organisation and the files it was built from.
 
-    `found`: the folders' names, each with whether it is a link. As long as all `looks` hold, so does the
-    survey; None if any of them is in doubt.
+    `folders`: folder names, each with True for a link. The survey is valid while all `path_states` are
+    unchanged. With a doubtful state, `path_states` is None.
     """
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
-        self._readings: dict[str, Reading[Document[Agent]]] = {}
-        self.found: dict[str, bool] = {}
-        self.looks: list[Look] | None = None
+        self._readings: dict[str, FileReading[Document[Agent]]] = {}
+        self.folders: dict[str, bool] = {}
+        self.path_states: list[PathState] | None = None
         self.is_held = False
-        self.survey = _survey_of({}, {})
+        self.survey = _build_survey({}, {})
 
-    def look_at(self, found: dict[str, bool]) -> None:
-        """Read the resumes that have changed; if they say nothing new, the survey is the one from before."""
-        readings: dict[str, Reading[Document[Agent]]] = {}
+    def refresh(self, folders: dict[str, bool]) -> None:
+        """Read the changed resumes; without a new result the previous survey stays."""
+        readings: dict[str, FileReading[Document[Agent]]] = {}
         unread: dict[str, ConfigError] = {}
-        for name, leads_on in _in_text(found):
+        for name, is_symlink in _sorted_names(folders):
             try:
-                readings[name] = _look(self._org, name, is_link=leads_on)
+                readings[name] = _load_resume(self._org, name, is_link=is_symlink)
             except ConfigError as error:
                 unread[name] = error
-        if unread or found != self.found or not _are_alike(self._readings, readings):
-            self.survey = _survey_of(readings, unread)
-        self.found, self._readings = found, readings
+        if unread or folders != self.folders or not _has_same_outcomes(self._readings, readings):
+            self.survey = _build_survey(readings, unread)
+        self.folders, self._readings = folders, readings
         is_certain = not unread and all(reading.is_settled for reading in readings.values())
-        looks = [(f"{name}/resume.json", reading.identity) for name, reading in readings.items()]
-        self.looks = looks if is_certain else None
+        path_states = [(f"{name}/resume.json", reading.identity) for name, reading in readings.items()]
+        self.path_states = path_states if is_certain else None
 
 
-def _are_alike(
-    before: Mapping[str, Reading[Document[Agent]]], now: Mapping[str, Reading[Document[Agent]]]
+def _has_same_outcomes(
+    old: Mapping[str, FileReading[Document[Agent]]], new: Mapping[str, FileReading[Document[Agent]]]
 ) -> bool:
-    return before.keys() == now.keys() and all(before[name].outcome is now[name].outcome for name in now)
+    return old.keys() == new.keys() and all(old[name].outcome is new[name].outcome for name in new)
 
 
-def _survey_of(readings: dict[str, Reading[Document[Agent]]], unread: dict[str, ConfigError]) -> Survey:
-    read = {name: reading.outcome for name, reading in readings.items()}
-    good = {name: outcome for name, outcome in read.items() if not isinstance(outcome, ConfigError)}
-    empty = {name: e for name, e in unread.items() if isinstance(e.__cause__, FileNotFoundError)}
-    bad = {name: e for name, e in (read | unread).items() if isinstance(e, ConfigError) and name not in empty}
-    ignored = (replace(problem, severity="warning") for e in empty.values() for problem in e.problems)
+def _build_survey(
+    readings: dict[str, FileReading[Document[Agent]]], unread: dict[str, ConfigError]
+) -> Survey:
+    outcomes = {name: reading.outcome for name, reading in readings.items()}
+    valid = {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, ConfigError)}
+    empty = {name: error for name, error in unread.items() if isinstance(error.__cause__, FileNotFoundError)}
+    broken = {
+        name: error
+        for name, error in (outcomes | unread).items()
+        if isinstance(error, ConfigError) and name not in empty
+    }
+    ignored = (replace(problem, severity="warning") for error in empty.values() for problem in error.problems)
     return Survey(
-        agents={name: document.value for name, document in good.items()},
-        broken=dict(sorted(bad.items())),
-        warnings=(*ignored, *(warning for document in good.values() for warning in document.warnings)),
-        digests={name: readings[name].digest for name in good},
+        agents={name: document.value for name, document in valid.items()},
+        broken=dict(sorted(broken.items())),
+        warnings=(*ignored, *(warning for document in valid.values() for warning in document.warnings)),
+        digests={name: readings[name].digest for name in valid},
     )
 
 
-def agent_folders(base: OrgPath) -> list[str]:
-    """Return the names below `agents/` that are folders, or links that pose as one, sorted.
+def list_agent_folders(base: OrgPath) -> list[str]:
+    """Return the names of folders, and of links to folders, below `agents/`, sorted.
 
-    A name that is not UTF-8 is no agent's; it comes with "?" for what is not text.
+    A name that is not UTF-8 cannot be an agent; its undecodable bytes appear as "?".
     """
     try:
-        with _opened_agents(base) as folder:
-            return [name for name, _ in _in_text(folders_in(folder))]
+        with _open_agents_folder(base) as folder:
+            return [name for name, _ in _sorted_names(list_subfolders(folder))]
     except FileNotFoundError:
         return []
 
 
 @contextlib.contextmanager
-def _opened_agents(base: OrgPath) -> Iterator[int]:
-    """Open `agents/`. Raises `FileNotFoundError`, and `ConfigError` for what is no folder."""
+def _open_agents_folder(base: OrgPath) -> Iterator[int]:
+    """Open `agents/`. Raises `FileNotFoundError`, and `ConfigError` if `agents` is not a folder."""
     try:
-        with opened(f"{base}/agents") as folder:
+        with open_folder(f"{base}/agents") as folder:
             yield folder
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise _broken("agents", f"cannot be listed: {error.strerror}", "it must be a real folder") from error
+        raise _resume_error(
+            "agents", f"cannot be listed: {error.strerror}", "it must be a real folder"
+        ) from error
 
 
-def _in_text(found: dict[str, bool]) -> list[tuple[str, bool]]:
-    return [(name.encode("utf-8", "replace").decode(), found[name]) for name in sorted(found)]
+def _sorted_names(folders: dict[str, bool]) -> list[tuple[str, bool]]:
+    return [(name.encode("utf-8", "replace").decode(), folders[name]) for name in sorted(folders)]
 
 
 def require_own_folders(base: OrgPath | str, name: str) -> None:
-    """Raise `ConfigError` when something else stands where one of the agent's own folders belongs.
+    """Raise `ConfigError` if a folder of the agent is not a writable real folder.
 
-    Or when what its turn writes could not be written there: better not asked than paid for in vain.
+    The check precedes the model call: a reply without a place for its files would be paid for in vain.
     """
-    own = paths.agent_folder(name)
-    agent = f"{base}/{own}"
+    agent_path = paths.agent_folder(name)
+    absolute_path = f"{base}/{agent_path}"
     for folder in OWN_FOLDERS:
         try:
-            mode = status_of(f"{agent}/{folder}").st_mode
+            mode = lstat(f"{absolute_path}/{folder}").st_mode
         except FileNotFoundError:
             continue
         if not stat.S_ISDIR(mode):
-            what = "a symbolic link" if stat.S_ISLNK(mode) else "something that is not a folder"
-            raise _broken(
-                f"{own}/{folder}", f"{what} stands where the agent's {folder} belongs", "move it away"
+            kind_text = "a symbolic link" if stat.S_ISLNK(mode) else "something that is not a folder"
+            raise _resume_error(
+                f"{agent_path}/{folder}",
+                f"{kind_text} stands where the agent's {folder} belongs",
+                "move it away",
             )
-        if folder in WRITTEN_FOLDERS and not os.access(f"{agent}/{folder}", os.W_OK | os.X_OK):
-            raise _broken(
-                f"{own}/{folder}",
+        if folder in WRITTEN_FOLDERS and not os.access(f"{absolute_path}/{folder}", os.W_OK | os.X_OK):
+            raise _resume_error(
+                f"{agent_path}/{folder}",
                 "the engine may not write here, so its model is not asked",
                 "check the folder's owner and mode",
             )
 
 
-class OwnFolders:
-    """The agents whose own folders were found to be sound, and what their folder was then."""
+class OwnFolderCheck:
+    """Agents with checked folders, and the identity of each agent's folder at the time of the check."""
 
     def __init__(self, org: Organisation) -> None:
         self._base = str(org.base)
-        self._sound: dict[str, Identity] = {}
+        self._checked: dict[str, Identity] = {}
 
-    def require(self, name: str) -> None:
-        """Do what `require_own_folders` does; what it found holds until the agent's folder changes."""
-        agent, now = f"{self._base}/{paths.agent_folder(name)}", time.time_ns()
+    def require_valid(self, name: str) -> None:
+        """Run `require_own_folders`, unless the agent's folder is unchanged since the last check."""
+        agent, now_ns = f"{self._base}/{paths.agent_folder(name)}", time.time_ns()
         try:
-            identity = identity_of(agent)
+            identity = file_identity(agent)
         except FileNotFoundError:
             return
-        if self._sound.get(name) == identity:
+        if self._checked.get(name) == identity:
             # a mode inside may change without a trace on the folder above
             for folder in WRITTEN_FOLDERS:
                 if not os.access(f"{agent}/{folder}", os.W_OK | os.X_OK):
@@ -291,46 +309,50 @@ class OwnFolders:
                 return
         require_own_folders(self._base, name)
         # changed a moment ago: another change within the same grain of its clock would not show
-        if has_rested(identity, now):
-            self._sound[name] = identity
+        if has_stable_mtime(identity, now_ns):
+            self._checked[name] = identity
 
 
 def should_run(agent: Agent, tick: int) -> bool:
-    """Return whether the agent fires at this tick: `(tick + phase_offset) % run_every_n_ticks == 0`."""
+    """Return True if the agent is due at this tick: `(tick + phase_offset) % run_every_n_ticks == 0`."""
     return is_due(agent.schedule, tick)
 
 
-def _look(org: Organisation, name: str, *, is_link: bool) -> Reading[Document[Agent]]:
-    """Return what an agent's resume says; raise `ConfigError` when there is none that can be read."""
+def _load_resume(org: Organisation, name: str, *, is_link: bool) -> FileReading[Document[Agent]]:
+    """Return an agent's resume. Raises `ConfigError` without a readable resume."""
     try:
         resume = paths.resume_file(name)
     except ValueError as error:
-        raise _broken(f"agents/{name}", f"not an agent's folder: {error}", "rename the folder") from error
+        raise _resume_error(
+            f"agents/{name}", f"not an agent's folder: {error}", "rename the folder"
+        ) from error
     if is_link:
         message = "symbolic link refused: an agent must be a real folder"
-        raise _broken(paths.agent_folder(name), message, "copy it here")
+        raise _resume_error(paths.agent_folder(name), message, "copy it here")
     try:
-        return org.files.reading(resume, partial(decode_resume, name), limit_bytes=RESUME_LIMIT_BYTES)
+        return org.files.get_reading(resume, partial(decode_resume, name), limit_bytes=RESUME_LIMIT_BYTES)
     except FileNotFoundError as error:
         hint = f"write {resume}, or create it with `lemming agents new {name}`"
-        raise _broken(resume, "no agent without it; the folder is ignored", hint) from error
+        raise _resume_error(resume, "no agent without it; the folder is ignored", hint) from error
     except OSError as error:
-        raise unreadable(resume, error) from error
+        raise unreadable_error(resume, error) from error
 
 
 def decode_resume(name: str, raw: bytes) -> Document[Agent]:
-    """Return a resume's bytes as the agent of that name; raise `ConfigError` that lists what is wrong."""
+    """Parse a resume's bytes as the agent of this name. Raises `ConfigError` listing all problems."""
     resume = paths.resume_file(name)
-    document = read_text(raw, resume, Agent, limit_bytes=RESUME_LIMIT_BYTES, unknown_keys_are="at the top")
-    found = document.value.name
-    if found != name:
-        own = compact(found[:80]).decode()
-        message = f'the name is {own} but the folder is "{name}"; the folder is the identity'
-        raise _broken(resume, message, f'set "name": "{name}" or rename the folder', "/name")
-    if wrong := [*_of_other_files(document.warnings)]:
-        raise ConfigError(str(wrong[0]), problems=tuple(wrong))
-    if wrong := [*_wrong_times(document.value.schedule, resume, raw)]:
-        raise ConfigError(str(wrong[0]), problems=(*wrong, *document.warnings))
+    document = parse_document(
+        raw, resume, Agent, limit_bytes=RESUME_LIMIT_BYTES, unknown_key_policy="at the top"
+    )
+    claimed_name = document.value.name
+    if claimed_name != name:
+        own_name = dump_compact(claimed_name[:80]).decode()
+        message = f'the name is {own_name} but the folder is "{name}"; the folder is the identity'
+        raise _resume_error(resume, message, f'set "name": "{name}" or rename the folder', "/name")
+    if problems := [*_filter_other_files(document.warnings)]:
+        raise ConfigError(str(problems[0]), problems=tuple(problems))
+    if problems := [*_validate_times(document.value.schedule, resume, raw)]:
+        raise ConfigError(str(problems[0]), problems=(*problems, *document.warnings))
     return document
 
 
@@ -341,24 +363,24 @@ _ELSEWHERE = {
 """What somebody may take for keys of a resume that limit, and what to write instead."""
 
 
-def _of_other_files(unknown: Iterable[Problem]) -> Iterator[Problem]:
-    for problem in unknown:
+def _filter_other_files(warnings: Iterable[Problem]) -> Iterator[Problem]:
+    for problem in warnings:
         key = problem.pointer[1:]
-        if word := key if key in _ELSEWHERE else meant(key, _ELSEWHERE):
-            yield replace(problem, severity="error", hint=_ELSEWHERE[word])
+        if known_key := key if key in _ELSEWHERE else correct_typo(key, _ELSEWHERE):
+            yield replace(problem, severity="error", hint=_ELSEWHERE[known_key])
 
 
-def _wrong_times(schedule: AgentSchedule, resume: str, raw: bytes) -> Iterator[Problem]:
-    for key, message, hint in wrong_times(schedule):
+def _validate_times(schedule: AgentSchedule, resume: str, raw: bytes) -> Iterator[Problem]:
+    for key, message, hint in find_time_problems(schedule):
         line, column = locate(raw.decode().removeprefix("\ufeff"), pointer := f"/schedule/{key}")
         yield Problem(message, resume, line, column, pointer, hint)
 
 
-def _broken(file: str, message: str, hint: str, pointer: str = "") -> ConfigError:
+def _resume_error(file: str, message: str, hint: str, pointer: str = "") -> ConfigError:
     problem = Problem(message, file=file, pointer=pointer, hint=hint, code="LMG-304")
     return ConfigError(str(problem), problems=(problem,))
 
 
-def nearest_agent(name: str, known: list[str]) -> str:
-    """Return a hint for a name that is no agent: the nearest one, else all of them."""
-    return nearest(name, known) or f"agents here: {', '.join(known) or 'none'}"
+def suggest_agent(name: str, agent_names: list[str]) -> str:
+    """Return a hint for an unknown agent name: the most similar agent, or all agents."""
+    return did_you_mean(name, agent_names) or f"agents here: {', '.join(agent_names) or 'none'}"

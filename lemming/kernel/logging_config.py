@@ -1,7 +1,7 @@
 """Structured logs: JSON lines in `logs/engine.log` and in each agent's `logs/activity.log`.
 
-Logs are for people and tools that watch; nothing reads them back. Secrets are taken out of every line. Who
-writes lines of their own gets a structlog logger; the engine's lines need no more than a function
+Logs are for people and monitoring tools; the engine never reads them. Secrets are removed from every line.
+Callers with lines of their own get a structlog logger; for the engine's lines a function is enough
 (docs/decisions/0009).
 """
 
@@ -21,7 +21,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.redaction.secrets import redact_bytes, redact_json
 from lemming.kernel.files import fs
-from lemming.kernel.files.stamps import status_of
+from lemming.kernel.files.stat_cache import lstat
 
 ROTATE_BYTES = 8 << 20
 """A log that has grown past this when it is closed becomes `<name>.1`, in the place of the one before."""
@@ -32,9 +32,9 @@ _moving = threading.Lock()
 
 
 def setup_logging(base_path: str | os.PathLike[str], level: str = "INFO") -> Any:
-    """Set from which level on an organisation's log is written; return a structlog logger that writes to it.
+    """Set the minimum level of an organisation's log, and return a structlog logger for the log.
 
-    Raises `ValueError` for a level that `logging` does not know. A tick under way keeps the level it has.
+    Raises `ValueError` for a level unknown to `logging`. A running tick keeps its level.
     """
     import logging
 
@@ -46,23 +46,23 @@ def setup_logging(base_path: str | os.PathLike[str], level: str = "INFO") -> Any
     base = paths.as_base(base_path)
     _levels[base] = number
     return structlog.wrap_logger(
-        _EachLine(base),
+        _LineLogger(base),
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.format_exc_info,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.JSONRenderer(serializer=_dumps, default=str),
+            structlog.processors.JSONRenderer(serializer=_to_json_line, default=str),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
     )
 
 
 class EngineLog:
-    """Writes the engine's own lines to `logs/engine.log`, from the level that was set for the organisation.
+    """Writes the engine's lines to `logs/engine.log`, from the level set for the organisation.
 
-    As a context it keeps the file open until it is closed, else it is opened for each line. It is made
-    again when somebody removes it. Who moves it away takes the block's lines along.
+    As a context manager it keeps the file open; otherwise the file is opened for each line. A removed file is
+    created again. A file moved away during the block keeps receiving the lines of the block.
     """
 
     def __init__(self, base_path: str | os.PathLike[str]) -> None:
@@ -73,7 +73,7 @@ class EngineLog:
 
     def __enter__(self) -> EngineLog:
         self._level, self._stays_open = _levels.get(self._base, _INFO), True
-        self._file.look()
+        self._file.close_if_replaced()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -81,42 +81,51 @@ class EngineLog:
         self._file.rotate()
 
     def close(self) -> None:
-        """Close the file; it is opened again for the next line."""
+        """Close the file until the next line."""
         self._file.close()
 
     def info(self, event: str, **fields: Any) -> None:
-        """Write a line about what happened."""
+        """Write a line about a regular event."""
         if self._level <= _INFO:
             self._write({**fields, "event": event, "level": "info", "timestamp": _now()})
 
     def warning(self, event: str, **fields: Any) -> None:
-        """Write a line about what a person may want to look at."""
+        """Write a line about an event that may need a person's attention."""
         if self._level <= _WARNING:
             self._write({**fields, "event": event, "level": "warning", "timestamp": _now()})
 
-    def turn(
-        self, agent: str, tick: int, action: str, facts: dict[str, Any], notes: str, own: LogFile | None
+    def log_turn(
+        self,
+        agent: str,
+        tick: int,
+        action: str,
+        fields: dict[str, Any],
+        notes: str,
+        agent_log: LogFile | None,
     ) -> None:
-        """Write how an agent's turn ended: a line here, and one in the agent's `own` activity log."""
-        who, told, now = agent.encode(), _dumps(facts)[1:-1], _now().encode()
+        """Write the end of an agent's turn to the engine's log and to the agent's activity log."""
+        agent_bytes, fields_json, time_bytes = agent.encode(), _to_json_line(fields)[1:-1], _now().encode()
         is_failed = action == "failed"
         if self._level <= (_WARNING if is_failed else _INFO):
-            ends = b'"event":"turn","level":"%b","timestamp":"%b"}' % (
-                b"warning" if is_failed else b"info", now
+            suffix = b'"event":"turn","level":"%b","timestamp":"%b"}' % (
+                b"warning" if is_failed else b"info", time_bytes
             )  # fmt: skip
-            self._add(b'{"tick":%d,"agent":"%b",%b,%b' % (tick, who, told, ends))
-        if own and self._level <= _INFO:
-            ends = b'"level":"info","timestamp":"%b","event":"agent_%b"}' % (now, action.encode())
-            said = _dumps(notes) if notes else b'""'
-            own.look()
-            own.write(b'{"agent":"%b","tick":%d,%b,"notes":%b,%b' % (who, tick, told, said, ends))
-            own.rotate()
+            self._add(b'{"tick":%d,"agent":"%b",%b,%b' % (tick, agent_bytes, fields_json, suffix))
+        if agent_log and self._level <= _INFO:
+            suffix = b'"level":"info","timestamp":"%b","event":"agent_%b"}' % (time_bytes, action.encode())
+            notes_json = _to_json_line(notes) if notes else b'""'
+            agent_log.close_if_replaced()
+            agent_log.write(
+                b'{"agent":"%b","tick":%d,%b,"notes":%b,%b'
+                % (agent_bytes, tick, fields_json, notes_json, suffix)
+            )
+            agent_log.rotate()
 
-    def _write(self, told: dict[str, Any]) -> None:
-        self._add(_dumps(told))
+    def _write(self, fields: dict[str, Any]) -> None:
+        self._add(_to_json_line(fields))
 
     def _add(self, line: bytes) -> None:
-        self._file.remake()
+        self._file.close_if_removed()
         self._file.write(line)
         if not self._stays_open:
             self._file.rotate()
@@ -137,15 +146,15 @@ def log_agent_action(
     base = paths.as_base(base_path)
     if _levels.get(base, _INFO) > _INFO:
         return
-    told = {"agent": agent_name, "tick": tick, **fields}
+    base_fields = {"agent": agent_name, "tick": tick, **fields}
     file = LogFile(base, paths.activity_log(agent_name))
-    file.write(_dumps({**told, "level": "info", "timestamp": _now(), "event": action}))
+    file.write(_to_json_line({**base_fields, "level": "info", "timestamp": _now(), "event": action}))
     file.rotate()
     file.close()
 
 
 class LogFile:
-    """A log that is opened with the first line after it was closed. One write a line."""
+    """A log file, opened with the first line after a close. Each line is one write."""
 
     def __init__(self, base: Path, relative: str) -> None:
         self._base, self._relative, self._path = base, relative, f"{base}/{relative}"
@@ -157,58 +166,61 @@ class LogFile:
         if file is not None:
             file.close()
 
-    def look(self) -> None:
-        """Close the file unless it still stands in its place."""
+    def close_if_replaced(self) -> None:
+        """Close the file if its path now holds another file."""
         if self._file is None:
             return
         try:
-            there = status_of(self._path)
+            current_stat = lstat(self._path)
         except OSError:
             self.close()
             return
-        if (there.st_ino, there.st_dev) == (self._file.opened.st_ino, self._file.opened.st_dev):
-            self._file.size = there.st_size
+        if (current_stat.st_ino, current_stat.st_dev) == (
+            self._file.initial_status.st_ino,
+            self._file.initial_status.st_dev,
+        ):
+            self._file.size = current_stat.st_size
         else:
             self.close()
 
-    def remake(self) -> None:
-        """Close the file if somebody has removed it."""
+    def close_if_removed(self) -> None:
+        """Close the file if somebody has removed it from its folder."""
         if self._file is not None and not os.fstat(self._file.fileno()).st_nlink:
             self.close()
 
     def rotate(self) -> None:
-        """Move the file out of the way when it is full."""
+        """Rename the file when it is full."""
         if self._file is not None and self._file.size > ROTATE_BYTES:
             self.close()
-            self._move_away()
+            self._rename_full()
 
     def write(self, line: bytes) -> None:
-        """Add a line, without secrets."""
+        """Append a line, without secrets."""
         try:
             if self._file is None:
                 self._file = fs.AppendFile(self._base, self._relative)
-            self._file.append(_without_secrets(line) + b"\n")
+            self._file.append(_redact_line(line) + b"\n")
         except DiskError as error:
-            _overlook_odd_file(error)
+            _ignore_file_error(error)
 
-    def _move_away(self) -> None:
+    def _rename_full(self) -> None:
         with _moving, contextlib.suppress(FileNotFoundError):
             if os.stat(self._path).st_size <= ROTATE_BYTES:  # somebody else was first
                 return
             try:
                 fs.move(self._base, self._relative, f"{self._relative}.1")
             except DiskError as error:
-                _overlook_odd_file(error)
+                _ignore_file_error(error)
 
 
-class _EachLine:
-    """The end of a structlog chain: the file is opened for each line."""
+class _LineLogger:
+    """End of a structlog chain that opens the file for each line."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
 
     def msg(self, line: bytes) -> None:
-        """Add a line to the engine's log."""
+        """Append a line to the engine's log."""
         file = LogFile(self._base, paths.ENGINE_LOG)
         file.write(line)
         file.rotate()
@@ -217,38 +229,38 @@ class _EachLine:
     debug = info = warning = error = critical = msg
 
 
-def _without_secrets(line: bytes) -> bytes:
+def _redact_line(line: bytes) -> bytes:
     # in the texts, not in the line as it is: what comes out must be JSON
-    return line if redact_bytes(line) == line else _dumps(redact_json(json.loads(line)))
+    return line if redact_bytes(line) == line else _to_json_line(redact_json(json.loads(line)))
 
 
-def _overlook_odd_file(error: DiskError) -> None:
-    """Go on without a line where a log file is odd; a full disk stops the engine."""
+def _ignore_file_error(error: DiskError) -> None:
+    """Ignore an error of a single log file; re-raise errors such as a full disk."""
     if not error.concerns_one_file:
         raise error
 
 
 def _now() -> str:
     seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
-    return f"{_second(seconds)}.{microseconds:06d}Z"
+    return f"{_format_second(seconds)}.{microseconds:06d}Z"
 
 
 @lru_cache(maxsize=1)
-def _second(seconds: int) -> str:
+def _format_second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-def _dumps(event: Any, default: Callable[[Any], Any] = str) -> bytes:
-    """Return an event as a line; `default` turns what JSON has no word for into what it has one for."""
+def _to_json_line(event: Any, default: Callable[[Any], Any] = str) -> bytes:
+    """Return an event as a JSON line; `default` converts values without a JSON form."""
     try:
-        return _writer()(event, fallback=default)
+        return _get_serializer()(event, fallback=default)
     except ValueError:  # half of a surrogate pair, as in a file's name that is not UTF-8
         return json.dumps(event, ensure_ascii=False, default=default).encode("utf-8", "replace")
 
 
 @cache
-def _writer() -> Callable[..., bytes]:
-    """Return the function that writes JSON; it is imported with the first line."""
+def _get_serializer() -> Callable[..., bytes]:
+    """Return the function that writes JSON, imported with the first line."""
     from pydantic_core import to_json
 
     return to_json

@@ -1,7 +1,7 @@
-"""An agent's memory: one JSON file per key below `agents/<name>/memory/`.
+"""An agent's memory: a JSON file per key below `agents/<name>/memory/`.
 
-Format: docs/formats.md, "Memory". The file's name is the key. A file that a person broke is reported
-with its line and is never replaced; it is for the person to repair or remove.
+Format: docs/formats.md, "Memory". The file's name is the key. A damaged file is reported with its line and is
+never replaced; a person repairs or removes the file.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, cast
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import Clock, SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.errors import CorruptState, Problem, ToolError
-from lemming.kernel.base.jsontext import JsonProblem, parse, pretty
+from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.files import fs
-from lemming.kernel.files.descriptors import Around
+from lemming.kernel.files.descriptors import StatusPair
 from lemming.kernel.files.effects import FileEffect, apply_effect
-from lemming.kernel.files.stamps import Listing, is_there, list_again
+from lemming.kernel.files.stat_cache import Listing, path_exists, refresh_listing
 from lemming.kernel.org.organisation import Organisation
 
 MEMORY_LIMIT_BYTES = 256 << 10
@@ -31,10 +31,10 @@ _READ_LIMIT_BYTES = MEMORY_LIMIT_BYTES + 64  # beside its value, the engine says
 
 
 class Memories(NamedTuple):
-    """What an agent remembers: values by key, sorted, and what is wrong with the files that have none.
+    """An agent's memories: values by key, sorted, and the problems of damaged files.
 
-    `digests` holds the SHA-256, in hex, of every file that could be read, broken or not. `trust`: how far
-    those are trusted that say so.
+    `digests` holds the SHA-256, in hex, of every readable file, damaged or not. `trust`: the recorded trust
+    labels, by key.
     """
 
     values: dict[str, Any]
@@ -44,151 +44,153 @@ class Memories(NamedTuple):
 
 
 class MemoryFolders:
-    """The names in agents' memories, as they were listed last: `org.own(MemoryFolders)`."""
+    """Cached listings of agents' memory folders, as `org.own(MemoryFolders)`."""
 
     def __init__(self, org: Organisation) -> None:
         self._base = str(org.base)
-        self._known: dict[str, tuple[Listing, list[str]]] = {}
+        self._listings: dict[str, tuple[Listing, list[str]]] = {}
 
-    def keys_of(self, agent_name: str) -> Sequence[str]:
-        """Return the names of an agent's memories without their ending, sorted; some may be no keys.
+    def list_keys(self, agent_name: str) -> Sequence[str]:
+        """Return the file names of an agent's memory without suffix, sorted; some may be no valid keys.
 
-        Raises `OSError` for what is no folder.
+        Raises `OSError` if the memory is not a folder.
         """
-        known = self._known.get(agent_name)
-        listing = list_again(f"{self._base}/{paths.memory_folder(agent_name)}", known[0] if known else None)
-        if known and known[0] is listing:
-            return known[1]
+        cached = self._listings.get(agent_name)
+        listing = refresh_listing(
+            f"{self._base}/{paths.memory_folder(agent_name)}", cached[0] if cached else None
+        )
+        if cached and cached[0] is listing:
+            return cached[1]
         keys = sorted([name.removesuffix(".json") for name in listing.names if name.endswith(".json")])
-        self._known[agent_name] = listing, keys
+        self._listings[agent_name] = listing, keys
         return keys
 
-    def written(self, agent_name: str, key: str, around: Around) -> None:
-        """Take note that the engine has written a memory; `around` is what its folder was then."""
-        known = self._known.get(agent_name)
-        if known and key in known[1] and (listing := known[0].after_change(around)):
-            self._known[agent_name] = listing, known[1]
+    def record_written(self, agent_name: str, key: str, around: StatusPair) -> None:
+        """Record a memory written by the engine; `around` holds the folder's status before and after."""
+        cached = self._listings.get(agent_name)
+        if cached and key in cached[1] and (listing := cached[0].after_change(around)):
+            self._listings[agent_name] = listing, cached[1]
 
 
 # --- what would change -------------------------------------------------------------------------
 
 
-def memory_effect(
-    agent_name: str, key: str, value: Any, now: str, *, is_from_reply: bool = False
+def make_memory_effect(
+    agent_name: str, key: str, value: Any, at: str, *, is_from_reply: bool = False
 ) -> FileEffect:
-    """Return the file that remembers `value` under `key`; `now` is its timestamp. Nothing is written.
+    """Return the file effect that stores `value` under `key` with timestamp `at`. Writes nothing.
 
-    Raises `ToolError` for a key or a value that cannot be kept. A value `is_from_reply` if `parse_reply` gave
-    it and nobody changes it any more: then it can only be too large.
+    Raises `ToolError` for an invalid key or value. `is_from_reply`: `parse_reply` returned the value and no
+    code changes the value any more, so only its size needs a check.
     """
-    path = _file(agent_name, key)
-    record = {"key": key, "value": value, "timestamp": now, "agent": agent_name}
-    content = content_of(f'memory "{key}"', record, is_plain=is_from_reply)
-    return FileEffect(path, content, says=record if is_from_reply else None)
+    path = _memory_path(agent_name, key)
+    record = {"key": key, "value": value, "timestamp": at, "agent": agent_name}
+    content = encode_record(f'memory "{key}"', record, is_plain=is_from_reply)
+    return FileEffect(path, content, memory_value=record if is_from_reply else None)
 
 
-def content_of(what: str, record: dict[str, Any], *, is_plain: bool = False) -> bytes:
-    """Return the bytes of a file that keeps a record with a `value`; `what` names it in the `ToolError`.
+def encode_record(label: str, record: dict[str, Any], *, is_plain: bool = False) -> bytes:
+    """Return the bytes of a file with a record and its `value`; `label` names the record in the `ToolError`.
 
-    `is_plain`: the value came from JSON, so that it can only be too large.
+    `is_plain`: the value came from JSON, so only its size needs a check.
     """
     try:
-        content = pretty(record)
+        content = dump_pretty(record)
         if is_plain and len(content) <= MEMORY_LIMIT_BYTES:
             return content
-        kept = parse(content, limit_bytes=MEMORY_LIMIT_BYTES)["value"]
+        restored = parse(content, limit_bytes=MEMORY_LIMIT_BYTES)["value"]
     except (
         ValueError,
         RecursionError,
     ) as error:  # JsonProblem and what the serializer raises are ValueErrors
-        raise ToolError(f"{what}: {_why_not_kept(error)}") from error
-    if kept != record["value"]:
-        raise ToolError(f"{what}: the value is not plain JSON and would come back changed")
+        raise ToolError(f"{label}: {_save_error_reason(error)}") from error
+    if restored != record["value"]:
+        raise ToolError(f"{label}: the value is not plain JSON and would come back changed")
     return content
 
 
 def require_intact(base: Path, agent_name: str, key: str) -> None:
-    """Raise `CorruptState` if a file stands at `key` that cannot be read, so that nobody writes over it."""
-    _load(base, agent_name, key)
+    """Raise `CorruptState` if the file at `key` is unreadable and must not be overwritten."""
+    _load_record(base, agent_name, key)
 
 
 # --- reading -----------------------------------------------------------------------------------
 
 
 def load_memory(base_path: str | os.PathLike[str], agent_name: str, key: str, default: Any = None) -> Any:
-    """Return the value kept under `key`, or `default` when there is none.
+    """Return the value stored under `key`, or `default` without one.
 
-    Raises `CorruptState`, with file and line, when the file is damaged.
+    Raises `CorruptState`, with file and line, for a damaged file.
     """
-    record = _load(paths.as_base(base_path), agent_name, key)
+    record = _load_record(paths.as_base(base_path), agent_name, key)
     return default if record is None else record["value"]
 
 
 def decode_memory(raw: bytes, file: str) -> Any:
-    """Return the value in a memory file's bytes; `file` names them in the `CorruptState` it may raise."""
+    """Return the value in a memory file's bytes; `file` names the file in a `CorruptState`."""
     try:
         return _decode(raw, file)["value"]
     except _Damage as error:
-        raise _corrupt(error) from error
+        raise _to_corrupt_state(error) from error
 
 
 def decode_record(raw: bytes, file: str) -> dict[str, Any]:
-    """Return all that a file in the memory's format holds; raises as `decode_memory`."""
+    """Return the whole record in a memory file's bytes. Raises as `decode_memory` does."""
     try:
         return _decode(raw, file)
     except _Damage as error:
-        raise _corrupt(error) from error
+        raise _to_corrupt_state(error) from error
 
 
 def list_memories(base_path: str | os.PathLike[str], agent_name: str) -> list[str]:
-    """Return the keys of an agent's memory, sorted. Raises `CorruptState` if the folder is not one."""
+    """Return the keys of an agent's memory, sorted. Raises `CorruptState` if the memory is not a folder."""
     try:
-        return [key for key in _keys(paths.as_base(base_path), agent_name) if _is_key(key)]
+        return [key for key in _list_keys(paths.as_base(base_path), agent_name) if _is_key(key)]
     except _Damage as error:
-        raise _corrupt(error) from error
+        raise _to_corrupt_state(error) from error
 
 
-def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memories:
-    """Return all an agent remembers; a file that cannot be read becomes a problem, not an exception.
+def load_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memories:
+    """Return all memories of an agent; an unreadable file becomes a problem instead of an exception.
 
-    The values are not to be changed: whoever asks next is given the same ones.
+    The values are shared between callers and must not be modified.
     """
-    org = Organisation.at(base_path)
+    org = Organisation.from_path(base_path)
     try:
-        keys = org.own(MemoryFolders).keys_of(agent_name)
+        keys = org.get_cache(MemoryFolders).list_keys(agent_name)
     except OSError as error:
-        return Memories({}, (_no_folder(agent_name, error).problem,), {})
+        return Memories({}, (_folder_damage(agent_name, error).problem,), {})
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     digests: dict[str, str] = {}
     trust: dict[str, str] = {}
     for key in keys:
         try:
-            file = _file(agent_name, key)
-            found = org.files.reading(file, partial(_record_in, file), limit_bytes=_READ_LIMIT_BYTES)
+            file = _memory_path(agent_name, key)
+            reading = org.files.get_reading(file, partial(_parse_record, file), limit_bytes=_READ_LIMIT_BYTES)
         except FileNotFoundError:  # removed while we looked
             continue
         except OSError as error:
-            problems.append(_unreadable(file, error).problem)
+            problems.append(_to_damage(file, error).problem)
         except ToolError as error:
             misnamed = f"{paths.memory_folder(agent_name)}/{key}.json"
             problems.append(
                 Problem(f"the file's name is no key: {error.message}", misnamed, hint="rename it")
             )
         else:
-            digests[key] = found.digest
-            if isinstance(found.outcome, _Damage):
-                problems.append(found.outcome.problem)
+            digests[key] = reading.digest
+            if isinstance(reading.outcome, _Damage):
+                problems.append(reading.outcome.problem)
             else:
-                record = cast("dict[str, Any]", found.outcome)
+                record = cast("dict[str, Any]", reading.outcome)
                 values[key] = record["value"]
                 if "trust" in record:
-                    trust[key] = trust_in(record)
+                    trust[key] = get_trust_label(record)
     return Memories(values, tuple(problems), digests, trust)
 
 
-def trust_in(record: dict[str, Any]) -> str:
-    """Return how far a file in the memory's format says that it is trusted; empty where it does not."""
+def get_trust_label(record: dict[str, Any]) -> str:
+    """Return the trust label recorded in a memory record, or an empty text."""
     return str(record.get("trust", ""))
 
 
@@ -198,22 +200,25 @@ def trust_in(record: dict[str, Any]) -> str:
 def save_memory(
     base_path: str | os.PathLike[str], agent_name: str, key: str, value: Any, *, clock: Clock | None = None
 ) -> None:
-    """Remember `value` under `key`. Raises `ToolError` for a bad key or value, `CorruptState` before
-    it would replace a damaged file.
+    """Store `value` under `key`. Raises `ToolError` for an invalid key or value.
+
+    Raises `CorruptState` instead of replacing a damaged file.
     """
     base = paths.as_base(base_path)
-    memory_effect(agent_name, key, value, now := _now(clock))  # refuses what is no value
-    effect = memory_effect(agent_name, key, redact_json(value), now)
+    make_memory_effect(
+        agent_name, key, value, current_time := _current_timestamp(clock)
+    )  # refuses what is no value
+    effect = make_memory_effect(agent_name, key, redact_json(value), current_time)
     require_intact(base, agent_name, key)
     apply_effect(base, effect)
 
 
 def delete_memory(base_path: str | os.PathLike[str], agent_name: str, key: str) -> bool:
-    """Forget a key; return whether there was anything to forget."""
-    base, file = paths.as_base(base_path), _file(agent_name, key)
-    was_there = is_there(f"{base}/{file}")
+    """Delete a key; return False if the key did not exist."""
+    base, file = paths.as_base(base_path), _memory_path(agent_name, key)
+    existed = path_exists(f"{base}/{file}")
     fs.remove(base, file)
-    return was_there
+    return existed
 
 
 def compact_memory_list(
@@ -224,12 +229,12 @@ def compact_memory_list(
     *,
     clock: Clock | None = None,
 ) -> int:
-    """Keep the last `max_entries` of a list; return how many were removed. Nothing kept: nothing removed."""
+    """Keep the last `max_entries` of a list, and return the number of removed entries."""
     entries = _load_list(base_path, agent_name, key)
-    kept = _last(entries, max_entries)
-    if len(kept) < len(entries):
-        _save_list(base_path, agent_name, key, kept, _now(clock))
-    return len(entries) - len(kept)
+    remaining = _keep_last(entries, max_entries)
+    if len(remaining) < len(entries):
+        _save_list(base_path, agent_name, key, remaining, _current_timestamp(clock))
+    return len(entries) - len(remaining)
 
 
 def append_memory_event(
@@ -241,10 +246,10 @@ def append_memory_event(
     *,
     clock: Clock | None = None,
 ) -> None:
-    """Add `{"timestamp", "event"}` to the list under `key` and keep the last `max_entries` of it."""
-    now = _now(clock)
-    entries = [*_load_list(base_path, agent_name, key), {"timestamp": now, "event": event}]
-    _save_list(base_path, agent_name, key, _last(entries, max_entries), now)
+    """Append `{"timestamp", "event"}` to the list under `key` and keep its last `max_entries`."""
+    current_time = _current_timestamp(clock)
+    entries = [*_load_list(base_path, agent_name, key), {"timestamp": current_time, "event": event}]
+    _save_list(base_path, agent_name, key, _keep_last(entries, max_entries), current_time)
 
 
 def archive_old_memories(
@@ -252,20 +257,22 @@ def archive_old_memories(
 ) -> list[str]:
     """Move memories last written more than `days_old` days ago to `memory/archive/`; return their keys.
 
-    What the archive already holds stays: a second file of a key gets its time as a suffix. Damaged
-    files, and those without a timestamp, stay where they are.
+    Archived files are never overwritten: a second file of a key gets its time as a suffix. Damaged files and
+    files without a timestamp are not moved.
     """
     base, folder = paths.as_base(base_path), paths.memory_folder(agent_name)
     oldest = (clock or SystemClock()).now() - timedelta(days=days_old)
     moved = []
     for key in list_memories(base, agent_name):
         try:
-            record = _load(base, agent_name, key)
-            written = parse_timestamp(record["timestamp"]) if record else oldest
+            record = _load_record(base, agent_name, key)
+            written_at = parse_timestamp(record["timestamp"]) if record else oldest
         except (CorruptState, KeyError, TypeError, ValueError):
             continue
-        if written < oldest:
-            fs.move(base, f"{folder}/{key}.json", _free_place(base, agent_name, key, timestamp(written)))
+        if written_at < oldest:
+            fs.move(
+                base, f"{folder}/{key}.json", _free_archive_path(base, agent_name, key, timestamp(written_at))
+            )
             moved.append(key)
     return moved
 
@@ -274,7 +281,7 @@ def archive_old_memories(
 
 
 class _Damage(Exception):
-    """A memory file, or the folder, that cannot be read; carries the `Problem`."""
+    """An unreadable memory file or folder, with its `Problem`."""
 
     def __init__(self, message: str, file: str, line: int = 0, column: int = 0) -> None:
         hint = "repair it by hand or remove it; it is not replaced"
@@ -282,7 +289,7 @@ class _Damage(Exception):
         super().__init__(message)
 
 
-def _file(agent_name: str, key: str) -> str:
+def _memory_path(agent_name: str, key: str) -> str:
     try:
         return paths.memory_file(agent_name, key)
     except (ValueError, TypeError) as error:
@@ -293,37 +300,37 @@ def _is_key(key: str) -> bool:
     return bool(paths.MEMORY_KEY.match(key)) and not key.endswith(".")
 
 
-def _now(clock: Clock | None) -> str:
+def _current_timestamp(clock: Clock | None) -> str:
     return timestamp((clock or SystemClock()).now())
 
 
-def _why_not_kept(error: Exception) -> str:
+def _save_error_reason(error: Exception) -> str:
     if isinstance(error, JsonProblem):
         return f"the value cannot be kept: {error}"
     return f"the value is not JSON: {str(error)[:200]}"
 
 
-def _keys(base: Path, agent_name: str) -> list[str]:
-    """Return the names of the files in the memory without their ending, sorted; some may be no keys."""
+def _list_keys(base: Path, agent_name: str) -> list[str]:
+    """Return the file names of the memory without suffix, sorted; some may be no valid keys."""
     try:
         names = fs.list_names(f"{base}/{paths.memory_folder(agent_name)}")
     except OSError as error:
-        raise _no_folder(agent_name, error) from error
+        raise _folder_damage(agent_name, error) from error
     return sorted([name.removesuffix(".json") for name in names if name.endswith(".json")])
 
 
-def _no_folder(agent_name: str, error: OSError) -> _Damage:
+def _folder_damage(agent_name: str, error: OSError) -> _Damage:
     return _Damage(f"not a plain folder: {error.strerror}", paths.memory_folder(agent_name))
 
 
-def _load(base: Path, agent_name: str, key: str) -> dict[str, Any] | None:
-    file = _file(agent_name, key)
+def _load_record(base: Path, agent_name: str, key: str) -> dict[str, Any] | None:
+    file = _memory_path(agent_name, key)
     try:
-        return _decode(_read(base, file), file)
+        return _decode(_load_bytes(base, file), file)
     except FileNotFoundError:
         return None
     except _Damage as error:
-        raise _corrupt(error) from error
+        raise _to_corrupt_state(error) from error
 
 
 def _load_list(base_path: str | os.PathLike[str], agent_name: str, key: str) -> list[Any]:
@@ -334,33 +341,33 @@ def _load_list(base_path: str | os.PathLike[str], agent_name: str, key: str) -> 
 
 
 def _save_list(
-    base_path: str | os.PathLike[str], agent_name: str, key: str, entries: list[Any], now: str
+    base_path: str | os.PathLike[str], agent_name: str, key: str, entries: list[Any], at: str
 ) -> None:
-    """Save a list that holds what was there before: it says of itself how far it is trusted, as it did."""
+    """Save a list with its previous entries and its previous trust label."""
     base = paths.as_base(base_path)
-    memory_effect(agent_name, key, entries, now)  # refuses what is no value
-    effect = memory_effect(agent_name, key, redact_json(entries), now)
-    before = _load(base, agent_name, key) or {}
-    if "trust" in before:
-        effect = replace(effect, content=pretty({**parse(effect.content), "trust": before["trust"]}))
+    make_memory_effect(agent_name, key, entries, at)  # refuses what is no value
+    effect = make_memory_effect(agent_name, key, redact_json(entries), at)
+    old_record = _load_record(base, agent_name, key) or {}
+    if "trust" in old_record:
+        effect = replace(effect, content=dump_pretty({**parse(effect.content), "trust": old_record["trust"]}))
     apply_effect(base, effect)
 
 
-def _read(base: Path, file: str) -> bytes:
+def _load_bytes(base: Path, file: str) -> bytes:
     try:
         return fs.read_bytes(f"{base}/{file}", _READ_LIMIT_BYTES)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise _to_damage(file, error) from error
 
 
-def _unreadable(file: str, error: OSError) -> _Damage:
+def _to_damage(file: str, error: OSError) -> _Damage:
     return _Damage(f"cannot be read: {error.strerror}", file)
 
 
-def _record_in(file: str, raw: bytes) -> Any:
-    """Return what a memory file's bytes hold, or the `_Damage` that they have."""
+def _parse_record(file: str, raw: bytes) -> Any:
+    """Return the record in a memory file's bytes, or its `_Damage`."""
     try:
         return _decode(raw, file)
     except _Damage as damage:
@@ -377,21 +384,21 @@ def _decode(raw: bytes, file: str) -> dict[str, Any]:
     return record
 
 
-def _corrupt(damage: _Damage) -> CorruptState:
+def _to_corrupt_state(damage: _Damage) -> CorruptState:
     problem = damage.problem
     return CorruptState(problem.message, where=problem.where, hint=problem.hint)
 
 
-def _last(entries: list[Any], count: int) -> list[Any]:
+def _keep_last(entries: list[Any], count: int) -> list[Any]:
     if count < 0:
         raise ToolError(f"max_entries must be at least 0, found {count}")
     return entries[-count:] if count else []
 
 
-def _free_place(base: Path, agent_name: str, key: str, written: str) -> str:
-    """Return a place in the archive that no file has: plain, then with the time, then numbered."""
+def _free_archive_path(base: Path, agent_name: str, key: str, written: str) -> str:
+    """Return an unused path in the archive: the plain name, then with the time, then numbered."""
     folder = f"{paths.memory_folder(agent_name)}/archive"
     suffix = "".join(character for character in written if character.isalnum())
     numbered = (f"{key}.{suffix}-{number}" for number in count(2))
-    places = (f"{folder}/{name}.json" for name in chain((key, f"{key}.{suffix}"), numbered))
-    return next(place for place in places if not is_there(f"{base}/{place}"))
+    candidates = (f"{folder}/{name}.json" for name in chain((key, f"{key}.{suffix}"), numbered))
+    return next(path for path in candidates if not path_exists(f"{base}/{path}"))

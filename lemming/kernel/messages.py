@@ -1,7 +1,7 @@
-"""Outbox entries: the only way agents talk. One immutable file each, in the author's own outbox.
+"""Outbox entries: the only way agents communicate. One immutable file each, in the author's own outbox.
 
-Format: architecture guide, "Outbox Entry Format". The file's name and folder are the identity: an entry
-that claims another is ignored, with a reason. `id`, `tick`, `agent` and `created_at` are the engine's to set.
+Format: architecture guide, "Outbox Entry Format". File name and folder are the identity: an entry with other
+claims is ignored, with a reason. Only the engine sets `id`, `tick`, `agent` and `created_at`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.kernel.agents import agent_folders
+from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.entry_ids import (
     BY_HAND,
@@ -35,20 +35,20 @@ from lemming.kernel.base.entry_ids import (
 from lemming.kernel.base.entry_ids import (
     entry_id as entry_id,
 )
+from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.base.jsontext import pretty, to_line
-from lemming.kernel.base.kinds import MessageKind
-from lemming.kernel.base.once import once
+from lemming.kernel.base.jsontext import dump_pretty, to_line
+from lemming.kernel.base.lazy_property import lazy_property
 from lemming.kernel.base.payload_text import cut_line, quote_payload
-from lemming.kernel.base.quoting import digest_of, quoted
 from lemming.kernel.base.redaction.secrets import redact_json
-from lemming.kernel.base.times.spoken import moment_of
+from lemming.kernel.base.times.parse_times import normalize_moment
+from lemming.kernel.base.untrusted_quoting import escape_markers, marker_digest
 from lemming.kernel.files import fs
-from lemming.kernel.files.documents import read_text, unreadable
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.files.fitting import about
+from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.files.json_documents import parse_document, unreadable_error
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.format import require_known_format
+from lemming.kernel.org.format_version import require_known_format
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import AgentPermissions
 
@@ -61,28 +61,28 @@ NOBODY_IN_PARTICULAR: frozenset[str] = frozenset()
 
 @dataclass  # made for every turn, and a frozen one takes three times as long
 class OutboxEntry:
-    """One message, as it stands in its author's outbox. Nobody changes it."""
+    """A message in its author's outbox. Immutable by convention."""
 
-    id: str = field(metadata=about("12 hex digits; also in the file's name."))
-    tick: int = field(metadata=about("The tick in which it was written.", ge=0))
-    agent: str = field(metadata=about("The author: the name of the folder."))
+    id: str = field(metadata=describe_field("12 hex digits; also in the file's name."))
+    tick: int = field(metadata=describe_field("The tick in which it was written.", ge=0))
+    agent: str = field(metadata=describe_field("The author: the name of the folder."))
     kind: MessageKind
-    payload: dict[str, Any] = field(metadata=about('Free form; "text" is what prompts show first.'))
+    payload: dict[str, Any] = field(metadata=describe_field('Free form; "text" is what prompts show first.'))
     tags: list[str] = field(default_factory=list)
-    created_at: str = field(default="", metadata=about("UTC time, for people: no tick goes by it."))
+    created_at: str = field(default="", metadata=describe_field("UTC time, for people: no tick goes by it."))
 
-    @once
+    @lazy_property
     def file(self) -> str:
         """The entry's path in the organisation."""
         return paths.entry_file(self.agent, self.tick, self.id)
 
     @property
     def identity(self) -> str:
-        """What tells the entry from all others: author/tick_id."""
+        """Unique identity of the entry: author/tick_id."""
         return f"{self.agent}/{self.tick:08}_{self.id}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the seven keys of the format, in its order."""
+        """Return the seven keys of the format, in order."""
         return {
             "id": self.id,
             "tick": self.tick,
@@ -95,51 +95,53 @@ class OutboxEntry:
 
     @property
     def content(self) -> bytes:
-        """The bytes of its file."""
-        return pretty(self.as_json())
+        """The bytes of the entry's file."""
+        return dump_pretty(self.as_json())
 
-    @once
-    def line(self) -> str:
-        """The entry on one line, as prompts show it; worked out once for all its readers.
+    @lazy_property
+    def prompt_line(self) -> str:
+        """The entry on one line, as in prompts; computed once for all readers.
 
-        A line longer than any entry of the engine's is cut; one made by hand may be.
+        Only a hand-written entry can be longer than the engine's entries; its line is truncated.
         """
-        told = f'"id": "{self.id}", "from": "{self.agent}", "tick": {self.tick}, "kind": "{self.kind}"'
+        head = f'"id": "{self.id}", "from": "{self.agent}", "tick": {self.tick}, "kind": "{self.kind}"'
         tags = f', "tags": {to_line(self.tags)}' if self.tags else ""
-        line = quoted(f'{{{told}, "payload": {to_line(self.payload)}{tags}}}')  # the others are plain words
+        line = escape_markers(
+            f'{{{head}, "payload": {to_line(self.payload)}{tags}}}'
+        )  # the others are plain words
         return cut_line(line)
 
-    @once
-    def told(self) -> str:
-        """The entry in few words: its author, its kind where that says something, its text."""
+    @lazy_property
+    def summary_line(self) -> str:
+        """Short text of the entry: author, kind if unusual, payload text."""
         kind = "" if self.kind in _USUAL_KINDS else f" ({self.kind})"
         asks = self.kind in ("request", "response")
         return cut_line(f"{self.agent}{kind}:{quote_payload(self.payload, self.tags, is_request=asks)}")
 
-    @once
+    @lazy_property
     def line_digest(self) -> bytes:
-        """What stands for the line in the mark of a prompt; worked out once for all its readers."""
-        return digest_of(self.line)
+        """Digest of the line, used in the digest of a prompt; computed once for all readers."""
+        return marker_digest(self.prompt_line)
 
-    @once
+    @lazy_property
     def payload_chars(self) -> int:
-        """How many characters the payload has, about: what it takes of a prompt's room."""
+        """Approximate number of characters of the payload in a prompt."""
         return len(str(self.payload))
 
-    @once
+    @lazy_property
     def targets(self) -> frozenset[str]:
-        """Whom `payload.target` names, in lower case: one name or a list; empty when it is for everybody."""
-        return targets_in(self.payload)
+        """Names in `payload.target`, in lower case; empty for an entry to everybody."""
+        return parse_targets(self.payload)
 
     @property
     def not_before(self) -> str:
-        """The moment before which nobody is shown the entry, as a timestamp; empty where it names none."""
-        return moment_of(self.payload["not_before"]) if "not_before" in self.payload else ""
+        """Timestamp before which the entry is shown to no reader, or an empty text."""
+        return normalize_moment(self.payload["not_before"]) if "not_before" in self.payload else ""
 
-    def is_new_to(self, reader: str, agents: frozenset[str]) -> bool:
-        """Return whether an agent that has not been shown the entry is to be told of it as something new.
+    def is_news_to_reader(self, reader: str, agents: frozenset[str]) -> bool:
+        """Return True if an agent not yet shown the entry is to be told of it as news.
 
-        An entry whose target names one of the `agents` besides its author is new to those it names only.
+        An entry with a target among the `agents`, besides its author, is news to its targets only.
         """
         if not self.targets or reader in self.targets:
             return True
@@ -147,11 +149,11 @@ class OutboxEntry:
 
 
 class EntryName(NamedTuple):
-    """What a file's name alone says about an entry. Sorts by (tick, number, id).
+    """Facts about an entry from its file name alone. Sorts by (tick, number, id).
 
-    `number` is the entry's place among those its author wrote in that tick, from 0; those of its turn k
-    in it are numbered from 64 k. Entries whose id does not follow from it were put there by hand
-    (`is_derived` is false) and come last.
+    `number` is the index of the entry among its author's entries in the tick, from 0; entries of turn k are
+    numbered from 64 k. Entries with an id not derived from the number were written by hand (`has_engine_id`
+    is False) and sort last.
     """
 
     tick: int
@@ -160,13 +162,13 @@ class EntryName(NamedTuple):
     author: str
 
     @property
-    def is_derived(self) -> bool:
-        """Whether the engine or `lemming send` gave the entry its id."""
+    def has_engine_id(self) -> bool:
+        """True if the engine or `lemming send` assigned the entry's id."""
         return self.number < BY_HAND
 
     @property
     def identity(self) -> str:
-        """What tells the entry from all others: an id that a person gave may come twice."""
+        """Unique identity of the entry: author/tick_id; an id chosen by a person may occur twice."""
         return f"{self.author}/{self.tick:08}_{self.id}"
 
     @property
@@ -180,8 +182,8 @@ class EntryName(NamedTuple):
         return paths.entry_file(self.author, self.tick, self.id)
 
 
-def targets_in(payload: Mapping[str, Any]) -> frozenset[str]:
-    """Return whom a payload's `target` names, as `OutboxEntry.targets`."""
+def parse_targets(payload: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names in a payload's `target`, as `OutboxEntry.targets` does."""
     target = payload.get("target")
     if target is None:
         return NOBODY_IN_PARTICULAR
@@ -190,42 +192,42 @@ def targets_in(payload: Mapping[str, Any]) -> frozenset[str]:
     return names if names.isdisjoint(EVERYBODY) else NOBODY_IN_PARTICULAR
 
 
-def may_be_of_a_turn(name: EntryName) -> bool:
-    """Return whether an entry has an id that the engine gives to what turns write, for now or for later."""
+def may_be_from_turn(name: EntryName) -> bool:
+    """Return True if the entry's id is an engine id of a turn's entries, immediate or scheduled."""
     later = range(WAITING_FROM, REMINDERS_FROM + ENTRIES_PER_TURN)
-    return name.is_derived or any(
-        name.id == entry_id(name.tick, name.author, it, turn)
+    return name.has_engine_id or any(
+        name.id == entry_id(name.tick, name.author, number, turn)
         for turn in list_possible_turns(name.id)
-        for it in later
+        for number in later
     )
 
 
-def name_of_entry(entry: OutboxEntry, number: int, turn: int = 0) -> EntryName:
-    """Return the name of an entry that its author wrote as number `number` of a turn."""
+def make_entry_name(entry: OutboxEntry, number: int, turn: int = 0) -> EntryName:
+    """Return the name of an entry, written by its author as number `number` of a turn."""
     is_derived = not entry.not_before or entry.id == entry_id(entry.tick, entry.agent, number, turn)
     number += turn * ENTRIES_PER_TURN
     return EntryName(entry.tick, number if is_derived else BY_HAND, entry.id, entry.agent)
 
 
-def entry_effect(entry: OutboxEntry) -> FileEffect:
-    """Return the file that holds an entry."""
+def to_file_effect(entry: OutboxEntry) -> FileEffect:
+    """Return the file effect that writes an entry."""
     return FileEffect(entry.file, entry.content)
 
 
 def write_outbox_entry(base_path: str | os.PathLike[str], agent_name: str, entry: OutboxEntry) -> Path:
-    """Write an entry into its author's outbox and return its path; the same entry twice is one file.
+    """Write an entry into its author's outbox and return its path; writing twice yields one file.
 
-    Raises `ValueError` when the entry names another author than `agent_name`.
+    Raises `ValueError` if the entry names an author other than `to_agent_name`.
     """
     if entry.agent != agent_name:
         raise ValueError(f"entry {entry.id} is by {entry.agent!r}; agents write only to their own outbox")
     base = paths.as_base(base_path)
-    effect = entry_effect(_without_secrets(entry))
-    fs.publish(base, effect.path, effect.content)
+    effect = to_file_effect(_redact_entry(entry))
+    fs.write_atomic(base, effect.path, effect.content)
     return base / effect.path
 
 
-def send(
+def write_person_entry(
     base_path: str | os.PathLike[str],
     agent_name: str,
     *,
@@ -237,107 +239,112 @@ def send(
     sync: bool = False,
     is_decision: bool = False,
 ) -> OutboxEntry:
-    """Write a person's entry under the next free id of this tick, and return it.
+    """Write a person's entry under the next free id of this tick, and return the entry.
 
-    `is_decision`: it decides what an agent asked to be approved, and has no part in what a person may send.
-    Raises `ConfigError`, also for a format that only a newer version knows.
+    `is_decision`: the entry decides an approval request, and does not count towards the person's entries.
+    Raises `ConfigError`, also for a format of a newer version.
     """
     base = paths.as_base(base_path)
     require_known_format(base)
-    first = WAITING_FROM if moment_of(payload.get("not_before")) else 0
-    first, most = (DECISIONS_FROM, DECISIONS_PER_TICK) if is_decision else (first, ENTRIES_PER_TURN)
-    for index in range(most):
+    first = WAITING_FROM if normalize_moment(payload.get("not_before")) else 0
+    first, max_entries = (DECISIONS_FROM, DECISIONS_PER_TICK) if is_decision else (first, ENTRIES_PER_TURN)
+    for index in range(max_entries):
         identity = entry_id(tick, agent_name, first + index)
         entry = OutboxEntry(identity, tick, agent_name, kind, payload, tags, created_at)
         if created := create_entry(base, entry, sync=sync):
             return created
     raise ConfigError(
-        f"{agent_name} has already sent {most} entries for tick {tick}",
+        f"{agent_name} has already sent {max_entries} entries for tick {tick}",
         where=paths.outbox_folder(agent_name),
         hint="run the tick first",
     )
 
 
 def create_entry(base: Path, entry: OutboxEntry, *, sync: bool = False) -> OutboxEntry | None:
-    """Write an entry without secrets and return it; None, and nothing, when its file is there already."""
-    entry = _without_secrets(entry)
+    """Write an entry without secrets and return the entry, or None if its file exists."""
+    entry = _redact_entry(entry)
     return entry if fs.create(base, entry.file, entry.content, sync=sync) else None
 
 
 def list_outbox(base: OrgPath, agent_name: str) -> list[EntryName]:
-    """Return what the file names of an outbox say, sorted; files that are not entries are left out.
+    """Return the entry names in an outbox, sorted; other files are ignored.
 
-    An outbox that is no folder (a link is none), or that may not be read, has no entries;
-    `outbox_problems` says so.
+    An outbox that is a link, another non-folder or unreadable has no entries; `validate_outbox` reports the
+    problem.
     """
     try:
         file_names = fs.list_names(f"{base}/{paths.outbox_folder(agent_name)}")
     except OSError:
         return []
-    return names_in(agent_name, file_names)
+    return parse_file_names(agent_name, file_names)
 
 
-def names_in(agent_name: str, file_names: Iterable[str]) -> list[EntryName]:
-    """Return what file names of an outbox say, sorted; those that are not entries' are left out."""
+def parse_file_names(agent_name: str, file_names: Iterable[str]) -> list[EntryName]:
+    """Return the entry names among file names of an outbox, sorted; other names are ignored."""
     by_tick: dict[str, list[str]] = {}
     for match in filter(None, map(paths.ENTRY_FILE.match, file_names)):
         by_tick.setdefault(match[1], []).append(match[2])
-    found = []
+    entry_names = []
     for digits, ids in by_tick.items():
         tick = int(digits)
         numbers = find_entry_numbers(tick, agent_name, ids)
-        found += [EntryName(tick, numbers.get(this, BY_HAND), this, agent_name) for this in ids]
-    found.sort()
-    return found
+        entry_names += [
+            EntryName(tick, numbers.get(entry_id_text, BY_HAND), entry_id_text, agent_name)
+            for entry_id_text in ids
+        ]
+    entry_names.sort()
+    return entry_names
 
 
-def names_of(identities: Collection[str]) -> frozenset[EntryName]:
-    """Return the entries that have these identities; what is none is left out."""
-    return frozenset(filter(None, map(_named, identities))) if identities else frozenset()
+def parse_identities(identities: Collection[str]) -> frozenset[EntryName]:
+    """Return the entry names of the identities; invalid identities are ignored."""
+    return frozenset(filter(None, map(_parse_identity, identities))) if identities else frozenset()
 
 
 @lru_cache(maxsize=1 << 14)
-def _named(identity: str) -> EntryName | None:
-    author, _, rest = identity.partition("/")
-    return next(iter(names_in(author, [f"{rest}.json"])), None)
+def _parse_identity(identity: str) -> EntryName | None:
+    author, _, stem = identity.partition("/")
+    return next(iter(parse_file_names(author, [f"{stem}.json"])), None)
 
 
 def read_entry(base: OrgPath, name: EntryName) -> OutboxEntry:
-    """Return one entry; raise `ConfigError` that says why the file is not the entry its place says.
+    """Load an entry. Raises `ConfigError` if the file's content contradicts its name or folder.
 
-    Raises `FileNotFoundError` when there is no such file.
+    Raises `FileNotFoundError` without a file.
     """
     try:
         raw = fs.read_bytes(f"{base}/{name.file}", ENTRY_LIMIT_BYTES)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise unreadable(name.file, error) from error
+        raise unreadable_error(name.file, error) from error
     return decode_entry(name, raw)
 
 
 def decode_entry(name: EntryName, raw: bytes) -> OutboxEntry:
-    """Return the bytes of an entry's file as that entry; raise `ConfigError` as `read_entry` does."""
-    document = read_text(raw, name.file, OutboxEntry, limit_bytes=ENTRY_LIMIT_BYTES, any_integer=True)
+    """Parse the bytes of an entry's file. Raises `ConfigError` as `read_entry` does."""
+    document = parse_document(raw, name.file, OutboxEntry, limit_bytes=ENTRY_LIMIT_BYTES, any_integer=True)
     entry = document.value
     claimed, actual = (entry.tick, entry.id, entry.agent), (name.tick, name.id, name.author)
     for key, claim, truth in zip(("tick", "id", "agent"), claimed, actual, strict=True):
         if claim != truth:
             message = f"claims {key} {str(claim)[:80]!r}, but its place says {truth!r}"
-            raise _unusable(name.file, message, "the folder and the file's name are the identity", f"/{key}")
+            raise _entry_error(
+                name.file, message, "the folder and the file's name are the identity", f"/{key}"
+            )
     unknown = [warning for warning in document.warnings if warning.pointer]  # a byte order mark is none
     if unknown:
         first = unknown[0]
-        raise _unusable(name.file, first.message, "an entry has exactly seven keys", first.pointer)
+        raise _entry_error(name.file, first.message, "an entry has exactly seven keys", first.pointer)
     return entry
 
 
 def read_outbox_entries(
     base_path: str | os.PathLike[str], agent_name: str, limit: int | None = None
 ) -> list[OutboxEntry]:
-    """Return the newest `limit` entries of one outbox (all without a limit), oldest first.
+    """Return the newest `limit` entries of an outbox (all without a limit), oldest first.
 
-    Files that are not valid entries are left out; `outbox_problems` says why.
+    Invalid entries are left out; `validate_outbox` returns the reasons.
     """
     base = paths.as_base(base_path)
     names = list_outbox(base, agent_name)
@@ -358,15 +365,15 @@ def collect_readable_outboxes(
     permissions: AgentPermissions,
     limit: int | None = None,
 ) -> list[OutboxEntry]:
-    """Return every entry an agent with these permissions may read, oldest first.
+    """Return every entry readable with the permissions, oldest first.
 
-    This is the whole readable past; what a turn is shown of it is decided in `lemming.kernel.mail.inbox`.
+    The result is the whole readable past; `lemming.kernel.inboxes.inbox` selects the entries shown in a turn.
     """
     base = paths.as_base(base_path)
     readable = permissions.read_outboxes
-    authors = filter(paths.AGENT_NAME.match, agent_folders(base) if "*" in readable else readable)
+    authors = filter(paths.AGENT_NAME.match, list_agent_folders(base) if "*" in readable else readable)
     names = sorted(name for author in authors if author != agent_name for name in list_outbox(base, author))
-    return list(_readable(base, names[-limit:] if limit else names))
+    return list(_iter_readable(base, names[-limit:] if limit else names))
 
 
 def cleanup_old_outbox_entries(
@@ -374,20 +381,20 @@ def cleanup_old_outbox_entries(
 ) -> list[str]:
     """Remove entries older than the retention (default: `config/org.json`) and return their paths."""
     base = paths.as_base(base_path)
-    kept_ticks = load_config(base).org.retention_ticks if retention_ticks is None else retention_ticks
-    authors = filter(paths.AGENT_NAME.match, agent_folders(base)) if kept_ticks else ()
-    oldest = current_tick - kept_ticks
+    retention = load_config(base).org.retention_ticks if retention_ticks is None else retention_ticks
+    authors = filter(paths.AGENT_NAME.match, list_agent_folders(base)) if retention else ()
+    oldest = current_tick - retention
     expired = [name.file for author in authors for name in list_outbox(base, author) if name.tick < oldest]
     for path in expired:
         fs.remove(base, path)
     return expired
 
 
-def _without_secrets(entry: OutboxEntry) -> OutboxEntry:
+def _redact_entry(entry: OutboxEntry) -> OutboxEntry:
     return replace(entry, payload=redact_json(entry.payload), tags=redact_json(entry.tags))
 
 
-def _readable(base: OrgPath, names: list[EntryName]) -> Iterator[OutboxEntry]:
+def _iter_readable(base: OrgPath, names: list[EntryName]) -> Iterator[OutboxEntry]:
     for name in names:
         try:
             yield read_entry(base, name)
@@ -395,6 +402,6 @@ def _readable(base: OrgPath, names: list[EntryName]) -> Iterator[OutboxEntry]:
             continue
 
 
-def _unusable(file: str, message: str, hint: str, pointer: str) -> ConfigError:
+def _entry_error(file: str, message: str, hint: str, pointer: str) -> ConfigError:
     problem = Problem(f"entry ignored: {message}", file=file, pointer=pointer, hint=hint, code="LMG-305")
     return ConfigError(str(problem), problems=(problem,))

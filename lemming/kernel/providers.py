@@ -1,8 +1,8 @@
-"""Model backends behind one interface: what is asked (`Request`), what comes back (`Reply`), who answers.
+"""Model backends behind one interface: `Request`, `Reply` and the providers that answer.
 
-A provider of your own needs one method, `call`. Those that ship are files of capabilities, imported when
-first used. Failures are `ProviderError`s; anything else a provider raises becomes one at the edge in
-`lemming.kernel.llm.calls`.
+A custom provider needs one method, `call`. Shipped providers are files of capabilities, imported on first
+use. Failures are `ProviderError`s; any other exception of a provider is converted in
+`lemming.kernel.llm.model_call`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from lemming.kernel.base.errors import (
     ProviderError,
     UnknownModel,
 )
-from lemming.kernel.base.jsontext import nearest
-from lemming.kernel.base.redaction.secrets import name_variables, redact
-from lemming.kernel.files.documents import value_of
-from lemming.kernel.plugins.capabilities import missing_for_provider
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.base.redaction.secrets import redact, register_secret_variables
+from lemming.kernel.files.json_documents import to_value
+from lemming.kernel.plugins.capability_loader import missing_for_provider
+from lemming.kernel.plugins.capability_table import CHANNELS, PROVIDERS
 from lemming.kernel.plugins.catalogue import Catalogue
-from lemming.kernel.plugins.errors import place_of
-from lemming.kernel.plugins.registry import offered, register
-from lemming.kernel.plugins.shipped import CHANNELS, PROVIDERS
+from lemming.kernel.plugins.plugin_registry import collect_items, register
+from lemming.kernel.plugins.provider_errors import locate_error
 
 Message = dict[str, Any]
 """`{"role": "system" | "user" | "assistant", "content": text}`; more for backends that take tools:
@@ -43,19 +43,19 @@ Finish = Literal["stop", "length", "refusal", "too_large", "failed"]
 
 
 class Image(NamedTuple):
-    """A picture for a model: its media type, and the bytes in base64."""
+    """A picture for a model: its media type, and its bytes in base64."""
 
     media_type: str
     base64: str
 
 
 class Request(NamedTuple):
-    """One question to a model. `schema` is the JSON Schema the answer should satisfy, if any.
+    """A request to a model. `schema` is the JSON Schema of the answer, if any.
 
-    `extra` are further fields in the backend's own words, such as `top_p`. `without` names what is to be left
-    out because the server does not take it: the keys of `INSTEAD` of `lemming.capabilities.hosted.refusals`.
-    `images` belong to the message whose text begins with `images_with`. `turn_s` is the time left to the
-    turn, in which it waits for room too.
+    `extra` holds further fields in the backend's own names, such as `top_p`. `without` names fields to leave
+    out because the server rejects them: keys of `FALLBACKS` in
+    `lemming.capabilities.hosted_models.rejected_fields`. `images` belong to the message with a text beginning
+    with `images_with`. `turn_s`: seconds left to the turn, including waits for capacity.
     """
 
     model_name: str
@@ -76,18 +76,16 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """One answer and what it used. Token counts are None when the backend did not say.
+    """An answer and its usage. Token counts are None if the backend reports none.
 
-    `input_tokens` includes `cached_tokens`, and the `written_tokens` that were put into a cache. `finish` is
-    "length" when the answer was cut, "too_large" when it was thrown away, "failed" when it was an error of
-    the provider that was charged, whose words are the text. `at` is when it came, for answers out of a
-    recording; empty: now. `batched`: it came in a batch, at the price of one. `key`: the model key
-    that gave it, for recorded answers of a fallback.
-    `waited_s` is how long the call waited for room before it was made. `earlier`: why the attempts before it
-    failed. `calls`: tools that the model called, `{"id", "tool", "args"}`; args that are not JSON stay text.
-    `thinking`: what it thought first, for people. `kept`: JSON that the backend wants to see again, with the
-    answer, in the same turn. `rest_s`: how long the provider says that it takes no
-    further calls of this model.
+    `input_tokens` includes `cached_tokens`, and the `written_tokens` put into a cache. `finish` is "length"
+    for a truncated answer, "too_large" for a discarded answer, "failed" for a charged error of the provider
+    with its message as text. `at`: time of a recorded answer, empty for a live answer. `batched`: the answer
+    came in a batch, at the batch price. `key`: the model key of a recorded fallback answer. `waited_s`:
+    seconds the call waited for capacity. `earlier`: errors of earlier attempts. `calls`: tool calls of the
+    model, `{"id", "tool", "args"}`; args that are not JSON stay text. `thinking`: the model's reasoning, for
+    people. `kept`: JSON the backend receives back with the answer in the same turn. `rest_s`: seconds during
+    which the provider accepts no further calls of this model.
     """
 
     text: str
@@ -109,10 +107,10 @@ class Reply(NamedTuple):
     rest_s: float = 0.0
 
 
-def require_reply(finish: str, text: str = "") -> None:
-    """Raise when an answer, by how it ended, holds no reply.
+def require_usable_finish(finish: str, text: str = "") -> None:
+    """Raise an error if the finish of an answer means that the answer holds no reply.
 
-    It was thrown away, it is a refusal, or it is the provider's error, whose words are its text.
+    Such an answer is discarded, refused, or an error of the provider with its message as text.
     """
     if finish == "too_large":
         raise AnswerTooLarge("it was not read to its end, and is charged as max_output_tokens")
@@ -123,7 +121,7 @@ def require_reply(finish: str, text: str = "") -> None:
 
 
 class LLMProvider(ABC):
-    """A model backend. `call` is all that a provider must have."""
+    """A model backend. A provider must implement only `call`."""
 
     takes_schema = False
     """Whether the backend constrains its answer to `Request.schema`."""
@@ -175,42 +173,42 @@ class LLMProvider(ABC):
     def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
         """Return the model's answer as text. `kwargs` holds the other fields of `Request`.
 
-        Raise a `ProviderError` to say why there is none and whether asking again may help.
+        Raise a `ProviderError` for a failed call; the error class tells the engine if a retry may help.
         """
 
     def complete(self, request: Request) -> Reply:
-        """Return the answer with its usage. Override it where the backend reports usage."""
-        rest = {name: value for name, value in request._asdict().items() if name not in _NAMED}
-        del rest["without"]
-        further = rest.pop("extra") or {}
-        text = self.call(request.model_name, request.messages, request.temperature, **rest, **further)
+        """Return the answer with its usage. Override this method if the backend reports usage."""
+        fields = {name: value for name, value in request._asdict().items() if name not in _NAMED}
+        del fields["without"]
+        extra_fields = fields.pop("extra") or {}
+        text = self.call(request.model_name, request.messages, request.temperature, **fields, **extra_fields)
         return Reply(text=text, model=request.model_name)
 
-    def complete_heard(self, request: Request, hear: Callable[[str], object]) -> Reply:
-        """Return the answer, and have its text heard piece by piece as it comes, where the backend can."""
+    def complete_streaming(self, request: Request, on_delta: Callable[[str], object]) -> Reply:
+        """Return the answer, passing its text to `on_delta` piece by piece if the backend can stream."""
         return self.complete(request)
 
     def to_body(self, request: Request) -> dict[str, Any] | None:
-        """Return a request as its server would be sent it; None where it is no JSON object."""
+        """Return the JSON body of the request to the server, or None without a JSON body."""
         return None
 
     def count_tokens(self, request: Request) -> int | None:
-        """Return how many tokens of input the backend counts in a request; None where it counts none.
+        """Return the backend's own count of a request's input tokens, or None without a count.
 
-        Nothing is answered, and nothing is charged. Raises a `ProviderError` when the backend is not reached.
+        The request is neither answered nor charged. Raises a `ProviderError` if the backend is unreachable.
         """
         return None
 
     def count_texts(self, model_name: str, texts: Sequence[str]) -> list[int] | None:
-        """Return the tokens of each text by the model's own tokenizer; None where it cannot be asked.
+        """Return the tokens of each text by the model's own tokenizer, or None without a tokenizer.
 
-        Raises as `count_tokens`.
+        Raises as `count_tokens` does.
         """
         return None
 
 
 class Backend(LLMProvider):
-    """A provider that answers with usage: `complete` is the real method and `call` its short form."""
+    """A provider with usage: `complete` is the real method and `call` its short form."""
 
     takes_extra = False
     """Whether `Request.extra` goes to the server, as further fields of what it is asked."""
@@ -220,17 +218,22 @@ class Backend(LLMProvider):
         """Return the answer with its usage."""
 
     def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
-        """Return the answer's text. `kwargs` are fields of `Request`; others go to the server as they are.
+        """Return the answer's text.
 
-        Raises `TypeError` for others where the backend has no place for them.
+        `kwargs` are fields of `Request`; unknown names go to the server unchanged.
+
+        Raises `TypeError` for unknown names if the backend takes no extra fields.
         """
-        further = {name: value for name, value in kwargs.items() if name not in Request._fields}
-        if further and not self.takes_extra:
-            names, known = ", ".join(map(repr, further)), ", ".join(sorted({*Request._fields} - _NAMED))
-            raise TypeError(f"{type(self).__name__}.call() does not take {names}; it takes: {known}")
-        fields = {name: value for name, value in kwargs.items() if name not in further}
-        if further:
-            fields["extra"] = {**(fields.get("extra") or {}), **further}
+        extra_fields = {name: value for name, value in kwargs.items() if name not in Request._fields}
+        if extra_fields and not self.takes_extra:
+            names, known_names = (
+                ", ".join(map(repr, extra_fields)),
+                ", ".join(sorted({*Request._fields} - _NAMED)),
+            )
+            raise TypeError(f"{type(self).__name__}.call() does not take {names}; it takes: {known_names}")
+        fields = {name: value for name, value in kwargs.items() if name not in extra_fields}
+        if extra_fields:
+            fields["extra"] = {**(fields.get("extra") or {}), **extra_fields}
         return self.complete(Request(model_name, messages, temperature, **fields)).text
 
 
@@ -238,22 +241,23 @@ _MODELS_FILE = "config/models.json"
 _NAMED = frozenset({"model_name", "messages", "temperature"})
 
 _BUILT_IN = {
-    "human": "lemming.kernel.llm.human:HumanProvider",
+    "human": "lemming.kernel.llm.human_provider:HumanProvider",
     **PROVIDERS,
 }
 _LAZY = {
     "OpenAIProvider": _BUILT_IN["openai"],
     "AnthropicProvider": _BUILT_IN["anthropic"],
     "OllamaProvider": _BUILT_IN["ollama"],
-    "RetryingLLMProvider": "lemming.kernel.llm.retrying:RetryingLLMProvider",
+    "RetryingLLMProvider": "lemming.kernel.llm.retrying_provider:RetryingLLMProvider",
 }
 
 
 def register_provider(name: str, provider: type[LLMProvider]) -> None:
-    """Make a provider available to `config/models.json` under a name, or a newer version of it.
+    """Register a provider, or a newer version, under a name for `config/models.json`.
 
-    While a plugin is loaded it is for the organisations that name the plugin, else for all of the process.
-    Raises `ConfigError` for what is no provider, and for the name of one that ships.
+    While a plugin is loading, the provider is available to organisations with this plugin, otherwise to the
+    whole process. Raises `ConfigError` for an object that is not a provider, and for the name of a shipped
+    provider.
     """
     if not (inspect.isclass(provider) and issubclass(provider, LLMProvider)):
         raise ConfigError(f"provider {name!r} must be a class derived from LLMProvider, not {provider!r}")
@@ -264,65 +268,66 @@ def register_provider(name: str, provider: type[LLMProvider]) -> None:
 
 
 def provider_names(plugins: Sequence[str] | None = None) -> list[str]:
-    """Return every name that `config/models.json` may use, sorted.
+    """Return every provider name allowed in `config/models.json`, sorted.
 
-    With `plugins`, those of an organisation that names these plugins; so it is with the functions below.
+    With `plugins`, only providers available to an organisation with the plugins; the same holds for the
+    functions below.
     """
-    return list(providers_of(plugins))
+    return list(available_providers(plugins))
 
 
-def providers_of(plugins: Sequence[str] | None) -> Catalogue[type[LLMProvider]]:
-    """Return the providers by name: the very same value as long as nobody registers another."""
-    return offered("provider", None if plugins is None else tuple(plugins), _with_shipped)
+def available_providers(plugins: Sequence[str] | None) -> Catalogue[type[LLMProvider]]:
+    """Return the providers by name; the same object until another provider is registered."""
+    return collect_items("provider", None if plugins is None else tuple(plugins), _make_catalogue)
 
 
-def _with_shipped(registered: Mapping[str, type[LLMProvider]]) -> Catalogue[type[LLMProvider]]:
+def _make_catalogue(registered: Mapping[str, type[LLMProvider]]) -> Catalogue[type[LLMProvider]]:
     return Catalogue(_BUILT_IN, registered, lambda provider: provider)
 
 
-def provider_class(name: str, plugins: Sequence[str] | None = None) -> type[LLMProvider]:
-    """Return the class registered under a name; raise `UnknownModel` with the nearest name."""
-    if why := missing_for_provider(name):
-        raise UnknownModel(why, where=_MODELS_FILE, hint="install lemming-engine again")
-    providers = providers_of(plugins)
+def get_provider_class(name: str, plugins: Sequence[str] | None = None) -> type[LLMProvider]:
+    """Return the class registered under a name. Raises `UnknownModel` with the most similar name."""
+    if missing := missing_for_provider(name):
+        raise UnknownModel(missing, where=_MODELS_FILE, hint="install lemming-engine again")
+    providers = available_providers(plugins)
     if name in providers:
         return providers[name]
     names = list(providers)
-    hint = nearest(name, names) or f"providers: {', '.join(names)}"
+    hint = did_you_mean(name, names) or f"providers: {', '.join(names)}"
     raise UnknownModel(f'no provider "{name}"', where=_MODELS_FILE, hint=hint)
 
 
 def is_person(name: str, plugins: Sequence[str] | None = None) -> bool:
-    """Return whether the provider stands for a person, so that no call is ever made."""
+    """Return True if the provider stands for a person, so no call is made."""
     if name in _BUILT_IN:  # not loaded for the question
         return name == "human"
-    found = providers_of(plugins).get(name)
-    return found is not None and found.is_person
+    provider = available_providers(plugins).get(name)
+    return provider is not None and provider.is_person
 
 
 def is_channel(name: str, plugins: Sequence[str] | None = None) -> bool:
-    """Return whether the provider stands for a channel, so that no call is ever made."""
+    """Return True if the provider stands for a channel, so no call is made."""
     if name in _BUILT_IN:  # not loaded for the question
         return name in CHANNELS
-    found = providers_of(plugins).get(name)
-    return found is not None and found.is_channel
+    provider = available_providers(plugins).get(name)
+    return provider is not None and provider.is_channel
 
 
-def option_names(name: str) -> list[str]:
-    """Return what may stand in `options` of a provider that ships, or that the process knows.
+def list_option_names(name: str) -> list[str]:
+    """Return the valid names in `options` of a shipped or registered provider.
 
-    Raises `UnknownModel` for a name that is none.
+    Raises `UnknownModel` for an unknown name.
     """
-    return _options_of(provider_class(name))
+    return _option_names(get_provider_class(name))
 
 
-def _options_of(provider: type[LLMProvider]) -> list[str]:
-    return [option for option in _signature_of(provider).parameters if option != "base"]
+def _option_names(provider: type[LLMProvider]) -> list[str]:
+    return [option for option in _constructor_signature(provider).parameters if option != "base"]
 
 
 @lru_cache(64)
-def _signature_of(provider: type[LLMProvider]) -> inspect.Signature:
-    """Return what a constructor takes; an annotation that only a type checker understands stays a text."""
+def _constructor_signature(provider: type[LLMProvider]) -> inspect.Signature:
+    """Return a constructor's signature; an annotation that cannot be evaluated stays a text."""
     try:
         return inspect.signature(provider, eval_str=True)
     except NameError:
@@ -334,51 +339,55 @@ def make_provider(
 ) -> LLMProvider:
     """Return a provider built with the options of its entry in `config/models.json`.
 
-    A provider whose constructor has a parameter `base` also gets the organisation's folder. Raises
-    `UnknownModel` for a name that no provider has, and `ConfigError` for an option it does not take.
+    A provider with a constructor parameter `base` also gets the organisation's folder. Raises `UnknownModel`
+    for an unknown provider, and `ConfigError` for an unknown option.
     """
-    name_variables(options, _MODELS_FILE)
-    provider = provider_class(name, plugins)
-    signature, known = _signature_of(provider), _options_of(provider)
+    register_secret_variables(options, _MODELS_FILE)
+    provider = get_provider_class(name, plugins)
+    signature, known_options = _constructor_signature(provider), _option_names(provider)
     if "api_key" in options:
         hint = 'put the key into an environment variable and its name into "api_key_env"'
         raise ConfigError(f"provider {name}: a key must not be in a file", where=_MODELS_FILE, hint=hint)
-    given = {"base": base} if "base" in signature.parameters and base is not None else {}
+    base_option = {"base": base} if "base" in signature.parameters and base is not None else {}
     try:
         if "base" in options:
             raise TypeError("base is given")
-        signature.bind(**options, **given)
+        signature.bind(**options, **base_option)
     except TypeError as error:
-        unknown = next((option for option in options if option not in known), "")
-        why = f'no option "{unknown}"' if unknown else error
-        hint = nearest(unknown, known) or f"options of {name}: {', '.join(known) or 'none'}"
-        raise ConfigError(f"provider {name}: {why}", where=_MODELS_FILE, hint=hint) from error
+        unknown = next((option for option in options if option not in known_options), "")
+        message = f'no option "{unknown}"' if unknown else error
+        hint = (
+            did_you_mean(unknown, known_options) or f"options of {name}: {', '.join(known_options) or 'none'}"
+        )
+        raise ConfigError(f"provider {name}: {message}", where=_MODELS_FILE, hint=hint) from error
     _check_types(name, provider, options)
     try:
-        return provider(**options, **given)
+        return provider(**options, **base_option)
     except LemmingError:
         raise
     except Exception as error:  # the edge to a provider of somebody's own
-        why = redact(f"provider {name} cannot be made: {type(error).__name__}: {error}")
-        raise ConfigError(why, where=_MODELS_FILE, hint=redact(f"raised at {place_of(error)}")) from error
+        message = redact(f"provider {name} cannot be made: {type(error).__name__}: {error}")
+        raise ConfigError(
+            message, where=_MODELS_FILE, hint=redact(f"raised at {locate_error(error)}")
+        ) from error
 
 
 def _check_types(name: str, provider: type[LLMProvider], options: dict[str, Any]) -> None:
-    """Raise `ConfigError` for an option whose value does not fit the constructor's annotation."""
-    parameters = _signature_of(provider).parameters
+    """Raise `ConfigError` for an option with a value of the wrong type for the constructor."""
+    parameters = _constructor_signature(provider).parameters
     for option in options.keys() & parameters.keys():
         annotation = parameters[option].annotation
         kind = Any if annotation is inspect.Parameter.empty or isinstance(annotation, str) else annotation
         try:
-            value_of(kind, options[option])
+            to_value(kind, options[option])
         except TypeError:  # a class of the plugin's own
             continue
         except ValueError as error:
             raise ConfigError(f'provider {name}: option "{option}": {error}', where=_MODELS_FILE) from error
 
 
-def _load(place: str) -> Any:
-    module, _, name = place.partition(":")
+def _load(import_path: str) -> Any:
+    module, _, name = import_path.partition(":")
     return getattr(import_module(module), name)
 
 

@@ -1,1 +1,1 @@
-"""What journals and ledgers tell other people's tools: traces, metrics, events. Nothing is written here."""
+"""Export journals and ledgers to other tools as traces, metrics and events. Nothing is written here."""

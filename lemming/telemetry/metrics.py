@@ -1,8 +1,8 @@
-"""What an organisation's ledgers and newest journals say, as metrics.
+"""Metrics of an organisation, from its ledgers and newest journals.
 
-Counters are the ledgers' totals, so they survive restarts and go on when journals are removed. What only
-journals tell (how long things take) is told of the newest ones, and is no counter. Labels are agents, models,
-tools and closed lists of words.
+Counters are totals of the ledgers: they survive restarts and the removal of journals. Durations exist in
+journals only; they cover the newest journals, and are not counters. Labels are agents, models, tools and
+closed lists of words.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, get_args
 
-from lemming.facts.checklist.standing import seconds_since_tick
-from lemming.facts.standing import Standing, StatusLine, standing_of
-from lemming.kernel.base.errors import code_of
+from lemming.kernel.base.errors import error_code
 from lemming.kernel.base.version import __version__
-from lemming.kernel.journal.file import begun_journals, is_committed, read_journal
+from lemming.kernel.journal.journal_file import is_committed, read_journal, started_journals
+from lemming.kernel.journal.journal_records import ModelReplied, ToolFinished, TurnEnded
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.records import ModelReplied, ToolFinished, TurnEnded
-from lemming.kernel.journal.report import STATUSES, Why
+from lemming.kernel.journal.turn_report import STATUSES, ReasonCode
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.shipped import JUDGES
+from lemming.kernel.plugins.capability_table import JUDGES
+from lemming.queries.checks.health_checks import seconds_since_tick
+from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
 
 RECENT_TICKS, RECENT_ANSWERS = 20, 200
 """How long things take is told of so many journals, or of fewer that have so many answers."""
@@ -28,168 +28,176 @@ RECENT_TICKS, RECENT_ANSWERS = 20, 200
 QUANTILES = (0.5, 0.9, 1.0)
 
 _COUNTERS: Mapping[str, tuple[str, Callable[[AgentState], float | int | None]]] = {
-    "lemming_turns_total": ("Turns of the agent that were done.", lambda it: it.turns),
-    "lemming_failed_turns_total": ("Turns of the agent that failed.", lambda it: it.failed),
-    "lemming_credits_total": ("Credits the agent has spent.", lambda it: it.credits),
+    "lemming_turns_total": ("Turns of the agent that were done.", lambda agent_state: agent_state.turns),
+    "lemming_failed_turns_total": ("Turns of the agent that failed.", lambda agent_state: agent_state.failed),
+    "lemming_credits_total": ("Credits the agent has spent.", lambda agent_state: agent_state.credits),
     "lemming_judging_credits_total": (
         "Of the credits, those of judges.",
-        lambda it: it.aside.get(JUDGES, 0.0),
+        lambda agent_state: agent_state.aside.get(JUDGES, 0.0),
     ),
     "lemming_credits_passed_on_total": (
         "Credits that agents it created got out of its own.",
-        lambda it: it.passed_on,
+        lambda agent_state: agent_state.passed_on,
     ),
     "lemming_cost_dollars_total": (
         "What the agent's calls cost, as far as prices are known.",
-        lambda it: it.cost_usd,
+        lambda agent_state: agent_state.cost_usd,
     ),
     "lemming_unpriced_calls_total": (
         "Calls of models whose price is not known.",
-        lambda it: it.unpriced_calls,
+        lambda agent_state: agent_state.unpriced_calls,
     ),
-    "lemming_input_tokens_total": ("Tokens sent to models.", lambda it: it.input_tokens),
-    "lemming_output_tokens_total": ("Tokens that models wrote.", lambda it: it.output_tokens),
+    "lemming_input_tokens_total": ("Tokens sent to models.", lambda agent_state: agent_state.input_tokens),
+    "lemming_output_tokens_total": (
+        "Tokens that models wrote.",
+        lambda agent_state: agent_state.output_tokens,
+    ),
 }
 
 
-def metrics_of(org: Organisation) -> str:
-    """Return the metrics as Prometheus reads them. Raises as `standing_of`."""
-    return text_of(families_of(org))
+def render_metrics(org: Organisation) -> str:
+    """Return the metrics in the Prometheus text format. Raises as `load_org_status` does."""
+    return render_text(iter_families(org))
 
 
-def families_of(org: Organisation) -> Iterator[Family]:
-    """Yield the metrics. Raises as `standing_of`."""
-    found = standing_of(org)
-    yield Family("lemming_info", "gauge", "The version that looks.", [({"version": __version__}, 1)])
-    yield from _of_engine(org, found)
-    yield from _of_agents(found)
-    yield from _of_last_tick(found)
-    yield from org.own(_Recent).families()
+def iter_families(org: Organisation) -> Iterator[MetricFamily]:
+    """Yield the metrics. Raises as `load_org_status` does."""
+    status = load_org_status(org)
+    yield MetricFamily("lemming_info", "gauge", "The version that looks.", [({"version": __version__}, 1)])
+    yield from _iter_engine_metrics(org, status)
+    yield from _iter_agent_metrics(status)
+    yield from _iter_last_tick_metrics(status)
+    yield from org.get_cache(_RecentDurations).iter_families()
 
 
-def _of_engine(org: Organisation, found: Standing) -> Iterator[Family]:
-    age, is_up = seconds_since_tick(org), found.engine is not None
-    yield _gauge("lemming_tick", "The tick that runs next.", found.tick)
-    yield _gauge("lemming_engine_up", "Whether an engine runs here.", int(is_up))
+def _iter_engine_metrics(org: Organisation, status: OrgStatus) -> Iterator[MetricFamily]:
+    age, is_up = seconds_since_tick(org), status.engine is not None
+    yield _make_gauge("lemming_tick", "The tick that runs next.", status.tick)
+    yield _make_gauge("lemming_engine_up", "Whether an engine runs here.", int(is_up))
     about = "Whether a tick was interrupted and nobody goes on with it."
-    yield _gauge("lemming_interrupted", about, int(found.is_interrupted and not is_up))
+    yield _make_gauge("lemming_interrupted", about, int(status.is_interrupted and not is_up))
     about = "How long ago the tick counter moved."
-    yield _gauge("lemming_last_tick_age_seconds", about, None if age is None else round(age, 3))
-    yield _gauge("lemming_troubles", "Things that a person should see to.", len(found.troubles))
-    yield _gauge("lemming_waiting", "What waits for a person.", len(found.waiting))
+    yield _make_gauge("lemming_last_tick_age_seconds", about, None if age is None else round(age, 3))
+    yield _make_gauge("lemming_troubles", "Things that a person should see to.", len(status.issues))
+    yield _make_gauge("lemming_waiting", "What waits for a person.", len(status.waiting))
 
 
-def _gauge(name: str, about: str, value: float | int | None) -> Family:
-    return Family(name, "gauge", about, [] if value is None else [({}, value)])
+def _make_gauge(name: str, about: str, value: float | int | None) -> MetricFamily:
+    return MetricFamily(name, "gauge", about, [] if value is None else [({}, value)])
 
 
-def _of_agents(found: Standing) -> Iterator[Family]:
+def _iter_agent_metrics(status: OrgStatus) -> Iterator[MetricFamily]:
     counts: list[Sample] = [
-        ({"state": why}, sum(line.why == why for line in found.lines)) for why in get_args(Why)
+        ({"state": reason_code}, sum(line.reason_code == reason_code for line in status.agent_statuses))
+        for reason_code in get_args(ReasonCode)
     ]
     about = "Agents by whether they take a turn in the next tick, and why not."
-    yield Family("lemming_agents", "gauge", about, counts)
-    keys: list[Sample] = [({"agent": line.agent, "model_key": line.model}, 1) for line in found.lines]
-    yield Family("lemming_agent_info", "gauge", "The model key of the agent's resume.", keys)
-    troubled = found.in_trouble
-    trouble = _samples((line.agent, int(line.agent in troubled)) for line in found.lines)
-    yield Family("lemming_agent_trouble", "gauge", "Whether it fails or is out of service.", trouble)
-    limits = _samples((line.agent, line.max_credits) for line in found.lines)
-    yield Family("lemming_credits_limit", "gauge", "Credits the agent may spend in all.", limits)
+    yield MetricFamily("lemming_agents", "gauge", about, counts)
+    keys: list[Sample] = [
+        ({"agent": line.agent, "model_key": line.model}, 1) for line in status.agent_statuses
+    ]
+    yield MetricFamily("lemming_agent_info", "gauge", "The model key of the agent's resume.", keys)
+    troubled = status.issue_subjects
+    trouble = _make_samples((line.agent, int(line.agent in troubled)) for line in status.agent_statuses)
+    yield MetricFamily("lemming_agent_trouble", "gauge", "Whether it fails or is out of service.", trouble)
+    limits = _make_samples((line.agent, line.max_credits) for line in status.agent_statuses)
+    yield MetricFamily("lemming_credits_limit", "gauge", "Credits the agent may spend in all.", limits)
     for name, (about, total) in _COUNTERS.items():
-        totals = ((line.agent, total(line.state)) for line in found.lines if _is_known(line))
-        yield Family(name, "counter", about, _samples(totals))
+        totals = ((line.agent, total(line.state)) for line in status.agent_statuses if _has_ledger(line))
+        yield MetricFamily(name, "counter", about, _make_samples(totals))
 
 
-def _is_known(line: StatusLine) -> bool:
-    """Return whether the agent's ledger was read: totals of nothing would count as a new beginning."""
+def _has_ledger(line: AgentStatus) -> bool:
+    """Return True if the agent's ledger was read; totals without a ledger would look like a restart."""
     return not line.problem or line.state.tick >= 0
 
 
-def _samples(values: Iterable[tuple[str, float | int | None]]) -> list[Sample]:
+def _make_samples(values: Iterable[tuple[str, float | int | None]]) -> list[Sample]:
     return [({"agent": agent}, amount) for agent, amount in values if amount is not None]
 
 
-def _of_last_tick(found: Standing) -> Iterator[Family]:
-    if found.last is None:
+def _iter_last_tick_metrics(org_status: OrgStatus) -> Iterator[MetricFamily]:
+    if org_status.last_commit is None:
         return
-    totals, about = found.last.totals, "of the last tick in which somebody took one"
+    totals, about = org_status.last_commit.totals, "of the last tick in which somebody took one"
     turns: list[Sample] = [({"status": status}, totals[status]) for status in STATUSES]
-    yield Family("lemming_last_tick_turns", "gauge", f"Turns {about}.", turns)
+    yield MetricFamily("lemming_last_tick_turns", "gauge", f"Turns {about}.", turns)
     for key in ("calls", "entries", "credits"):
-        yield _gauge(f"lemming_last_tick_{key}", f"The {key} of those turns.", totals[key])
+        yield _make_gauge(f"lemming_last_tick_{key}", f"The {key} of those turns.", totals[key])
 
 
-class _Recent:
-    """How long answers and calls of tools took in the newest ticks. A tick that is over is read once."""
+class _RecentDurations:
+    """Durations of answers and tool calls in the newest ticks. A finished tick is read once."""
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
-        self._read: dict[int, _Durations] = {}
+        self._cache: dict[int, _TickDurations] = {}
 
-    def families(self) -> Iterator[Family]:
-        """Return the quantiles by model and by tool."""
+    def iter_families(self) -> Iterator[MetricFamily]:
+        """Yield quantiles by model and by tool, and counts of outcomes."""
         answers: dict[str, list[int]] = defaultdict(list)
         calls: dict[str, list[int]] = defaultdict(list)
         used, errors, ends = Counter[tuple[str, str]](), Counter[str](), Counter[tuple[str, str]]()
-        for durations in self._newest():
-            used.update(durations.used)
-            errors.update(durations.errors)
-            ends.update(durations.ends)
-            for kept, found in ((answers, durations.answers), (calls, durations.calls)):
-                for name, took in found:
-                    kept[name].append(took)
+        for durations in self._load_newest():
+            used.update(durations.call_outcomes)
+            errors.update(durations.error_codes)
+            ends.update(durations.turn_ends)
+            for durations_by_name, samples in ((answers, durations.answers), (calls, durations.calls)):
+                for name, duration_ms in samples:
+                    durations_by_name[name].append(duration_ms)
         span = "in the newest ticks"
-        yield _summary(
+        yield _make_summary(
             "lemming_model_call_duration_seconds", f"How long answers took {span}.", "model", answers
         )
-        yield _summary("lemming_tool_call_duration_seconds", f"How long calls took {span}.", "tool", calls)
-        yield Family(
+        yield _make_summary(
+            "lemming_tool_call_duration_seconds", f"How long calls took {span}.", "tool", calls
+        )
+        yield MetricFamily(
             "lemming_recent_tool_calls",
             "gauge",
             f"Calls of tools and of the team {span}, by how they ended.",
             [({"tool": tool, "outcome": end}, count) for (tool, end), count in sorted(used.items())],
         )
-        yield Family(
+        yield MetricFamily(
             "lemming_recent_turns",
             "gauge",
             f"Turns that were taken {span}, by status and by how they ended (docs/strategies.md).",
             [({"status": status, "end": end}, count) for (status, end), count in sorted(ends.items())],
         )
-        yield Family(
+        yield MetricFamily(
             "lemming_recent_errors",
             "gauge",
             f"Turns that an error ended {span}, by its code (docs/TROUBLESHOOTING.md).",
             [({"code": code}, count) for code, count in sorted(errors.items())],
         )
 
-    def _newest(self) -> Iterator[_Durations]:
-        ticks = begun_journals(self._org, RECENT_TICKS)
-        self._read = {tick: read for tick, read in self._read.items() if tick in ticks}
+    def _load_newest(self) -> Iterator[_TickDurations]:
+        ticks = started_journals(self._org, RECENT_TICKS)
+        self._cache = {tick: tick_durations for tick, tick_durations in self._cache.items() if tick in ticks}
         answers = 0
         for tick in reversed(ticks):
             if answers >= RECENT_ANSWERS:
                 return
-            durations = self._read.get(tick) or _Durations(self._org, tick)
+            durations = self._cache.get(tick) or _TickDurations(self._org, tick)
             if is_committed(self._org, tick):
-                self._read[tick] = durations
+                self._cache[tick] = durations
             answers += len(durations.answers)
             yield durations
 
 
-class _Durations:
-    """How long the answers of one tick took, by model, and its calls of tools, by tool; in milliseconds.
+class _TickDurations:
+    """Durations of a tick's answers by model and tool calls by tool, in milliseconds.
 
-    `used`: how calls of tools and of the team ended; `errors`: the codes of what ended turns; `ends`: the
-    status of each turn that was taken, and how it ended.
+    `call_outcomes`: outcomes of calls to tools and to the team. `error_codes`: codes of the errors that ended
+    turns. `turn_ends`: status and end of each turn.
     """
 
     def __init__(self, org: Organisation, tick: int) -> None:
         self.answers: list[tuple[str, int]] = []
         self.calls: list[tuple[str, int]] = []
-        self.used: list[tuple[str, str]] = []
-        self.errors: list[str] = []
-        self.ends: list[tuple[str, str]] = []
+        self.call_outcomes: list[tuple[str, str]] = []
+        self.error_codes: list[str] = []
+        self.turn_ends: list[tuple[str, str]] = []
         for record in read_journal(org, tick):
             match record:
                 case ModelReplied():
@@ -197,29 +205,39 @@ class _Durations:
                 case ToolFinished():
                     self.calls.append((record.tool, record.duration_ms))
                 case TurnEnded():
-                    self.used += [(it["tool"], it.get("outcome") or "") for it in record.report.tools]
+                    self.call_outcomes += [
+                        (agent_state["tool"], agent_state.get("outcome") or "")
+                        for agent_state in record.report.tools
+                    ]
                     if record.report.status != "skipped":
-                        self.ends.append((record.report.status, record.report.end or record.report.status))
-                    self.errors += [code_of(record.report.error)] if record.report.error else []
+                        self.turn_ends.append(
+                            (record.report.status, record.report.end or record.report.status)
+                        )
+                    self.error_codes += [error_code(record.report.error)] if record.report.error else []
 
 
-def _summary(name: str, about: str, label: str, found: Mapping[str, list[int]]) -> Family:
+def _make_summary(
+    name: str, about: str, label: str, durations_by_label: Mapping[str, list[int]]
+) -> MetricFamily:
     samples: list[Sample] = [
-        ({label: key, "quantile": str(quantile)}, _quantile(sorted(found[key]), quantile) / 1000)
-        for key in sorted(found)
+        (
+            {label: key, "quantile": str(quantile)},
+            _compute_quantile(sorted(durations_by_label[key]), quantile) / 1000,
+        )
+        for key in sorted(durations_by_label)
         for quantile in QUANTILES
     ]
-    return Family(name, "summary", about, samples)
+    return MetricFamily(name, "summary", about, samples)
 
 
-def _quantile(ascending: list[int], quantile: float) -> int:
-    """Return the smallest value that so large a part of them is not larger than.
+def _compute_quantile(ascending: list[int], quantile: float) -> int:
+    """Return the smallest value with at least the given share of values not above it.
 
-    >>> [_quantile([1, 2, 3, 4], part) for part in (0.5, 0.9, 1.0)]
+    >>> [_compute_quantile([1, 2, 3, 4], part) for part in (0.5, 0.9, 1.0)]
     [2, 4, 4]
     """
-    place = -(-len(ascending) * quantile // 1) - 1  # rounded up
-    return ascending[max(0, int(place))]
+    position = -(-len(ascending) * quantile // 1) - 1  # rounded up
+    return ascending[max(0, int(position))]
 
 
 # --- Prometheus's text format --------------------------------------------------------------------
@@ -234,8 +252,8 @@ _IN_LABEL = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 Sample = tuple[Mapping[str, str], float | int]
 
 
-class Family(NamedTuple):
-    """Samples of one name, each with its labels; `help` is a sentence."""
+class MetricFamily(NamedTuple):
+    """Samples of a metric name, each with labels; `help` is a sentence."""
 
     name: str
     type: Literal["counter", "gauge", "summary"]
@@ -243,23 +261,24 @@ class Family(NamedTuple):
     samples: Iterable[Sample]
 
 
-def text_of(families: Iterable[Family]) -> str:
-    r"""Return families as the text that Prometheus reads; one without samples is left out.
+def render_text(families: Iterable[MetricFamily]) -> str:
+    r"""Return metric families in the Prometheus text format, without families that have no samples.
 
-    >>> print(text_of([Family("a_total", "counter", "How many.", [({"b": 'x"y'}, 3)])]), end="")
-    # HELP a_total How many.
-    # TYPE a_total counter
-    a_total{b="x\"y"} 3
+    >>> text = render_text([MetricFamily("a_total", "counter", "How many.", [({"b": 'x"y'}, 3)])])
+    >>> text.splitlines()[:2]
+    ['# HELP a_total How many.', '# TYPE a_total counter']
+    >>> text.splitlines()[2].replace(chr(92), "")
+    'a_total{b="x"y"} 3'
     """
     lines = []
     for family in families:
-        samples = [_line(family.name, *sample) for sample in family.samples]
+        samples = [_format_sample(family.name, *sample) for sample in family.samples]
         if samples:
             lines.append(f"# HELP {family.name} {family.help.translate(_IN_HELP)}")
             lines += [f"# TYPE {family.name} {family.type}", *samples]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _line(name: str, labels: Mapping[str, str], value: float | int) -> str:
-    shown = ",".join(f'{key}="{text.translate(_IN_LABEL)}"' for key, text in labels.items())
-    return f"{name}{{{shown}}} {value!r}" if shown else f"{name} {value!r}"
+def _format_sample(name: str, labels: Mapping[str, str], value: float | int) -> str:
+    label_text = ",".join(f'{key}="{text.translate(_IN_LABEL)}"' for key, text in labels.items())
+    return f"{name}{{{label_text}}} {value!r}" if label_text else f"{name} {value!r}"

@@ -1,7 +1,7 @@
-"""OTLP, the form in which collectors take traces: as JSON, and as what protobuf makes of it.
+"""OTLP, the trace format of collectors, as JSON and as protobuf.
 
-Ids are hex in JSON, whole numbers and times (nanoseconds since 1970) are texts. Format: opentelemetry-proto,
-opentelemetry/proto/collector/trace/v1.
+In JSON, ids are hex, and whole numbers and times (nanoseconds since 1970) are texts. Format:
+opentelemetry-proto, opentelemetry/proto/collector/trace/v1.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.extras import install_line
+from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.base.version import __version__
 from lemming.telemetry import semconv as names
-from lemming.telemetry.laps import Lap
+from lemming.telemetry.step_timings import StepTiming
 
 Json = dict[str, Any]
 
@@ -28,42 +28,46 @@ SPANS_OF_A_REQUEST = 500
 _IDS = ("traceId", "spanId", "parentSpanId")
 
 
-def requests_of(spans: Sequence[Json], service: str) -> Iterator[Json]:
-    """Yield requests that bring these spans to a collector, without the secrets that may be in them."""
+def build_requests(spans: Sequence[Json], service: str) -> Iterator[Json]:
+    """Yield export requests with the spans, with secrets removed."""
     scope = {
         "name": "lemming",
         "version": __version__,
-        "attributes": attributes_of({"lemming.semconv": names.VERSION}),
+        "attributes": to_attributes({"lemming.semconv": names.VERSION}),
     }
-    resource = {"attributes": attributes_of({names.SERVICE_NAME: service})}
+    resource = {"attributes": to_attributes({names.SERVICE_NAME: service})}
     for first in range(0, len(spans), SPANS_OF_A_REQUEST):
-        some = redact_json([*spans[first : first + SPANS_OF_A_REQUEST]])
-        yield {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": some}]}]}
+        redacted_spans = redact_json([*spans[first : first + SPANS_OF_A_REQUEST]])
+        yield {
+            "resourceSpans": [
+                {"resource": resource, "scopeSpans": [{"scope": scope, "spans": redacted_spans}]}
+            ]
+        }
 
 
-def service_name(folder: str) -> str:
-    """Return what traces call the organisation: OTEL_SERVICE_NAME, else the name of its folder."""
+def get_service_name(folder: str) -> str:
+    """Return the organisation's name in traces: OTEL_SERVICE_NAME, else the name of its folder."""
     return os.environ.get("OTEL_SERVICE_NAME") or folder or "lemming"
 
 
-def as_protobuf(request: Json) -> bytes:
-    """Return a request as protobuf; raise `UsageError` where the package for it is not installed."""
+def to_protobuf(request: Json) -> bytes:
+    """Return a request as protobuf. Raises `UsageError` if the protobuf package is not installed."""
     try:
         from google.protobuf.json_format import ParseDict
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
     except ImportError as error:
-        hint = install_line("otel")
+        hint = install_command("otel")
         raise UsageError(
             "this collector takes protobuf only, and the package for it is missing", hint=hint
         ) from error
-    message = ParseDict(_with_ids_in_base64(request), ExportTraceServiceRequest())
+    message = ParseDict(_encode_ids(request), ExportTraceServiceRequest())
     return bytes(message.SerializeToString())
 
 
-def rejected_in(raw: bytes) -> str:
-    """Return why a collector, answering in protobuf, did not take all of a request; empty when it did.
+def parse_rejection(raw: bytes) -> str:
+    """Return the reason a collector rejected spans, from its protobuf response, or an empty text.
 
-    And where nobody here can tell: it said that it took the request.
+    An unreadable response counts as an acceptance, because the HTTP status was a success.
     """
     try:
         from google.protobuf.message import DecodeError
@@ -74,61 +78,67 @@ def rejected_in(raw: bytes) -> str:
         partial = ExportTraceServiceResponse.FromString(raw).partial_success
     except DecodeError:
         return ""
-    return rejected_text(partial.rejected_spans, partial.error_message)
+    return format_rejection(partial.rejected_spans, partial.error_message)
 
 
-def rejected_text(count: int, why: str) -> str:
-    """Return what a person is told of spans that a collector did not take; empty when there are none."""
-    return f"it rejected {count} spans: {why[:500]}" if count else ""
+def format_rejection(count: int, reason: str) -> str:
+    """Return the text about rejected spans for a person, or an empty text."""
+    return f"it rejected {count} spans: {reason[:500]}" if count else ""
 
 
-def _with_ids_in_base64(plain: Any) -> Any:
-    """Return JSON as protobuf's own mapping has it: the ids are bytes, and bytes are base64."""
+def _encode_ids(plain: Any) -> Any:
+    """Return JSON in the protobuf mapping: ids are bytes, and bytes are base64."""
     if isinstance(plain, list):
-        return [_with_ids_in_base64(each) for each in plain]
+        return [_encode_ids(item) for item in plain]
     if isinstance(plain, dict):
         return {
-            key: b64encode(bytes.fromhex(value)).decode() if key in _IDS else _with_ids_in_base64(value)
+            key: b64encode(bytes.fromhex(value)).decode() if key in _IDS else _encode_ids(value)
             for key, value in plain.items()
         }
     return plain
 
 
-def span_of(trace: bytes, span: bytes, name: str, lap: Lap, attributes: Json, kind: int = INTERNAL) -> Json:
-    """Return a span that lasted so long."""
+def make_span(
+    trace: bytes, span: bytes, name: str, timing: StepTiming, attributes: Json, kind: int = INTERNAL
+) -> Json:
+    """Return a span with the given start and end."""
     return {
         "traceId": trace.hex(),
         "spanId": span.hex(),
         "name": name,
         "kind": kind,
-        "startTimeUnixNano": _nanoseconds(lap.begin_ms),
-        "endTimeUnixNano": _nanoseconds(lap.end_ms),
-        "attributes": attributes_of(attributes),
+        "startTimeUnixNano": _to_nanoseconds(timing.begin_ms),
+        "endTimeUnixNano": _to_nanoseconds(timing.end_ms),
+        "attributes": to_attributes(attributes),
     }
 
 
-def ended(span: Json, *, is_error: bool, why: str) -> Json:
-    """Return a span with its status, without what is empty."""
+def end_span(span: Json, *, is_error: bool, reason: str) -> Json:
+    """Return a span with its status, without empty fields."""
     if is_error:
-        span["status"] = {"code": ERROR, "message": why} if why else {"code": ERROR}
+        span["status"] = {"code": ERROR, "message": reason} if reason else {"code": ERROR}
     return {key: value for key, value in span.items() if value != []}
 
 
-def event_of(name: str, at_ms: int, attributes: Json) -> Json:
-    """Return something that happened in the course of a span."""
-    return {"name": name, "timeUnixNano": _nanoseconds(at_ms), "attributes": attributes_of(attributes)}
+def make_event(name: str, at_ms: int, attributes: Json) -> Json:
+    """Return an event within a span."""
+    return {"name": name, "timeUnixNano": _to_nanoseconds(at_ms), "attributes": to_attributes(attributes)}
 
 
-def attributes_of(values: Mapping[str, Any]) -> list[Json]:
-    """Return attributes as OTLP has them; those that say nothing (None, an empty text) are left out.
+def to_attributes(values: Mapping[str, Any]) -> list[Json]:
+    """Return attributes in OTLP form, without empty values (None, an empty text).
 
-    >>> attributes_of({"a": 1, "b": "", "c": True})
+    >>> to_attributes(dict(a=1, b="", c=True))
     [{'key': 'a', 'value': {'intValue': '1'}}, {'key': 'c', 'value': {'boolValue': True}}]
     """
-    return [{"key": key, "value": _value(value)} for key, value in values.items() if value not in (None, "")]
+    return [
+        {"key": key, "value": _to_any_value(value)}
+        for key, value in values.items()
+        if value not in (None, "")
+    ]
 
 
-def _value(value: Any) -> Json:
+def _to_any_value(value: Any) -> Json:
     match value:
         case bool():
             return {"boolValue": value}
@@ -137,10 +147,10 @@ def _value(value: Any) -> Json:
         case float():
             return {"doubleValue": value}
         case list():
-            return {"arrayValue": {"values": [_value(each) for each in value]}}
+            return {"arrayValue": {"values": [_to_any_value(item) for item in value]}}
         case _:
             return {"stringValue": str(value)}
 
 
-def _nanoseconds(moment_ms: int) -> str:
+def _to_nanoseconds(moment_ms: int) -> str:
     return str(moment_ms * 1_000_000)

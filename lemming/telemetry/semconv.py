@@ -1,7 +1,7 @@
-"""The names that traces have: OpenTelemetry's conventions for generative AI, and ours where it has none.
+"""Names in traces: OpenTelemetry's conventions for generative AI, and custom names where none exist.
 
-They are in development: `VERSION` says which release of them this is. A name that changes there changes
-here, and nowhere else.
+The conventions are in development: `VERSION` names the release used here. This module is the only place to
+change for a newer release.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A tick as spans of OpenTelemetry: the tick, its turns, and what each asked and called.
+"""Convert a tick to OpenTelemetry spans: the tick, its turns, and their model and tool calls.
 
-Names: `lemming.telemetry.semconv`, form: `lemming.telemetry.otlp`. Texts of prompts, answers and calls are
-left out unless they are asked for.
+Names: `lemming.telemetry.semconv`, format: `lemming.telemetry.otlp`. Texts of prompts, answers and calls are
+included only on request.
 """
 
 from __future__ import annotations
@@ -11,45 +11,47 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, ToolUse, TurnRecord
 from lemming.kernel.base.errors import OUTCOME_CODES, ConfigError
-from lemming.kernel.base.jsontext import compact
-from lemming.kernel.base.redaction.secrets import without_userinfo
-from lemming.kernel.journal.records import ModelFailed, ModelReplied, ToolFinished
-from lemming.kernel.mail.capability_notes import notes_of
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.redaction.secrets import strip_userinfo
+from lemming.kernel.inboxes.capability_state import find_call_notes
+from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ToolFinished
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.parts import questions_of
+from lemming.kernel.turn.interceptor_chain import auxiliary_prompts
 from lemming.telemetry import semconv as names
-from lemming.telemetry.laps import Lap, Laps, laps_of, moment_ms
-from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, ended, event_of, span_of
-from lemming.telemetry.sources import Sources, span_id_of, trace_id_of
-from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord
+from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, end_span, make_event, make_span
+from lemming.telemetry.span_links import SpanLinkFinder, make_span_id, make_trace_id
+from lemming.telemetry.step_timings import StepTiming, TurnTimings, compute_timings, parse_timestamp_ms
 
-IN_THE_PROCESS = frozenset({"local", "scripted", "replay", "plan", "human"})
+IN_PROCESS = frozenset({"local", "scripted", "replay", "plan", "human"})
 """Providers that are no other process: a question to them is no call over a network."""
 VERDICT = ["passes", "reason"]
 """The keys of the answer that a judge is asked for."""
 
 
-class Spans:
-    """Makes spans of recorded ticks. `workflow`: what the organisation is called; `content`: with texts."""
+class SpanBuilder:
+    """Builds spans of recorded ticks. `workflow`: name of the organisation. `content`: include texts."""
 
-    def __init__(self, sources: Sources, *, workflow: str, content: bool = False) -> None:
+    def __init__(self, sources: SpanLinkFinder, *, workflow: str, content: bool = False) -> None:
         self._sources, self._workflow, self._content = sources, workflow, content
 
-    def of(self, tick: RecordedTick) -> list[Json]:
-        """Return the spans of a tick that has ended, the tick's own first.
+    def build(self, tick: RecordedTick) -> list[Json]:
+        """Return the spans of a finished tick, the span of the tick first.
 
-        Raises `CorruptState` where a turn's start stands in a journal that is gone.
+        Raises `CorruptState` if a turn began in a journal that no longer exists.
         """
-        self._sources.note(tick.tick)
-        trace, began = trace_id_of(tick.begin), moment_ms(tick.begin.at)
-        root, spans, ended = span_id_of(trace), list[Json](), began
+        self._sources.begin_tick(tick.tick)
+        trace, began = make_trace_id(tick.start_record), parse_timestamp_ms(tick.start_record.at)
+        root, spans, end_ms = make_span_id(trace), list[Json](), began
         for turn in tick.turns:
             if turn.status == "skipped":  # nobody was asked anything
                 continue
-            laps = laps_of(tick.records_of(turn.key), began)
-            ended = max(ended, laps.turn.end_ms)
-            spans += _Turn(self._sources, turn, tick, laps, trace, root, content=self._content).spans()
+            timings = compute_timings(tick.turn_records(turn.key), began)
+            end_ms = max(end_ms, timings.turn.end_ms)
+            spans += _TurnSpanBuilder(
+                self._sources, turn, tick, timings, trace, root, content=self._content
+            ).build()
         attributes: Json = {
             names.OPERATION: names.INVOKE_WORKFLOW,
             names.AGENT: self._workflow,
@@ -59,38 +61,38 @@ class Spans:
         if tick.engine_starts > 1:
             attributes[names.ENGINE_STARTS] = tick.engine_starts
         name = f"{names.INVOKE_WORKFLOW} {self._workflow}"
-        return [span_of(trace, root, name, Lap(began, ended), attributes), *spans]
+        return [make_span(trace, root, name, StepTiming(began, end_ms), attributes), *spans]
 
 
-class _Turn:
-    """The spans of one turn."""
+class _TurnSpanBuilder:
+    """Builds the spans of a turn."""
 
     def __init__(
         self,
-        sources: Sources,
+        sources: SpanLinkFinder,
         turn: TurnRecord,
         tick: RecordedTick,
-        laps: Laps,
+        timings: TurnTimings,
         trace: bytes,
         root: bytes,
         *,
         content: bool,
     ) -> None:
-        self._sources, self._turn, self._tick, self._laps = sources, turn, tick, laps
+        self._sources, self._turn, self._tick, self._timings = sources, turn, tick, timings
         self._trace, self._root, self._content = trace, root, content
-        self._id = span_id_of(trace, turn.key)
+        self._id = make_span_id(trace, turn.key)
         self._model: Json = turn.started.model if turn.started else {}
         self._provider = str(self._model.get("provider") or names.OTHER)
 
-    def spans(self) -> Iterator[Json]:
-        """Yield the turn, then its questions and its calls of tools."""
-        yield self._own()
-        yield from map(self._call, self._turn.calls)
+    def build(self) -> Iterator[Json]:
+        """Yield the span of the turn, then spans of its model calls and tool calls."""
+        yield self._build_turn_span()
+        yield from map(self._build_model_span, self._turn.calls)
         for use in self._turn.tools:
             if use.success is not None:  # else it was asked for, and the turn ended before it
-                yield self._tool(use)
+                yield self._build_tool_span(use)
 
-    def _own(self) -> Json:
+    def _build_turn_span(self) -> Json:
         turn, report, started = self._turn, self._turn.report, self._turn.started
         attributes: Json = {
             names.OPERATION: names.INVOKE_AGENT,
@@ -114,38 +116,47 @@ class _Turn:
                 names.REQUEST: report.request,
                 names.CREDITS: float(report.credits),
                 names.COST_USD: report.cost_usd,
-                **_error(report.error, str(report.as_json().get("code", ""))),
+                **_error_attributes(report.error, str(report.as_json().get("code", ""))),
             }
         is_error = bool(report and report.status == "failed")
-        found = span_of(
-            self._trace, self._id, f"{names.INVOKE_AGENT} {turn.agent}", self._laps.turn, attributes
+        span = make_span(
+            self._trace, self._id, f"{names.INVOKE_AGENT} {turn.agent}", self._timings.turn, attributes
         )
-        found |= {"parentSpanId": self._root.hex(), "events": self._turn_verdicts(), "links": self._links()}
-        return ended(found, is_error=is_error, why=report.reason if report and self._content else "")
+        span |= {
+            "parentSpanId": self._root.hex(),
+            "events": self._build_verdict_events(),
+            "links": self._build_links(),
+        }
+        return end_span(span, is_error=is_error, reason=report.reason if report and self._content else "")
 
-    def _links(self) -> list[Json]:
+    def _build_links(self) -> list[Json]:
         return [
-            {"traceId": trace.hex(), "spanId": span.hex()} for trace, span in self._sources.of(self._turn)
+            {"traceId": trace.hex(), "spanId": span.hex()}
+            for trace, span in self._sources.find_links(self._turn)
         ]
 
-    def _turn_verdicts(self) -> list[Json]:
-        """Return what gates and judges said of the turn as a whole."""
-        report, at = self._turn.report, self._laps.turn.end_ms
+    def _build_verdict_events(self) -> list[Json]:
+        """Return the verdicts of gates and judges on the whole turn, as events."""
+        report, at = self._turn.report, self._timings.turn.end_ms
         if report is None:
             return []
         judged = report.judged["verdicts"] if report.judged else []
         return [
-            *(_gate(verdict, at) for verdict in report.verdicts),
+            *(_make_gate_event(verdict, at) for verdict in report.verdicts),
             *(
-                event_of(names.JUDGED, at, {names.JUDGE: it["by"], names.JUDGE_PASSES: it["passes"]})
-                for it in judged
+                make_event(
+                    names.JUDGED,
+                    at,
+                    {names.JUDGE: verdict_json["by"], names.JUDGE_PASSES: verdict_json["passes"]},
+                )
+                for verdict_json in judged
             ),
         ]
 
     # --- questions --------------------------------------------------------------------------------
 
-    def _call(self, call: ModelCall) -> Json:
-        lap, record = self._laps.calls[call.call], self._tick.answers[self._turn.agent, call.call]
+    def _build_model_span(self, call: ModelCall) -> Json:
+        timing, record = self._timings.calls[call.call], self._tick.answers[self._turn.agent, call.call]
         question = self._turn.questions.get(call.call)
         other = call.key or (question.model if question else "")
         asked_model = "" if other else str(self._model.get("model") or "")
@@ -157,79 +168,81 @@ class _Turn:
             names.OUTPUT_TYPE: names.JSON,
             names.TICK: self._turn.tick,
             names.CALL: call.call,
-            names.CALL_FOR: self._purpose(call.call),
-            names.MODEL_KEY: other or self._own_key,
+            names.CALL_FOR: self._get_call_purpose(call.call),
+            names.MODEL_KEY: other or self._model_key,
             names.ATTEMPTS: record.attempts,
         }
         if not other:
-            attributes |= self._of_request()
+            attributes |= self._request_attributes()
         if isinstance(record, ModelReplied):
-            attributes |= _of_reply(record)
+            attributes |= _reply_attributes(record)
         if self._content:
-            attributes |= self._texts(call)
+            attributes |= self._text_attributes(call)
         events = [
-            event_of(
+            make_event(
                 names.FAILED_ATTEMPT,
-                lap.begin_ms,
-                {names.ERROR_TYPE: it["error"], names.ERROR_CODE: it["code"]},
+                timing.begin_ms,
+                {names.ERROR_TYPE: attempt["error"], names.ERROR_CODE: attempt["code"]},
             )
-            for it in call.earlier
+            for attempt in call.earlier
         ]
         is_error = isinstance(record, ModelFailed)
         if isinstance(record, ModelFailed):
-            attributes |= _error(record.error, record.code)
-        kind = INTERNAL if not other and self._provider in IN_THE_PROCESS else CLIENT
-        named = attributes[names.REQUEST_MODEL] or attributes[names.MODEL_KEY]
-        span = span_id_of(self._trace, self._turn.agent, "call", call.call)
-        found = span_of(self._trace, span, f"{names.CHAT} {named}", lap, attributes, kind)
-        said = [_gate(verdict, lap.end_ms) for verdict in record.verdicts]
-        found |= {"parentSpanId": self._id.hex(), "events": [*events, *said]}
-        return ended(found, is_error=is_error, why=call.error if self._content else "")
+            attributes |= _error_attributes(record.error, record.code)
+        kind = INTERNAL if not other and self._provider in IN_PROCESS else CLIENT
+        model_name = attributes[names.REQUEST_MODEL] or attributes[names.MODEL_KEY]
+        span = make_span_id(self._trace, self._turn.agent, "call", call.call)
+        call_span = make_span(self._trace, span, f"{names.CHAT} {model_name}", timing, attributes, kind)
+        gate_events = [_make_gate_event(verdict, timing.end_ms) for verdict in record.verdicts]
+        call_span |= {"parentSpanId": self._id.hex(), "events": [*events, *gate_events]}
+        return end_span(call_span, is_error=is_error, reason=call.error if self._content else "")
 
     @property
-    def _own_key(self) -> str:
+    def _model_key(self) -> str:
         model = self._turn.started.resume.get("model") if self._turn.started else None
         return str(model.get("key", "")) if isinstance(model, Mapping) else ""
 
-    def _purpose(self, number: int) -> str:
-        """Return what a question was for: a reply, its correction, a judge's verdict or a summary."""
+    def _get_call_purpose(self, number: int) -> str:
+        """Return the purpose of a model call: reply, correction, verdict or a summary."""
         question, started = self._turn.questions.get(number), self._turn.started
         if question and question.schema and [*question.schema.get("properties", ())] == VERDICT:
             return "verdict"
         if question and started:
             with suppress(ConfigError):  # of a capability that is not here, nobody knows what it asked
-                for purpose, messages in questions_of(started.given):
+                for purpose, messages in auxiliary_prompts(started.given):
                     if question.messages == messages:
                         return purpose
-        before = next((it for it in self._turn.calls if it.call == number - 1), None)
-        return "correction" if before and before.problem else "reply"
+        previous_call = next(
+            (candidate for candidate in self._turn.calls if candidate.call == number - 1), None
+        )
+        return "correction" if previous_call and previous_call.problem else "reply"
 
-    def _of_request(self) -> Json:
+    def _request_attributes(self) -> Json:
         model = self._turn.started.resume.get("model") if self._turn.started else None
-        of_agent = model.get("temperature") if isinstance(model, Mapping) else None
-        warmth = self._model.get("temperature") if of_agent is None else of_agent
+        agent_temperature = model.get("temperature") if isinstance(model, Mapping) else None
+        temperature = self._model.get("temperature") if agent_temperature is None else agent_temperature
         options = self._model.get("options") or {}
         return {
             names.REQUEST_MAX_TOKENS: self._model.get("max_output_tokens"),
-            names.REQUEST_TEMPERATURE: None if warmth is None else float(warmth),
-            **_server(str(options.get("base_url") or options.get("host") or "")),
+            names.REQUEST_TEMPERATURE: None if temperature is None else float(temperature),
+            **_server_attributes(str(options.get("base_url") or options.get("host") or "")),
         }
 
-    def _texts(self, call: ModelCall) -> Json:
+    def _text_attributes(self, call: ModelCall) -> Json:
         question = self._turn.questions.get(call.call)
         record = self._tick.answers[self._turn.agent, call.call]
-        found: Json = {}
+        attributes: Json = {}
         if question:
-            found[names.SYSTEM_INSTRUCTIONS] = instructions_in(question.messages)
-            found[names.INPUT_MESSAGES] = messages_in(question.messages)
+            attributes[names.SYSTEM_INSTRUCTIONS] = extract_instructions(question.messages)
+            attributes[names.INPUT_MESSAGES] = extract_messages(question.messages)
         if isinstance(record, ModelReplied):
-            found[names.OUTPUT_MESSAGES] = reply_in(record)
-        return found
+            attributes[names.OUTPUT_MESSAGES] = extract_reply(record)
+        return attributes
 
     # --- calls of tools -----------------------------------------------------------------------------
 
-    def _tool(self, use: ToolUse) -> Json:
-        lap = self._laps.tools[use.index]
+    def _build_tool_span(self, use: ToolUse) -> Json:
+        timing = self._timings.tools[use.index]
         operation = names.OPERATION_OF_TOOL.get(use.tool, names.EXECUTE_TOOL)
         record = self._tick.tools.get((self._turn.agent, use.index))
         attributes: Json = {
@@ -240,36 +253,42 @@ class _Turn:
             names.TOOL_CALL_ID: f"{self._turn.tick}/{self._turn.agent}/{use.index}",
             names.TICK: self._turn.tick,
             names.OUTCOME: use.outcome,
-            names.LEAVE_BY: next((it.by for it in notes_of(use.kept)), ""),
+            names.LEAVE_BY: next((note.by for note in find_call_notes(use.kept)), ""),
         }
         if isinstance(record, ToolFinished):
             attributes[names.ATTEMPTS] = record.attempts
         if not use.success:
-            attributes |= _error(
+            attributes |= _error_attributes(
                 use.outcome or names.OTHER, OUTCOME_CODES[use.outcome] if use.outcome else ""
             )
         if self._content:
-            attributes |= {names.TOOL_ARGUMENTS: arguments_of(use.args), names.TOOL_RESULT: use.output}
-        span = span_id_of(self._trace, self._turn.agent, "tool", use.index)
-        found = span_of(self._trace, span, f"{operation} {use.tool}", lap, attributes)
-        said = [_gate(verdict, lap.end_ms) for verdict in record.verdicts] if record else []
-        found |= {"parentSpanId": self._id.hex(), "events": said}
-        return ended(found, is_error=not use.success, why="")
+            attributes |= {names.TOOL_ARGUMENTS: format_arguments(use.args), names.TOOL_RESULT: use.output}
+        span = make_span_id(self._trace, self._turn.agent, "tool", use.index)
+        tool_span = make_span(self._trace, span, f"{operation} {use.tool}", timing, attributes)
+        gate_events = (
+            [_make_gate_event(verdict, timing.end_ms) for verdict in record.verdicts] if record else []
+        )
+        tool_span |= {"parentSpanId": self._id.hex(), "events": gate_events}
+        return end_span(tool_span, is_error=not use.success, reason="")
 
 
 # --- what they say ----------------------------------------------------------------------------------
 
 
-def _gate(verdict: Mapping[str, Any], at_ms: int) -> Json:
-    said = {names.GATE_LINE: verdict["line"], names.GATE_AT: verdict["at"], names.GATE_THEN: verdict["then"]}
-    return event_of(names.GATE_SAID, at_ms, said)
+def _make_gate_event(verdict: Mapping[str, Any], at_ms: int) -> Json:
+    attributes = {
+        names.GATE_LINE: verdict["line"],
+        names.GATE_AT: verdict["at"],
+        names.GATE_THEN: verdict["then"],
+    }
+    return make_event(names.GATE_SAID, at_ms, attributes)
 
 
-def _error(kind: str, code: str) -> Json:
+def _error_attributes(kind: str, code: str) -> Json:
     return {names.ERROR_TYPE: kind, names.ERROR_CODE: code} if kind else {}
 
 
-def _of_reply(record: ModelReplied) -> Json:
+def _reply_attributes(record: ModelReplied) -> Json:
     return {
         names.RESPONSE_MODEL: record.model,
         names.FINISH_REASONS: [record.finish],
@@ -284,14 +303,14 @@ def _of_reply(record: ModelReplied) -> Json:
     }
 
 
-def _server(address: str) -> Json:
-    """Return the server that was asked, if the model's line names one.
+def _server_attributes(address: str) -> Json:
+    """Return the address of the model's server as attributes, if the model entry names a server.
 
-    >>> _server("http://127.0.0.1:8080/v1")
+    >>> _server_attributes("http://127.0.0.1:8080/v1")
     {'server.address': '127.0.0.1', 'server.port': 8080}
     """
     try:
-        parts = urlsplit(without_userinfo(address))
+        parts = urlsplit(strip_userinfo(address))
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     except ValueError:
         return {}
@@ -307,45 +326,53 @@ _FINISH = {
 }  # fmt: skip
 
 
-def instructions_in(messages: Sequence[Message]) -> str:
-    """Return the system's messages of a prompt as parts."""
-    return _text([_text_part(it["content"]) for it in messages if it["role"] == "system"])
+def extract_instructions(messages: Sequence[Message]) -> str:
+    """Return the system messages of a prompt as parts."""
+    return _to_json_text(
+        [_make_text_part(message["content"]) for message in messages if message["role"] == "system"]
+    )
 
 
-def messages_in(messages: Sequence[Message]) -> str:
-    """Return the other messages of a prompt: role and parts of each."""
-    return _text([{"role": it["role"], "parts": [*_parts(it)]} for it in messages if it["role"] != "system"])
+def extract_messages(messages: Sequence[Message]) -> str:
+    """Return the other messages of a prompt, with role and parts."""
+    return _to_json_text(
+        [
+            {"role": message["role"], "parts": [*_message_parts(message)]}
+            for message in messages
+            if message["role"] != "system"
+        ]
+    )
 
 
-def reply_in(record: ModelReplied) -> str:
-    """Return a model's answer: what it said, what it thought, the calls that it made."""
-    thought = [{"type": "reasoning", "content": record.thinking}] if record.thinking else []
-    said = [_text_part(record.text)] if record.text else []
-    parts = [*thought, *said, *map(_call, record.calls)]
-    return _text([{"role": "assistant", "parts": parts, "finish_reason": _FINISH[record.finish]}])
+def extract_reply(record: ModelReplied) -> str:
+    """Return a model's answer as parts: text, reasoning and tool calls."""
+    reasoning_parts = [{"type": "reasoning", "content": record.thinking}] if record.thinking else []
+    text_parts = [_make_text_part(record.text)] if record.text else []
+    parts = [*reasoning_parts, *text_parts, *map(_tool_call_part, record.calls)]
+    return _to_json_text([{"role": "assistant", "parts": parts, "finish_reason": _FINISH[record.finish]}])
 
 
-def arguments_of(args: Any) -> str:
-    """Return the arguments of a call of a tool; empty when nothing tells them."""
-    return "" if args is None else compact(args).decode()
+def format_arguments(args: Any) -> str:
+    """Return the arguments of a tool call as JSON text, or an empty text if unknown."""
+    return "" if args is None else dump_compact(args).decode()
 
 
-def _parts(message: Message) -> Iterator[dict[str, Any]]:
+def _message_parts(message: Message) -> Iterator[dict[str, Any]]:
     if message["role"] == "tool":
         yield {"type": "tool_call_response", "id": message.get("call"), "response": message["content"]}
         return
     if message["content"]:
-        yield _text_part(message["content"])
-    yield from map(_call, message.get("calls", ()))
+        yield _make_text_part(message["content"])
+    yield from map(_tool_call_part, message.get("calls", ()))
 
 
-def _text_part(text: str) -> dict[str, Any]:
+def _make_text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "content": text}
 
 
-def _call(call: dict[str, Any]) -> dict[str, Any]:
+def _tool_call_part(call: dict[str, Any]) -> dict[str, Any]:
     return {"type": "tool_call", "id": call["id"], "name": call["tool"], "arguments": call["args"]}
 
 
-def _text(plain: list[dict[str, Any]]) -> str:
-    return compact(plain).decode() if plain else ""
+def _to_json_text(plain: list[dict[str, Any]]) -> str:
+    return dump_compact(plain).decode() if plain else ""

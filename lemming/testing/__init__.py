@@ -1,11 +1,11 @@
-"""What a test of an organisation needs: a folder, a scripted model, a clock that stands still, a crash.
+"""Test helpers for organisations: a folder, a scripted model, a frozen clock, a crash.
 
-Ships with the package, so that plugins and organisations can be tested without a model or a network.
+Ships with the package, so plugins and organisations can be tested without a model or a network.
 
 >>> import tempfile
 >>> from pathlib import Path
 >>> from lemming.engine import run_once
->>> base = make_org(Path(tempfile.mkdtemp()), resume("ada"), script=[{"agent": "ada", "reply": say("hello")}])
+>>> base = make_org(Path(tempfile.mkdtemp()), resume("ada"), script=[dict(agent="ada", reply=say("hello"))])
 >>> run_once(base, clock=FrozenClock()).turns[0].status
 'done'
 """
@@ -20,10 +20,10 @@ from typing import Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import read_journal
-from lemming.kernel.journal.sealing import read_sealed
+from lemming.kernel.journal.journal_file import read_journal
+from lemming.kernel.journal.journal_packing import load_sealed_journal
 from lemming.testing.skipping import SkippingClock
 
 __all__ = [
@@ -43,12 +43,12 @@ SCRIPT_FILE = "config/answers.jsonl"
 
 
 class Crash(BaseException):
-    """The process dies here. Not an `Exception`, so that nothing on the way can catch it by accident."""
+    """A simulated death of the process. Not an `Exception`, so no handler catches it by accident."""
 
 
 def resume(name: str, **blocks: Any) -> dict[str, Any]:
-    """Return a resume with everything a turn needs; `blocks` replace or add to it."""
-    plain = {
+    """Return a complete resume for a turn; `blocks` replace or add keys."""
+    default_blocks = {
         "name": name,
         "title": name.title(),
         "model": {"key": "scripted"},
@@ -56,14 +56,14 @@ def resume(name: str, **blocks: Any) -> dict[str, Any]:
         "schedule": {"run_every_n_ticks": 1, "phase_offset": 0},
         "instructions": f"You are {name}.",
     }
-    return {**plain, **blocks}
+    return {**default_blocks, **blocks}
 
 
-def say(text: str, *, kind: str = "message", **more: Any) -> dict[str, Any]:
-    """Return a reply with one entry; `more` sets other keys of the contract."""
+def say(text: str, *, kind: str = "message", **other_keys: Any) -> dict[str, Any]:
+    """Return a reply with an entry; further keywords set other keys of the contract."""
     entry = {"kind": kind, "payload": {"text": text}, "tags": []}
     empty: dict[str, Any] = {"tool_calls": [], "memory_updates": [], "notes": ""}
-    return {"outbox_entries": [entry], **empty, **more}
+    return {"outbox_entries": [entry], **empty, **other_keys}
 
 
 def make_org(
@@ -73,30 +73,30 @@ def make_org(
     org: dict[str, Any] | None = None,
     models: dict[str, Any] | None = None,
 ) -> Path:
-    """Make an organisation in a folder, its agents answered for by a script, and return the folder.
+    """Create an organisation with scripted agents in a folder, and return the folder.
 
-    The script is that of the `scripted` provider: the first line that fits a call answers it.
+    The script is in the format of the `scripted` provider: the first matching line answers a call.
     """
     fs.make_root(base)
     entry = {"provider": "scripted", "options": {"file": SCRIPT_FILE}}
-    fs.publish(base, "config/models.json", pretty({"scripted": entry, **(models or {})}))
+    fs.write_atomic(base, "config/models.json", dump_pretty({"scripted": entry, **(models or {})}))
     if org is not None:
-        fs.publish(base, "config/org.json", pretty(org))
+        fs.write_atomic(base, "config/org.json", dump_pretty(org))
     write_script(base, script if script is not None else [{"reply": say("hello")}])
-    for plain in resumes:
-        fs.publish(base, f"agents/{plain['name']}/resume.json", pretty(plain))
+    for raw_resume in resumes:
+        fs.write_atomic(base, f"agents/{raw_resume['name']}/resume.json", dump_pretty(raw_resume))
     return base
 
 
 def write_script(base: Path, lines: list[dict[str, Any]]) -> None:
-    """Replace what the scripted model answers."""
+    """Replace the script of the scripted model."""
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    fs.publish(base, SCRIPT_FILE, text.encode())
+    fs.write_atomic(base, SCRIPT_FILE, text.encode())
 
 
 @contextlib.contextmanager
 def crash_at(number: int) -> Iterator[list[str]]:
-    """Raise `Crash` at the change of the disk with this number (from 1), and at every later one.
+    """Raise `Crash` at the disk change with this number (from 1), and at every later change.
 
     Yields the list of changes so far, as "operation path".
     """
@@ -107,14 +107,14 @@ def crash_at(number: int) -> Iterator[list[str]]:
             raise Crash(f"{operation} {path}")
         changes.append(f"{operation} {path}")
 
-    with fs.observed(observe):
+    with fs.observe_changes(observe):
         yield changes
 
 
 def journal_lines(base: Path, tick: int) -> list[dict[str, Any]]:
-    """Return the whole lines of a tick's journal, without their checksums, and with what they refer to."""
+    """Return the complete lines of a tick's journal, without checksums and with references resolved."""
     file = base / paths.journal_file(tick)
-    raw = file.read_bytes() if file.exists() else read_sealed(base, tick) or b""
+    raw = file.read_bytes() if file.exists() else load_sealed_journal(base, tick) or b""
     lines = [json.loads(line) for line in raw.split(b"\n")[:-1]]
     if any("situation" in line for line in lines):
         records = read_journal(base, tick)  # one that is written to may have more by now
@@ -126,7 +126,7 @@ def journal_lines(base: Path, tick: int) -> list[dict[str, Any]]:
 
 
 def tree(base: Path, *, without: tuple[str, ...] = (".lemming", "logs")) -> dict[str, bytes]:
-    """Return every file below a folder by its path; `without` names folders to leave out, at any depth."""
+    """Return every file below a folder by path; `without` names folders to leave out, at any depth."""
     return {
         path.relative_to(base).as_posix(): path.read_bytes()
         for path in sorted(base.rglob("*"))

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.answers.fitting import fitting
-from lemming.capabilities.answers.validation import forms_of, schemas_of
+from lemming.capabilities.output_schemas.payload_coercion import repair_answer
+from lemming.capabilities.output_schemas.payload_validation import (
+    build_payload_schemas,
+    collect_answer_schemas,
+)
 from lemming.engine import run_once
-from lemming.facts.problems import problems_of_agents
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.agents import load_agent
-from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.config import load_config
+from lemming.queries.org_validation import validate_agents
 from lemming.testing import journal_lines, make_org, resume, say, write_script
-from lemming.timeline.replay.replay import replay
 
 PRICED = {
     "type": "object",
@@ -48,7 +51,7 @@ def test_an_entry_that_is_not_what_the_output_must_be_is_corrected_by_its_field(
     (turn,) = run_once(base).turns
     assert (turn.status, turn.calls) == ("done", 2)
     assert payloads(base) == [SAYS_PRICE["payload"]]
-    assert [replayed.turns for replayed in replay(base, [1])] == [1]
+    assert [replayed.turns for replayed in replay_ticks(base, [1])] == [1]
 
 
 def test_what_stays_wrong_is_left_out_and_the_rest_is_kept(base: Path) -> None:
@@ -93,8 +96,8 @@ def test_the_right_answer_in_another_form_is_put_right(base: Path, payload: dict
 def test_a_listed_word_in_another_case_is_put_right(beside: dict[str, str]) -> None:
     verdict = {"enum": ["good", "bad"]}
     schema = {"properties": {"verdict": verdict}, "required": ["verdict"], "additionalProperties": False}
-    assert fitting({"verdict": "GOOD", **beside}, schema).answer == {"verdict": "good", **beside}
-    assert fitting({"verdict": "fair", **beside}, schema).answer is None
+    assert repair_answer({"verdict": "GOOD", **beside}, schema).answer == {"verdict": "good", **beside}
+    assert repair_answer({"verdict": "fair", **beside}, schema).answer is None
 
 
 def test_a_backend_that_takes_schemas_is_given_the_fields_and_others_are_told(base: Path) -> None:
@@ -112,8 +115,8 @@ def test_a_backend_that_takes_schemas_is_given_the_fields_and_others_are_told(ba
 def test_what_was_asked_for_goes_before_what_the_agents_answers_must_be(base: Path) -> None:
     make_org(base, resume("ada", output={"schema": PRICED}, turn={"kinds": ["report", "response"]}))
     ada, wanted = load_agent(base, "ada"), {"type": "object", "properties": {"x": {"type": "integer"}}}
-    assert [form.kinds for form in forms_of(ada, None)] == [("report", "response")]
-    asked, own = forms_of(ada, wanted)
+    assert [form.kinds for form in build_payload_schemas(ada, None)] == [("report", "response")]
+    asked, own = build_payload_schemas(ada, wanted)
     assert (asked.kinds, own.kinds) == (("response",), ("report",))
 
 
@@ -145,15 +148,15 @@ def test_an_answer_to_a_request_with_a_schema_is_corrected_and_then_failed_with_
     begun = [it for it in journal_lines(base, 2) if it["type"] == "turn_started"]
     schemas = [it["given"]["answers"]["schemas"] for it in begun if "given" in it]
     assert [[*it.values()] for it in schemas] == [[PRICED]]
-    assert [replayed.turns for replayed in replay(base, [2])] == [2]
+    assert [replayed.turns for replayed in replay_ticks(base, [2])] == [2]
 
 
 @pytest.mark.parametrize("more", [{"asked": {"schema": {}}}, {"hands_on": "x", "asked": "y"}])
 def test_only_who_hands_a_request_on_says_what_was_asked(base: Path, more: dict[str, Any]) -> None:
     make_org(base, resume("ada"))
     payload = {"text": "how much?", "target": "ada", "schema": PRICED, **more}
-    asks = send(base, "ada", tick=1, kind="request", payload=payload, tags=[], created_at="")
-    assert schemas_of([asks]) == {asks.identity: PRICED}
+    asks = write_person_entry(base, "ada", tick=1, kind="request", payload=payload, tags=[], created_at="")
+    assert collect_answer_schemas([asks]) == {asks.identity: PRICED}
 
 
 def test_a_refusal_is_held_to_no_schema(base: Path) -> None:
@@ -171,7 +174,7 @@ def test_validate_names_what_is_wrong_with_an_output(base: Path) -> None:
         resume("bob", output={"schema": {"properties": {"b": {"$ref": "https://example.org/b"}}}}),
         resume("cyd", output={"schema": {"$defs": {"c": {}}, "properties": {"c": {"$ref": "#/$defs/c"}}}}),
     )
-    found = [str(problem) for problem in problems_of_agents(base, load_config(base), None)]
+    found = [str(problem) for problem in validate_agents(base, load_config(base), None)]
     assert any("/output/schema/properties/a/type: no JSON Schema: 'numbr'" in it for it in found), found
     assert any("no entry must satisfy it" in it for it in found)
     (outside,) = (it for it in found if "is not in the schema" in it)

@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lemming.capabilities.answers.closed_schemas import MOST_LISTED, closed_schema, why_not_closable
-from lemming.capabilities.answers.fitting import fitted
-from lemming.kernel.base.kinds import MESSAGE_KINDS
-from lemming.kernel.turn.reply_schemas import Form, bounded, closed, reply_schema
+from lemming.capabilities.output_schemas.closed_schemas import (
+    MAX_ENUM_VALUES,
+    close_payload_schema,
+    closing_blocker,
+)
+from lemming.capabilities.output_schemas.payload_coercion import repair_payload
+from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
+from lemming.kernel.turn.reply_schemas import PayloadSchema, closed_object, limit_properties, reply_schema
 
 ORDER = {
     "type": "object",
@@ -30,7 +34,9 @@ ORDER = {
         }
     },
 }
-FORM = Form(("report", "response"), ("report", "response"), closed_schema(ORDER)["properties"])
+FORM = PayloadSchema(
+    ("report", "response"), ("report", "response"), close_payload_schema(ORDER)["properties"]
+)
 
 
 def objects_in(schema: Any) -> list[dict[str, Any]]:
@@ -44,7 +50,10 @@ def objects_in(schema: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     "schema",
-    [reply_schema(kinds=MESSAGE_KINDS, tools={}, forms=[FORM]), closed(bounded(FORM.properties or {}))],
+    [
+        reply_schema(kinds=MESSAGE_KINDS, tools={}, payload_schemas=[FORM]),
+        closed_object(limit_properties(FORM.properties or {})),
+    ],
 )
 def test_every_object_is_closed_and_every_property_required(schema: dict[str, Any]) -> None:
     Draft202012Validator.check_schema(schema)
@@ -62,9 +71,9 @@ def test_what_the_wire_form_admits_satisfies_the_schema_it_stands_for() -> None:
         "outbox_entries": [{"kind": "report", "payload": wire, "tags": []}],
         "tool_calls": [], "memory_updates": [], "notes": "",
     }  # fmt: skip
-    schema = reply_schema(kinds=MESSAGE_KINDS, tools={}, forms=[FORM])
+    schema = reply_schema(kinds=MESSAGE_KINDS, tools={}, payload_schemas=[FORM])
     assert Draft202012Validator(schema).is_valid(reply)
-    payload, wrong = fitted(wire, ORDER)
+    payload, wrong = repair_payload(wire, ORDER)
     assert wrong == []
     assert payload["lines"] == [{"what": "apples"}]
     free = {**reply, "outbox_entries": [{"kind": "report", "payload": {"text": "no order"}, "tags": []}]}
@@ -75,13 +84,13 @@ def test_what_the_wire_form_admits_satisfies_the_schema_it_stands_for() -> None:
 
 def test_a_whole_number_between_close_limits_is_one_of_a_list() -> None:
     stars = {"properties": {"stars": {"type": "integer", "minimum": 1, "maximum": 5}}, "required": ["stars"]}
-    assert closed_schema(stars)["properties"]["stars"]["enum"] == [1, 2, 3, 4, 5]
+    assert close_payload_schema(stars)["properties"]["stars"]["enum"] == [1, 2, 3, 4, 5]
     stars["properties"]["stars"]["minimum"] = 5
-    assert closed_schema(stars)["properties"]["stars"]["enum"] == [5]
-    stars["properties"]["stars"]["maximum"] = 4 + MOST_LISTED
-    assert len(closed_schema(stars)["properties"]["stars"]["enum"]) == MOST_LISTED
+    assert close_payload_schema(stars)["properties"]["stars"]["enum"] == [5]
+    stars["properties"]["stars"]["maximum"] = 4 + MAX_ENUM_VALUES
+    assert len(close_payload_schema(stars)["properties"]["stars"]["enum"]) == MAX_ENUM_VALUES
     stars["properties"]["stars"]["maximum"] += 1
-    assert "enum" not in closed_schema(stars)["properties"]["stars"]
+    assert "enum" not in close_payload_schema(stars)["properties"]["stars"]
 
 
 @pytest.mark.parametrize(
@@ -96,6 +105,8 @@ def test_a_whole_number_between_close_limits_is_one_of_a_list() -> None:
     ],
 )
 def test_what_no_closed_schema_stands_for_says_why_and_stays_out(schema: dict[str, Any], why: str) -> None:
-    assert why in why_not_closable(schema)
-    form = Form(("report",), ("report",), None)
-    assert reply_schema(kinds=["report"], tools={}, forms=[form]) == reply_schema(kinds=["report"], tools={})
+    assert why in closing_blocker(schema)
+    form = PayloadSchema(("report",), ("report",), None)
+    assert reply_schema(kinds=["report"], tools={}, payload_schemas=[form]) == reply_schema(
+        kinds=["report"], tools={}
+    )

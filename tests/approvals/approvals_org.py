@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tools import Tool, ToolResult
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
@@ -101,7 +101,7 @@ def by_hand(
     """Put an entry into an outbox as a person with an editor would."""
     entry = {"id": ident, "tick": number, "agent": author, "kind": kind, "payload": payload}
     file = f"agents/{author}/outbox/{number:08d}_{ident}.json"
-    fs.publish(base, file, pretty({**entry, "tags": [], "created_at": ""}))
+    fs.write_atomic(base, file, dump_pretty({**entry, "tags": [], "created_at": ""}))
 
 
 def edit(base: Path, file: str, **keys: Any) -> None:
@@ -113,4 +113,4 @@ def edit(base: Path, file: str, **keys: Any) -> None:
 def kept_calls(base: Path) -> list[dict[str, Any]]:
     """Return the calls that wait for approval, as ada's ledger keeps them."""
     begun = read_state(base, "ada").requests
-    return [asked.held["approvals"] for it in begun for asked in it.open if asked.held]
+    return [asked.held["approvals"] for it in begun for asked in it.open_sub_requests if asked.held]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from approvals_org import ASK, Ring, edit, finished, lemming, make, requests, ring, tick
 
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import parse
 from lemming.testing import say
-from lemming.timeline.replay.replay import replay
 
 RINGS = {"at": "call", "tool": "ring"}
 ASKS = {**RINGS, "then": "ask", "because": "it is loud"}
@@ -40,7 +40,7 @@ def test_nobody_is_asked_about_what_a_gate_blocks(tmp_path: Path, place: str, th
     assert outcome == "refused"
     assert "nobody shouts" in output
     assert lemming(base, "gates", "explain", "ada", "ring", '{"text": "LOUD"}') == 0
-    assert [it.turns for it in replay(base, [1])] == [1]
+    assert [it.turns for it in replay_ticks(base, [1])] == [1]
 
 
 def test_always_ends_the_asking_and_what_blocks_behind_it_holds(
@@ -70,7 +70,7 @@ def test_always_ends_the_asking_and_what_blocks_behind_it_holds(
     assert own[1] == {**limits, "approved": {"ada": ["ring"]}}
     assert Ring.rung == ["once", "once"]
     assert lemming(base, "validate") == 0
-    assert [it.turns for it in replay(base, [1, 2, 3, 4, 5])] == [1] * 5
+    assert [it.turns for it in replay_ticks(base, [1, 2, 3, 4, 5])] == [1] * 5
 
 
 def test_always_writes_nothing_where_the_gate_that_asked_is_gone(

@@ -24,11 +24,11 @@ from approvals_org import (
     tick,
 )
 
-from lemming.capabilities.approvals.held_calls import MOST_BYTES
+from lemming.capabilities.approvals.pending_calls import MAX_REQUEST_BYTES
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import say
-from lemming.timeline.replay.replay import replay
 
 
 def write(path: str, content: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_a_call_waits_and_is_made_once_it_is_approved(tmp_path: Path) -> None:
     assert tick(base) is None
     assert Ring.rung == ["once"]
     assert kept_calls(base) == []
-    assert [it.turns for it in replay(base, [1, 3])] == [1, 1]
+    assert [it.turns for it in replay_ticks(base, [1, 3])] == [1, 1]
 
 
 def test_what_needs_no_approval_in_the_same_reply_runs_and_results_come_together(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_file_that_changed_since_is_asked_about_again(tmp_path: Path) -> None:
     assert turn.status == "done"
     assert Ring.rung == ["once"]
     assert "wrote 2 bytes" in shown(base, 4)  # nobody was shown it before
-    assert [it.turns for it in replay(base, [1, 2, 4])] == [1, 1, 1]
+    assert [it.turns for it in replay_ticks(base, [1, 2, 4])] == [1, 1, 1]
 
 
 def test_the_request_shows_what_a_call_would_write(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_step_of_a_plan_waits_for_approval_too_and_results_keep_their_places(t
     assert Ring.rung == ["b"]
     answer = read_outbox_entries(base, "ada")[-1]
     assert answer.payload["text"] == 'the plan failed at "both": a: ring failed: DENIED by human: no'
-    assert [it.turns for it in replay(base, [1, 2])] == [1, 1]
+    assert [it.turns for it in replay_ticks(base, [1, 2])] == [1, 1]
 
 
 @pytest.mark.parametrize("changes", [False, True])
@@ -358,7 +358,7 @@ def test_arguments_that_a_person_writes_by_hand_let_no_file_change_that_was_aske
 
 
 def test_a_call_that_is_too_long_to_be_asked_about_is_not_made(tmp_path: Path) -> None:
-    base = make(tmp_path, ring("x" * MOST_BYTES), script=None)
+    base = make(tmp_path, ring("x" * MAX_REQUEST_BYTES), script=None)
     tick(base)
     assert requests(base) == []
     assert finished(base, 1)[0][0] == "refused"

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.approvals.binding import (
+from lemming.capabilities.approvals.file_bindings import (
     ALWAYS,
-    NOT_THERE,
-    SHOWN_CHARS,
-    Binding,
-    binds_of,
-    unbound_in,
+    MAX_SHOWN_CHARS,
+    MISSING_FILE,
+    ApprovalBinding,
+    compute_binding,
+    find_unbindable_effects,
 )
 from lemming.kernel.agents import load_agent
 from lemming.testing import make_org, resume
 
 HOME = "agents/ada/workspace"
-LONG = "x" * (SHOWN_CHARS - 1)
+LONG = "x" * (MAX_SHOWN_CHARS - 1)
 STANDS_FOR = "what it stands for when it runs"
 
 
@@ -31,8 +31,8 @@ def org(tmp_path: Path) -> Path:
     return base
 
 
-def bound(org: Path, tool_class: str, args: dict[str, Any], **staged: bytes) -> Binding:
-    return binds_of(load_agent(org, "ada"), org, tool_class, args, staged)
+def bound(org: Path, tool_class: str, args: dict[str, Any], **staged: bytes) -> ApprovalBinding:
+    return compute_binding(load_agent(org, "ada"), org, tool_class, args, staged)
 
 
 @pytest.mark.parametrize("tool_class", ["read", "write"])
@@ -40,7 +40,7 @@ def bound(org: Path, tool_class: str, args: dict[str, Any], **staged: bytes) -> 
 def test_a_file_that_is_to_come_is_bound_where_a_tool_of_files_names_it(
     org: Path, tool_class: str, key: str
 ) -> None:
-    assert bound(org, tool_class, {key: "new.txt"}).files == {f"{HOME}/new.txt": NOT_THERE}
+    assert bound(org, tool_class, {key: "new.txt"}).files == {f"{HOME}/new.txt": MISSING_FILE}
 
 
 @pytest.mark.parametrize("tool_class", ["send", "execute", "administer"])
@@ -49,7 +49,7 @@ def test_what_another_tool_calls_a_file_need_not_be_one(org: Path, tool_class: s
 
 
 def test_a_text_that_names_no_file_is_not_bound_to_one_that_is_missing(org: Path) -> None:
-    assert bound(org, "write", {"path": "new.txt", "content": "x"}).files == {f"{HOME}/new.txt": NOT_THERE}
+    assert bound(org, "write", {"path": "new.txt", "content": "x"}).files == {f"{HOME}/new.txt": MISSING_FILE}
 
 
 def test_only_of_a_command_it_is_said_what_it_may_come_to_do(org: Path) -> None:
@@ -80,10 +80,10 @@ def test_the_folder_that_every_command_runs_in_is_not_named_for_each(org: Path, 
         ("F=1 ls", ["F=1: what a variable of that name changes"]),
         ("ls --colour=no", []),
         ("ls 1=2", []),
-        (f"{LONG}.$", [f"{LONG}.… ({SHOWN_CHARS + 1} characters): {STANDS_FOR}"]),
+        (f"{LONG}.$", [f"{LONG}.… ({MAX_SHOWN_CHARS + 1} characters): {STANDS_FOR}"]),
         (f"{LONG}$", [f"{LONG}$: {STANDS_FOR}"]),
     ],
     ids=["assignment", "option", "number", "longer than is shown", "as long as is shown"],
 )
 def test_a_word_that_may_stand_for_something_else_is_told(command: str, said: list[str]) -> None:
-    assert unbound_in(command) == [*said, ALWAYS]
+    assert find_unbindable_effects(command) == [*said, ALWAYS]

@@ -16,8 +16,8 @@ from rule_model import RuleModel
 
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay, replay_into
 
 NO_ANSWER_YET = 9
 ONCE = ("ring", {"text": "once"})
@@ -138,7 +138,7 @@ def test_what_was_sent_is_on_record_and_replays(tmp_path: Path, model: RuleModel
     tick(org)
     decide(org, "approve")
     tick(org)
-    assert [it.tick for it in replay(org, [1, 2])] == [1, 2]
+    assert [it.tick for it in replay_ticks(org, [1, 2])] == [1, 2]
     assert list(replay_into(org, tmp_path / "again", [1, 2]))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from approvals_org import ASK, LINE, Ring, edit, finished, lemming, make, requests, ring, tick
 
-from lemming.capabilities.requests.waiting import waiting
+from lemming.capabilities.requests.waiting_items import list_person_inbox
 from lemming.kernel.base.jsontext import parse
 from lemming.testing import say
 
@@ -60,7 +60,7 @@ def test_all_of_one_tool_are_listed_first_and_approved_together(
     said = capsys.readouterr().out
     assert "argument text:\n  | a\n" in said
     assert "argument text:\n  | b\n" in said
-    assert [item.call["tool"] for item in waiting(base) if item.call] == ["file_write"]
+    assert [item.call["tool"] for item in list_person_inbox(base) if item.call] == ["file_write"]
     assert lemming(base, "deny", "1/ada/2") == 0
     tick(base)
     assert Ring.rung == ["a", "b"]
@@ -124,7 +124,7 @@ def test_what_is_wrong_is_said_and_nothing_is_decided(
     tick(base)
     assert lemming(base, *words) == 2
     assert said in capsys.readouterr().err
-    assert len(waiting(base)) == 1
+    assert len(list_person_inbox(base)) == 1
 
 
 def test_nobody_edits_a_call_to_reach_further_than_its_agent(

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from approvals_org import by_hand, edit, kept_calls, lemming, make, requests, shown, tick
 
-from lemming.kernel.base.jsontext import pretty
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import say
-from lemming.timeline.replay.replay import replay
 
 ASK = {
     "at": "out",
@@ -54,7 +54,7 @@ def test_an_entry_waits_and_is_written_once_it_is_approved(tmp_path: Path) -> No
     assert lemming(base, "approve", request.id) != 0
     tick(base)
     assert written(base) == ["the ferry is late"]
-    assert [it.tick for it in replay(base, [1, 3])] == [1, 3]
+    assert [it.tick for it in replay_ticks(base, [1, 3])] == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_what_blocks_by_then_holds(tmp_path: Path) -> None:
     assert lemming(base, "approve", request.id) == 0
     block = {"at": "out", "deny": ["ferry"], "then": "block"}
     settings = json.loads((base / "config/org.json").read_text())
-    fs.publish(base, "config/org.json", pretty({**settings, "gates": [ASK, block]}))
+    fs.write_atomic(base, "config/org.json", dump_pretty({**settings, "gates": [ASK, block]}))
     turn = tick(base)
     assert turn
     assert [it["then"] for it in turn.verdicts] == ["block"]
@@ -188,7 +188,7 @@ def with_chart(base: Path, content: bytes = b"first", **more: Any) -> Path:
     script = [{**NEWS, "reply": news}, {"reply": say("seen")}]
     may = {"read_outboxes": ["human"], "tools": ["attach"], "file_access": {"allow_read": ["./shared"]}}
     made = org(base, script=script, permissions=may, **more)
-    fs.publish(made, "shared/c.png", content)
+    fs.write_atomic(made, "shared/c.png", content)
     return made
 
 
@@ -206,7 +206,7 @@ def test_what_goes_with_an_entry_is_bound_and_stands_in_it_once_it_is_approved(t
     assert tick(base)
     assert charts(base) == [[{"path": "shared/c.png", "sha256": digest(b"first")}]]
     assert '"tool":"attach"' not in shown(base, 2)
-    assert [it.tick for it in replay(base, [1, 2])] == [1, 2]
+    assert [it.tick for it in replay_ticks(base, [1, 2])] == [1, 2]
 
 
 def test_an_entry_is_asked_about_again_when_what_goes_with_it_has_changed(
@@ -216,7 +216,7 @@ def test_an_entry_is_asked_about_again_when_what_goes_with_it_has_changed(
     tick(base)
     (request,) = requests(base)
     assert lemming(base, "approve", request.id) == 0
-    fs.publish(base, "shared/c.png", b"second")
+    fs.write_atomic(base, "shared/c.png", b"second")
     turn = tick(base)
     assert turn
     assert (turn.status, charts(base)) == ("waiting", [])
@@ -228,7 +228,7 @@ def test_an_entry_is_asked_about_again_when_what_goes_with_it_has_changed(
     assert lemming(base, "approve", again.id) == 0
     tick(base)
     assert charts(base) == [[{"path": "shared/c.png", "sha256": digest(b"second")}]]
-    assert [it.tick for it in replay(base, [1, 2, 3])] == [1, 2, 3]
+    assert [it.tick for it in replay_ticks(base, [1, 2, 3])] == [1, 2, 3]
 
 
 def test_where_no_gate_asks_any_more_what_has_changed_goes_with_it_as_it_is(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_where_no_gate_asks_any_more_what_has_changed_goes_with_it_as_it_is(tmp_
     tick(base)
     (request,) = requests(base)
     assert lemming(base, "approve", request.id) == 0
-    fs.publish(base, "shared/c.png", b"second")
+    fs.write_atomic(base, "shared/c.png", b"second")
     edit(base, "config/org.json", gates=[{**ASK, "when": {"field": "kind", "op": "is", "value": "status"}}])
     tick(base)
     assert charts(base) == [[{"path": "shared/c.png", "sha256": digest(b"second")}]]
@@ -248,7 +248,7 @@ def test_what_is_edited_is_bound_to_the_files_that_it_named_before(tmp_path: Pat
     (request,) = requests(base)
     edited = 'payload={"text": "late", "attachments": [{"path": "shared/c.png"}]}'
     assert lemming(base, "approve", request.id, "--edit", edited) == 0
-    fs.publish(base, "shared/c.png", b"second")
+    fs.write_atomic(base, "shared/c.png", b"second")
     tick(base)
     assert charts(base) == []
     assert "changed since it was approved" in requests(base)[-1].payload["text"]

@@ -36,7 +36,7 @@ def org(tmp_path: Path) -> lemming.Organisation:
 
 def asked(org: lemming.Organisation) -> tuple[lemming.AskOutcome[Any], Any]:
     outcome = lemming.ask(org, "clerk", "Pay bob.", timeout_s=PATIENCE_S)
-    (waits,) = lemming.waiting(org)
+    (waits,) = lemming.list_person_inbox(org)
     return outcome, waits
 
 
@@ -62,9 +62,9 @@ def test_what_an_agent_asks_a_person_is_answered(tmp_path: Path) -> None:
     ask = {"kind": "request", "payload": {"text": "How many?", "target": "human"}, "tags": []}
     write_script(org.base, [{"agent": "clerk", "reply": say("", outbox_entries=[ask])}])
     run_once(org)
-    waits = lemming.waiting(org)[0]
+    waits = lemming.list_person_inbox(org)[0]
     lemming.answer(org, waits, "three")
-    assert lemming.waiting(org) == []
+    assert lemming.list_person_inbox(org) == []
     assert lemming.wait_for(org, waits.id).value == "three"
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from approvals_org import ASK, Ring, finished, lemming, make, requests, ring, tick
 
-from lemming.capabilities.requests.waiting import waiting
-from lemming.kernel.messages import DECISIONS_FROM, entry_id, send
+from lemming.capabilities.requests.waiting_items import list_person_inbox
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.messages import DECISIONS_FROM, entry_id, write_person_entry
 from lemming.testing import say
-from lemming.timeline.replay.replay import replay
 
 
 def test_one_turn_asks_a_handful_and_the_rest_has_to_wait(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_one_turn_asks_a_handful_and_the_rest_has_to_wait(tmp_path: Path) -> Non
     assert [outcome for outcome, _ in finished(base, 1)] == ["pending"] * 5 + ["deferred"] * 4
     assert "asks persons to approve 5 things already" in finished(base, 1)[5][1]
     assert len(requests(base)) == 5
-    assert [it.turns for it in replay(base, [1])] == [1]
+    assert [it.turns for it in replay_ticks(base, [1])] == [1]
     for request in requests(base):
         lemming(base, "approve", request.id)
     tick(base)
@@ -51,9 +51,9 @@ def test_all_that_wait_are_denied_together_of_a_tool_or_an_agent_too(
     assert lemming(base, "deny", "--all", "--tool", "ring", "--yes", "--reason", "too loud") == 0
     said = capsys.readouterr().out
     assert [line for line in said.splitlines() if "1/ada/0" in line or "1/ada/1" in line]
-    assert [it.call["tool"] for it in waiting(base) if it.call] == ["file_write"]
+    assert [it.call["tool"] for it in list_person_inbox(base) if it.call] == ["file_write"]
     assert lemming(base, "deny", "--all", "--agent", "ada", "--yes", "--json") == 0
-    assert waiting(base) == []
+    assert list_person_inbox(base) == []
     tick(base)
     assert Ring.rung == []
 
@@ -62,7 +62,9 @@ def test_decisions_have_no_part_in_what_a_person_may_send_in_a_tick(tmp_path: Pa
     base = make(tmp_path, ring("a"), ring("b"))
     tick(base)
     for number in range(64):
-        send(base, "human", tick=2, kind="message", payload={"text": str(number)}, tags=[], created_at="")
+        write_person_entry(
+            base, "human", tick=2, kind="message", payload={"text": str(number)}, tags=[], created_at=""
+        )
     assert lemming(base, "send", "one more") != 0
     assert lemming(base, "approve", "1/ada/0") == 0
     assert lemming(base, "deny", "1/ada/1") == 0
@@ -71,7 +73,7 @@ def test_decisions_have_no_part_in_what_a_person_may_send_in_a_tick(tmp_path: Pa
         assert (outbox / f"00000002_{entry_id(2, 'human', DECISIONS_FROM + number)}.json").exists()
     tick(base)
     assert Ring.rung == ["a"]
-    assert [it.turns for it in replay(base, [1, 2])] == [1, 1]
+    assert [it.turns for it in replay_ticks(base, [1, 2])] == [1, 1]
 
 
 def test_approve_says_what_else_has_to_be_decided_before_the_call_is_made(
@@ -99,4 +101,4 @@ def test_a_call_beside_the_answer_is_asked_about_all_the_same(tmp_path: Path) ->
     assert lemming(base, "approve", "1/ada/0") == 0
     tick(base)
     assert Ring.rung == ["once"]
-    assert [it.turns for it in replay(base, [1, 2])] == [1, 1]
+    assert [it.turns for it in replay_ticks(base, [1, 2])] == [1, 1]

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from asked import ask, person, prompts
 
-from lemming.capabilities.gates.format import Gate
+from lemming.capabilities.gates.gate_format import Gate
 from lemming.engine import ticks
-from lemming.kernel.files.fitting import Misfit
-from lemming.kernel.journal.file import journal_ticks
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.files.fast_decoder import TypeMismatch
+from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.memory import list_memories
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries, send
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries, write_person_entry
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 Json = dict[str, Any]
 WRITE = {"outbox_entries": [], "tool_calls": [{"tool": "memory_write", "args": {"key": "x", "value": 1}}]}
@@ -53,7 +53,9 @@ def asked_of_human(base: Path, name: str = "ann") -> OutboxEntry:
 
 def approve(base: Path, request: OutboxEntry, at: str) -> None:
     payload = {"reply_to": request.id, "target": request.agent, "decision": "approve"}
-    send(base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at=at)
+    write_person_entry(
+        base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at=at
+    )
 
 
 @pytest.mark.parametrize("parallel", [1, 8])
@@ -63,16 +65,16 @@ def test_it_outlasts_any_number_of_ticks_and_ends_with_its_time(base: Path, para
     ask(base, "ann", "go")
     run(base, clock, 40)
     assert asked_of_human(base).payload["not_after"] == "2026-01-01T02:00:00.000Z"
-    assert read_state(base, "ann").requests[0].open
+    assert read_state(base, "ann").requests[0].open_sub_requests
     clock.advance(2 * 3600)
     run(base, clock, 1)
-    assert read_state(base, "ann").requests[0].open
+    assert read_state(base, "ann").requests[0].open_sub_requests
     clock.advance(1)
     run(base, clock, 1)
     shown = prompts(base, journal_ticks(base)[-1])["ann"]
     assert "nobody answered by 2026-01-01T02:00:00.000Z" in shown
     assert list_memories(base, "ann") == []
-    assert [it.tick for it in replay(base, journal_ticks(base))] == journal_ticks(
+    assert [it.tick for it in replay_ticks(base, journal_ticks(base))] == journal_ticks(
         base
     )  # all come out the same
 
@@ -96,6 +98,6 @@ def test_a_decision_counts_that_was_written_in_time_though_no_tick_ran_before_it
 
 @pytest.mark.parametrize("expires", ["2 fortnights", "", 0, -3])
 def test_what_is_no_time_is_no_gate(expires: Any) -> None:
-    with pytest.raises(Misfit) as wrong:
+    with pytest.raises(TypeMismatch) as wrong:
         Gate(at="call", then="ask", expires=expires)
     assert wrong.value.at == "/expires"

@@ -25,7 +25,7 @@ from approvals_org import (
     tick,
 )
 
-from lemming.capabilities.approvals.waiting import digest_of
+from lemming.capabilities.approvals.pending_approvals import action_digest
 from lemming.kernel.journal.checksums import close_line
 from lemming.kernel.tools import ToolRegistry
 from lemming.testing import Crash, crash_at, say
@@ -164,7 +164,9 @@ def another_call(copy: Path) -> None:
     """Have the journal name another call than the one that was approved."""
     forge(
         copy,
-        lambda each: each["call"].update(args={"text": "EVIL"}, sha256=digest_of("ring", {"text": "EVIL"})),
+        lambda each: each["call"].update(
+            args={"text": "EVIL"}, sha256=action_digest("ring", {"text": "EVIL"})
+        ),
     )
 
 

@@ -10,21 +10,26 @@ import pytest
 from approvals_org import Ring, make
 from refused import asked_with_each_look_refused
 
-from lemming.capabilities.approvals.binding import NOT_THERE, Binding, binds_of, changed
+from lemming.capabilities.approvals.file_bindings import (
+    MISSING_FILE,
+    ApprovalBinding,
+    compute_binding,
+    find_changed_files,
+)
 from lemming.engine import run_once
 from lemming.kernel.agents import Agent, load_agent
 from lemming.kernel.base.errors import DiskError
-from lemming.kernel.files.stamps import is_there
-from lemming.kernel.org.config import Org
+from lemming.kernel.files.stat_cache import path_exists
+from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import ToolRegistry
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.testing.faults import refuse_look, restore, take_image
+from lemming.testing.fault_injection import fail_nth_lookup, restore_image, take_image
 
 FILES = {"allow_read": ["shared/"], "allow_write": ["shared/"]}
 
 
-def bound(base: Path, path: str) -> Binding:
-    return binds_of(load_agent(base, "ada"), base, "write", {"path": path}, {})
+def bound(base: Path, path: str) -> ApprovalBinding:
+    return compute_binding(load_agent(base, "ada"), base, "write", {"path": path}, {})
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
@@ -39,8 +44,8 @@ def test_a_look_that_is_refused_binds_a_call_to_nothing_else(tmp_path: Path, pat
 
 
 def test_a_file_that_cannot_be_read_any_more_is_not_one_that_is_not_there() -> None:
-    assert changed({}, {"shared/a.txt": NOT_THERE}) == ["shared/a.txt"]
-    assert changed({"shared/a.txt": NOT_THERE}, {"shared/a.txt": NOT_THERE}) == []
+    assert find_changed_files({}, {"shared/a.txt": MISSING_FILE}) == ["shared/a.txt"]
+    assert find_changed_files({"shared/a.txt": MISSING_FILE}, {"shared/a.txt": MISSING_FILE}) == []
 
 
 class Watched(Ring):
@@ -51,8 +56,12 @@ class Watched(Ring):
     def __init__(self, base: Path) -> None:
         self.base = base
 
-    def why_refused(self, agent: Agent, settings: Org) -> str:
-        return "it is shut" if is_there(f"{self.base}/shared/shut") else super().why_refused(agent, settings)
+    def refusal_reason(self, agent: Agent, settings: OrgSettings) -> str:
+        return (
+            "it is shut"
+            if path_exists(f"{self.base}/shared/shut")
+            else super().refusal_reason(agent, settings)
+        )
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
@@ -64,9 +73,9 @@ def test_a_look_that_is_refused_has_no_call_made_that_nobody_approved(base: Path
     image = take_image(base)
 
     def run(folder: str, at: int) -> list[str]:
-        org = restore(image, base.parent / folder)
+        org = restore_image(image, base.parent / folder)
         ToolRegistry.register(Watched(org))
-        with refuse_look(org, at, number) as looks, suppress(DiskError):
+        with fail_nth_lookup(org, at, number) as looks, suppress(DiskError):
             run_once(org, clock=FrozenClock())
         return looks
 

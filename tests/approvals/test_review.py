@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from approvals_org import by_hand, lemming, make, requests, shown, tick
 
-from lemming.kernel.base.jsontext import pretty
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
+from lemming.kernel.inboxes.capability_state import find_sub_requests
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.mail.capability_notes import asked_beside
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import say
-from lemming.timeline.replay.replay import replay
 
 SECRET = "pull the red lever"
 IN = {"at": "in", "then": "ask", "when": {"field": "from", "op": "is", "value": "web"}}
@@ -32,7 +32,7 @@ def with_stranger(base: Path, *, gate: dict[str, Any] | None = None, **blocks: A
     )
     resume = {"name": "web", "model": {"key": "human"}, "permissions": {"read_outboxes": []}}
     plain = {**json.loads((base / "agents/human/resume.json").read_text()), **resume}
-    fs.publish(base, "agents/web/resume.json", pretty(plain))
+    fs.write_atomic(base, "agents/web/resume.json", dump_pretty(plain))
     return base
 
 
@@ -57,7 +57,7 @@ def test_an_entry_waits_until_a_person_lets_it_in_and_nobody_pays_for_that(tmp_p
     assert turn.calls == 1
     assert SECRET in shown(base, 4)
     assert tick(base) is None
-    assert [it.turns for it in replay(base, [2, 4])] == [1, 1]
+    assert [it.turns for it in replay_ticks(base, [2, 4])] == [1, 1]
 
 
 def test_what_a_person_does_not_let_in_is_never_shown(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_silence_lets_nothing_in(tmp_path: Path) -> None:
     by_hand(base, "human", 5, "go", kind="message", target="ada", text="go on")
     tick(base)
     assert SECRET not in shown(base, 5)
-    assert {it.end for it in asked_beside(read_state(base, "ada"))} == {"denied"}
+    assert {it.end for it in find_sub_requests(read_state(base, "ada"))} == {"denied"}
 
 
 def test_the_list_shows_what_waits_and_the_entry_itself(
@@ -174,12 +174,12 @@ def test_what_a_turn_could_not_write_it_has_not_asked(tmp_path: Path) -> None:
         if path == "agents/ada/memory/x.json" and operation == "rename":
             (base / path).mkdir(parents=True)
 
-    with fs.observed(spoil):
+    with fs.observe_changes(spoil):
         turn = tick(base)
     assert turn
     assert turn.error == "DiskError"
     assert requests(base) == []
-    assert [*asked_beside(read_state(base, "ada"))] == []
+    assert [*find_sub_requests(read_state(base, "ada"))] == []
 
 
 def test_a_turn_that_was_shown_something_does_not_say_that_it_waits_for_a_person(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from approvals_org import ASK, Ring, edit, finished, kept_calls, lemming, make, requests, ring, shown, tick
 
-from lemming.capabilities.approvals.always import let_pass, require_asking
+from lemming.capabilities.approvals.standing_approvals import add_standing_approval, require_gate_exists
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import parse
 from lemming.testing import say
@@ -117,10 +117,10 @@ def test_always_is_for_a_tool_that_the_gate_names(tmp_path: Path, tools: Any, is
     gate = {key: value for key, value in ASK.items() if key != "tool"}
     edit(base, "config/org.json", gates=[{**gate, **({"tool": tools} if tools else {})}])
     if is_named:
-        require_asking(base, call, "ada")
+        require_gate_exists(base, call, "ada")
         return
     with pytest.raises(UsageError, match="no gate that asks about ring"):
-        require_asking(base, call, "ada")
+        require_gate_exists(base, call, "ada")
 
 
 @pytest.mark.parametrize("gates", [[], [{"at": "out", "then": "ask"}], [{**ASK, "then": "block"}]])
@@ -130,14 +130,14 @@ def test_always_is_for_a_gate_that_still_asks_there(tmp_path: Path, gates: list[
     (call,) = kept_calls(base)
     edit(base, "config/org.json", gates=gates)
     with pytest.raises(UsageError, match="no gate that asks about ring"):
-        require_asking(base, call, "ada")
+        require_gate_exists(base, call, "ada")
 
 
 def test_always_twice_is_written_once(tmp_path: Path) -> None:
     base = make(tmp_path, ring())
     tick(base)
     (call,) = kept_calls(base)
-    let_pass(base, call, "ada")
-    let_pass(base, call, "ada")
+    add_standing_approval(base, call, "ada")
+    add_standing_approval(base, call, "ada")
     (gate,) = parse((base / "config/org.json").read_bytes())["gates"]
     assert gate["approved"] == {"ada": ["ring"]}

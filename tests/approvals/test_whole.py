@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import pytest
 from approvals_org import edit, finished, lemming, make, requests, tick
 
-from lemming.capabilities.approvals.binding import SHOWN_FILES
-from lemming.capabilities.approvals.waiting import LOOK_CLOSELY, call_text
-from lemming.kernel.base.unseen import notes_on
+from lemming.capabilities.approvals.file_bindings import MAX_LISTED_FILES
+from lemming.capabilities.approvals.pending_approvals import INSPECT_NOTE, describe_call
+from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 
 HOME = "agents/ada/workspace"
@@ -74,7 +74,7 @@ def whole(out: str, key: str = "command") -> str:
     return re.sub(r"⟨U\+([0-9A-F]+)⟩", lambda it: chr(int(it[1], 16)), text)
 
 
-MANY = " ".join(f"f{number}.txt" for number in range(SHOWN_FILES + 5))
+MANY = " ".join(f"f{number}.txt" for number in range(MAX_LISTED_FILES + 5))
 TRICKS: dict[str, tuple[str, str]] = {
     "longer than a terminal": (f"echo {'x' * 500}; EVIL", "programs"),
     "beyond what a list shows": (f"echo {'x ' * 9000}; EVIL", "programs"),
@@ -137,7 +137,7 @@ CHANGES = {
     "hard link": ("sh hard.sh", "../../../outside.sh"),
     "link to nowhere": ("sh nowhere.sh", "later.sh"),
     "not there yet": ("sh soon.sh", "soon.sh"),
-    "the 101st file": (f"cat {MANY}", f"f{SHOWN_FILES + 3}.txt"),
+    "the 101st file": (f"cat {MANY}", f"f{MAX_LISTED_FILES + 3}.txt"),
     "a file at the end": (f"echo {'x ' * 12000} run.sh", "run.sh"),
     "with a space": ("sh 'my run.sh'", "my run.sh"),
     "quotes in quotes": ("sh -c \"sh 'my run.sh'\"", "my run.sh"),
@@ -215,5 +215,5 @@ def test_words_that_name_no_file_are_not_said_to_be_missing_files(tmp_path: Path
 )
 def test_what_is_to_be_looked_at_closely_is_said_in_lists_too(command: str, note: str) -> None:
     call = {"tool": "runs", "args": {"command": command}, "why": "it runs", "gate": "g"}
-    assert [*notes_on(call["args"])] == ([note] if note else [])
-    assert call_text(call).endswith(LOOK_CLOSELY) == bool(note)
+    assert [*find_suspicious_text(call["args"])] == ([note] if note else [])
+    assert describe_call(call).endswith(INSPECT_NOTE) == bool(note)

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.attachments.tool import FILES_LIMIT
+from lemming.capabilities.attachments.attach_tool import FILES_LIMIT
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.contract import NewEntry
-from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.tools import EngineTool, ToolRegistry, ToolResult
-from lemming.kernel.tools.context import ToolContext
-from lemming.strategies import Called, Steps, Turn, strategy
+from lemming.kernel.tools.tool_context import ToolContext
+from lemming.strategies import CallResult, Steps, Turn, strategy
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay, replay_into
-from lemming.timeline.verify.files import verify
 
 BOTH = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
 CHART = b"\x89PNG chart"
@@ -126,8 +126,8 @@ def test_an_agent_without_the_tool_writes_what_it_likes_there(tmp_path: Path) ->
 def test_the_past_agrees(tmp_path: Path) -> None:
     base = made(tmp_path / "org", {"path": "shared/chart.png"}, {"path": "none"})
     (base / "shared/chart.png").write_bytes(b"another")
-    assert [each.tick for each in replay(base, [1])] == [1]
-    assert verify(base).errors == []
+    assert [each.tick for each in replay_ticks(base, [1])] == [1]
+    assert verify_org(base).errors == []
 
 
 def test_a_turn_that_is_shown_no_images_has_nothing_of_them_on_record(tmp_path: Path) -> None:
@@ -176,13 +176,13 @@ class Post(EngineTool):
 
 
 @pytest.fixture
-def called() -> Iterator[list[Called]]:
+def called() -> Iterator[list[CallResult]]:
     """What calls of `post` come to, which the strategy "posting" makes for itself after a reply."""
-    came_to: list[Called] = []
+    came_to: list[CallResult] = []
 
     @strategy("posting")
     def steps(turn: Turn) -> Steps:
-        reply = yield from turn.reply(turn.prompt)
+        reply = yield from turn.ask_reply(turn.prompt)
         came_to.append((yield from turn.call("post", {"path": "shared/chart.png"})))
         came_to.append((yield from turn.call("post", {"path": "agents/bob/workspace/own.txt"})))
         yield from turn.act(reply)
@@ -196,7 +196,7 @@ def called() -> Iterator[list[Called]]:
 
 @pytest.mark.parametrize("judged", [False, True])
 def test_what_a_strategys_own_calls_write_is_looked_at_too(
-    tmp_path: Path, called: list[Called], judged: bool
+    tmp_path: Path, called: list[CallResult], judged: bool
 ) -> None:
     base = tmp_path / "org"
     may = {"read_outboxes": [], "tools": ["attach", "post"], "file_access": BOTH}
@@ -213,5 +213,5 @@ def test_what_a_strategys_own_calls_write_is_looked_at_too(
     found = [payload["attachments"] for payload in entries(base) if "attachments" in payload]
     assert sorted(found, key=len) == [[], [{"path": "shared/chart.png", "sha256": digest(CHART)}]]
     assert [(it.success, it.output, it.outcome) for it in called] == [(True, "posted", "ok")] * 2
-    assert [it.tick for it in replay(base, [1])] == [1]
-    assert verify(base).errors == []
+    assert [it.tick for it in replay_ticks(base, [1])] == [1]
+    assert verify_org(base).errors == []

@@ -13,13 +13,13 @@ from typing import Any
 from batch_server import BatchServer
 from patience import PATIENCE_S
 
-from lemming.capabilities.batches.queue import Batches
-from lemming.kernel.journal.events import Event
-from lemming.kernel.journal.records import Record
-from lemming.kernel.llm.retrying import RetryingLLMProvider
-from lemming.kernel.org.models import ModelEntry
+from lemming.capabilities.batches.queue import BatchQueue
+from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.journal_records import Record
+from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import LLMProvider, Reply, Request, make_provider
-from lemming.kernel.turn.places import CallsOfTick
+from lemming.kernel.turn.guards import BatchContext
 from lemming.testing import FrozenClock
 
 APIS: dict[str, Callable[[str], dict[str, Any]]] = {
@@ -46,15 +46,15 @@ class Desk:
     on_pause: Callable[[], object] = bool
     on_record: Callable[[str], object] = bool
 
-    def batches(self, *, sends: bool = True) -> Batches:
+    def batches(self, *, sends: bool = True) -> BatchQueue:
         """Return the batches of an attempt at the tick, which has the records of the earlier ones."""
         journal: Any = SimpleNamespace(records=list(self.records), append=self.record)
-        return Batches(
-            CallsOfTick(
+        return BatchQueue(
+            BatchContext(
                 make=self.provider,
                 live=lambda entry, request: RetryingLLMProvider(self.provider(entry)).complete(request),
                 journal=journal,
-                now=self.clock.now,
+                clock=self.clock.now,
                 notify=self.events.append,
                 stop=self.stop,
                 sends=sends,
@@ -77,16 +77,16 @@ class Desk:
         self.pauses.append(seconds)
         self.on_pause()
 
-    def ask(self, *agents: str, batches: Batches | None = None, step: int = 0) -> dict[str, Reply]:
+    def ask(self, *agents: str, batches: BatchQueue | None = None, step: int = 0) -> dict[str, Reply]:
         """Let agents ask at once, each on a thread of its own; raise what one of them met."""
         batches = batches or self.batches()
-        batches.entered(len(agents))
+        batches.add_turns(len(agents))
 
         def turn(agent: str) -> Reply:
             try:
                 return batches.complete(self.entry, question(agent, step))
             finally:
-                batches.left()
+                batches.remove_turn()
 
         with ThreadPoolExecutor(len(agents)) as pool:
             asked = {agent: pool.submit(turn, agent) for agent in agents}

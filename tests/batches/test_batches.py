@@ -13,11 +13,17 @@ from batch_server import BatchServer, Trouble, agent_of
 from fault_server import ANSWER
 from patience import PATIENCE_S
 
-from lemming.capabilities.batches.api import BatchProgress
-from lemming.capabilities.batches.records import BatchEnded, BatchNotSent, BatchWaiting
-from lemming.capabilities.batches.sending import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
+from lemming.capabilities.batches.batch_api import BatchProgress
+from lemming.capabilities.batches.batch_client import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_CALLS,
+    BatchedCall,
+    make_custom_id,
+    split_into_batches,
+)
+from lemming.capabilities.batches.batch_records import BatchEnded, BatchProgressed, BatchRejected
 from lemming.kernel.base.errors import AuthenticationFailed, DiskError
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Backend, Reply, Request
 
 FAILURES = ("error", "expired", "missing", "garbage")
@@ -49,22 +55,22 @@ def test_a_batch_asks_for_the_same_as_a_live_call(desk: Desk) -> None:
 
 def test_a_turn_that_ends_without_asking_is_not_waited_for(one_desk: Desk) -> None:
     batches = one_desk.batches()
-    batches.entered()
+    batches.add_turns()
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(one_desk.ask, "ada", batches=batches)
-        batches.left()
+        batches.remove_turn()
         assert asked.result(PATIENCE_S)["ada"].batched
 
 
 def test_second_calls_go_together_in_a_second_batch(one_desk: Desk) -> None:
     batches = one_desk.batches()
-    batches.entered(len(AGENTS))
+    batches.add_turns(len(AGENTS))
 
     def turn(agent: str) -> list[Reply]:
         try:
             return [batches.complete(one_desk.entry, question(agent, step)) for step in (0, 1)]
         finally:
-            batches.left()
+            batches.remove_turn()
 
     with ThreadPoolExecutor(len(AGENTS)) as pool:
         list(pool.map(turn, AGENTS, timeout=PATIENCE_S))
@@ -74,7 +80,7 @@ def test_second_calls_go_together_in_a_second_batch(one_desk: Desk) -> None:
 
 def test_each_model_has_a_batch_of_its_own(one_desk: Desk) -> None:
     batches = one_desk.batches()
-    batches.entered(2)
+    batches.add_turns(2)
     with ThreadPoolExecutor(2) as pool:
         for name in ("m", "n"):
             request = question("ada" if name == "m" else "bob")
@@ -86,7 +92,7 @@ def test_a_provider_without_batches_goes_live_at_once(desk: Desk) -> None:
     options = {name: value for name, value in desk.entry.options.items() if name != "batches"}
     desk.entry = ModelEntry(provider=desk.entry.provider, model="m", options=options)
     batches = desk.batches()
-    batches.entered(2)  # one of them never asks
+    batches.add_turns(2)  # one of them never asks
     assert not batches.complete(desk.entry, question("ada")).batched
     assert (len(desk.server.live), desk.server.batches, desk.records) == (1, {}, [])
 
@@ -106,7 +112,7 @@ class Own(Backend):
         self.sent[label] = requests
         return label
 
-    def look_at_batch(self, batch: str) -> BatchProgress:
+    def get_batch_progress(self, batch: str) -> BatchProgress:
         replies = {name: Reply(text=request.agent) for name, request in self.sent[batch].items()}
         return BatchProgress(is_over=True, replies=replies)
 
@@ -132,7 +138,7 @@ class Careless(Own):
 
     sent: dict[str, Mapping[str, Request]] = field(default_factory=dict)
 
-    def look_at_batch(self, batch: str) -> BatchProgress:
+    def get_batch_progress(self, batch: str) -> BatchProgress:
         _, odd, *others = sorted(self.sent[batch])
         replies = {name: Reply(text="batched") for name in others}
         odd_one = Reply(text=None)  # type: ignore[arg-type]
@@ -222,7 +228,7 @@ def test_a_server_at_an_address_gets_live_calls_and_a_person_is_told_once(desk: 
     options = {key: value for key, value in desk.entry.options.items() if key != "batches"}
     desk.entry = replace(desk.entry, options=options)
     assert not any(reply.batched for reply in desk.ask(*AGENTS).values())
-    (told,) = [event for event in desk.events if isinstance(event, BatchNotSent)]
+    (told,) = [event for event in desk.events if isinstance(event, BatchRejected)]
     assert "is taken to have no batches" in told.problem
 
 
@@ -230,7 +236,7 @@ def test_a_server_that_refuses_batches_gets_live_calls_and_a_person_is_told(desk
     desk.server.trouble = [Trouble(f"POST {desk.path()}", 403)]
     assert not any(reply.batched for reply in desk.ask(*AGENTS).values())
     assert len(desk.server.live) == 3
-    assert ["403" in event.problem for event in desk.events if isinstance(event, BatchNotSent)] == [True]
+    assert ["403" in event.problem for event in desk.events if isinstance(event, BatchRejected)] == [True]
 
 
 def test_a_batch_that_is_gone_is_not_waited_for(desk: Desk) -> None:
@@ -241,7 +247,7 @@ def test_a_batch_that_is_gone_is_not_waited_for(desk: Desk) -> None:
 def test_a_wrong_key_is_told_and_does_not_lose_the_batch(desk: Desk) -> None:
     desk.server.trouble = [Trouble("batch_1", 401, 2)]
     assert desk.ask("ada")["ada"].batched
-    told = [event.problem for event in desk.events if isinstance(event, BatchWaiting)]
+    told = [event.problem for event in desk.events if isinstance(event, BatchProgressed)]
     assert len(told) == 1
     assert "HTTP 401" in told[0]
 
@@ -282,17 +288,20 @@ def test_a_disk_that_refuses_the_record_stops_every_turn(one_desk: Desk) -> None
 
 
 def test_a_custom_id_is_its_calls_own_and_always_the_same() -> None:
-    ids = {custom_id(question(agent, step)) for agent in AGENTS for step in (0, 1)}
+    ids = {make_custom_id(question(agent, step)) for agent in AGENTS for step in (0, 1)}
     assert len(ids) == 6
-    assert custom_id(question("ada")) == custom_id(question("ada"))
-    assert agent_of(custom_id(question("an agent of such a length that no id could hold all of it")))
+    assert make_custom_id(question("ada")) == make_custom_id(question("ada"))
+    assert agent_of(make_custom_id(question("an agent of such a length that no id could hold all of it")))
 
 
 def test_a_batch_holds_no_more_than_a_provider_takes(server: BatchServer) -> None:
     entry = make_desk("chat", server).entry
     provider = Own()
-    call = Call(entry, question("ada"), provider)
-    assert [len(portion) for portion in portions([call] * (CALLS_A_BATCH + 1))] == [CALLS_A_BATCH, 1]
-    long = [{"role": "user", "content": "x" * (BYTES_A_BATCH // 2)}]
-    call = Call(entry, question("ada")._replace(messages=long), provider)
-    assert [len(portion) for portion in portions([call] * 2)] == [1, 1]
+    call = BatchedCall(entry, question("ada"), provider)
+    assert [len(portion) for portion in split_into_batches([call] * (MAX_BATCH_CALLS + 1))] == [
+        MAX_BATCH_CALLS,
+        1,
+    ]
+    long = [{"role": "user", "content": "x" * (MAX_BATCH_BYTES // 2)}]
+    call = BatchedCall(entry, question("ada")._replace(messages=long), provider)
+    assert [len(portion) for portion in split_into_batches([call] * 2)] == [1, 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from batch_desk import AGENTS, Desk, question
 
-from lemming.capabilities.batches.records import BatchAwaited, BatchSent
+from lemming.capabilities.batches.batch_records import BatchAwaited, BatchSent
 from lemming.kernel.base.errors import Unavailable
 from lemming.testing import Crash
 

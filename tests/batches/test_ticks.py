@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from batch_server import BatchServer
 
-from lemming.capabilities.batches.records import BatchWaiting
+from lemming.capabilities.batches.batch_records import BatchProgressed
 from lemming.engine import run_once, run_opened, ticks
-from lemming.kernel.files.fields import Json
-from lemming.kernel.journal.events import Event
-from lemming.kernel.journal.report import TickReport
-from lemming.kernel.messages import send
-from lemming.service.opened import open_to_run
+from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.turn_report import TickReport
+from lemming.kernel.messages import write_person_entry
+from lemming.operations.engine_session import open_to_run
 from lemming.testing import Crash, journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay, replay_into
 
 AGENTS = ("ada", "bob", "cyd")
 PRICES = {"usd_per_million_input_tokens": 100, "usd_per_million_output_tokens": 1000}
@@ -94,7 +94,7 @@ def test_a_stop_leaves_the_batch_and_the_next_run_waits_for_it(org: Path, server
     stop, server.looks = threading.Event(), 1000
 
     def stop_when_it_waits(event: Event) -> None:
-        if isinstance(event, BatchWaiting):
+        if isinstance(event, BatchProgressed):
             stop.set()
 
     assert not run_once(org, batch=True, notify=stop_when_it_waits, stop=stop).is_complete
@@ -127,7 +127,7 @@ def test_a_replay_comes_to_the_same_costs(org: Path, server: BatchServer, tmp_pa
     server.outcomes["bob"] = "expired"
     costs = [turn.cost_usd for turn in run_once(org, batch=True).turns]
     assert costs == pytest.approx([DOLLARS_LIVE / 2, DOLLARS_LIVE, DOLLARS_LIVE / 2])
-    assert [replayed.turns for replayed in replay(org, [1])] == [3]
+    assert [replayed.turns for replayed in replay_ticks(org, [1])] == [3]
     assert [replayed.turns for replayed in replay_into(org, tmp_path / "again", [1])] == [3]
     assert costs_recorded(tmp_path / "again") == costs_recorded(org)
 
@@ -145,7 +145,7 @@ def test_calls_that_the_results_lack_go_live_once_though_the_engine_dies_over_th
     ended = records(org, "batch_ended")[-1]
     assert (ended["replies"], ended["live"]) == (3 - len(missing), len(missing))
     assert "missing in the results" in ended["problem"]
-    assert [replayed.turns for replayed in replay(org, [1])] == [3]
+    assert [replayed.turns for replayed in replay_ticks(org, [1])] == [3]
     assert len(server.live) == len(missing)
 
 
@@ -167,7 +167,7 @@ def test_a_limit_holds_for_calls_that_wait_for_a_batch(
     base: Path, server: BatchServer, limit: int, repairs: int, made: int
 ) -> None:
     """Turns that share a limit are taken one after another: each has a batch of its own."""
-    pytest.importorskip("lemming.capabilities.gates.format")
+    pytest.importorskip("lemming.capabilities.gates.gate_format")
     gate = {"at": "spend", "calls": limit, "per": "organisation", "then": "block"}
     agents = [{**independent(name), "turn": {"repairs": repairs, "max_steps": 1}} for name in AGENTS]
     make_org(base, *agents, models=models(server), org={"gates": [gate]})
@@ -210,7 +210,7 @@ def test_the_turns_of_one_agent_that_are_taken_at_once_are_one_batch(base: Path,
     )
     for number in range(3):
         told = {"text": f"question {number}", "target": "ada", "conversation": str(number)}
-        send(base, "human", tick=1, kind="request", payload=told, tags=[], created_at="")
+        write_person_entry(base, "human", tick=1, kind="request", payload=told, tags=[], created_at="")
     report = run_once(base, batch=True)
     assert [turn.turn for turn in report.turns if turn.agent == "ada"] == [0, 1, 2]
     sent = [[item["custom_id"] for item in it.items] for it in server.batches.values()]

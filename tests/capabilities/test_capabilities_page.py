@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from quota_site import EXAMPLE, lemming, writers
 
-from lemming.kernel.tick.seams import TickPart
-from lemming.kernel.turn.seams import Capability, Preparation, TurnPart
+from lemming.kernel.tick.tick_hooks import TickInterceptor
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnInterceptor
 
 PAGE = (Path(__file__).parents[2] / "docs/capabilities.md").read_text()
 BLOCKS = re.findall(r"^```(python|toml|json|sh)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -48,7 +48,7 @@ def test_what_it_has_typed_says_what_it_says(base: Path, site: Path) -> None:
 def test_its_table_has_every_moment_that_there_is() -> None:
     hooks = {
         f"{kind.__name__}.{name}"
-        for kind in (Capability, Preparation, TurnPart, TickPart)
+        for kind in (Capability, ContextProvider, TurnInterceptor, TickInterceptor)
         for name, value in vars(kind).items()
         if inspect.isfunction(value) and not name.startswith("_")
     }

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_MS
 
-from lemming.dashboard.report import write_report
-from lemming.dashboard.serving import page_of
-from lemming.facts.views.dispatch import view
+from lemming.dashboard.page_server import serve_page
+from lemming.dashboard.report_builder import write_report
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capabilities import register_capability
-from lemming.kernel.plugins.registry import unregister
-from lemming.kernel.turn.seams import Capability, Fact, InUse
+from lemming.kernel.plugins.capability_loader import register_capability
+from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus, StatusContext
+from lemming.queries.views.view_registry import build_view
 from lemming.testing import make_org, resume
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "dashboard"))
@@ -34,8 +34,8 @@ def org(base: Path) -> Iterator[Path]:
     class Boasts(Capability):
         name = "boasts"
 
-        def facts(self, used: InUse) -> Iterable[Fact]:
-            return [Fact(name, HOSTILE) for name in used.agents]
+        def status_lines(self, context: StatusContext) -> Iterable[CapabilityStatus]:
+            return [CapabilityStatus(name, HOSTILE) for name in context.agents]
 
     yield make_org(
         base, *(resume(f"a{number:02}") for number in range(20)), org={"capabilities": {"boasts": {}}}
@@ -44,7 +44,7 @@ def org(base: Path) -> Iterator[Path]:
 
 
 def test_a_card_shows_some_and_says_how_many_more(org: Path) -> None:
-    (card,) = view(org, "agents")["capabilities"]
+    (card,) = build_view(org, "agents")["capabilities"]
     assert (card["name"], len(card["facts"]), card["left_out"]) == ("boasts", 12, 8)
 
 
@@ -59,7 +59,7 @@ def test_a_card_is_made_of_texts(org: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with (
         playwright.sync_playwright() as driver,
-        page_of(org, port=0, token="a-token-of-the-tests") as address,
+        serve_page(org, port=0, token="a-token-of-the-tests") as address,
     ):
         browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         tab = browser.new_page()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from quota_site import EXAMPLE, lemming, python, writers, written
 
+from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.testing import journal_lines, tree
-from lemming.timeline.verify.root import state_root
 
 RUN = """
 import sys
@@ -26,7 +26,7 @@ import shutil, sys
 from pathlib import Path
 from lemming.engine import load_tick, run_once
 from lemming.testing import Crash, FrozenClock, crash_at
-from lemming.timeline.verify.root import state_root
+from lemming.journal_tools.verify.state_root import state_root
 
 start, tried = Path(sys.argv[1]), Path(sys.argv[2])
 number, is_over, roots = 0, False, set()
@@ -88,7 +88,7 @@ def test_screens_say_how_it_stands(base: Path, site: Path) -> None:
     told = json.loads(lemming(base, "status", "--json", sites=(site,)).stdout)
     assert told["capabilities"] == {"quota": facts}
     card = (
-        "import sys, json; from lemming.facts.views.dispatch import view;"
+        "import sys, json; from lemming.queries.views.view_registry import view;"
         "print(json.dumps(view(sys.argv[1], 'agents')))"
     )
     shown = json.loads(python(card, str(base), sites=(site,)).stdout)
@@ -107,7 +107,7 @@ def test_killed_at_any_moment_it_comes_to_the_same(base: Path, site: Path, tmp_p
     assert found.returncode == 0, found.stderr
     points, *roots = found.stdout.split()
     assert int(points) > 10
-    assert roots == [state_root(ran(base, site))]
+    assert roots == [load_state_root(ran(base, site))]
 
 
 def test_turns_at_once_write_the_same_bytes(tmp_path: Path, site: Path) -> None:
@@ -129,4 +129,4 @@ def test_what_was_recorded_comes_out_again(base: Path, site: Path, tmp_path: Pat
     assert lemming(base, "verify", sites=(site,)).returncode == 0
     again = lemming(base, "replay", "--into", str(tmp_path / "again"), sites=(site,))
     assert again.returncode == 0, again.stderr
-    assert state_root(tmp_path / "again") == state_root(base)
+    assert load_state_root(tmp_path / "again") == load_state_root(base)

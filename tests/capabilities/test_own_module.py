@@ -10,18 +10,18 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.facts.views.dispatch import view
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.messages import read_outbox_entries
-from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.queries.views.view_registry import build_view
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 HEAD = """
 from dataclasses import replace
-from lemming.kernel.plugins.capabilities import register_capability
+from lemming.kernel.plugins.capability_loader import register_capability
 from lemming.kernel.base.contract import NewEntry
-from lemming.kernel.turn.seams import Capability, No, Preparation, TurnPart
+from lemming.kernel.turn.turn_hooks import Capability, No, Preparation, TurnPart
 
 class Here(Preparation):
     def given(self):
@@ -84,7 +84,7 @@ class Breaks(Capability):
 """
 FACTS = """
     def facts(self, used):
-        from lemming.kernel.turn.seams import Fact
+        from lemming.kernel.turn.turn_hooks import Fact
         return [Fact(name, "waits" if name == "bob" else "wrote") for name in used.agents]
 """
 NAMES = ("mark", "early", "late", "house", "breaks")
@@ -130,7 +130,7 @@ def test_each_organisation_has_its_own_of_a_name(tmp_path: Path, code: Path) -> 
     for base in (one, two):
         run_once(base, clock=FrozenClock())
     assert (texts(one), texts(two)) == (["hello (one)"], ["hello (two)"])
-    assert [it.turns for base in (one, two) for it in replay(base, [1])] == [2, 2]
+    assert [it.turns for base in (one, two) for it in replay_ticks(base, [1])] == [2, 2]
 
 
 def test_the_order_is_the_one_that_they_declare(tmp_path: Path, code: Path) -> None:
@@ -169,7 +169,7 @@ def test_why_an_entry_was_refused_stands_beside_its_turn(
         said = "".join(capsys.readouterr())
         assert "outbox_entries: too long, write it shorter" in said
         assert "second line" not in said
-    assert [it.turns for it in replay(base, [1])] == [2]
+    assert [it.turns for it in replay_ticks(base, [1])] == [2]
 
 
 def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
@@ -187,7 +187,7 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
             f"KeyError: '{hook}', in the capability breaks, {module.name}:{line} "
             "(mend the capability, or take its block out; the other agents go on)"
         )
-    rows = {row["name"]: row for row in view(base, "agents")["rows"]}
+    rows = {row["name"]: row for row in build_view(base, "agents")["rows"]}
     assert "KeyError: 'prepare'" in rows["cid"]["text"]
     assert run(["-C", str(base), "plan"]) == 0
     run(["-C", str(base), "status"])
@@ -235,5 +235,5 @@ def test_what_cannot_be_one_is_refused_as_it_is_registered(
 
 def test_a_look_does_not_say_that_who_uses_one_of_a_module_fails(base: Path) -> None:
     make_org(base, resume("ada", capabilities={"elsewhere": {}}), org={"plugins": ["a_module_of_mine"]})
-    (ada,) = (it for it in view(base, "agents")["rows"] if it["name"] == "ada")
+    (ada,) = (it for it in build_view(base, "agents")["rows"] if it["name"] == "ada")
     assert (ada["state"], "a look imports none" in ada["text"]) == ("due", True)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from quota_site import lemming, python, writers, written
 
+from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.journal.ledger import read_state
 from lemming.testing import journal_lines
-from lemming.timeline.verify.root import state_root
 
 UP_TO = """
 import shutil, sys
@@ -76,7 +76,7 @@ def test_in_a_resume_it_takes_that_agent_out(
 def test_taken_out_it_is_missed_in_words(base: Path, site: Path) -> None:
     writers(base, "ada")
     assert lemming(base, "run-once", sites=(site,)).returncode == 0
-    root = state_root(base)
+    root = load_state_root(base)
     for command in ("run-once", "validate"):
         said = lemming(base, command)
         assert said.returncode == 3
@@ -88,7 +88,7 @@ def test_taken_out_it_is_missed_in_words(base: Path, site: Path) -> None:
     assert replayed.returncode == 3
     assert f"{BEGUN} is installed" in replayed.stderr
     assert lemming(base, "verify").returncode == 0  # which takes no turn again
-    assert state_root(base) == root
+    assert load_state_root(base) == root
 
 
 @pytest.mark.parametrize("settings", ["as they were", "taken out"])

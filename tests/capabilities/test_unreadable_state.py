@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.journal.ledger import AgentState, amend_state, read_state, write_state
 from lemming.kernel.messages import read_outbox_entries
-from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay
-from lemming.timeline.verify.files import verify
 
 KEEPS = """
-from lemming.kernel.plugins.capabilities import register_capability
-from lemming.kernel.turn.seams import Capability, Preparation, TurnPart
+from lemming.kernel.plugins.capability_loader import register_capability
+from lemming.kernel.turn.turn_hooks import Capability, Preparation, TurnPart
 
 class Here(Preparation):
     def given(self):
@@ -77,8 +77,8 @@ def test_what_such_a_turn_came_to_is_verified_and_replayed(base: Path, code: Pat
     for _ in range(2):
         run_once(base, clock=FrozenClock())
     assert read_state(base, "ada").credits == 2.0
-    assert verify(base).errors == []
-    assert [it.not_repeatable for it in replay(base, [1, 2])] == [("ada",), ("ada",)]
+    assert verify_org(base).errors == []
+    assert [it.not_repeatable for it in replay_ticks(base, [1, 2])] == [("ada",), ("ada",)]
 
 
 def test_a_state_that_could_not_be_read_again_is_not_put_in_place_of_another(base: Path) -> None:

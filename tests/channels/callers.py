@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from patience import PATIENCE_S
 
-from lemming.capabilities.channels.between import Tell
-from lemming.capabilities.serving.serve import serving
+from lemming.capabilities.channel_server.channel_service import run_channel_server
+from lemming.capabilities.channels.channel_gateway import ReportProblem
 
 SECRET, TOKEN = "whsec_" + b64encode(b"a secret of the sender").decode(), "a-long-token-of-ours"
 
@@ -65,9 +65,9 @@ class Caller:
 
 
 @contextmanager
-def served(base: Path, tell: Tell = lambda _: None) -> Iterator[Caller]:
+def served(base: Path, tell: ReportProblem = lambda _: None) -> Iterator[Caller]:
     """Serve the channels of an organisation for the length of the block."""
-    with serving(base, port=0, stop=threading.Event(), tell=tell) as found:
+    with run_channel_server(base, port=0, stop=threading.Event(), report=tell) as found:
         yield Caller(found.port)
 
 

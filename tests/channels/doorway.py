@@ -35,7 +35,9 @@ def noted(base: Path) -> list[dict[str, Any]]:
 def answer_to(base: Path, entry: OutboxEntry, text: str) -> None:
     """Put a response of the desk to an entry into its outbox, as of the tick before the next."""
     from lemming.engine import load_tick
-    from lemming.kernel.messages import send
+    from lemming.kernel.messages import write_person_entry
 
     payload = {"text": text, "reply_to": entry.id}
-    send(base, "desk", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at="")
+    write_person_entry(
+        base, "desk", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at=""
+    )

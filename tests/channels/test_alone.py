@@ -17,28 +17,28 @@ from callers import SECRET, TOKEN, Caller, served
 from doorway import answer_to, arrived, noted, with_channel
 from patience import PATIENCE_S, until
 
-from lemming.capabilities.background.connections import most_connections
-from lemming.capabilities.background.threads import keep_alive
-from lemming.capabilities.channels.channel import edge
-from lemming.capabilities.channels.email_text import (
-    attachments_of,
-    mail_in,
-    message_id_of,
+from lemming.capabilities.channel_server.channel_service import poll_once
+from lemming.capabilities.channels.channel import wrap_provider_errors
+from lemming.capabilities.channels.channel_status import get_channel_statuses
+from lemming.capabilities.channels.email_parser import (
+    extract_mail_text,
+    get_message_id,
+    get_sender,
+    iter_attachments,
+    parse_mail,
     safe_name,
-    sender_of,
-    text_of_mail,
 )
-from lemming.capabilities.channels.states import channel_states
-from lemming.capabilities.serving.serve import look
+from lemming.capabilities.concurrency.connection_limits import max_connections
+from lemming.capabilities.concurrency.supervised_threads import start_supervised_thread
 from lemming.engine import run_once
-from lemming.facts.checklist.check import CheckScope
-from lemming.facts.checklist.standing import troubles_of
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import DiskError, RequestRejected, Unavailable
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.queries.checks.check_registry import CheckScope
+from lemming.queries.checks.health_checks import find_health_issues
 from lemming.testing import FrozenClock, make_org, resume
 
 
@@ -61,9 +61,11 @@ def test_a_thread_that_dies_is_told_of_and_started_again(base: Path) -> None:
             raise ValueError("a broken line")
         works.set()
 
-    keep_alive(work, name="lemming-x", base=base, over=over, first_pause_s=0.001).join(PATIENCE_S)
+    start_supervised_thread(work, name="lemming-x", base=base, stopped=over, first_pause_s=0.001).join(
+        PATIENCE_S
+    )
     assert (works.is_set(), died) == (True, [3])
-    told = [it for it in troubles_of(CheckScope(Organisation(base))) if it.about == "thread lemming-x"]
+    told = [it for it in find_health_issues(CheckScope(Organisation(base))) if it.about == "thread lemming-x"]
     assert "ValueError: a broken line" in told[0].message
     assert (base / "logs/engine.log").read_text().count("thread_died") == 2
 
@@ -77,7 +79,7 @@ def test_a_thread_that_died_begins_nothing_once_all_is_over(base: Path) -> None:
         begun.append(1)
         raise ValueError("a broken line")
 
-    thread = keep_alive(work, name="lemming-x", base=base, over=over, first_pause_s=60.0)
+    thread = start_supervised_thread(work, name="lemming-x", base=base, stopped=over, first_pause_s=60.0)
     until(told.exists)
     over.set()
     thread.join(PATIENCE_S)
@@ -97,7 +99,7 @@ def test_a_thread_that_died_begins_nothing_once_all_is_over(base: Path) -> None:
 def test_what_goes_wrong_in_a_channel_is_its_own_but_a_full_disk(
     raised: Exception, becomes: type[Exception]
 ) -> None:
-    with pytest.raises(becomes), edge():
+    with pytest.raises(becomes), wrap_provider_errors():
         raise raised
 
 
@@ -109,11 +111,11 @@ def test_a_folder_that_can_be_no_agents_keeps_no_channel_from_handing_out(base: 
     make_org(base, human, reader, models=box)
     (base / "agents" / name).mkdir()
     (base / "agents" / name / "resume.json").write_text("{}")
-    send(
+    write_person_entry(
         base, "human", tick=1, kind="message", payload={"text": "x", "target": "box"}, tags=[], created_at=""
     )
     run_once(base, clock=FrozenClock())
-    (state,) = channel_states(Organisation(base), survey_agents(base), load_config(base))
+    (state,) = get_channel_statuses(Organisation(base), survey_agents(base), load_config(base))
     assert (state.delivered, state.waiting, state.down_why) == (1, 0, "")
 
 
@@ -144,7 +146,7 @@ def test_a_target_with_a_broken_status_line_is_tried_again_later(base: Path) -> 
         (base / "tick.json").write_text('{"current_tick": 2}')
         answer_to(base, arrived(base)[0], "yes")
         (base / "tick.json").write_text('{"current_tick": 3}')
-        look(Organisation(base), SystemClock().now, lambda _: None)
+        poll_once(Organisation(base), SystemClock().now, lambda _: None)
     assert [line["did"] for line in noted(base)] == ["received", "failed"]
 
 
@@ -179,14 +181,14 @@ def test_who_only_connects_keeps_nobody_from_asking(base: Path) -> None:
         assert caller.ask(text="Are you there?").status == 202
         if before:
             ours = len(os.listdir("/proc/self/fd")) - before - len(idle)
-            assert ours <= most_connections() + 8
+            assert ours <= max_connections() + 8
 
 
 STRANGERS = """
 import resource, socket, sys, threading
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 from pathlib import Path
-from lemming.capabilities.serving.serve import serving
+from lemming.capabilities.channel_server.channel_service import serving
 with serving(Path(sys.argv[1]), port=0, stop=threading.Event(), tell=lambda _: None) as found:
     print(found.port, flush=True)
     sys.stdin.readline()
@@ -253,19 +255,19 @@ def mutants(count: int) -> Iterator[bytes]:
 def test_no_mail_raises_more_than_its_own_refusal() -> None:
     for raw in [*MAILS, *mutants(400)]:
         try:
-            with edge():
-                mail = mail_in(raw)
-                ident = message_id_of(mail, raw)
-                sender_of(mail)
-                assert isinstance(text_of_mail(mail), str)
-                for attachment in attachments_of(mail, ident):
+            with wrap_provider_errors():
+                mail = parse_mail(raw)
+                ident = get_message_id(mail, raw)
+                get_sender(mail)
+                assert isinstance(extract_mail_text(mail), str)
+                for attachment in iter_attachments(mail, ident):
                     assert len(attachment.name.encode()) < 250
         except Unavailable:
             pass
 
 
 def test_a_charset_that_cannot_read_costs_letters_and_not_the_mail() -> None:
-    assert "hello" in text_of_mail(mail_in(MAILS[0]))
+    assert "hello" in extract_mail_text(parse_mail(MAILS[0]))
 
 
 def test_the_name_of_an_attachment_fits_into_a_file_system() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from doorway import answer_to, arrived, noted, with_channel
 
 from lemming.engine import run_once
-from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.testing import FrozenClock, make_org, resume
 
 PROGRAM = """
@@ -149,7 +149,7 @@ def test_a_program_is_an_agent_that_answers_without_a_model(base: Path, tmp_path
         resume("human", model={"key": "human"}),
         models={"adder": line},
     )
-    request = send(base, "human", tick=1, kind="request", payload=asked, tags=[], created_at="")
+    request = write_person_entry(base, "human", tick=1, kind="request", payload=asked, tags=[], created_at="")
     run_once(base, clock=FrozenClock())
     [answer] = read_outbox_entries(base, "adder")
     assert (answer.kind, answer.payload["sum"]) == ("response", 42)

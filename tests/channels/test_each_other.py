@@ -10,12 +10,12 @@ import pytest
 from callers import SECRET
 from sampling import EVERYTHING
 
-from lemming.capabilities.serving.http_server import listening
-from lemming.capabilities.serving.serve import look
+from lemming.capabilities.channel_server.channel_service import poll_once
+from lemming.capabilities.channel_server.http_server import serve_http
 from lemming.engine import run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, make_org, resume, say
 
@@ -69,7 +69,9 @@ def make(folder: Path) -> None:
             org={"executor": "serial"},
         )
     begin = {"text": "begin", "target": "desk"}
-    send(folder / "north", "human", tick=1, kind="message", payload=begin, tags=[], created_at="")
+    write_person_entry(
+        folder / "north", "human", tick=1, kind="message", payload=begin, tags=[], created_at=""
+    )
 
 
 def connect(base: Path, port: int) -> None:
@@ -86,7 +88,7 @@ def connect(base: Path, port: int) -> None:
         "door": {"provider": "http", "options": options},
         "human": {"provider": "human"},
     }
-    fs.publish(base, "config/models.json", pretty(models))
+    fs.write_atomic(base, "config/models.json", dump_pretty(models))
 
 
 def arrived(folder: Path) -> dict[str, list[str]]:
@@ -102,15 +104,15 @@ def run(folder: Path, clock: FrozenClock, death: Death) -> int:
     stop, told = threading.Event(), list[object]()
     with contextlib.ExitStack() as stack:
         for name, other in OTHER.items():
-            found = listening(folder / other, "127.0.0.1", 0, clock=clock, stop=stop, tell=told.append)
+            found = serve_http(folder / other, "127.0.0.1", 0, clock=clock, stop=stop, report=told.append)
             connect(folder / name, stack.enter_context(found))
         stack.enter_context(contextlib.suppress(Crash))
-        stack.enter_context(fs.observed(death.observe))
+        stack.enter_context(fs.observe_changes(death.observe))
         for _ in range(ROUNDS):
             for name in OTHER:
                 clock.advance(600)
                 run_once(folder / name, clock=clock)
-                look(Organisation(folder / name), clock.now, told.append)
+                poll_once(Organisation(folder / name), clock.now, told.append)
     return death.changes
 
 

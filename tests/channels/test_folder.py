@@ -14,8 +14,8 @@ from lemming.cli import run
 from lemming.engine import load_tick, run_forever, run_once
 from lemming.kernel.base.redaction.secrets import refresh
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Event, Sleeping, Woken
-from lemming.kernel.messages import entry_id, send
+from lemming.kernel.journal.engine_events import Event, Sleeping, Woken
+from lemming.kernel.messages import entry_id, write_person_entry
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree, write_script
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
@@ -279,10 +279,10 @@ def test_what_could_not_go_out_is_kept_for_ten_times_as_long_as_entries_are(base
     bob, ada = resume("bob", model={"key": "human"}), resume("ada", permissions={})
     models = {"door": {"provider": "folder", "options": DROP}, "human": {"provider": "human"}}
     make_org(base, ada, bob, door, models=models, org={"retention_ticks": 1})
-    fs.publish(base, "shared/drop", b"no folder")
+    fs.write_atomic(base, "shared/drop", b"no folder")
     there: dict[str, list[int]] = {"door": [], "ada": []}
     entries = {
-        name: send(
+        name: write_person_entry(
             base,
             "bob",
             tick=1,

@@ -16,8 +16,8 @@ from callers import SECRET, TOKEN, Caller, receiver, served
 from doorway import answer_to, arrived, noted, with_channel
 from patience import PATIENCE_S
 
-from lemming.capabilities.serving import http_server
-from lemming.capabilities.serving.serve import look
+from lemming.capabilities.channel_server import http_server
+from lemming.capabilities.channel_server.channel_service import poll_once
 from lemming.engine import run_once
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import ConfigError, OrgBusy, Problem, UsageError
@@ -139,7 +139,7 @@ def test_a_mistake_in_an_answer_is_told_and_ends_no_other(
     with_channel(base, OPTIONS, provider="http")
     told: list[Problem] = []
     with served(base, told.append) as other, monkeypatch.context() as patched:
-        patched.setattr(http_server, "requests_now", mistaken)
+        patched.setattr(http_server, "load_requests", mistaken)
         answer = other.request("/requests/0123456789ab")
         patched.undo()
         assert (answer.status, other.request("/requests/0123456789ab").status) == (500, 404)
@@ -207,10 +207,10 @@ def test_a_sender_of_too_much_is_told_when_to_come_again(base: Path) -> None:
 
 
 def test_requests_of_others_are_nobodys_business(base: Path, door: Caller) -> None:
-    from lemming.kernel.messages import send
+    from lemming.kernel.messages import write_person_entry
 
     theirs = {"text": "secret", "target": "desk"}
-    other = send(base, "desk", tick=1, kind="request", payload=theirs, tags=[], created_at="")
+    other = write_person_entry(base, "desk", tick=1, kind="request", payload=theirs, tags=[], created_at="")
     assert door.request(f"/requests/{other.id}").status == 404
 
 
@@ -228,7 +228,7 @@ def test_answers_are_sent_signed_with_one_key_until_they_are_taken(base: Path) -
         clock.time = SystemClock().now()
         for seconds in (0, 5, 6, 20):
             clock.advance(seconds)
-            look(org, clock.now, lambda _: None)
+            poll_once(org, clock.now, lambda _: None)
     assert [line["did"] for line in noted(base)] == ["received", "failed", "delivered"]
     (first, body), (second, _) = far.came
     assert first["idempotency-key"] == second["idempotency-key"] == first["webhook-id"]
@@ -240,9 +240,9 @@ def test_what_the_other_end_refuses_for_good_is_given_up(base: Path) -> None:
     with receiver(410) as far:
         with_channel(base, {"to": "desk", "deliver_to": f"http://127.0.0.1:{far.port}/"}, provider="http")
         run_once(base, clock=FrozenClock())
-        from lemming.kernel.messages import send
+        from lemming.kernel.messages import write_person_entry
 
-        send(
+        write_person_entry(
             base,
             "desk",
             tick=1,
@@ -251,7 +251,7 @@ def test_what_the_other_end_refuses_for_good_is_given_up(base: Path) -> None:
             tags=[],
             created_at="",
         )
-        look(Organisation(base), SystemClock().now, lambda _: None)
+        poll_once(Organisation(base), SystemClock().now, lambda _: None)
     assert [line["did"] for line in noted(base)] == ["gave_up"]
 
 

@@ -11,12 +11,12 @@ import pytest
 from doorway import answer_to, arrived, noted, with_channel
 from mail_servers import BOX, PASSWORD, UNREADABLE, USER, Imap, imap_server, mail, smtp_server
 
-from lemming.capabilities.channels.email_text import mail_in, message_id_of, text_of_html
-from lemming.capabilities.serving.serve import look
+from lemming.capabilities.channel_server.channel_service import poll_once
+from lemming.capabilities.channels.email_parser import extract_html_text, get_message_id, parse_mail
 from lemming.engine import run_once
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import RequestRejected
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import Crash, FrozenClock, crash_at
 
@@ -52,7 +52,7 @@ def with_mail(base: Path, post: Imap, **more: Any) -> Path:
 def look_at(base: Path, clock: Any = None) -> list[str]:
     """Look once, as `lemming serve` does, and return what is told."""
     told: list[str] = []
-    look(Organisation(base), (clock or SystemClock()).now, lambda problem: told.append(str(problem)))
+    poll_once(Organisation(base), (clock or SystemClock()).now, lambda problem: told.append(str(problem)))
     return told
 
 
@@ -132,7 +132,7 @@ def test_a_mail_that_is_not_taken_now_goes_out_later_under_the_same_id(base: Pat
         run_once(base, clock=clock)
         for to in ("ada@far.example", "boss@elsewhere.example"):
             payload = {"text": "News.", "target": "door", "to": to}
-            send(base, "desk", tick=1, kind="message", payload=payload, tags=[], created_at="")
+            write_person_entry(base, "desk", tick=1, kind="message", payload=payload, tags=[], created_at="")
         look_at(base, clock)
         clock.advance(30)
         look_at(base, clock)
@@ -225,17 +225,18 @@ def test_a_server_that_is_down_is_tried_again_later(base: Path, post: Imap) -> N
 
 def test_markup_that_is_wrong_is_read_as_far_as_it_goes() -> None:
     assert (
-        text_of_html("<p>one<p>two <a href=x>three</a><br>&amp; four <script>no") == "one\ntwo three\n& four"
+        extract_html_text("<p>one<p>two <a href=x>three</a><br>&amp; four <script>no")
+        == "one\ntwo three\n& four"
     )
     page = "<!doctype html>5 < 6 <!-- <b>no</b> --><style>a > b {}</style><br/>7 <b x='y'>8"
-    assert text_of_html(page) == "5 < 6\n7 8"
+    assert extract_html_text(page) == "5 < 6\n7 8"
 
 
 def test_a_mail_without_an_id_is_known_whatever_its_headers_hold() -> None:
     raw = (
         b'From: a@far.example\nContent-Type: multipart/mixed; boundary="y\xe9"\n\n--y\xe9\n\nhi\n--y\xe9--\n'
     )
-    assert message_id_of(mail_in(raw), raw).startswith("<sha256-")
+    assert get_message_id(parse_mail(raw), raw).startswith("<sha256-")
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_a_mail_without_an_id_is_known_whatever_its_headers_hold() -> None:
 )
 def test_a_mail_that_takes_long_to_read_is_refused(raw: bytes, why: str) -> None:
     with pytest.raises(RequestRejected, match=why):
-        mail_in(raw)
+        parse_mail(raw)
 
 
 def test_a_mail_that_cannot_be_read_is_kept_aside_and_the_next_one_is_taken(base: Path, post: Imap) -> None:
@@ -268,6 +269,6 @@ def test_who_writes_too_much_keeps_nobody_else_from_being_read(base: Path, post:
     post.put(*many, mail(Message_ID="<other@near.example>", From="bob@near.example"))
     org = Organisation(base)
     for _ in range(2):
-        look(org, SystemClock().now, lambda _: None)
+        poll_once(org, SystemClock().now, lambda _: None)
     assert {entry.payload["from"] for entry in arrived(base)} == {"ada@far.example", "bob@near.example"}
     assert post.unseen() == 51

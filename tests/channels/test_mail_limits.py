@@ -11,8 +11,8 @@ import pytest
 from doorway import answer_to, arrived, noted, with_channel
 from mail_servers import BOX, PASSWORD, UNREADABLE, USER, Imap, imap_server, mail, smtp_server
 
-from lemming.capabilities.channels.email_text import sender_of
-from lemming.capabilities.serving.serve import look
+from lemming.capabilities.channel_server.channel_service import poll_once
+from lemming.capabilities.channels.email_parser import get_sender
 from lemming.engine import run_once
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.org.organisation import Organisation
@@ -42,7 +42,7 @@ def with_mail(base: Path, post: Imap, *, quota: dict[str, int] | None = None, **
 
 
 def look_at(base: Path) -> None:
-    look(Organisation(base), SystemClock().now, lambda _: None)
+    poll_once(Organisation(base), SystemClock().now, lambda _: None)
 
 
 def files_of(base: Path) -> list[str]:
@@ -123,7 +123,7 @@ def test_the_answer_goes_to_the_address_that_was_allowed(base: Path, post: Imap)
 
 
 def test_a_mail_without_from_has_no_sender() -> None:
-    assert sender_of(mail(From="", Reply_To="ada@far.example")) == ""
+    assert get_sender(mail(From="", Reply_To="ada@far.example")) == ""
 
 
 def test_what_is_refused_is_noted(base: Path, post: Imap) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 
 
 def crowd(base: Path, at_once: int) -> dict[str, bytes]:
@@ -47,9 +47,9 @@ def test_a_replay_makes_no_look_at_a_channel_and_comes_to_the_same_entries(
     crowd(base, 8)
     late = base / "shared/ada/late.txt"
     late.write_text("dropped after the last tick")
-    assert [done.tick for done in replay(base, [1, 2, 3])] == [1, 2, 3]
+    assert [done.tick for done in replay_ticks(base, [1, 2, 3])] == [1, 2, 3]
     again = tmp_path / "again"
-    list(replay_into(base, again, ticks_to_rerun(base, None)))
+    list(replay_into(base, again, list_replayable_ticks(base, None)))
     assert late.exists()
     entries = [
         {name: text for name, text in tree(each).items() if "/outbox/" in name} for each in (base, again)

@@ -13,13 +13,13 @@ from doorway import noted
 from dripping_server import dripping
 from patience import PATIENCE_S
 
-from lemming.capabilities.serving.serve import look, serving
-from lemming.facts.checklist.check import CheckScope
-from lemming.facts.checklist.standing import troubles_of
+from lemming.capabilities.channel_server.channel_service import poll_once, run_channel_server
 from lemming.kernel.base.clock import SystemClock
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
-from lemming.service.served_models import ServerPlace, ask_server
+from lemming.operations.served_models import ModelServer, ask_server
+from lemming.queries.checks.check_registry import CheckScope
+from lemming.queries.checks.health_checks import find_health_issues
 from lemming.testing import make_org, resume
 
 
@@ -31,7 +31,7 @@ def with_channels(base: Path, **models: dict[str, Any]) -> Path:
     make_org(base, ada, *agents, models={"human": {"provider": "human"}, **models})
     for name in models:
         payload = {"text": "hello", "target": name, "to": "bob@far.example"}
-        send(base, "ada", tick=1, kind="message", payload=payload, tags=[], created_at="")
+        write_person_entry(base, "ada", tick=1, kind="message", payload=payload, tags=[], created_at="")
     (base / "tick.json").write_text('{"current_tick": 2}')
     return base
 
@@ -48,12 +48,12 @@ def mail_at(**options: Any) -> dict[str, Any]:
 def look_at(base: Path) -> list[str]:
     """Look once, and return what is told."""
     told: list[str] = []
-    look(Organisation(base), SystemClock().now, lambda problem: told.append(str(problem)))
+    poll_once(Organisation(base), SystemClock().now, lambda problem: told.append(str(problem)))
     return told
 
 
 def troubles_in(base: Path) -> str:
-    return " ".join(str(trouble.message) for trouble in troubles_of(CheckScope(Organisation(base))))
+    return " ".join(str(trouble.message) for trouble in find_health_issues(CheckScope(Organisation(base))))
 
 
 @pytest.mark.parametrize("letter", [b"x", b"HTTP/1.1 200 OK\r\nX: "], ids=["status", "headers"])
@@ -93,12 +93,12 @@ def test_a_peer_that_hangs_keeps_no_other_waiting_and_a_stop_breaks_it_off(base:
         hangs = stack.enter_context(dripping(b""))
         good = stack.enter_context(receiver(202, heard=arrived.set))
         with_channels(base, door=http_to(hangs, timeout_s=600.0), other=http_to(good.port))
-        stack.enter_context(serving(base, port=0, stop=threading.Event(), tell=lambda _: None))
+        stack.enter_context(run_channel_server(base, port=0, stop=threading.Event(), report=lambda _: None))
         assert arrived.wait(PATIENCE_S)
     assert noted(base) == []  # a stop is no failure of the other end
 
 
 def test_a_server_of_this_machine_that_drips_is_taken_for_none() -> None:
     with dripping(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n") as port:
-        served = ask_server(ServerPlace("vllm", f"http://127.0.0.1:{port}/v1"), 0.3)
+        served = ask_server(ModelServer("vllm", f"http://127.0.0.1:{port}/v1"), 0.3)
     assert (served.names, served.problem) == ((), "the server does not answer within 0.3 s")

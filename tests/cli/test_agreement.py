@@ -17,9 +17,9 @@ from refused import asked_with_each_look_refused
 from terminal import Lemming, read_until, start
 
 from lemming.engine import run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.service.agreement import Agreement, has_fetched
+from lemming.operations.permission_grants import PermissionGrants, has_fetched
 from lemming.testing import FrozenClock, make_org, resume
 
 TOOL = "from lemming.tools import tool\n\n@tool\ndef greet() -> str:\n    '''Greets.'''\n    return 'hello'\n"
@@ -37,8 +37,8 @@ def fired(base: Path) -> bool:
 
 def with_a_tool_file(base: Path) -> Path:
     make_org(base, resume("ada", schedule=LATER), org={"tool_files": ["tools/*.py"]})
-    fs.publish(base, "tools/greet.py", TOOL.encode())
-    fs.publish(base, "tools/_help.py", b"WORD = 1\n")
+    fs.write_atomic(base, "tools/greet.py", TOOL.encode())
+    fs.write_atomic(base, "tools/_help.py", b"WORD = 1\n")
     return base / "tools/greet.py"
 
 
@@ -53,45 +53,45 @@ def with_a_program(base: Path) -> Path:
             }
         },
     )
-    fs.publish(base, "scripts/answer.py", b"print('{}')\n")
+    fs.write_atomic(base, "scripts/answer.py", b"print('{}')\n")
     return base / "scripts/answer.py"
 
 
 def with_a_server(base: Path) -> Path:
     make_org(base, resume("ada", permissions={"tools": ["mcp.notes.*"]}, schedule=LATER))
     server = {"command": [sys.executable, "servers/notes.py"]}
-    fs.publish(base, "config/mcp.json", pretty({"servers": {"notes": server}}))
-    fs.publish(base, "servers/notes.py", b"import sys\n")
+    fs.write_atomic(base, "config/mcp.json", dump_pretty({"servers": {"notes": server}}))
+    fs.write_atomic(base, "servers/notes.py", b"import sys\n")
     return base / "servers/notes.py"
 
 
 def with_a_command_for_failures(base: Path) -> Path:
     make_org(base, resume("ada", schedule=LATER), org={"on_failure": ["./tell.sh", "me"]})
-    fs.publish(base, "tell.sh", b"#!/bin/sh\n")
+    fs.write_atomic(base, "tell.sh", b"#!/bin/sh\n")
     return base / "tell.sh"
 
 
 def with_a_plugin(base: Path) -> Path:
     make_org(base, resume("ada", schedule=LATER), org={"plugins": ["bound_plugin"]})
-    fs.publish(base, "bound_plugin/__init__.py", b"from bound_plugin import inner\n")
-    fs.publish(base, "bound_plugin/inner.py", b"")
+    fs.write_atomic(base, "bound_plugin/__init__.py", b"from bound_plugin import inner\n")
+    fs.write_atomic(base, "bound_plugin/inner.py", b"")
     return base / "bound_plugin/inner.py"
 
 
 def with_a_judge_at_a_gate(base: Path) -> Path:
     judged = {"at": "out", "then": "block", "by": {"command": [sys.executable, "scripts/judge.py"]}}
     make_org(base, resume("ada", schedule=LATER), org={"gates": [{**judged, "policy": "be kind"}]})
-    fs.publish(base, "scripts/judge.py", b"print('{}')\n")
+    fs.write_atomic(base, "scripts/judge.py", b"print('{}')\n")
     return base / "scripts/judge.py"
 
 
 def with_a_judge_at_an_agents_gate(base: Path) -> Path:
     file = with_a_judge_at_a_gate(base)
     gates = json.loads((base / "config/org.json").read_text())
-    fs.publish(
-        base, "agents/ada/resume.json", pretty(resume("ada", schedule=LATER, gates=gates.pop("gates")))
+    fs.write_atomic(
+        base, "agents/ada/resume.json", dump_pretty(resume("ada", schedule=LATER, gates=gates.pop("gates")))
     )
-    fs.publish(base, "config/org.json", pretty(gates))
+    fs.write_atomic(base, "config/org.json", dump_pretty(gates))
     return file
 
 
@@ -132,7 +132,7 @@ def test_a_file_beside_a_tool_that_it_may_import_is_bound_too(base: Path, lemmin
 def test_a_tool_is_called_without_agreement_where_the_person_says_so(base: Path, lemming: Lemming) -> None:
     with_a_tool_file(base)
     ada = resume("ada", permissions={"tools": ["greet"]}, schedule=LATER)
-    fs.publish(base, "agents/ada/resume.json", pretty(ada))
+    fs.write_atomic(base, "agents/ada/resume.json", dump_pretty(ada))
     assert lemming("tools", "call", "greet", "--yes").status == 2
     ran = lemming("tools", "call", "greet", "--yes", "--trust")
     assert (ran.status, "hello" in ran.out) == (0, True)
@@ -142,7 +142,7 @@ def test_a_tool_is_called_without_agreement_where_the_person_says_so(base: Path,
 def test_commands_that_read_the_same_are_not_the_same(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", schedule=LATER), org={"on_failure": ["sh", "-c", "true x"]})
     assert lemming("trust", "--yes").status == 0
-    fs.publish(base, "config/org.json", pretty({"on_failure": ["sh", "-c", "true", "x"]}))
+    fs.write_atomic(base, "config/org.json", dump_pretty({"on_failure": ["sh", "-c", "true", "x"]}))
     assert "changed since somebody agreed to it: config/org.json on_failure" in lemming("run-once").err
 
 
@@ -150,7 +150,7 @@ def test_a_servers_variables_are_bound(base: Path, lemming: Lemming) -> None:
     with_a_server(base)
     assert lemming("trust", "--yes").status == 0
     server = {"command": [sys.executable, "servers/notes.py"], "variables": {"PYTHONPATH": "/elsewhere"}}
-    fs.publish(base, "config/mcp.json", pretty({"servers": {"notes": server}}))
+    fs.write_atomic(base, "config/mcp.json", dump_pretty({"servers": {"notes": server}}))
     assert "changed since somebody agreed to it: config/mcp.json notes" in lemming("run-once").err
 
 
@@ -160,7 +160,7 @@ def test_a_server_that_only_a_person_asks_for_waits_too(
 ) -> None:
     make_org(base, resume("ada"))
     server = {"command": ["touch", str(base.parent / "fired")], "start_timeout_s": 1}
-    fs.publish(base, "config/mcp.json", pretty({"servers": {"notes": server}}))
+    fs.write_atomic(base, "config/mcp.json", dump_pretty({"servers": {"notes": server}}))
     assert lemming("run-once").status == 0  # nobody uses it
     assert lemming("mcp", *words).status == 2
     assert not fired(base)
@@ -197,7 +197,9 @@ def test_a_command_that_tells_of_failures_is_not_run_for_the_refusal_of_itself(b
     make_org(base, resume("ada", schedule=LATER))
     with start("-C", str(base), "run-forever", "--interval", "0.05", "--max-ticks", "2000") as engine:
         read_until(engine.stderr, "tick 1")
-        fs.publish(base, "config/org.json", pretty({"on_failure": ["touch", str(base.parent / "fired")]}))
+        fs.write_atomic(
+            base, "config/org.json", dump_pretty({"on_failure": ["touch", str(base.parent / "fired")]})
+        )
         assert engine.wait(PATIENCE_S) == 2
     assert not fired(base)
 
@@ -205,9 +207,9 @@ def test_a_command_that_tells_of_failures_is_not_run_for_the_refusal_of_itself(b
 def test_an_agreement_of_before_contents_were_kept_asks_once_more(base: Path, lemming: Lemming) -> None:
     with_a_tool_file(base)
     far = {"provider": "openai", "options": {"base_url": "https://far.example"}}
-    fs.publish(base, "config/models.json", pretty({"far": far}))
+    fs.write_atomic(base, "config/models.json", dump_pretty({"far": far}))
     assert lemming("trust", "--yes").status == 0
-    file = Agreement(base).file
+    file = PermissionGrants(base).file
     kept = json.loads(file.read_text())
     file.write_text(json.dumps({**kept, "agreed": list(kept["agreed"])}))
     agreed = {line["does"]: line["is_agreed"] for line in lemming("trust", "--json").objects}
@@ -226,10 +228,10 @@ def test_our_own_code_is_free_of_questions_until_git_has_fetched(
     base: Path, lemming: Lemming, bare: Lemming
 ) -> None:
     assert bare("init", str(base), "--template", "empty").status == 0
-    fs.publish(base, "config/org.json", pretty({"tool_files": ["tools/*.py"]}))
-    fs.publish(base, "tools/greet.py", TOOL.encode())
+    fs.write_atomic(base, "config/org.json", dump_pretty({"tool_files": ["tools/*.py"]}))
+    fs.write_atomic(base, "tools/greet.py", TOOL.encode())
     assert lemming("run-once").status == 0
-    fs.publish(base, "tools/greet.py", TOOL.replace("hello", "hallo").encode())
+    fs.write_atomic(base, "tools/greet.py", TOOL.replace("hello", "hallo").encode())
     assert lemming("run-once").status == 0
     git(base, "init", "-q")
     git(base, "add", "tools", "config")

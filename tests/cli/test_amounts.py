@@ -12,8 +12,8 @@ from lemming.engine import run_once
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.llm.credits import usage_of
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.llm.call_cost import compute_usage
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.providers import Reply
 from lemming.testing import make_org, resume
@@ -48,7 +48,7 @@ def test_an_absurd_price_is_refused_where_it_stands(
 ) -> None:
     make_org(base, LIMITED)
     models = json.dumps({"scripted": {"provider": "scripted", key: "PRICE"}})
-    fs.publish(base, "config/models.json", models.replace('"PRICE"', price).encode())
+    fs.write_atomic(base, "config/models.json", models.replace('"PRICE"', price).encode())
     ran = lemming("run-once")
     assert ran.status == 3
     assert "config/models.json" in ran.err
@@ -57,7 +57,7 @@ def test_an_absurd_price_is_refused_where_it_stands(
 def test_what_a_call_costs_never_passes_the_largest_amount() -> None:
     dear = ModelEntry(provider="x", per_1k_input_tokens=1e12, usd_per_million_input_tokens=1e12,
                       usd_per_million_output_tokens=0)  # fmt: skip
-    usage = usage_of(dear, [], Reply("", input_tokens=10**9, output_tokens=0))
+    usage = compute_usage(dear, [], Reply("", input_tokens=10**9, output_tokens=0))
     assert (usage.credits, usage.cost_usd) == (1e12, 1e12)
     assert AgentCredits(max_credits=1e12).max_credits == 1e12
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from terminal import Lemming
 
-from lemming.capabilities.gates.keys import gates_in
+from lemming.capabilities.gates.gate_settings import get_gates
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.files import fs
@@ -102,7 +102,7 @@ def test_every_template_goes_through_one_file_and_stays_what_it_was(
         assert load_agent(again, name) == load_agent(base, name)
     first, second = load_config(base), load_config(again)
     assert {**second.models, **first.models} == {**second.models}
-    assert gates_in(first.org) == gates_in(second.org)
+    assert get_gates(first.org) == get_gates(second.org)
 
 
 def test_toml_and_json_say_the_same(tmp_path: Path, bare: Lemming) -> None:
@@ -139,7 +139,7 @@ def test_who_is_asked_and_who_asks_read_each_other_and_who_is_asked_wakes_for_it
     assert scout.permissions.read_outboxes == ["lead", "human"]
     assert "lead" in old.permissions.read_outboxes
     assert (scout.schedule.wake, scout.turn.max_steps, scout.turn.strategy) == ("addressed", 3, "react")
-    assert [gate.plain for gate in gates_in(scout)] == [
+    assert [gate.file_value for gate in get_gates(scout)] == [
         {"at": "call", "then": "ask", "class": ["send"]},
         {"at": "call", "then": "ask", "tool": ["file_write"]},
     ]
@@ -251,9 +251,9 @@ def test_an_export_leaves_out_what_is_no_text_and_what_was_said_and_writes_over_
 ) -> None:
     make_org(base, resume("ada"))
     run_once(base)
-    fs.publish(base, "shared/picture.png", b"\xff\x00")
-    fs.publish(base, "shared/long.txt", b"x" * 70_000)
-    fs.publish(base, "shared/style.txt", "Größe\n".encode())
+    fs.write_atomic(base, "shared/picture.png", b"\xff\x00")
+    fs.write_atomic(base, "shared/long.txt", b"x" * 70_000)
+    fs.write_atomic(base, "shared/style.txt", "Größe\n".encode())
     ran = lemming("export", "org")
     assert "left out, no text or too long: shared/picture.png" in ran.err
     assert "shared/long.txt" in ran.err

@@ -10,8 +10,8 @@ from terminal import Lemming
 
 from lemming.commands.progress import TurnProgress
 from lemming.engine import run_once
-from lemming.kernel.journal.events import Event, ModelAsked, ModelWrote
-from lemming.kernel.journal.records import ToolFinished, TurnEnded
+from lemming.kernel.journal.engine_events import Event, ModelAsked, ModelWrote
+from lemming.kernel.journal.journal_records import ToolFinished, TurnEnded
 from lemming.testing import make_org, resume, say
 
 
@@ -32,9 +32,9 @@ def lines_of(base: Path, script: list[dict[str, Any]], **blocks: Any) -> list[st
     progress = TurnProgress(is_shown=False, clock=clock)
 
     def hear(event: Event) -> None:
-        progress.hear(event)
+        progress.on_event(event)
         if isinstance(event, ModelAsked | ToolFinished | TurnEnded):
-            lines.append(progress.line())
+            lines.append(progress.format_line())
         clock.now += 1
 
     run_once(base, notify=hear)
@@ -63,11 +63,11 @@ def test_the_words_of_an_answer_are_shown_as_they_come(base: Path) -> None:
     progress, lines = TurnProgress(is_shown=False, clock=Clock()), list[str]()
 
     def hear(event: Event) -> None:
-        progress.hear(event)
+        progress.on_event(event)
         if isinstance(event, ModelAsked):
             for text in ("The ferry\n", "sails ", "at nine. " * 20):
-                progress.hear(ModelWrote(agent="ada", call=0, text=text))
-                lines.append(progress.line())
+                progress.on_event(ModelWrote(agent="ada", call=0, text=text))
+                lines.append(progress.format_line())
 
     run_once(base, notify=hear)
     assert lines[:2] == [
@@ -76,7 +76,7 @@ def test_the_words_of_an_answer_are_shown_as_they_come(base: Path) -> None:
     ]
     assert lines[2].startswith("ada 0 s: writes (120 s at most): … ")
     assert len(lines[2]) < 110
-    assert progress.line() == ""
+    assert progress.format_line() == ""
 
 
 def test_of_a_reply_in_json_the_text_is_shown(base: Path) -> None:
@@ -84,10 +84,10 @@ def test_of_a_reply_in_json_the_text_is_shown(base: Path) -> None:
     progress, lines = TurnProgress(is_shown=False, clock=Clock()), list[str]()
 
     def hear(event: Event) -> None:
-        progress.hear(event)
+        progress.on_event(event)
         if isinstance(event, ModelAsked):
-            progress.hear(ModelWrote(agent="ada", call=0, text='{"do": "answer", "text": "Paris is'))
-            lines.append(progress.line())
+            progress.on_event(ModelWrote(agent="ada", call=0, text='{"do": "answer", "text": "Paris is'))
+            lines.append(progress.format_line())
 
     run_once(base, notify=hear)
     assert lines == ["ada 0 s: writes (120 s at most): Paris is"]
@@ -96,29 +96,29 @@ def test_of_a_reply_in_json_the_text_is_shown(base: Path) -> None:
 def test_words_that_come_fast_are_not_each_drawn(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     progress = TurnProgress(is_shown=True, clock=clock)
-    progress.at_work(["ada"])
-    progress.tell("begins")
+    progress.set_workers(["ada"])
+    progress.print_line("begins")
     capsys.readouterr()
     for _ in range(1000):
-        progress.hear(ModelWrote(agent="ada", call=0, text="word "))
+        progress.on_event(ModelWrote(agent="ada", call=0, text="word "))
     assert capsys.readouterr().err == ""
     clock.now += 1
-    progress.hear(ModelWrote(agent="ada", call=0, text="word "))
+    progress.on_event(ModelWrote(agent="ada", call=0, text="word "))
     assert capsys.readouterr().err != ""
 
 
 def test_who_holds_a_question_that_another_engine_works_on_is_named_with_the_seconds() -> None:
     clock = Clock()
     progress = TurnProgress(is_shown=False, clock=clock)
-    progress.at_work(["ada", "bob"])
+    progress.set_workers(["ada", "bob"])
     clock.now += 434
-    assert progress.line() == "ada, bob 434 s"
+    assert progress.format_line() == "ada, bob 434 s"
 
 
 def test_a_line_of_its_own_stands_above_the_last_one(capsys: pytest.CaptureFixture[str]) -> None:
     progress = TurnProgress(is_shown=True, clock=Clock())
-    progress.at_work(["ada"])
-    progress.tell("news")
+    progress.set_workers(["ada"])
+    progress.print_line("news")
     said = capsys.readouterr().err
     assert said.index("news\n") < said.index("  ada 0 s  …")
 

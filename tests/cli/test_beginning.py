@@ -12,20 +12,26 @@ import pytest
 from patience import PATIENCE_S
 from terminal import Lemming
 
-from lemming.capabilities.gates.keys import gates_in
-from lemming.commands.init import FIRST, Beginning, ask_what_for, make_so, tell_models
-from lemming.exchange.template import template_files
+from lemming.capabilities.gates.gate_settings import get_gates
+from lemming.commands.init import FIRST_AGENT, InitAnswers, apply_answers, ask_setup_questions, print_models
+from lemming.import_export.template_files import load_template
 from lemming.kernel.agents import load_agent
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.models import ModelEntry
-from lemming.service.models_here import Machine, ModelHere, best_embedded, models_with_keys, recommended
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.operations.model_detection import (
+    AvailableModel,
+    Machine,
+    find_best_embedded,
+    find_models_by_keys,
+    recommend_model,
+)
 
-OWN = ModelHere("openai", "gpt-6-luna", "OPENAI_API_KEY is set")
-ROUTER = ModelHere("openrouter", "", "OPENROUTER_API_KEY is set")
+OWN = AvailableModel("openai", "gpt-6-luna", "OPENAI_API_KEY is set")
+ROUTER = AvailableModel("openrouter", "", "OPENROUTER_API_KEY is set")
 
 
-def answered(*answers: str, found: list[ModelHere]) -> tuple[Beginning, list[str]]:
+def answered(*answers: str, found: list[AvailableModel]) -> tuple[InitAnswers, list[str]]:
     told: list[str] = []
     left = iter(answers)
 
@@ -33,18 +39,20 @@ def answered(*answers: str, found: list[ModelHere]) -> tuple[Beginning, list[str
         told.append(question)
         return next(left)
 
-    wish = ask_what_for(ask, told.append, found)
+    wish = ask_setup_questions(ask, told.append, found)
     assert [*left] == []
     return wish, told
 
 
 def test_three_answers_say_what_is_made() -> None:
-    assert answered("", "", "", found=[OWN])[0] == Beginning("desk", "", OWN, asks_first=True)
-    assert answered("2", "2", "no", found=[OWN])[0] == Beginning("research", "", None, asks_first=False)
+    assert answered("", "", "", found=[OWN])[0] == InitAnswers("desk", "", OWN, requires_approval=True)
+    assert answered("2", "2", "no", found=[OWN])[0] == InitAnswers(
+        "research", "", None, requires_approval=False
+    )
     wish, told = answered(
         "0", "8", "x", "7", "", "Sum up the news.", "2", " ", "some/model", "n", found=[OWN, ROUTER]
     )
-    assert wish == Beginning("empty", "Sum up the news.", ROUTER._replace(model="some/model"))
+    assert wish == InitAnswers("empty", "Sum up the news.", ROUTER._replace(model="some/model"))
     assert told.count("a number from 1 to 7, please") == 3
 
 
@@ -56,27 +64,27 @@ def test_who_has_no_model_is_told_so_and_gets_the_recording() -> None:
 
 @pytest.mark.parametrize("template", ["desk", "review", "empty", "newsroom"])
 def test_what_is_made_of_the_answers_is_in_order(template: str, tmp_path: Path, bare: Lemming) -> None:
-    for file, content in template_files(template).items():
-        fs.publish(tmp_path, file, content)
+    for file, content in load_template(template).items():
+        fs.write_atomic(tmp_path, file, content)
     before = load_config(tmp_path)
     does = "Sum up the news." if template == "empty" else ""
-    make_so(tmp_path, Beginning(template, does, OWN, asks_first=True))
+    apply_answers(tmp_path, InitAnswers(template, does, OWN, requires_approval=True))
     config = load_config(tmp_path)
     assert (config.model("default").provider, config.model("default").model) == ("openai", "gpt-6-luna")
     if before.model("default").provider == "scripted":
         assert config.model("recorded") == before.model("default")
-    assert gates_in(config.org)[0].then == "ask"
+    assert get_gates(config.org)[0].then == "ask"
     if template == "review":
-        assert gates_in(config.org) == gates_in(before.org)  # it has its own
+        assert get_gates(config.org) == get_gates(before.org)  # it has its own
     if does:
-        first = load_agent(tmp_path, FIRST)
+        first = load_agent(tmp_path, FIRST_AGENT)
         assert (first.instructions, first.permissions.read_outboxes) == ("Sum up the news.", ["human"])
     checked = bare("-C", str(tmp_path), "validate")
     assert (checked.status, checked.out) == (0, ""), checked
 
 
 def test_keys_are_found_by_their_variables() -> None:
-    found = models_with_keys({"OPENAI_API_KEY": "k", "GROQ_API_KEY": "k", "ANTHROPIC_API_KEY": " "})
+    found = find_models_by_keys({"OPENAI_API_KEY": "k", "GROQ_API_KEY": "k", "ANTHROPIC_API_KEY": " "})
     assert [(it.provider, it.model) for it in found] == [
         ("openai", "gpt-6-luna"),
         ("groq", ""),
@@ -98,12 +106,12 @@ QWEN = "qwen2.5-coder-0.5b-instruct"
     ],
 )
 def test_the_embedded_model_fits_the_memory_and_the_processors(machine: Machine, model: str | None) -> None:
-    found = best_embedded(machine)
+    found = find_best_embedded(machine)
     assert (found.model if found else None) == model
 
 
-SERVED = ModelHere("ollama", "llama3.2", "a server answers")
-EMBEDDED = ModelHere("local", QWEN, "runs on this machine")
+SERVED = AvailableModel("ollama", "llama3.2", "a server answers")
+EMBEDDED = AvailableModel("local", QWEN, "runs on this machine")
 
 
 @pytest.mark.parametrize(
@@ -117,15 +125,15 @@ EMBEDDED = ModelHere("local", QWEN, "runs on this machine")
     ],
 )
 def test_a_server_of_this_machine_comes_before_a_key_and_a_key_before_the_embedded_model(
-    found: list[ModelHere], best: ModelHere | None
+    found: list[AvailableModel], best: AvailableModel | None
 ) -> None:
-    assert recommended(found) == best
+    assert recommend_model(found) == best
 
 
 def test_what_was_found_is_told_with_the_command_that_takes_the_best_of_it() -> None:
     told: list[str] = []
     default = ModelEntry(provider="local", model="smollm2-135m-instruct")
-    tell_models(default, [OWN, SERVED, EMBEDDED], told.append)
+    print_models(default, [OWN, SERVED, EMBEDDED], told.append)
     assert '"default": {"provider": "local", "model": "smollm2-135m-instruct"}' in told[0]
     assert told[1:] == [
         "found: openai gpt-6-luna (OPENAI_API_KEY is set)",
@@ -137,7 +145,7 @@ def test_what_was_found_is_told_with_the_command_that_takes_the_best_of_it() -> 
 
 def test_what_is_the_default_already_is_not_recommended() -> None:
     told: list[str] = []
-    tell_models(ModelEntry(provider="local", model=QWEN), [EMBEDDED], told.append)
+    print_models(ModelEntry(provider="local", model=QWEN), [EMBEDDED], told.append)
     assert [line for line in told if line.startswith("better")] == []
 
 
@@ -171,7 +179,7 @@ def test_on_a_terminal_it_asks_and_makes_what_was_answered(tmp_path: Path) -> No
     assert b"What is it for?" in said
     assert b"better:" not in said  # a model was chosen
     assert b'lemming ask assistant "..."' in said
-    assert load_agent(tmp_path / "mine", FIRST).instructions == "Sort the mail."
+    assert load_agent(tmp_path / "mine", FIRST_AGENT).instructions == "Sort the mail."
     assert load_config(tmp_path / "mine").model("default").model == "llama-4"
 
 

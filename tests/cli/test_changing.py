@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.capabilities.embedded.weights import weights_named
-from lemming.commands.init import TEMPLATES, template_files
+from lemming.capabilities.embedded_models.model_weights import get_weights
+from lemming.commands.init import TEMPLATES, load_template
 from lemming.kernel.agents import load_agent
 from lemming.kernel.files import fs
 from lemming.kernel.memory import load_memory
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.models import LOCAL_MODEL
+from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.testing import make_org, resume, tree
 
 HUMAN = resume("human", model={"key": "human"})
@@ -62,7 +62,7 @@ def test_the_repository_as_it_is_kept_is_the_newsroom() -> None:
     """What git holds, that is: whoever runs the organisation in this folder changes its files."""
     if not (REPOSITORY / ".git").exists():
         pytest.skip("not a clone")
-    for file, content in template_files("newsroom").items():
+    for file, content in load_template("newsroom").items():
         if file != ".gitignore":
             kept = subprocess.run(
                 ["git", "show", f":{file}"], cwd=REPOSITORY, capture_output=True, check=True
@@ -71,7 +71,7 @@ def test_the_repository_as_it_is_kept_is_the_newsroom() -> None:
 
 
 def test_each_model_of_the_newsroom_is_one_line() -> None:
-    lines = template_files("newsroom")["config/models.json"].decode().splitlines()
+    lines = load_template("newsroom")["config/models.json"].decode().splitlines()
     keys = ["default", "full", "gpt", "gpt-4o-mini", "claude", "llama", "human"]
     assert [next(iter(json.loads("{" + line.strip().rstrip(",") + "}"))) for line in lines[1:-1]] == keys
 
@@ -286,7 +286,7 @@ def test_a_memory_that_is_not_there_gets_the_nearest_key(base: Path, lemming: Le
 def test_a_grant_adds_to_the_limit_and_leaves_the_rest_of_the_file(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", credits={"max_credits": 10}), resume("bob"))
     kept = {"bob": {"max_credits": 5, "soft_cap": 4}, "ada": {"soft_cap": 8}}
-    fs.publish(base, "config/credits.json", json.dumps(kept).encode())
+    fs.write_atomic(base, "config/credits.json", json.dumps(kept).encode())
     ran = lemming("credits", "grant", "ada", "2.5")
     assert ran.status == 0
     assert "ada may spend 12.5 credits (before: 10); 12.5 left" in ran.err
@@ -332,7 +332,7 @@ def test_weights_that_are_here_are_not_pulled_again_if_only_missing_ones_are_wan
     base: Path, lemming: Lemming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_org(base, resume("ada"))
-    wanted = weights_named(LOCAL_MODEL)
+    wanted = get_weights(LOCAL_MODEL)
     monkeypatch.setenv("LEMMING_MODELS_DIR", str(tmp_path))
     with (tmp_path / wanted.file).open("wb") as file:
         file.truncate(wanted.size_bytes)

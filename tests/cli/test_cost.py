@@ -16,16 +16,16 @@ from terminal import Lemming
 
 from lemming.commands.cost import GROUPS
 from lemming.engine import run_once
-from lemming.facts.costs import Cost, costs_by
-from lemming.kernel.agents import agent_folders
+from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Event
-from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.journal_file import journal_ticks
+from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.records import ModelReplied
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
+from lemming.queries.cost_report import Cost, compute_costs
 from lemming.testing import Crash, make_org, resume, say
 
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
@@ -62,7 +62,7 @@ def busy(base: Path, many: int = 3, **org: Any) -> Path:
         models=MODELS,
         org={"durability": "off", "visibility": "tick", "inbox_limit": 1, **org},
     )
-    fs.publish(base, "config/down.jsonl", b'{"error": "Unavailable"}\n')
+    fs.write_atomic(base, "config/down.jsonl", b'{"error": "Unavailable"}\n')
     return base
 
 
@@ -71,7 +71,7 @@ def exact(amount: float | None) -> Decimal:
 
 
 def sums_of_ledgers(base: Path) -> list[Decimal | int]:
-    states = [read_state(base, name) for name in agent_folders(base)]
+    states = [read_state(base, name) for name in list_agent_folders(base)]
     amounts = [
         sum((exact(s.credits) for s in states), Decimal()),
         sum((exact(s.cost_usd) for s in states), Decimal()),
@@ -101,7 +101,7 @@ def assert_adds_up(base: Path, lemming: Lemming) -> None:
 
 def interrupt(base: Path, agent: str, kind: type[Event]) -> None:
     def die(event: Event) -> None:
-        if isinstance(event, kind) and event.about == agent:
+        if isinstance(event, kind) and event.agent_name == agent:
             raise Crash
 
     with pytest.raises(Crash):
@@ -115,10 +115,10 @@ def test_more_than_a_thousand_turns_of_every_kind_add_up_to_the_ledgers(base: Pa
         if tick % 20 == 7:
             interrupt(base, "judged", ModelReplied)
         run_once(base)
-    found = costs_by(base, "tick")
+    found = compute_costs(base, "tick")
     assert sum(row.turns for row in found.rows.values()) > 1200
     assert found.total.calls > 1400
-    assert not any(found.before.amounts)
+    assert not any(found.unrecorded.ledger_amounts)
     assert_adds_up(base, lemming)
 
 
@@ -127,7 +127,7 @@ def test_the_rows_of_agents_are_their_ledgers(base: Path, lemming: Lemming) -> N
     for _ in range(7):
         run_once(base)
     *rows, total = lemming("cost", "--json").objects
-    assert [row["agent"] for row in rows] == agent_folders(base)
+    assert [row["agent"] for row in rows] == list_agent_folders(base)
     for row in rows:
         state = read_state(base, row["agent"])
         assert (row["credits"], row["cost_usd"]) == (state.credits, state.cost_usd)
@@ -154,10 +154,10 @@ def test_pruned_journals_leave_a_row_for_what_they_told(base: Path, lemming: Lem
     busy(base, plain_journals=0)
     for _ in range(6):
         run_once(base)
-    fs.publish(base, "tick.json", pretty({"current_tick": 250}))
+    fs.write_atomic(base, "tick.json", dump_pretty({"current_tick": 250}))
     for _ in range(2):
         run_once(base)
-    before = costs_by(base, "tick")
+    before = compute_costs(base, "tick")
     (oldest,) = (base / "logs/ticks/sealed").iterdir()
     oldest.unlink()
     assert_adds_up(base, lemming)
@@ -170,10 +170,10 @@ def test_pruned_journals_leave_a_row_for_what_they_told(base: Path, lemming: Lem
         "total",
     ]
     assert "the oldest journal is of tick 250" in ran.err
-    after = costs_by(base, "tick")
-    assert after.total.amounts == before.total.amounts
+    after = compute_costs(base, "tick")
+    assert after.total.ledger_amounts == before.total.ledger_amounts
     gone = [row for tick, row in before.rows.items() if int(tick) < 250]
-    assert after.before.amounts == reduce(Cost.plus, gone).amounts
+    assert after.unrecorded.ledger_amounts == reduce(Cost.add, gone).ledger_amounts
 
 
 def test_since_leaves_out_what_came_before(base: Path, lemming: Lemming) -> None:
@@ -201,10 +201,10 @@ def test_what_a_tick_under_way_has_spent_is_said_apart(base: Path, lemming: Lemm
     run_once(base)
     interrupt(base, "steps", ModelReplied)
     assert_adds_up(base, lemming)
-    assert costs_by(base, "agent").open.calls == 1
+    assert compute_costs(base, "agent").open.calls == 1
     assert "a tick under way has spent" in lemming("cost").err
     run_once(base)
-    assert costs_by(base, "agent").open.calls == 0
+    assert compute_costs(base, "agent").open.calls == 0
     assert_adds_up(base, lemming)
 
 
@@ -215,9 +215,9 @@ def test_a_renamed_agent_has_what_it_spent_before(base: Path, lemming: Lemming) 
     assert_adds_up(base, lemming)
     run_once(base)
     assert_adds_up(base, lemming)
-    found = costs_by(base, "agent")
+    found = compute_costs(base, "agent")
     assert found.rows["new1"].turns == 2
-    assert found.gone.amounts == (0, 0, 0, 0, 0)
+    assert found.removed_total.ledger_amounts == (0, 0, 0, 0, 0)
 
 
 def test_what_a_removed_agent_spent_is_not_lost(base: Path, lemming: Lemming) -> None:
@@ -225,15 +225,17 @@ def test_what_a_removed_agent_spent_is_not_lost(base: Path, lemming: Lemming) ->
     run_once(base)
     spent = read_state(base, "odd1")
     assert lemming("agents", "rm", "odd1").status == 0
-    found = costs_by(base, "agent")
-    assert found.rows["odd1 (removed)"].credits == exact(spent.credits) == found.gone.credits
+    found = compute_costs(base, "agent")
+    assert found.rows["odd1 (removed)"].credits == exact(spent.credits) == found.removed_total.credits
     run_once(base)  # or the turn before is taken for one that a power cut has lost
-    fs.publish(base, "agents/odd1/resume.json", pretty(resume("odd1", model={"key": "odd"})))
+    fs.write_atomic(base, "agents/odd1/resume.json", dump_pretty(resume("odd1", model={"key": "odd"})))
     run_once(base)
-    found = costs_by(base, "agent")
+    found = compute_costs(base, "agent")
     assert found.rows["odd1"].turns == 1
     assert found.rows["odd1 (removed)"].credits == exact(spent.credits)
-    in_ledgers = [a - b for a, b in zip(found.total.amounts, found.gone.amounts, strict=True)]
+    in_ledgers = [
+        a - b for a, b in zip(found.total.ledger_amounts, found.removed_total.ledger_amounts, strict=True)
+    ]
     assert in_ledgers == sums_of_ledgers(base)
 
 
@@ -261,9 +263,11 @@ def test_who_is_broken_or_removed_is_marked(base: Path, lemming: Lemming) -> Non
 def test_who_was_an_agent_and_is_a_person_now_has_one_mark(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"), resume("bob"))
     run_once(base)
-    fs.publish(base, "agents/bob/resume.json", pretty(resume("bob", model={"key": "human"})))
+    fs.write_atomic(base, "agents/bob/resume.json", dump_pretty(resume("bob", model={"key": "human"})))
     (base / "config/models.json").write_bytes(
-        pretty({**json.loads((base / "config/models.json").read_bytes()), "human": {"provider": "human"}})
+        dump_pretty(
+            {**json.loads((base / "config/models.json").read_bytes()), "human": {"provider": "human"}}
+        )
     )
     for words in (("cost",), ("credits", "show")):
         names = [line.split("  ")[0] for line in lemming(*words).out.splitlines()[1:]]

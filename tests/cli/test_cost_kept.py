@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from test_cost import busy
 
-from lemming.capabilities.money.spent import FORM, ticks_of_no_request
+from lemming.capabilities.pricing.journal_spending import CACHE_FORMAT, cached_idle_ticks
 from lemming.engine import run_once
-from lemming.facts.costs import Costs, costs_by
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import raw_journal
+from lemming.kernel.journal.journal_file import raw_journal
+from lemming.queries.cost_report import CostReport, compute_costs
 from lemming.testing import Crash, crash_at
 
 KEPT = ".lemming/spent.jsonl"
@@ -26,7 +26,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = busy(tmp_path_factory.mktemp("sealed") / "org", plain_journals=0)
     for _ in range(3):
         run_once(base)
-    fs.publish(base, "tick.json", pretty({"current_tick": 250}))
+    fs.write_atomic(base, "tick.json", dump_pretty({"current_tick": 250}))
     for _ in range(2):
         run_once(base)
     assert len([*(base / "logs/ticks/sealed").iterdir()]) == 1
@@ -39,14 +39,14 @@ def sealed(original: Path, base: Path) -> Path:
     return Path(shutil.copytree(original, base))
 
 
-def look(base: Path) -> tuple[list[Costs], int]:
+def look(base: Path) -> tuple[list[CostReport], int]:
     """Return what was spent by each of four, and how many old journals were unpacked for the first."""
     unpacked: list[str] = []
-    first = costs_by(base, "agent", progress=unpacked.append)
-    return [first, *(costs_by(base, by) for by in ("model", "tick", "request"))], len(unpacked)
+    first = compute_costs(base, "agent", progress=unpacked.append)
+    return [first, *(compute_costs(base, by) for by in ("model", "tick", "request"))], len(unpacked)
 
 
-def look_anew(base: Path) -> list[Costs]:
+def look_anew(base: Path) -> list[CostReport]:
     (base / KEPT).unlink(missing_ok=True)
     return look(base)[0]
 
@@ -78,7 +78,7 @@ def test_what_another_version_kept_in_another_form_is_not_believed(sealed: Path)
     nested = b"[" * 100_000 + b"]" * 100_000
     turns = b'[["ada",["x",0,0,0,0],"k","",[]]]', b'[["ada",[0,0,0,0,0],"k","",[["k","x",0,0,0]]]]', b"5"
     for line in (b"5", nested, b"[[]]", *(digest + b',1,"",null,%b]' % turn for turn in turns)):
-        (sealed / KEPT).write_bytes(sha256(FORM + line).hexdigest().encode() + b"\n" + line)
+        (sealed / KEPT).write_bytes(sha256(CACHE_FORMAT + line).hexdigest().encode() + b"\n" + line)
         assert look(sealed) == (first, 3)
 
 
@@ -100,7 +100,7 @@ def test_a_kill_as_it_is_kept_leaves_it_whole_or_none(sealed: Path) -> None:
     (sealed / KEPT).unlink()
     for step in (1, 2):
         with pytest.raises(Crash), crash_at(step):
-            costs_by(sealed, "agent")
+            compute_costs(sealed, "agent")
         assert not (sealed / KEPT).exists()
         assert look(sealed) == (first, 3)
         assert (sealed / KEPT).read_bytes() == raw
@@ -124,8 +124,8 @@ def test_where_nothing_can_be_written_the_costs_are_the_same(sealed: Path) -> No
 
 
 def test_which_ticks_were_for_no_request_is_known_of_those_in_segments(sealed: Path) -> None:
-    assert ticks_of_no_request(sealed) == frozenset()
+    assert cached_idle_ticks(sealed) == frozenset()
     look(sealed)
-    assert ticks_of_no_request(sealed) == {1, 2, 3}
-    fs.publish(sealed, "logs/ticks/00000002.jsonl", raw_journal(sealed, 2))  # a file of its own is read
-    assert ticks_of_no_request(sealed) == {1, 3}
+    assert cached_idle_ticks(sealed) == {1, 2, 3}
+    fs.write_atomic(sealed, "logs/ticks/00000002.jsonl", raw_journal(sealed, 2))  # a file of its own is read
+    assert cached_idle_ticks(sealed) == {1, 3}

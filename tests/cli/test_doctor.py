@@ -8,8 +8,8 @@ import pytest
 from terminal import Lemming
 
 from lemming.engine import load_tick, persist_tick, run_once
-from lemming.facts.checklist import machine
 from lemming.kernel.files import fs
+from lemming.queries.checks import environment_checks
 from lemming.testing import Crash, crash_at, make_org, resume
 
 
@@ -25,7 +25,7 @@ def test_doctor_of_very_many_agents_opens_an_entry_of_each_and_says_so(
     base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_org(base, resume("ada"))
-    monkeypatch.setattr(machine, "share_of_each", lambda _: 4)  # as of 700 agents
+    monkeypatch.setattr(environment_checks, "compute_entries_per_outbox", lambda _: 4)  # as of 700 agents
     assert "(newest 1 entries of each)" in lemming("doctor").out
 
 
@@ -42,7 +42,7 @@ def test_doctor_and_repair_agree_about_an_interrupted_tick(base: Path, lemming: 
     run_once(base)
     with pytest.raises(Crash), crash_at(6):
         run_once(base)
-    fs.publish(base, "tick.json", b'{"current_tick": 1}')
+    fs.write_atomic(base, "tick.json", b'{"current_tick": 1}')
     ran = lemming("doctor")
     assert "tick.json says 1, but tick 1 is over: tick 2 has begun" in ran.out
     assert '"current_tick": 3' not in ran.out

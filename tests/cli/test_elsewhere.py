@@ -18,7 +18,7 @@ from forked import lemming_in
 from terminal import PROGRAM, REPOSITORY, Lemming
 
 from lemming.engine import run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.testing import make_org, resume, tree
 
@@ -161,8 +161,8 @@ def test_what_reaches_outside_the_folder_is_said_before_it_is_first_done(
         assert lemming("trust", "--yes").status == 0
     assert said not in lemming("run-once").err
     assert [line["is_agreed"] for line in lemming("trust", "--json").objects] == [True]
-    fs.publish(
-        base, "config/models.json", pretty({"new": {"provider": "cli", "options": {"command": ["ls"]}}})
+    fs.write_atomic(
+        base, "config/models.json", dump_pretty({"new": {"provider": "cli", "options": {"command": ["ls"]}}})
     )
     assert "runs the program: ls" in lemming("run-once").err
 
@@ -227,11 +227,11 @@ def test_an_organisation_made_here_asks_nothing_and_another_in_its_place_does(
     base: Path, lemming: Lemming, bare: Lemming
 ) -> None:
     assert bare("init", str(base), "--template", "empty").status == 0
-    fs.publish(base, "config/org.json", pretty({"shell": {"sandbox": "none"}, "plugins": ["json"]}))
+    fs.write_atomic(base, "config/org.json", dump_pretty({"shell": {"sandbox": "none"}, "plugins": ["json"]}))
     assert "Running it" not in lemming("run-once").err
     shutil.rmtree(base)
     elsewhere(base, {"org": {"plugins": ["json"]}})
-    fs.publish(base, ".lemming/made-here", b"guessed")
+    fs.write_atomic(base, ".lemming/made-here", b"guessed")
     assert "imports the Python module json" in lemming("run-once").err
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from terminal import Lemming, start
 
-from lemming.commands.failures import guarded
-from lemming.commands.screen import ReaderGone
-from lemming.commands.session import CommandSession
+from lemming.commands.command_session import CommandSession
+from lemming.commands.error_reporting import run_guarded
+from lemming.commands.terminal import OutputClosed
 from lemming.kernel.base.errors import CorruptState, DiskError, LemmingError, OrgBusy
 from lemming.kernel.files import fs
 from lemming.testing import make_org, resume
@@ -18,7 +18,7 @@ from lemming.testing import make_org, resume
 
 def test_a_wrong_value_is_shown_with_its_line_and_a_caret(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
-    fs.publish(base, "config/org.json", b'{\n  "inbox_limit": 3,\n  "tick_interval_s": "often"\n}\n')
+    fs.write_atomic(base, "config/org.json", b'{\n  "inbox_limit": 3,\n  "tick_interval_s": "often"\n}\n')
     ran = lemming("run-once")
     assert ran.status == 3
     assert ran.err.splitlines() == [
@@ -31,7 +31,7 @@ def test_a_wrong_value_is_shown_with_its_line_and_a_caret(base: Path, lemming: L
 def test_a_long_line_is_cut_around_the_place(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     filler = '"plugins": [' + ", ".join('"json"' for _ in range(100)) + "]"
-    fs.publish(base, "config/org.json", f'{{{filler}, "inbox_limit": "x"}}'.encode())
+    fs.write_atomic(base, "config/org.json", f'{{{filler}, "inbox_limit": "x"}}'.encode())
     _, source, caret = lemming("run-once").err.splitlines()
     assert max(len(source), len(caret)) < 120
     assert source[caret.index("^") : caret.rindex("^") + 1] == '"inbox_limit"'
@@ -39,7 +39,9 @@ def test_a_long_line_is_cut_around_the_place(base: Path, lemming: Lemming) -> No
 
 def test_every_problem_of_a_file_is_shown(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
-    fs.publish(base, "config/org.json", b'{"inbox_limit": "x", "tick_interval_s": "y", "retenton_ticks": 1}')
+    fs.write_atomic(
+        base, "config/org.json", b'{"inbox_limit": "x", "tick_interval_s": "y", "retenton_ticks": 1}'
+    )
     ran = lemming("run-once")
     assert ran.err.count("error[LMG-302]") == 2
     assert ran.err.count("error[LMG-301]") == 1
@@ -48,7 +50,7 @@ def test_every_problem_of_a_file_is_shown(base: Path, lemming: Lemming) -> None:
 
 def test_with_json_the_error_is_an_object_on_standard_output(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
-    fs.publish(base, "tick.json", b"nonsense")
+    fs.write_atomic(base, "tick.json", b"nonsense")
     ran = lemming("run-once", "--json")
     assert ran.status == 7
     (error,) = ran.objects
@@ -116,24 +118,24 @@ def test_the_environment_names_the_org_and_the_option_wins(
         (PermissionError(13, "Permission denied", "/x/tick.json"), 8),
         (ZeroDivisionError("oh"), 70),
         (KeyboardInterrupt(), 130),
-        (ReaderGone(), 141),
+        (OutputClosed(), 141),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
 )
 def test_each_error_has_its_exit_status(error: BaseException, status: int) -> None:
-    assert guarded(_raiser(error), CommandSession(), as_json=False) == status
+    assert run_guarded(_raiser(error), CommandSession(), as_json=False) == status
 
 
 def test_a_mistake_of_ours_is_one_line_and_where_to_find_more(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guarded(_raiser(ZeroDivisionError("oh")), CommandSession(), as_json=False)
+    run_guarded(_raiser(ZeroDivisionError("oh")), CommandSession(), as_json=False)
     brief = capsys.readouterr().err
     assert "internal error: ZeroDivisionError: oh" in brief
     assert "LEMMING_DEBUG=1" in brief
     assert "Traceback" not in brief
     monkeypatch.setenv("LEMMING_DEBUG", "1")
-    guarded(_raiser(LemmingError("known")), CommandSession(), as_json=False)
+    run_guarded(_raiser(LemmingError("known")), CommandSession(), as_json=False)
     assert "Traceback" in capsys.readouterr().err
 
 
@@ -197,5 +199,5 @@ def test_a_number_that_is_none_or_too_small_is_told_with_what_to_write(
     base: Path, lemming: Lemming, value: str, fix: str
 ) -> None:
     make_org(base, resume("ada"))
-    fs.publish(base, "config/org.json", f'{{"tick_interval_s": {value}}}'.encode())
+    fs.write_atomic(base, "config/org.json", f'{{"tick_interval_s": {value}}}'.encode())
     assert f"fix: {fix}" in lemming("run-once").err

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.facts.views.header import header
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.tick.runtime import open_org
+from lemming.queries.views.header_view import build_header_view
 from lemming.testing import make_org, resume, say, write_script
 
 SINCE = r"ada: failing since tick 1 \(20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\): "
@@ -127,7 +127,9 @@ def test_a_tick_comes_to_the_same_in_status_as_in_what_ran_it(base: Path, lemmin
     assert re.search(r"tick 1 in .*: 1 done, 1 skipped, ", ran)
     assert "tick 1: 1 done, 1 skipped, " in lemming("status").out
     (shown,) = lemming("status", "--json").objects
-    assert shown["last_tick"]["totals"]["skipped"] == header(base)["last"]["totals"]["skipped"] == 1
+    assert (
+        shown["last_tick"]["totals"]["skipped"] == build_header_view(base)["last"]["totals"]["skipped"] == 1
+    )
 
 
 def test_a_mended_resume_is_no_longer_wrong(base: Path, lemming: Lemming) -> None:

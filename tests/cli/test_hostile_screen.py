@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.commands import screen
+from lemming.commands import terminal
 from lemming.engine import run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.testing import FrozenClock, make_org, resume, say
 
@@ -86,11 +86,11 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     org = {"history": "git", f"x-o{EVIL}": FORGED, "plugins": []}
     make_org(base, ada, resume("bob"), eve, script=script, models=models, org=org)
-    fs.publish(base, f"agents/evil{EVIL}/resume.json", pretty(resume("other", title=FORGED)))
-    fs.publish(base, "agents/broken/resume.json", f'{{"name": "{EVIL}'.encode())
+    fs.write_atomic(base, f"agents/evil{EVIL}/resume.json", dump_pretty(resume("other", title=FORGED)))
+    fs.write_atomic(base, "agents/broken/resume.json", f'{{"name": "{EVIL}'.encode())
     for number in (1, 2):
-        fs.publish(base, f"agents/ada/outbox/0000000{number}_x{EVIL}.json", b"{}")
-        fs.publish(base, f"shared/s{EVIL}{number}", FORGED.encode())
+        fs.write_atomic(base, f"agents/ada/outbox/0000000{number}_x{EVIL}.json", b"{}")
+        fs.write_atomic(base, f"shared/s{EVIL}{number}", FORGED.encode())
         run_once(base, clock=FrozenClock())
     return base
 
@@ -131,20 +131,22 @@ def test_a_terminal_with_colours_is_not_steered_either(
 
 
 def test_json_says_the_same_with_escapes(capsys: pytest.CaptureFixture[str]) -> None:
-    screen.show_json("probe", {FORGED: FORGED})
+    terminal.print_json("probe", {FORGED: FORGED})
     out = capsys.readouterr().out
     assert harmful(out) == ""
     assert json.loads(out) == {"v": 1, "type": "probe", FORGED: FORGED}
 
 
 def test_pretty_text_keeps_its_lines_and_tabs(capsys: pytest.CaptureFixture[str]) -> None:
-    screen.show_text("one\n\ttwo\x1b[2J\nthree")
-    screen.show_pretty({"text": "é\u202e"})
-    screen.show("one\nline")
+    terminal.print_text("one\n\ttwo\x1b[2J\nthree")
+    terminal.print_pretty_json({"text": "é\u202e"})
+    terminal.print_data("one\nline")
     assert capsys.readouterr().out == 'one\n\ttwo?[2J\nthree\n{\n  "text": "é\\u202e"\n}\none line\n'
 
 
-@pytest.mark.parametrize("say_it", [screen.show, screen.tell, screen.show_text, screen.tell_on_last_line])
+@pytest.mark.parametrize(
+    "say_it", [terminal.print_data, terminal.print_notice, terminal.print_text, terminal.print_on_last_line]
+)
 def test_no_way_to_print_lets_a_secret_through(
     say_it: Callable[[str], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +156,7 @@ def test_no_way_to_print_lets_a_secret_through(
         patch.setenv("DOOR_TOKEN", "open-sesame")
         refresh()
         say_it("say open-sesame")
-        screen.show_json("probe", {"open-sesame": "open-sesame"})
+        terminal.print_json("probe", {"open-sesame": "open-sesame"})
     refresh()
     printed = capsys.readouterr()
     assert "sesame" not in printed.out + printed.err

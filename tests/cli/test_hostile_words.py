@@ -11,9 +11,9 @@ import pytest
 from terminal import Lemming
 
 from lemming.engine import run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.testing import FrozenClock, make_org, resume, say
 
 EVIL = (
@@ -91,7 +91,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "program": {"provider": "cli", "options": {"command": ["true", evil()]}}},
         org={"tool_files": ["tools/*.py"], "on_failure": ["true", evil()], "trust": {}, "timezone": "UTC"},
     )  # fmt: skip
-    fs.publish(base, "tools/odd.py", f"""
+    fs.write_atomic(base, "tools/odd.py", f"""
 from lemming.tools import tool
 
 @tool
@@ -101,35 +101,39 @@ def odd(word: str = "") -> str:
     raise RuntimeError({evil()!r})
 odd.__doc__ = {evil("Odd.")!r}
 """.encode())  # fmt: skip
-    fs.publish(
+    fs.write_atomic(
         base,
         "agents/ada/skills/pdf/SKILL.md",
         f"---\nname: pdf\ndescription: {evil()!r}\n---\n{evil()}".encode(),
     )
-    fs.publish(base, f"agents/ada/skills/x{EVIL.replace('/', '')}/SKILL.md", evil("---\n").encode())
+    fs.write_atomic(base, f"agents/ada/skills/x{EVIL.replace('/', '')}/SKILL.md", evil("---\n").encode())
     job = {"agent": "ada", "text": evil(), "cron": "0 8 * * *", "payload": {evil(): evil()}}
-    fs.publish(base, "config/calendar.json", pretty({"jobs": {"odd": job, evil(): job}}))
-    fs.publish(
-        base, "agents/planner/plan.json", pretty({"title": evil(), "steps": [{"id": evil(), "ask": evil()}]})
+    fs.write_atomic(base, "config/calendar.json", dump_pretty({"jobs": {"odd": job, evil(): job}}))
+    fs.write_atomic(
+        base,
+        "agents/planner/plan.json",
+        dump_pretty({"title": evil(), "steps": [{"id": evil(), "ask": evil()}]}),
     )
     server = {"command": ["sh", "-c", f"printf '{EVIL}' >&2; exit 3"], "start_timeout_s": 5}
-    fs.publish(base, "config/mcp.json", pretty({"servers": {"odd": server}}))
-    fs.publish(
-        base, ".mcp.json", pretty({"mcpServers": {evil(): {"command": evil(), "env": {evil(): evil()}}}})
+    fs.write_atomic(base, "config/mcp.json", dump_pretty({"servers": {"odd": server}}))
+    fs.write_atomic(
+        base, ".mcp.json", dump_pretty({"mcpServers": {evil(): {"command": evil(), "env": {evil(): evil()}}}})
     )
     described = {
         "description": evil(),
         "hash": evil(),
         "parameters": {"properties": {evil(): {"description": evil()}}},
     }
-    fs.publish(base, "config/mcp.lock.json", pretty({"servers": {"odd": {"tools": {evil(): described}}}}))
-    fs.publish(base, "shared/store/odd.json", pretty({"key": "odd", "value": evil()}))
-    fs.publish(base, "agents/desk/in/a.txt", evil().encode())
-    fs.publish(base, "agents/desk/outbox/00000001_x.json", evil().encode())
-    fs.publish(
+    fs.write_atomic(
+        base, "config/mcp.lock.json", dump_pretty({"servers": {"odd": {"tools": {evil(): described}}}})
+    )
+    fs.write_atomic(base, "shared/store/odd.json", dump_pretty({"key": "odd", "value": evil()}))
+    fs.write_atomic(base, "agents/desk/in/a.txt", evil().encode())
+    fs.write_atomic(base, "agents/desk/outbox/00000001_x.json", evil().encode())
+    fs.write_atomic(
         base, "logs/engine.log", (b'{"event": "odd", "problem": "\\u001b[2J' + b'\\u202e"}\n' + EVIL.encode())
     )
-    send(base, "human", tick=1, kind="request", payload={"target": "ada", "text": evil()}, tags=[evil()],
+    write_person_entry(base, "human", tick=1, kind="request", payload={"target": "ada", "text": evil()}, tags=[evil()],
          created_at="")  # fmt: skip
     for _ in range(2):
         run_once(base, clock=FrozenClock())

@@ -10,8 +10,8 @@ import pytest
 from sources import CLAUDE, COMPANY, OPENCLAW, made
 from terminal import Lemming, Ran
 
-from lemming.capabilities.skills.front_matter import load_yaml, split, values_of
-from lemming.exchange.openclaw import load_json5
+from lemming.capabilities.skills.front_matter import parse_front_matter, parse_yaml, split_front_matter
+from lemming.import_export.openclaw_importer import load_json5
 from lemming.testing import Crash, crash_at, make_org, resume, tree
 
 SOURCES = {"claude": CLAUDE, "company": COMPANY, "openclaw": OPENCLAW}
@@ -25,8 +25,8 @@ def source(tmp_path: Path) -> Path:
 
 def said(files: dict[str, str], file: str) -> tuple[dict[str, Any], str]:
     """Return what the first block of a file says, and its text."""
-    header, body = split(files[file])
-    return values_of(header or ""), body.strip()
+    header, body = split_front_matter(files[file])
+    return parse_front_matter(header or ""), body.strip()
 
 
 def resume_in(base: Path, name: str) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def test_another_guide_and_another_model_are_left_as_they_are(
 
 def test_all_that_a_company_says_is_in_its_resumes(bare: Lemming, source: Path, base: Path) -> None:
     taken(bare, "company", source, base)
-    sidecar = load_yaml(COMPANY[".paperclip.yaml"])
+    sidecar = parse_yaml(COMPANY[".paperclip.yaml"])
     ceo, cto, staff = (resume_in(base, name) for name in ("ceo", "cto", "staff-engineer"))
     for name, found in (("ceo", ceo), ("cto", cto), ("staff-engineer", staff)):
         keys, body = said(COMPANY, f"agents/{name}/AGENTS.md")

@@ -11,9 +11,9 @@ from test_traps import CHANGES, LOOKS, WAIT, all_commands
 import lemming as package
 from lemming.engine import run_once
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.org.format import NEWEST_FORMAT
+from lemming.kernel.org.format_version import NEWEST_FORMAT
 from lemming.testing import make_org, resume, tree
 
 FURTHER = [
@@ -60,7 +60,7 @@ def test_every_command_refuses_a_format_of_tomorrow_before_it_touches_anything(
 
 def test_nor_does_a_program_touch_it(base: Path) -> None:
     make_org(base, resume("ada"), resume("human", model={"key": "human"}))
-    fs.publish(base, "config/org.json", pretty({"format": NEWEST_FORMAT + 1}))
+    fs.write_atomic(base, "config/org.json", dump_pretty({"format": NEWEST_FORMAT + 1}))
     before = tree(base, without=())
     for start in (lambda: run_once(base), lambda: package.ask(base, "ada", "Hello?")):
         with pytest.raises(ConfigError, match=f"has format {NEWEST_FORMAT + 1}"):

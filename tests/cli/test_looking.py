@@ -10,10 +10,10 @@ from patience import PATIENCE_S
 from terminal import Lemming, read_until, start
 
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import read_journal
-from lemming.kernel.journal.records import TurnStarted
+from lemming.kernel.journal.journal_file import read_journal
+from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.memory import save_memory
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.tick.runtime import open_org
 from lemming.testing import make_org, resume, say, tree
 
@@ -211,7 +211,7 @@ def test_plan_says_what_an_agent_would_wake_for(base: Path, lemming: Lemming) ->
 
 def test_prompt_is_what_the_next_turn_is_sent(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"), resume("bob", schedule={"run_every_n_ticks": 2}))
-    send(base, "bob", tick=1, kind="message", payload={"text": "hello"}, tags=[], created_at="")
+    write_person_entry(base, "bob", tick=1, kind="message", payload={"text": "hello"}, tags=[], created_at="")
     shown = lemming("prompt", "ada", "--json").objects[0]
     lemming("run-once", "-q")
     started = next(record for record in read_journal(base, 1) if isinstance(record, TurnStarted))
@@ -259,9 +259,11 @@ def test_an_unknown_agent_gets_the_nearest_name(base: Path, lemming: Lemming) ->
 
 def test_an_inbox_marks_what_is_new(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"), resume("bob", schedule={"run_every_n_ticks": 9}))
-    send(base, "bob", tick=1, kind="message", payload={"text": "first"}, tags=[], created_at="")
+    write_person_entry(base, "bob", tick=1, kind="message", payload={"text": "first"}, tags=[], created_at="")
     lemming("run-once", "-q")
-    send(base, "bob", tick=2, kind="request", payload={"text": "second"}, tags=["soon"], created_at="")
+    write_person_entry(
+        base, "bob", tick=2, kind="request", payload={"text": "second"}, tags=["soon"], created_at=""
+    )
     assert lemming("inbox", "ada").out.splitlines() == [
         "* 2  bob  request   second  #soon",
         "  1  bob  message   first",
@@ -282,7 +284,7 @@ def test_a_persons_inbox_is_the_newest_in_the_order_of_the_ticks(base: Path, lem
 def test_an_outbox_can_be_narrowed(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     for number, kind in enumerate(("message", "report", "message", "report"), 1):
-        send(base, "ada", tick=number, kind=kind, payload={"n": number}, tags=[], created_at="")  # type: ignore[arg-type]
+        write_person_entry(base, "ada", tick=number, kind=kind, payload={"n": number}, tags=[], created_at="")  # type: ignore[arg-type]
     assert [entry["tick"] for entry in lemming("outbox", "ada", "-n", "2", "--json").objects] == [3, 4]
     assert lemming("outbox", "ada", "--kind", "report").out.splitlines() == [
         '2  report    {"n":2}',
@@ -292,7 +294,7 @@ def test_an_outbox_can_be_narrowed(base: Path, lemming: Lemming) -> None:
 
 def test_files_an_outbox_ignores_are_mentioned(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
-    fs.publish(base, "agents/ada/outbox/notes.txt", b"hello")
+    fs.write_atomic(base, "agents/ada/outbox/notes.txt", b"hello")
     assert "1 file ignored; `lemming validate ada` says why" in lemming("outbox", "ada").err
 
 

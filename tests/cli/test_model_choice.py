@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming.capabilities.money.prices import Price, price_of, shutdown_of
+from lemming.capabilities.pricing.prices import ModelPrice, get_price, get_shutdown_date
 from lemming.kernel.agents import load_agent
-from lemming.kernel.llm.credits import usage_of
+from lemming.kernel.llm.call_cost import compute_usage
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Reply
 from lemming.testing import make_org, resume, say
 
@@ -139,8 +139,8 @@ OWN = {"usd_per_million_input_tokens": 7.0, "usd_per_million_output_tokens": 8.0
 
 
 def test_a_line_of_the_settings_says_the_price_else_the_shipped_list_with_its_date() -> None:
-    assert price_of(entry(**OWN)) == Price(7.0, 8.0)
-    shipped = price_of(entry())
+    assert get_price(entry(**OWN)) == ModelPrice(7.0, 8.0)
+    shipped = get_price(entry())
     assert shipped is not None
     assert (shipped.input, shipped.output, shipped.cached) == (2, 10, 0.2)
     assert shipped.checked.startswith("2026-")
@@ -156,24 +156,24 @@ def test_a_line_of_the_settings_says_the_price_else_the_shipped_list_with_its_da
     ],
 )
 def test_what_nobody_has_said_has_no_price(unpriced: ModelEntry) -> None:
-    assert price_of(unpriced) is None
+    assert get_price(unpriced) is None
 
 
 def test_a_model_named_with_its_day_costs_what_the_model_costs() -> None:
-    assert price_of(entry("gpt-6-sol-2026-08-01")) == price_of(entry())
-    assert price_of(entry("claude-haiku-4-5-20251001", "anthropic")) is not None
+    assert get_price(entry("gpt-6-sol-2026-08-01")) == get_price(entry())
+    assert get_price(entry("claude-haiku-4-5-20251001", "anthropic")) is not None
 
 
 def test_cached_tokens_cost_less_by_the_shipped_list_and_as_ever_by_a_line() -> None:
     reply = Reply("", input_tokens=1_000_000, output_tokens=0, cached_tokens=500_000)
-    assert usage_of(entry(), [], reply).cost_usd == pytest.approx(1.1)
-    assert usage_of(entry(**OWN), [], reply).cost_usd == pytest.approx(7.0)
+    assert compute_usage(entry(), [], reply).cost_usd == pytest.approx(1.1)
+    assert compute_usage(entry(**OWN), [], reply).cost_usd == pytest.approx(7.0)
 
 
 def test_an_announced_end_is_told_by_list_and_doctor(base: Path, lemming: Lemming) -> None:
-    assert shutdown_of(entry("gpt-4o-mini-2024-07-18")) == "2027-01-14"
-    assert shutdown_of(entry("claude-sonnet-4-5-20250929", "anthropic")) == "2026-11-30"
-    assert shutdown_of(entry()) == ""
+    assert get_shutdown_date(entry("gpt-4o-mini-2024-07-18")) == "2027-01-14"
+    assert get_shutdown_date(entry("claude-sonnet-4-5-20250929", "anthropic")) == "2026-11-30"
+    assert get_shutdown_date(entry()) == ""
     models = {"old": {"provider": "openai", "model": "gpt-4o"}}
     make_org(base, resume("ada", model={"key": "old"}), models=models)
     listed = [json.loads(line) for line in lemming("models", "list", "--json").out.splitlines()]

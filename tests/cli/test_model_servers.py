@@ -14,11 +14,11 @@ import pytest
 from patience import PATIENCE_S
 from terminal import Lemming
 
-from lemming.capabilities.embedded import weights
+from lemming.capabilities.embedded_models import model_weights
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.models import ModelEntry
-from lemming.service import served_models
-from lemming.service.served_models import ServerPlace, ask_server, ask_servers, place_of
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.operations import served_models
+from lemming.operations.served_models import ModelServer, ask_server, ask_servers, get_server
 from lemming.testing import make_org, resume
 
 LLAMA_CPP = {
@@ -31,7 +31,7 @@ OLLAMA = {"/api/tags": {"models": [{"name": "llama3.2:latest"}, {"name": "qwen3:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_models, "PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(served_models, "DEFAULT_TIMEOUT_S", PATIENCE_S)
     monkeypatch.delenv("OLLAMA_HOST", raising=False)
 
 
@@ -126,7 +126,7 @@ def test_no_key_is_sent_and_a_line_with_a_key_asks_nobody(
 
 def test_hosted_providers_are_never_asked() -> None:
     for provider in ("openai", "anthropic", "groq", "gemini", "azure", "local", "human"):
-        assert place_of(ModelEntry(provider=provider, model="m")) is None
+        assert get_server(ModelEntry(provider=provider, model="m")) is None
 
 
 def test_a_server_is_asked_once_for_all_its_lines(base: Path, lemming: Lemming) -> None:
@@ -159,14 +159,14 @@ def test_all_servers_are_asked_at_once() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Waits) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}"
-        places = [ServerPlace("vllm", f"{address}/{path}") for path in ("a", "b")]
+        places = [ModelServer("vllm", f"{address}/{path}") for path in ("a", "b")]
         assert [it.names for it in ask_servers(places, PATIENCE_S).values()] == [("m",), ("m",)]
         server.shutdown()
 
 
 @pytest.mark.parametrize("address", ["nowhere", "ftp://x/v1", "http:///v1", "http://[/v1", "http://x:y/v1"])
 def test_an_address_that_is_none_is_a_problem_and_no_error(address: str) -> None:
-    assert ask_server(ServerPlace("vllm", address), PATIENCE_S).problem
+    assert ask_server(ModelServer("vllm", address), PATIENCE_S).problem
 
 
 def test_an_embedded_model_is_taken_by_one_command(
@@ -174,7 +174,7 @@ def test_an_embedded_model_is_taken_by_one_command(
 ) -> None:
     pytest.importorskip("xllamacpp", reason="xllamacpp is not installed")
     fetched: list[str] = []
-    monkeypatch.setattr(weights, "pull_weights", lambda name, **_: fetched.append(name) or base)
+    monkeypatch.setattr(model_weights, "pull_weights", lambda name, **_: fetched.append(name) or base)
     make_org(base, resume("ada"), models={"default": {"provider": "local", "model": "smollm2-135m-instruct"}})
     ran = lemming("models", "use", "qwen2.5-coder-0.5b-instruct")
     entry = load_config(base).model("default")

@@ -12,8 +12,8 @@ from loopback import one_certificate
 from model_server import ModelServer
 from terminal import Lemming
 
-from lemming.kernel.turn.forms.choosing import Abilities
-from lemming.service.trial_questions import QUESTIONS, ask_question
+from lemming.kernel.turn.forms.form_choice import ModelFeatures
+from lemming.operations.trial_questions import TRIAL_PROMPTS, build_prompt
 from lemming.testing import journal_lines, make_org, resume
 
 KINDS = ["answer", "form", "tool", "send"]
@@ -145,11 +145,11 @@ def test_a_model_that_writes_prose_is_of_no_use(trial: Trial, server: ModelServe
 
 def test_a_trial_asks_what_a_turn_asks(server: ModelServer, lemming: Lemming, base: Path) -> None:
     line = {"provider": "llamacpp", "model": "m", "options": {"base_url": f"{server.url}/v1"}}
-    tester = resume("tester", instructions=QUESTIONS[0].instructions, model={"key": "real"})
+    tester = resume("tester", instructions=TRIAL_PROMPTS[0].instructions, model={"key": "real"})
     models = {"real": line, "human": {"provider": "human"}}
     make_org(base, tester, resume("human", model={"key": "human"}), models=models)
-    assert lemming("ask", "tester", QUESTIONS[0].text).out == "Paris.\n"
-    asked = ask_question(QUESTIONS[0], Abilities(True, False, "fit"), 2048)
+    assert lemming("ask", "tester", TRIAL_PROMPTS[0].text).out == "Paris.\n"
+    asked = build_prompt(TRIAL_PROMPTS[0], ModelFeatures(True, False, "fit"), 2048)
     (started,) = [it for it in journal_lines(base, 1) if it["type"] == "turn_started"]
     assert started["form"] == json.loads(json.dumps(asked.choice.form.to_json()))
     assert server.received[-1]["messages"] == asked.messages

@@ -36,13 +36,13 @@ def left(ran: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """The same as an end of the engine left it."""
     whole, counter = (ran / NEWEST).read_bytes(), (ran / paths.TICK_FILE).read_bytes()
     if request.param == "torn last line":
-        fs.publish(ran, NEWEST, whole[:-20])
-        fs.publish(ran, paths.TICK_FILE, counter.replace(b"3", b"2"))
+        fs.write_atomic(ran, NEWEST, whole[:-20])
+        fs.write_atomic(ran, paths.TICK_FILE, counter.replace(b"3", b"2"))
     else:
-        fs.publish(ran, NEW, whole[:60] if request.param == "torn first line" else b"")
+        fs.write_atomic(ran, NEW, whole[:60] if request.param == "torn first line" else b"")
     yield ran
-    fs.publish(ran, NEWEST, whole)
-    fs.publish(ran, paths.TICK_FILE, counter)
+    fs.write_atomic(ran, NEWEST, whole)
+    fs.write_atomic(ran, paths.TICK_FILE, counter)
     fs.remove(ran, NEW)
 
 
@@ -59,7 +59,7 @@ def test_every_look_works_beside_a_newest_journal_that_is_empty_or_torn(
 
 
 def test_a_tick_that_has_not_begun_has_not_been_run(ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fs.publish(ran, NEW, b"")
+    fs.write_atomic(ran, NEW, b"")
     told = typed_at(ran, capsys)("tick", "3")
     fs.remove(ran, NEW)
     assert told.status == 2

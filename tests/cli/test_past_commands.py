@@ -116,7 +116,7 @@ def test_show_tells_files_and_text_without_steering_the_terminal(past: Path, lem
 
 
 def test_diff_compares_ticks_and_what_is_on_disk(past: Path, lemming: Lemming) -> None:
-    fs.publish(past, "shared/new.txt", b"new\n")
+    fs.write_atomic(past, "shared/new.txt", b"new\n")
     files = lemming("diff", "2", "now", "--json").objects[0]["files"]
     assert {"path": "shared/new.txt", "change": "added", "added": 1, "removed": 0} in files
     assert len(files) == 4

@@ -16,7 +16,7 @@ from terminal import REPOSITORY, Lemming
 
 from lemming import __version__, reference
 from lemming.cli import COMMANDS, SECTIONS, WITHIN, load_command
-from lemming.commands.meant import MEANT, OF_THE_PAGE
+from lemming.commands.command_suggestions import COMMAND_SUGGESTIONS, DASHBOARD_VIEWS
 from lemming.engine import run_once
 from lemming.testing import make_org, resume, say
 
@@ -146,7 +146,7 @@ def test_what_stands_within_another_command_is_there_alone_too(base: Path, lemmi
 def test_what_the_page_calls_something_leads_to_the_command_that_shows_it() -> None:
     pages = (REPOSITORY / "lemming/dashboard/static").rglob("*.js")
     titles = {it.lower() for page in pages for it in re.findall(r'title: "([A-Z][a-z]+)"', page.read_text())}
-    assert {"money", "waiting"} <= titles - {"agent"} <= {*NAMES, *OF_THE_PAGE, *MEANT}
+    assert {"money", "waiting"} <= titles - {"agent"} <= {*NAMES, *DASHBOARD_VIEWS, *COMMAND_SUGGESTIONS}
 
 
 @pytest.mark.parametrize("words", [["--help", "--all"], ["--all", "--help"], ["--all"], ["-h", "--all"]])
@@ -207,7 +207,7 @@ def test_the_shell_completes_commands_and_agents(base: Path, typed: str, offered
 
 def test_the_generated_pages_are_up_to_date() -> None:
     docs = REPOSITORY / "docs"
-    pages = reference.pages(docs)
+    pages = reference.generate_pages(docs)
     assert {"cli.md", "resume.md", "settings.md", "plans.md"} <= pages.keys()
     for page, text in pages.items():
         assert (docs / page).read_text() == text, "run `make docs`"
@@ -216,7 +216,9 @@ def test_the_generated_pages_are_up_to_date() -> None:
 def test_every_type_of_object_that_json_prints_is_documented() -> None:
     sources = (REPOSITORY / "lemming/commands").glob("*.py")
     types = {
-        kind for file in sources for kind in re.findall(r'(?:show_json|shows)\(\s*"(\w+)"', file.read_text())
+        kind
+        for file in sources
+        for kind in re.findall(r'(?:print_json|print_as_json)\(\s*"(\w+)"', file.read_text())
     }
     assert len(types) > 30
     text = (REPOSITORY / "docs/cli.md").read_text()
@@ -224,12 +226,12 @@ def test_every_type_of_object_that_json_prints_is_documented() -> None:
 
 
 def test_every_exit_status_is_documented() -> None:
-    from lemming.commands import failures, narration
+    from lemming.commands import error_reporting, run_output
     from lemming.kernel.base import errors
 
     known = {kind.exit_status for _, kind in inspect.getmembers(errors) if hasattr(kind, "exit_status")}
-    known |= {failures.INTERNAL_ERROR, failures.INTERRUPTED, failures.BROKEN_PIPE}
-    known |= {narration.NO_PROVIDER, narration.NO_CREDITS, narration.TURN_FAILED}
+    known |= {error_reporting.INTERNAL_ERROR, error_reporting.INTERRUPTED, error_reporting.BROKEN_PIPE}
+    known |= {run_output.NO_PROVIDER, run_output.NO_CREDITS, run_output.TURN_FAILED}
     table = (REPOSITORY / "docs/cli.md").read_text().partition("## Exit status")[2].partition("## ")[0]
     assert [status for status in sorted(known) if str(status) not in table] == []
 

@@ -13,7 +13,7 @@ from counting_server import CountingServer, words
 from terminal import Lemming
 
 from lemming.engine import run_once
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.providers import LLMProvider, Message, Request, register_provider
 from lemming.memory import save_memory
 from lemming.testing import make_org, resume, say
@@ -142,7 +142,7 @@ def parts_of(base: Path, lemming: Lemming, prompt: str, tools: str = "contract")
     (base / "shared").mkdir(exist_ok=True)
     (base / "shared/terms.txt").write_text("seven words that stand in a file")
     save_memory(base, "ada", "plan", "five words that are remembered")
-    send(base, "human", tick=0, kind="message", payload={"text": "ten"}, tags=[], created_at="")
+    write_person_entry(base, "human", tick=0, kind="message", payload={"text": "ten"}, tags=[], created_at="")
     ask(base, "ada", "What is it that I have asked you for?")
     lemming("trust", "--yes")
     found: dict[str, int] = lemming("prompt", "ada", "--json").objects[0]["tokens"]["parts"]

@@ -72,7 +72,7 @@ def test_a_signal_while_it_starts_ends_it_with_0(base: Path, number: int) -> Non
     finally:
         signal.signal(signal.SIGHUP, hangs_up)
     with process:
-        read_until(process.stderr, "lemming.commands.stopping")
+        read_until(process.stderr, "lemming.commands.signals")
         read_until(process.stderr, "lemming.cli")
         process.send_signal(number)
         assert process.stderr is not None
@@ -82,7 +82,7 @@ def test_a_signal_while_it_starts_ends_it_with_0(base: Path, number: int) -> Non
 
 SIGNALLED_AT_ONCE = """
 import os, signal
-from lemming.commands.stopping import stop_on_signals
+from lemming.commands.signals import stop_on_signals
 
 install = signal.signal
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from terminal import PROGRAM, Lemming, start
 
-from lemming.commands.screen import one_line
+from lemming.commands.terminal import one_line
 from lemming.engine import load_tick, run_once
-from lemming.kernel.base.errors import Unavailable, name_of
+from lemming.kernel.base.errors import Unavailable, error_name
 from lemming.kernel.tick.runtime import open_org
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 
@@ -135,7 +135,7 @@ def test_an_error_class_of_a_plugins_own_is_called_by_the_one_above_it() -> None
     class Asleep(Unavailable):
         pass
 
-    assert name_of(Asleep("no")) == Asleep("no").as_json()["error"] == "Unavailable"
+    assert error_name(Asleep("no")) == Asleep("no").as_json()["error"] == "Unavailable"
 
 
 def test_everybody_out_of_credits_ends_with_6(base: Path, lemming: Lemming) -> None:

@@ -10,10 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from terminal import Lemming
 
-from lemming.exchange.template import template_files
-from lemming.facts.schemas import FORMATS, schema_of
-from lemming.kernel.journal.records import all_kinds
+from lemming.import_export.template_files import load_template
+from lemming.kernel.journal.journal_records import record_classes
 from lemming.kernel.memory import save_memory
+from lemming.queries.format_schemas import FORMATS, get_schema
 from lemming.testing import make_org, resume, say
 
 FILES = {
@@ -27,7 +27,7 @@ FILES = {
 
 def wrong(name: str, value: Any) -> list[str]:
     """Return what a schema has against a value."""
-    return [error.message for error in Draft202012Validator(schema_of(name)).iter_errors(value)]
+    return [error.message for error in Draft202012Validator(get_schema(name)).iter_errors(value)]
 
 
 @pytest.mark.parametrize("name", list(FORMATS))
@@ -40,7 +40,7 @@ def test_each_schema_is_one_and_is_printed(bare: Lemming, name: str) -> None:
 
 @pytest.mark.parametrize("template", ["newsroom", "empty"])
 def test_the_files_of_the_templates_fit(template: str) -> None:
-    for file, content in template_files(template).items():
+    for file, content in load_template(template).items():
         if name := FILES.get(file.rsplit("/", 1)[-1]):
             assert wrong(name, json.loads(content)) == [], file
 
@@ -78,8 +78,8 @@ def test_what_the_engine_writes_fits(base: Path, lemming: Lemming) -> None:
 
 def test_every_kind_of_record_can_be_written_by_its_schema() -> None:
     """The schema and the engine's own check are one table, so a journal that is read fits its schema."""
-    kinds = {branch["properties"]["type"]["const"] for branch in schema_of("journal")["oneOf"]}
-    assert kinds == {*all_kinds()}
+    kinds = {branch["properties"]["type"]["const"] for branch in get_schema("journal")["oneOf"]}
+    assert kinds == {*record_classes()}
     started = {"type": "turn_resumed", "epoch": 1, "agent": "ada", "check": "0011223344556677"}
     assert wrong("journal", started) == []
     assert wrong("journal", {**started, "agent": "../ada"}) != []

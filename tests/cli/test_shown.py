@@ -10,11 +10,11 @@ from jsonschema import Draft202012Validator
 from terminal import Lemming
 
 from lemming.engine import run_once
-from lemming.facts.json_output import SHOWN
-from lemming.facts.schemas import schema_of
-from lemming.facts.views.agents import agents
 from lemming.kernel.memory import save_memory
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
+from lemming.queries.format_schemas import get_schema
+from lemming.queries.output_schemas import OUTPUT_TYPES
+from lemming.queries.views.agents_view import build_agents_view
 from lemming.testing import make_org, resume, say
 
 ASKS = {"kind": "request", "payload": {"text": "may I?", "target": "human", "deadline": 9}, "tags": ["x"]}
@@ -53,14 +53,16 @@ def lively(base: Path, lemming: Lemming) -> Lemming:
     (base / "agents/broken/resume.json").write_text("{")
     save_memory(base, "ada", "seen", {"n": 1})
     payload = {"text": "what?", "target": "ada"}
-    send(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="2026-01-01T00:00:00Z")
+    write_person_entry(
+        base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="2026-01-01T00:00:00Z"
+    )
     for _ in range(4):
         run_once(base)
     return lemming
 
 
 def test_every_object_is_as_the_schema_says(lively: Lemming) -> None:
-    forms = {it["properties"]["type"]["const"]: it for it in schema_of("shown")["oneOf"]}
+    forms = {it["properties"]["type"]["const"]: it for it in get_schema("shown")["oneOf"]}
     wrong, kinds = list[str](), set[str]()
     for words in LOOKING:
         for plain in lively(*words.split(), "--json").objects:
@@ -68,7 +70,7 @@ def test_every_object_is_as_the_schema_says(lively: Lemming) -> None:
             found = Draft202012Validator(forms[kind]).iter_errors(plain)
             wrong += [f"{words}: {it.json_path} {it.message}" for it in found]
     assert wrong == []
-    assert kinds == SHOWN.keys()
+    assert kinds == OUTPUT_TYPES.keys()
 
 
 def test_who_was_due_by_the_clock_is_so_on_every_screen(base: Path, lemming: Lemming) -> None:
@@ -76,7 +78,7 @@ def test_who_was_due_by_the_clock_is_so_on_every_screen(base: Path, lemming: Lem
     make_org(base, resume("daily", schedule=schedule), resume("often"))
     counter = {"current_tick": 3, "read_at": "2026-01-01T00:00:00.000Z"}
     (base / "tick.json").write_text(json.dumps(counter))
-    rows = {row["name"]: (row["next_tick"], row["next_at"]) for row in agents(base)["rows"]}
+    rows = {row["name"]: (row["next_tick"], row["next_at"]) for row in build_agents_view(base)["rows"]}
     (status,) = lemming("status", "--json").objects
     assert rows == {line["agent"]: (line["next_tick"], line["next_at"]) for line in status["agents"]}
     assert rows["daily"] == (None, "2026-01-01T08:00:00.000Z")

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.capabilities.gates.keys import gates_in
+from lemming.capabilities.gates.gate_settings import get_gates
 from lemming.engine import run_once
+from lemming.journal_tools.agent_rename import rename_agent
+from lemming.journal_tools.repair.damage_repair import find_repairs, make_repairs
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.runtime import open_org
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree, write_script
-from lemming.timeline.renaming import rename
-from lemming.timeline.repair.repair import find_repairs, make_repairs
 
 HUMAN = resume("human", model={"key": "human"})
 PERSON = {"human": {"provider": "human"}}
@@ -54,7 +54,7 @@ def test_a_team_is_one_flag_and_the_three_settings_that_agree_are_written(
     assert lemming("agents", "new", "scout", "--asked-by", "lead", "--model", "scripted").status == 0
     lead, scout = load_agent(base, "lead"), load_agent(base, "scout")
     assert (lead.permissions.read_outboxes, scout.permissions.read_outboxes) == (["human", "scout"], ["lead"])
-    assert [member.agent for member in lead.further["team"].members] == ["scout"]
+    assert [member.agent for member in lead.extensions["team"].ask_members] == ["scout"]
     assert scout.schedule.wake == "addressed"
     ran = lemming("agents", "new", "chief", "--ask", "scout,lead", "--read", "human", "--model", "scripted")
     assert ran.status == 0
@@ -62,7 +62,7 @@ def test_a_team_is_one_flag_and_the_three_settings_that_agree_are_written(
     assert load_agent(base, "scout").permissions.read_outboxes == ["lead", "chief"]
     chief = load_agent(base, "chief")
     assert chief.permissions.read_outboxes == ["human", "scout", "lead"]
-    assert [member.agent for member in chief.further["team"].members] == ["scout", "lead"]
+    assert [member.agent for member in chief.extensions["team"].ask_members] == ["scout", "lead"]
     assert lemming("validate").status == 0
 
 
@@ -81,7 +81,7 @@ def test_gates_budget_strategy_and_the_clock_are_flags(base: Path, lemming: Lemm
     ran = lemming("agents", "new", "ops", *words, "--cron", "0 9 * * 1-5", "--model", "scripted")
     assert ran.status == 0
     ops = load_agent(base, "ops")
-    assert [gate.plain for gate in gates_in(ops)] == [
+    assert [gate.file_value for gate in get_gates(ops)] == [
         {"at": "spend", "then": "block", "dollars": 2.5, "per": "agent"},
         {"at": "call", "then": "ask", "class": ["execute"]},
         {"at": "call", "then": "ask", "tool": ["file_write"]},
@@ -94,7 +94,7 @@ def test_gates_budget_strategy_and_the_clock_are_flags(base: Path, lemming: Lemm
     far = load_agent(base, "far")
     assert (far.schedule.timezone, far.credits.max_credits) == ("Asia/Tokyo", 7)
     lemming("agents", "new", "low", "--budget", "200000 tokens", "--model", "scripted")
-    assert [gate.plain for gate in gates_in(load_agent(base, "low"))] == [
+    assert [gate.file_value for gate in get_gates(load_agent(base, "low"))] == [
         {"at": "spend", "then": "block", "tokens": 200_000, "per": "agent"}
     ]
     assert lemming("validate").status == 0
@@ -296,13 +296,13 @@ def test_a_rename_that_is_cut_off_anywhere_is_finished_by_the_same_again_or_by_r
     run_once(base)
     before = tree(base)
     whole = shutil.copytree(base, tmp_path / "whole")
-    rename(whole, "ada", "eve")
+    rename_agent(whole, "ada", "eve")
     renamed = tree(whole)
     for number in range(1, 100):
         cut = shutil.copytree(base, tmp_path / f"cut{number}")
         try:
             with crash_at(number):
-                rename(cut, "ada", "eve")
+                rename_agent(cut, "ada", "eve")
             break
         except Crash:
             pass
@@ -313,8 +313,8 @@ def test_a_rename_that_is_cut_off_anywhere_is_finished_by_the_same_again_or_by_r
             run_once(cut)
         if number % 2:
             with pytest.raises(Crash), crash_at(2):
-                rename(cut, "ada", "eve")
-            rename(cut, "ada", "eve")
+                rename_agent(cut, "ada", "eve")
+            rename_agent(cut, "ada", "eve")
         else:
             with open_org(cut, command="repair") as runtime:
                 make_repairs(runtime, find_repairs(cut))
@@ -328,7 +328,7 @@ def test_a_rename_that_is_cut_off_anywhere_is_finished_by_the_same_again_or_by_r
 def test_another_rename_waits_for_the_one_that_was_cut_off(base: Path, lemming: Lemming) -> None:
     two_agents(base)
     with pytest.raises(Crash), crash_at(4):
-        rename(base, "ada", "eve")
+        rename_agent(base, "ada", "eve")
     assert "`lemming agents rename ada eve` finishes it" in lemming("agents", "rename", "bob", "eva").err
     assert lemming("repair").out.startswith("renaming.json: the rename of ada to eve was cut off")
     assert lemming("agents", "rename", "ada", "eve").status == 0

@@ -13,16 +13,16 @@ import pytest
 import typer
 from terminal import Lemming
 
-from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.current_requests import load_requests
 from lemming.cli import make_app
-from lemming.dashboard.actions import act
+from lemming.dashboard.page_actions import run_action
 from lemming.engine import run_once
-from lemming.facts.views.dispatch import VIEWS, view
 from lemming.kernel.base.errors import LemmingError
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.queries.views.view_registry import VIEWS, build_view
 from lemming.testing import FrozenClock, make_org, resume, say
 
 LOOKS = [
@@ -156,18 +156,20 @@ def trapped(base: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "on_failure": command("on_failure"), "on_waiting": command("on_waiting"),
         "gates": [*asks, {"at": "in", "check": "trap_check", "then": "block"}],
     })  # fmt: skip
-    fs.publish(base, "agents/ada/skills/pdf/SKILL.md", b"---\nname: pdf\ndescription: x\n---\n")
-    fs.publish(base, "agents/ada/skills/pdf/run.py", code("skill"))
+    fs.write_atomic(base, "agents/ada/skills/pdf/SKILL.md", b"---\nname: pdf\ndescription: x\n---\n")
+    fs.write_atomic(base, "agents/ada/skills/pdf/run.py", code("skill"))
     case = {"at": 1, "expect": [{"command": {"run": command("eval")}}]}
-    fs.publish(base, "evals/first/case.json", pretty(case))
-    fs.publish(base, "trap_plugin.py", code("plugin"))
-    fs.publish(base, "tools/trap.py", code("tools"))
-    fs.publish(base, "agents/ada/tools/trap.py", code("tools of an agent"))
-    fs.publish(base, "config/mcp.json", pretty({"servers": {"own": {"command": command("mcp server")}}}))
+    fs.write_atomic(base, "evals/first/case.json", dump_pretty(case))
+    fs.write_atomic(base, "trap_plugin.py", code("plugin"))
+    fs.write_atomic(base, "tools/trap.py", code("tools"))
+    fs.write_atomic(base, "agents/ada/tools/trap.py", code("tools of an agent"))
+    fs.write_atomic(
+        base, "config/mcp.json", dump_pretty({"servers": {"own": {"command": command("mcp server")}}})
+    )
     shared = {"command": "sh", "args": command("shared server")[1:]}
-    fs.publish(base, ".mcp.json", pretty({"mcpServers": {"shared": shared}}))
+    fs.write_atomic(base, ".mcp.json", dump_pretty({"mcpServers": {"shared": shared}}))
     for name in ("sitecustomize", "usercustomize", "lemming_tools_trap"):
-        fs.publish(base, f"{name}.py", code(name))
+        fs.write_atomic(base, f"{name}.py", code(name))
     for repository in (".git", "agents/ada/workspace/.git"):
         subprocess.run(["git", "init", "-q", str((base / repository).parent)], check=True)
         set_traps(base / repository, command("git"))
@@ -216,7 +218,7 @@ def test_no_view_of_the_page_springs_one(trapped: Path) -> None:
     }
     for name in VIEWS:
         with contextlib.suppress(LemmingError):
-            view(trapped, name, wanted.get(name))
+            build_view(trapped, name, wanted.get(name))
         assert (name, sprung(trapped)) == (name, [])
 
 
@@ -259,7 +261,7 @@ def test_no_option_of_a_command_that_decides_springs_one(
     trapped: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     monkeypatch.chdir(trapped)
-    (request,) = requests_now(trapped).requests.open
+    (request,) = load_requests(trapped).requests.unresolved_requests
     for typed in every_option(words):
         lemming(*(request.id if word == "ID" else word for word in typed))
         assert (typed, sprung(trapped)) == (typed, [])
@@ -267,10 +269,10 @@ def test_no_option_of_a_command_that_decides_springs_one(
 
 def test_a_decision_on_the_page_springs_none(trapped: Path) -> None:
     org = Organisation(trapped)
-    (request,) = requests_now(org).requests.open
+    (request,) = load_requests(org).requests.unresolved_requests
     for more in ({"edits": {"path": "z"}}, {"always": True}, {}):
         with contextlib.suppress(LemmingError):
-            act(org, "decide", {"id": request.id, "word": "approve", **more}, None)
+            run_action(org, "decide", {"id": request.id, "word": "approve", **more}, None)
         assert (more, sprung(trapped)) == (more, [])
 
 

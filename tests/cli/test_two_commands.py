@@ -13,32 +13,32 @@ from terminal import Lemming
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.exchange.applying import changes_of, write
-from lemming.exchange.one_file import OrgPieces
+from lemming.import_export.apply_document import apply_writes, plan_writes
+from lemming.import_export.org_document import OrgDocument
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ConfigError, UsageError
-from lemming.kernel.files.lock import changing
-from lemming.kernel.org.changing import changing_file
+from lemming.kernel.files.org_lock import lock_folder
+from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import load_config
-from lemming.service.pause import pause
-from lemming.testing import FrozenClock, faults, make_org, resume, tree
+from lemming.operations.agent_pause import pause_agent
+from lemming.testing import FrozenClock, fault_injection, make_org, resume, tree
 
 ORG, CALENDAR = "config/org.json", "config/calendar.json"
 
 
-def pieces(**settings: Any) -> OrgPieces:
+def pieces(**settings: Any) -> OrgDocument:
     """Return what a document says that is only about settings."""
-    return OrgPieces(resumes={}, settings={ORG: settings}, files={}, read_by=[])
+    return OrgDocument(resumes={}, settings={ORG: settings}, files={}, read_by=[])
 
 
 def test_apply_does_not_write_over_what_another_command_wrote_meanwhile(base: Path) -> None:
     make_org(base, resume("ada"), org={"inbox_limit": 5})
-    changes = changes_of(base, pieces(inbox_limit=6), {})
-    pause(base, None, "by hand")
+    changes = plan_writes(base, pieces(inbox_limit=6), {})
+    pause_agent(base, None, "by hand")
     with pytest.raises(UsageError, match="the file has changed meanwhile; nothing was written"):
-        write(base, changes)
+        apply_writes(base, changes)
     assert load_config(base).org.paused == "by hand"
-    write(base, changes_of(base, pieces(inbox_limit=6), {}))
+    apply_writes(base, plan_writes(base, pieces(inbox_limit=6), {}))
     assert (load_config(base).org.paused, load_config(base).org.inbox_limit) == ("by hand", 6)
 
 
@@ -49,7 +49,7 @@ def test_two_jobs_that_are_written_at_once_are_both_there(base: Path) -> None:
     make_org(base, resume("ada"), clock, human, models=models, org={"timezone": "UTC"})
     words = ["-C", str(base), "send", "--to", "ada", "--every", "0 9 * * *", "water the plants"]
     typed = threading.Thread(target=run, args=(words,))
-    with changing(base, "config"):
+    with lock_folder(base, "config"):
         typed.start()
         other = {"agent": "ada", "text": "feed the cat", "cron": "0 8 * * *"}
         (base / CALENDAR).write_text(json.dumps({"jobs": {"cat": other}}))
@@ -85,7 +85,7 @@ def test_a_file_that_goes_between_two_looks_is_not_begun_anew(base: Path) -> Non
     make_org(base, resume("ada"), org={"inbox_limit": 5})
     run_once(base, clock=FrozenClock())
     (base / ORG).unlink()
-    with pytest.raises(ConfigError, match="the file is gone"), changing_file(base, ORG):
+    with pytest.raises(ConfigError, match="the file is gone"), edit_file(base, ORG):
         pass
 
 
@@ -94,12 +94,12 @@ def test_a_team_that_was_cut_off_is_finished_by_the_same_command(base: Path, lem
         base, resume("lead"), resume("human", model={"key": "human"}), models={"human": {"provider": "human"}}
     )
     words = ("agents", "new", "scout", "--asked-by", "lead", "--model", "scripted")
-    left = list[faults.Point]()
-    with faults.watch(base, "kill", left.append):
+    left = list[fault_injection.CrashPoint]()
+    with fault_injection.watch_crash_points(base, "kill", left.append):
         assert lemming(*words).status == 0
     whole = {agent: load_agent(base, agent) for agent in ("lead", "scout")}
     for point in left:
-        base_left = faults.restore(point.left, base.parent / f"left {point.number}")
+        base_left = fault_injection.restore_image(point.image, base.parent / f"left {point.number}")
         if (base_left / "agents/scout/resume.json").exists():
             assert run(["-C", str(base_left), *words]) == 0
             assert {agent: load_agent(base_left, agent) for agent in ("lead", "scout")} == whole
@@ -129,13 +129,13 @@ def test_a_beginning_that_is_killed_is_whole_or_none_and_the_same_again_finishes
     if not is_free:
         (target / "shared").mkdir()
         (target / "shared/mine.txt").write_text("mine")
-    left = list[faults.Point]()
-    with faults.watch(target, "kill", left.append):
+    left = list[fault_injection.CrashPoint]()
+    with fault_injection.watch_crash_points(target, "kill", left.append):
         put(target)
     whole = tree(target)
     assert len(left) >= 10
     for point in left:
-        folder = faults.restore(point.left, tmp_path / f"left-{point.number}" / "org")
+        folder = fault_injection.restore_image(point.image, tmp_path / f"left-{point.number}" / "org")
         if not (folder / "agents").exists():
             put(folder)
         assert tree(folder) == whole, point.change

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming.facts.checklist.check import share_of_each
 from lemming.kernel.base import paths
 from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry, entry_id
+from lemming.queries.checks.check_registry import compute_entries_per_outbox
 from lemming.testing import make_org, resume
 
 PERMISSIONS = "/permissions"
@@ -77,8 +77,8 @@ def test_a_mistake_in_a_resume_is_found_at_its_place(
 def test_a_mistake_in_the_settings_says_what_to_write(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     settings = b'{"max_parallel": "8", "create_agent_allowed": "ada", "max_steps": 2, "history": "gti"}'
-    fs.publish(base, "config/org.json", settings)
-    fs.publish(base, "config/credits.json", b'{"ada": 5}')
+    fs.write_atomic(base, "config/org.json", settings)
+    fs.write_atomic(base, "config/credits.json", b'{"ada": 5}')
     fixes = {problem["pointer"]: problem["hint"] for problem in lemming("validate", "--json").objects}
     assert fixes == {
         "/max_parallel": "write 8",
@@ -95,9 +95,9 @@ def test_mistakes_outside_resumes_are_found(base: Path, lemming: Lemming) -> Non
         resume("ada"),
         models={"gpt": {"provider": "opnai"}, "old": {"provider": "openai", "options": {"base_ulr": "x"}}},
     )
-    fs.publish(base, "config/credits.json", b'{"adda": {"max_credits": 3}}')
-    fs.publish(base, "agents/ada/outbox/notes.txt", b"hello")
-    fs.publish(base, "agents/ada/memory/goal.json", b"{")
+    fs.write_atomic(base, "config/credits.json", b'{"adda": {"max_credits": 3}}')
+    fs.write_atomic(base, "agents/ada/outbox/notes.txt", b"hello")
+    fs.write_atomic(base, "agents/ada/memory/goal.json", b"{")
     ran = lemming("validate", "--json")
     assert {problem["file"]: problem["severity"] for problem in ran.objects} == {
         "config/models.json": "error",
@@ -111,7 +111,7 @@ def test_mistakes_outside_resumes_are_found(base: Path, lemming: Lemming) -> Non
 
 def test_broken_settings_do_not_hide_broken_resumes(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", schedule="daily"))
-    fs.publish(base, "config/org.json", b'{"inbox_limit": -1}')
+    fs.write_atomic(base, "config/org.json", b'{"inbox_limit": -1}')
     files = [problem["file"] for problem in lemming("validate", "--json").objects]
     assert files == ["config/org.json", "agents/ada/resume.json"]
 
@@ -131,7 +131,7 @@ def test_a_clean_org_is_said_to_be_in_order(base: Path, lemming: Lemming) -> Non
 def test_a_broken_tick_counter_is_found(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     for wrong in (b'{"current_tick": "x"}', b'{"current_tick": 1', b'{"tick": 1}', b"3"):
-        fs.publish(base, "tick.json", wrong)
+        fs.write_atomic(base, "tick.json", wrong)
         ran = lemming("validate", "--json")
         (problem,) = ran.objects
         assert (ran.status, problem["file"], problem["code"]) == (3, "tick.json", "LMG-101")
@@ -140,7 +140,7 @@ def test_a_broken_tick_counter_is_found(base: Path, lemming: Lemming) -> None:
 
 def test_what_an_empty_resume_lacks_is_one_error(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("bob"))
-    fs.publish(base, "agents/ada/resume.json", b"{}")
+    fs.write_atomic(base, "agents/ada/resume.json", b"{}")
     (problem,) = lemming("validate", "--json").objects
     assert problem["message"] == 'these keys are required: "name" and "instructions"'
     assert (problem["pointer"], problem["line"]) == ("", 1)
@@ -207,7 +207,7 @@ def test_a_folder_without_a_resume_is_a_warning(base: Path, lemming: Lemming) ->
 )
 def test_what_is_no_json_is_told_what_json_wants(base: Path, lemming: Lemming, text: str, hint: str) -> None:
     make_org(base, resume("bob"))
-    fs.publish(base, "agents/ada/resume.json", text.encode())
+    fs.write_atomic(base, "agents/ada/resume.json", text.encode())
     (problem,) = lemming("validate", "--json").objects
     assert (problem["code"], problem["severity"]) == ("LMG-303", "error")
     assert hint in problem["hint"]
@@ -229,7 +229,7 @@ def test_what_a_plugin_that_was_not_imported_may_bring_is_no_mistake(base: Path,
     ran = lemming("validate")
     assert ran.status == 0
     assert "not imported: a_plugin_nobody_has" in ran.err
-    fs.publish(base, "config/org.json", b"{}")
+    fs.write_atomic(base, "config/org.json", b"{}")
     told = lemming("validate", "--json").out
     assert 'no provider \\"own_provider\\"' in told
     assert 'no tool \\"own_tool\\"' in told
@@ -237,9 +237,9 @@ def test_what_a_plugin_that_was_not_imported_may_bring_is_no_mistake(base: Path,
 
 def test_of_very_many_entries_the_newest_are_opened_and_all_when_asked(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
-    for tick in range(share_of_each(1) + 1):
+    for tick in range(compute_entries_per_outbox(1) + 1):
         entry = OutboxEntry(entry_id(tick, "ada", 0), tick, "ada", "message", {}, [], "2026-01-01T00:00:00Z")
-        fs.publish(base, entry.file, b"{}" if tick == 0 else entry.content)
+        fs.write_atomic(base, entry.file, b"{}" if tick == 0 else entry.content)
     ran = lemming("validate")
     assert "not opened: 1 older entry (all but the newest 3000 of each outbox); --all does" in ran.err
     every = lemming("validate", "--all", "--json")

@@ -17,7 +17,7 @@ from looked_at import newsdesk, ran
 from patience import PATIENCE_S
 from terminal import PROGRAM, REPOSITORY, Lemming
 
-from lemming.commands.watch import lines_of, shown_of
+from lemming.commands.watch import build_screen_data, render_screen
 from lemming.engine import run_once
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, tree
@@ -47,15 +47,15 @@ def test_json_is_what_the_page_is_sent(desk: Path, lemming: Lemming) -> None:
 
 @pytest.mark.parametrize(("width", "lines"), [(200, 60), (80, 24), (30, 10), (5, 4)])
 def test_a_screen_is_no_larger_than_the_terminal(desk: Path, width: int, lines: int) -> None:
-    screen = lines_of(shown_of(Organisation(desk), lines), width, lines)
+    screen = render_screen(build_screen_data(Organisation(desk), lines), width, lines)
     assert len(screen) <= lines
     assert max(map(len, screen)) <= max(width, 40)
 
 
 def test_money_of_calls_without_a_price_is_not_said_to_be_none(desk: Path) -> None:
-    shown = shown_of(Organisation(desk), 10)
+    shown = build_screen_data(Organisation(desk), 10)
     shown["header"]["spent"] |= {"dollars": 0.0, "unpriced": 2}
-    assert "credits, $ unknown" in lines_of(shown, 160, 10)[1]
+    assert "credits, $ unknown" in render_screen(shown, 160, 10)[1]
 
 
 def test_what_is_broken_is_said_in_the_head(desk: Path, lemming: Lemming) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming.commands.watch import lines_of, shown_of
+from lemming.commands.watch import build_screen_data, render_screen
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import make_org, resume
 
@@ -12,7 +12,7 @@ from lemming.testing import make_org, resume
 def test_columns_have_names_and_who_is_not_shown_is_counted(base: Path) -> None:
     make_org(base, *(resume(f"a{number:02}") for number in range(30)))
     org = Organisation(base)
-    screen = lines_of(shown_of(org, 24), 100, 24)
+    screen = render_screen(build_screen_data(org, 24), 100, 24)
     (head,) = [line for line in screen if "AGENTS" in line]
     shown = sum(line.startswith("  a") for line in screen)
     assert f"AGENTS 30, of whom {30 - shown} are not shown" in head

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.commands.meant import LOOKS
+from lemming.commands.command_suggestions import READ_ONLY_COMMANDS
 from lemming.kernel.files import fs
 from lemming.testing import make_org, resume
 
@@ -109,7 +109,7 @@ def test_on_a_terminal_what_was_kept_and_changed_fits_its_width(
     base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_org(base, resume("ada", title="x" * 300), resume("bob"))
-    fs.publish(base, "config/org.json", b'{"history": "git"}')
+    fs.write_atomic(base, "config/org.json", b'{"history": "git"}')
     lemming("run-once", "-q")
     wide = lemming("show", "1").out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -176,12 +176,12 @@ def test_a_mistyped_agent_is_led_to_the_agents_and_nobody_to_what_changes_someth
     assert f"{wrong}\n  fix: {fix}" in ran.err
 
 
-@pytest.mark.parametrize("name", sorted(LOOKS))
+@pytest.mark.parametrize("name", sorted(READ_ONLY_COMMANDS))
 def test_a_command_that_list_and_show_lead_to_changes_nothing_alone(
     base: Path, lemming: Lemming, name: str
 ) -> None:
     make_org(base, resume("ada"))
-    fs.publish(base, "config/org.json", b'{"history": "git"}')
+    fs.write_atomic(base, "config/org.json", b'{"history": "git"}')
     lemming("run-once", "-q")
     before = _contents(base)
     assert lemming(name).status == 0

@@ -20,13 +20,13 @@ import cluster_plugin  # noqa: F401 - registers providers
 import pytest
 from patience import PATIENCE_S
 
-from lemming.capabilities.cluster import calls as cluster_calls
-from lemming.capabilities.cluster.calls import DaskCalls
+from lemming.capabilities.cluster import cluster_calls as cluster_calls
+from lemming.capabilities.cluster.cluster_calls import DaskCalls
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.facts.checklist import machine
 from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, TimedOut, Unavailable
 from lemming.kernel.providers import LLMProvider, Request, make_provider
+from lemming.queries.checks import environment_checks
 from lemming.testing import FrozenClock, make_org, resume, say
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give a scheduler that is there all the time it needs to say so."""
-    monkeypatch.setattr(cluster_calls, "ANSWER_S", PATIENCE_S)
-    monkeypatch.setattr(cluster_calls, "WORKERS_SEEN_S", PATIENCE_S)
-    monkeypatch.setattr(machine, "CONNECT_S", PATIENCE_S)
+    monkeypatch.setattr(cluster_calls, "SCHEDULER_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(cluster_calls, "WORKERS_CACHE_S", PATIENCE_S)
+    monkeypatch.setattr(environment_checks, "CONNECT_S", PATIENCE_S)
 
 
 def new_cluster(folder: Path, *, workers: int = 2) -> LocalCluster:
@@ -82,7 +82,7 @@ def calls(cluster: LocalCluster) -> Iterator[DaskCalls]:
 def provider(calls: DaskCalls, base: Path, name: str, options: dict[str, Any] | None = None) -> LLMProvider:
     """The provider of that name, asked by the cluster."""
     inner = make_provider(name, options or {}, base=base)
-    return calls.provider(inner, name, options or {}, base=base, plugins=["cluster_plugin"])
+    return calls.wrap_provider(inner, name, options or {}, base=base, plugins=["cluster_plugin"])
 
 
 def question(deadline_s: float = PATIENCE_S, **fields: Any) -> Request:
@@ -176,7 +176,7 @@ def test_both_workers_make_calls_and_many_at_once(calls: DaskCalls, base: Path) 
     with ThreadPoolExecutor(16) as pool:
         replies = list(pool.map(lambda step: asked.complete(question(step=step)), range(16)))
     assert {reply.text for reply in replies} == {"x"}
-    assert sorted(calls.workers().values()) == [8, 8]
+    assert sorted(calls.count_worker_slots().values()) == [8, 8]
 
 
 def test_the_call_of_a_worker_that_was_killed_is_made_by_no_other(calls: DaskCalls, base: Path) -> None:
@@ -228,7 +228,7 @@ def test_without_a_cluster_the_error_names_the_address(base: Path) -> None:
 def test_a_cluster_without_workers_is_told_from_a_slow_model(tmp_path: Path, base: Path) -> None:
     with new_cluster(tmp_path, workers=0) as cluster:
         calls = DaskCalls(cluster.scheduler_address, connect_s=PATIENCE_S)
-        assert calls.workers() == {}  # connected to from here on
+        assert calls.count_worker_slots() == {}  # connected to from here on
         with pytest.raises(Unavailable, match="no workers") as raised:
             provider(calls, base, "scripted", script(base, {"reply": "x"})).complete(question(deadline_s=0.3))
         assert (raised.value.may_be_paid, raised.value.is_of_backend) == (False, False)
@@ -354,7 +354,7 @@ def test_doctor_says_what_the_cluster_offers(cluster: LocalCluster, base: Path) 
 
 
 def test_doctor_says_when_no_cluster_can_be_reached(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "CONNECT_S", 0.5)
+    monkeypatch.setattr(environment_checks, "CONNECT_S", 0.5)
     make_org(base, resume("ada"), org={"executor": "dask", "executor_address": "tcp://127.0.0.1:1"})
     found = finding(base)
     assert (found["level"], "no scheduler answers" in found["text"]) == ("fail", True)

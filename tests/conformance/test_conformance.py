@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from wrong_engines import WRONG
 
-from conformance.__main__ import engine_in, main, trouble
+from conformance.__main__ import find_problem, main, parse_engine_command
 from conformance.check import CHECKS, Check
-from conformance.parts import PARTS, part_of, refusing
+from conformance.parts import PARTS, get_part, make_refusal_check
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs/specification.md").read_text()
@@ -23,7 +23,7 @@ EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 OURS = [sys.executable, "-P", "-m", "lemming", "run-once", "--quiet", "--trust"]
 TINY = [sys.executable, str(HERE / "tiny_engine.py")]
 SAMPLE = {"killed_as_the_journal_grows", "a_second_engine_is_refused", "a_request_ends_once"}
-OF_TINY = [*(check for check in CHECKS if not part_of(check)), *map(refusing, PARTS.values())]
+OF_TINY = [*(check for check in CHECKS if not get_part(check)), *map(make_refusal_check, PARTS.values())]
 BY_NAME = {check.name: check for check in CHECKS}
 ALL = BY_NAME | {check.name: check for check in OF_TINY}
 MISTAKES = [(name, check) for name, (_, checks) in WRONG.items() for check in checks]
@@ -45,12 +45,12 @@ def not_checked() -> set[str]:
 
 def test_every_must_is_held_by_a_check_or_listed_as_not_checked() -> None:
     must = {number for number, words in required().items() if "MUST" in words}
-    held = {number for check in ALL.values() for number in check.holds}
+    held = {number for check in ALL.values() for number in check.requirements}
     assert must - held == not_checked(), "what no check holds stands in the table, and nothing else does"
 
 
 def test_checks_hold_requirements_that_there_are() -> None:
-    assert {number for check in CHECKS for number in check.holds} <= required().keys()
+    assert {number for check in CHECKS for number in check.requirements} <= required().keys()
 
 
 def test_a_requirement_has_a_number_of_its_own() -> None:
@@ -61,20 +61,20 @@ def test_a_requirement_has_a_number_of_its_own() -> None:
 @pytest.mark.crash
 @pytest.mark.parametrize("check", OF_TINY[::STRIDE], ids=lambda check: check.name)
 def test_a_second_engine_written_by_the_page_passes(check: Check) -> None:
-    assert trouble(check, TINY, points=1000 if EVERYTHING else 1) == ""
+    assert find_problem(check, TINY, points=1000 if EVERYTHING else 1) == ""
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("name", sorted(BY_NAME if EVERYTHING else SAMPLE))
 def test_this_engine_passes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(HERE.parents[1]))
-    assert trouble(BY_NAME[name], OURS, points=10 if EVERYTHING else 1) == ""
+    assert find_problem(BY_NAME[name], OURS, points=10 if EVERYTHING else 1) == ""
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize(("engine", "check"), MISTAKES[::STRIDE])
 def test_an_engine_that_is_wrong_in_one_thing_fails(engine: str, check: str) -> None:
-    assert trouble(ALL[check], [sys.executable, str(HERE / "wrong_engines.py"), engine], points=3) != ""
+    assert find_problem(ALL[check], [sys.executable, str(HERE / "wrong_engines.py"), engine], points=3) != ""
 
 
 def test_a_program_is_found_on_the_path_though_a_folder_here_is_called_like_it(
@@ -87,7 +87,7 @@ def test_a_program_is_found_on_the_path_though_a_folder_here_is_called_like_it(
     (tmp_path / "clone/config.json").write_text("{}")
     monkeypatch.chdir(tmp_path / "clone")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert engine_in("lemming run-once config.json") == [
+    assert parse_engine_command("lemming run-once config.json") == [
         "lemming",
         "run-once",
         f"{tmp_path}/clone/config.json",
@@ -100,9 +100,13 @@ def test_a_program_that_is_a_file_here_is_started_by_its_whole_path(
     (tmp_path / "engine").write_text("#!/bin/sh\n")
     (tmp_path / "engine").chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    assert engine_in("./engine tick")[0] == engine_in("engine tick")[0] == f"{tmp_path}/engine"
+    assert (
+        parse_engine_command("./engine tick")[0]
+        == parse_engine_command("engine tick")[0]
+        == f"{tmp_path}/engine"
+    )
     with pytest.raises(ValueError, match="there is no program"):
-        engine_in("nothing tick")
+        parse_engine_command("nothing tick")
 
 
 def test_the_command_says_what_holds_and_ends_with_one_when_a_check_does_not(
@@ -127,4 +131,4 @@ def test_a_command_that_is_none_is_said(words: list[str], capsys: pytest.Capture
 
 def test_a_program_that_does_nothing_is_no_engine() -> None:
     nothing = [sys.executable, "-c", ""]
-    assert [check.name for check in CHECKS[::8] if not trouble(check, nothing, points=1)] == []
+    assert [check.name for check in CHECKS[::8] if not find_problem(check, nothing, points=1)] == []

@@ -16,20 +16,20 @@ from bill import Bill
 from corpus import BY_NAME, Case
 from peace import Ideal, folder, ideal, put_back, take_tick, totals
 
+from lemming.journal_tools.repair.damage_repair import find_repairs, make_repairs
 from lemming.kernel.base.errors import CorruptState, LemmingError
-from lemming.kernel.files.disk import Disk, disk, on_disk
-from lemming.kernel.journal.file import Durability
+from lemming.kernel.files.disk import Disk, current_disk, use_disk
+from lemming.kernel.journal.journal_file import Durability
 from lemming.kernel.tick.runtime import open_org
 from lemming.testing import tree
-from lemming.testing.faults import Image, take_image
-from lemming.timeline.repair.repair import find_repairs, make_repairs
+from lemming.testing.fault_injection import Image, take_image
 
 
 class Over(Disk):
     """The disk in place, with whatever a subclass does otherwise."""
 
     def __init__(self) -> None:
-        self.below = disk()
+        self.below = current_disk()
 
     def write(self, descriptor: int, content: bytes) -> int:
         return self.below.write(descriptor, content)
@@ -111,7 +111,7 @@ def _run_on(case: Case, expected: Ideal, left: Image, breach: type[Over], known:
     at: bytes | None = digest(left)
     with folder() as base:
         put_back(left, base)
-        with on_disk(breach()):
+        with use_disk(breach()):
             while at is not None and at not in known:
                 step = _step(case, expected, base)
                 assert at not in found, "a tick that changes nothing would be taken for ever"

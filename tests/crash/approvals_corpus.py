@@ -58,7 +58,7 @@ def approvals(base: Path, org: dict[str, Any]) -> None:
             {"reply": remembers("seen")},
         ],
     )
-    fs.publish(base, "shared/chart.png", b"first")
+    fs.write_atomic(base, "shared/chart.png", b"first")
     asked = [entry_id(1, "ada", number) for number in (1, 2, 3)]
     by_hand(base, "human", 0, "ask", text="write it", target="bob", conversation="")
     by_hand(base, "human", 1, "once", kind="response", target="dan", decision="approve", call=_notes())

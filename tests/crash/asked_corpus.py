@@ -7,9 +7,9 @@ from typing import Any
 
 from parts import by_hand, call, remembers
 
-from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files import fs
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.testing import make_org, resume, say
 
 
@@ -72,7 +72,7 @@ def team(base: Path, org: dict[str, Any]) -> None:
     )
     for number, (text, more) in enumerate((("hard", {"budget": 20}), ("bill", {}))):
         payload = {"text": text, "target": "desk", "conversation": str(number), **more}
-        send(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")
+        write_person_entry(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")
 
 
 def by_the_clock(base: Path, org: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ def by_the_clock(base: Path, org: dict[str, Any]) -> None:
     )
     page = {"agent": "dan", "text": "Write the page.", "cron": "0 2 * * *"}
     jobs = {"page": page, "post": {"agent": "dan", "text": "Post it.", "after": "page"}}
-    fs.publish(base, "config/calendar.json", pretty({"jobs": jobs}))
+    fs.write_atomic(base, "config/calendar.json", dump_pretty({"jobs": jobs}))
     by_hand(base, "human", 1, "later", text="for dan", target="dan", not_before="2026-01-01T03:30:00Z")
 
 
@@ -119,7 +119,7 @@ def refused(base: Path, org: dict[str, Any]) -> None:
     models = parse((base / "config/models.json").read_bytes())
     own = next(entry for entry in models.values() if entry["provider"] == "scripted")
     further = {"dear": {**own, "per_call": 3.0}, "refuses": own}
-    fs.publish(base, "config/models.json", pretty({**models, **further}))
+    fs.write_atomic(base, "config/models.json", dump_pretty({**models, **further}))
     at = "2026-01-01T01:00:00.000Z"
     by_hand(base, "human", 0, "first", text="well?", target="desk", conversation="", budget=7, not_after=at)
 
@@ -162,4 +162,4 @@ def _several(base: Path, org: dict[str, Any], may: list[str]) -> None:
     )
     for number, text in enumerate(("ask bob", "ask bob too", "note it", "break", "note it again")):
         payload = {"text": text, "target": "ada", "conversation": str(number)}
-        send(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")
+        write_person_entry(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")

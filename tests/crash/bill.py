@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from lemming.kernel.journal.events import Event, ModelAsked, TickBegins
+from lemming.kernel.journal.engine_events import Event, ModelAsked, TickBegins
 
 
 @dataclass

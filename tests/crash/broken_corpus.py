@@ -17,8 +17,8 @@ from lemming.testing import make_org, resume, say
 def broken(base: Path, org: dict[str, Any]) -> None:
     """Resumes that are no resumes, a damaged memory, and an agent beside them that is well."""
     make_org(base, resume("ada"), {"name": "odd"}, org=org, script=[{"reply": remembers("well")}])
-    fs.publish(base, "agents/torn/resume.json", b'{"name": "to')
-    fs.publish(base, "agents/ada/memory/plan.json", b'{"key": "pl')
+    fs.write_atomic(base, "agents/torn/resume.json", b'{"name": "to')
+    fs.write_atomic(base, "agents/ada/memory/plan.json", b'{"key": "pl')
 
 
 def failing(base: Path, org: dict[str, Any]) -> None:
@@ -125,4 +125,4 @@ def hindered(base: Path, org: dict[str, Any]) -> None:
             {"reply": remembers("worked")},
         ],
     )
-    fs.publish(base, "agents/ada/workspace/large.bin", b"0" * 1_000_000)
+    fs.write_atomic(base, "agents/ada/workspace/large.bin", b"0" * 1_000_000)

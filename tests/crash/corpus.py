@@ -33,7 +33,7 @@ from strategies_corpus import strategies
 from tainted_corpus import clean, tainted
 from waited_corpus import waited
 
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.testing import make_org, resume, say
 
@@ -114,7 +114,7 @@ def sealed(base: Path, org: dict[str, Any]) -> None:
     """The turn of a hundred: journals are packed, and the oldest removed."""
     settings = {**org, "plain_journals": 0, "kept_journals": 0}
     make_org(base, resume("ada"), org=settings, script=[{"reply": remembers("a hundred")}])
-    fs.publish(base, "tick.json", pretty({"current_tick": 99}))
+    fs.write_atomic(base, "tick.json", dump_pretty({"current_tick": 99}))
 
 
 def grown(base: Path, org: dict[str, Any]) -> None:
@@ -122,8 +122,8 @@ def grown(base: Path, org: dict[str, Any]) -> None:
     make_org(base, resume("ada"), org=org, script=[{"reply": remembers("long ago")}])
     turn = json.dumps({"tick": 0, "status": "done", "turns": 1, "credits": 1.0, "notes": "x" * 40_300})
     lines = [turn.replace('"tick": 0', f'"tick":{tick}').replace(", ", ",") for tick in range(1, 27)]
-    fs.publish(base, "agents/ada/turns.jsonl", "".join(f"{line}\n" for line in lines).encode())
-    fs.publish(base, "tick.json", pretty({"current_tick": 27}))
+    fs.write_atomic(base, "agents/ada/turns.jsonl", "".join(f"{line}\n" for line in lines).encode())
+    fs.write_atomic(base, "tick.json", dump_pretty({"current_tick": 27}))
 
 
 def kept(base: Path, org: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from parts import call, remembers
 
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.testing import make_org, resume, say
 
@@ -40,7 +40,7 @@ def spending(base: Path, org: dict[str, Any]) -> None:
             {"reply": say("paid")},
         ],
     )
-    fs.publish(base, "config/credits.json", pretty({"cyd": {"max_credits": 2}}))
+    fs.write_atomic(base, "config/credits.json", dump_pretty({"cyd": {"max_credits": 2}}))
 
 
 def hiring(base: Path, org: dict[str, Any]) -> None:

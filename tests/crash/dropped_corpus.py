@@ -34,7 +34,7 @@ def dropped(base: Path, org: dict[str, Any]) -> None:
         script=replies,
     )
     for number in range(4):
-        fs.publish(base, f"shared/drop/{number}.txt", f"question {number}".encode())
+        fs.write_atomic(base, f"shared/drop/{number}.txt", f"question {number}".encode())
 
 
 def _response(tick: int, number: int) -> dict[str, Any]:

@@ -43,8 +43,8 @@ def filing(base: Path, org: dict[str, Any]) -> None:
             {"agent": "bob", "reply": say("notes", tool_calls=second)},
         ],
     )
-    fs.publish(base, "agents/ada/workspace/draft.txt", b"a draft\n")
-    fs.publish(base, "shared/log.txt", b"the log begins\n")
+    fs.write_atomic(base, "agents/ada/workspace/draft.txt", b"a draft\n")
+    fs.write_atomic(base, "shared/log.txt", b"the log begins\n")
 
 
 def keeping(base: Path, org: dict[str, Any]) -> None:
@@ -67,4 +67,4 @@ def keeping(base: Path, org: dict[str, Any]) -> None:
         org=org,
         script=[{"reply": say("keeping", tool_calls=calls, outbox_entries=[carries])}],
     )
-    fs.publish(base, "shared/store/by-hand.json", BY_HAND)
+    fs.write_atomic(base, "shared/store/by-hand.json", BY_HAND)

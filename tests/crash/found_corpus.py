@@ -50,4 +50,4 @@ def found(base: Path, org: dict[str, Any]) -> None:
             },
         ],
     )
-    fs.publish(base, "tools/desk.py", CODE.encode())
+    fs.write_atomic(base, "tools/desk.py", CODE.encode())

@@ -97,5 +97,5 @@ def functions(base: Path, org: dict[str, Any]) -> None:
             {"agent": "bob", "reply": say("calling too", tool_calls=at_once + kept + calls[1:3])},
         ],
     )
-    fs.publish(base, "tools/mine.py", CODE.encode())
-    fs.publish(base, "shared/README.txt", b"read me\n")
+    fs.write_atomic(base, "tools/mine.py", CODE.encode())
+    fs.write_atomic(base, "shared/README.txt", b"read me\n")

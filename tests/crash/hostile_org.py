@@ -15,10 +15,10 @@ from parts import by_hand, call
 import lemming
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.org.config import Org
-from lemming.kernel.tools import SHIPPED, toolset_of
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.tools import SHIPPED, get_toolset
 from lemming.testing import SCRIPT_FILE, make_org, resume, say
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -94,7 +94,7 @@ def payload_keys() -> list[str]:
 
 def tool_arguments() -> dict[str, list[str]]:
     """Return the arguments of every tool that ships, but for `shell`, which runs whatever it is given."""
-    tools = toolset_of(Org())
+    tools = get_toolset(OrgSettings())
     return {
         name: [*tools[name].parameters.get("properties", {}), "more"] for name in SHIPPED if name != "shell"
     }
@@ -148,16 +148,16 @@ def make_hostile_org(base: Path, calls: list[Any] | None = None) -> Path:
                 *OTHERS_SCRIPT],
         models=MODELS, org=ORG,
     )  # fmt: skip
-    fs.publish(base, "shared/notes.txt", b"notes")
-    fs.publish(
+    fs.write_atomic(base, "shared/notes.txt", b"notes")
+    fs.write_atomic(
         base, f"agents/{VICTIM}/skills/pdf/SKILL.md", b"---\nname: pdf\ndescription: PDFs.\n---\nRead it.\n"
     )
-    fs.publish(base, f"agents/{VICTIM}/workspace/a.txt", b"a text")
+    fs.write_atomic(base, f"agents/{VICTIM}/workspace/a.txt", b"a text")
     steps = [{"name": "one", "ask": "bob", "task": "{{start}}"}, {"name": "two", "wait": {"ticks": 5}}]
-    fs.publish(base, "agents/planner/plan.json", pretty({"steps": steps}))
+    fs.write_atomic(base, "agents/planner/plan.json", dump_pretty({"steps": steps}))
     job = {"agent": "bob", "text": "daily", "cron": "0 8 * * *"}
-    fs.publish(base, "config/calendar.json", pretty({"jobs": {"daily": job}}))
-    fs.publish(base, "config/credits.json", pretty({VICTIM: {"max_credits": 100_000}}))
+    fs.write_atomic(base, "config/calendar.json", dump_pretty({"jobs": {"daily": job}}))
+    fs.write_atomic(base, "config/credits.json", dump_pretty({VICTIM: {"max_credits": 100_000}}))
     for number, whom in enumerate((VICTIM, "bob", "planner")):
         by_hand(base, "human", 0, f"0123456789a{number}", text="what?", target=whom, conversation="talk")
     for _ in range(2):

@@ -7,7 +7,7 @@ from typing import Any
 
 from parts import by_hand, call, remembers
 
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.testing import make_org, resume, say
 
@@ -62,9 +62,9 @@ def judged(base: Path, org: dict[str, Any]) -> None:
             {"reply": remembers("a draft")},
         ],
     )
-    fs.publish(base, "no.sh", b'echo \'{"passes": false, "reason": "no"}\'\n')
+    fs.write_atomic(base, "no.sh", b'echo \'{"passes": false, "reason": "no"}\'\n')
     verify = {"by": {"agent": "critic"}, "policy": "Say why.", "then": "pass"}
     step = {"name": "why", "ask": "bob", "task": "{{start}}", "verify": verify}
-    fs.publish(base, "agents/plan/plan.json", pretty({"steps": [step]}))
+    fs.write_atomic(base, "agents/plan/plan.json", dump_pretty({"steps": [step]}))
     by_hand(base, "human", 0, "5e7c09a6a8b2", text="See.", target="desk", conversation="")
     by_hand(base, "human", 0, "5e7c09a6a8b3", text="Why?", target="plan", conversation="")

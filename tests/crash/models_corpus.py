@@ -118,4 +118,4 @@ def stand_in(base: Path, org: dict[str, Any]) -> None:
         models={"down": down, "again": {"provider": "second_try"}, "other": other},
         script=[{"reply": remembers("in its place")}],
     )
-    fs.publish(base, "config/down.jsonl", b'{"error": "Unavailable"}\n')
+    fs.write_atomic(base, "config/down.jsonl", b'{"error": "Unavailable"}\n')

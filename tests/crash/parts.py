@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.testing import say
 
@@ -22,4 +22,4 @@ def by_hand(base: Path, author: str, tick: int, ident: str, *, kind: str = "requ
     """Put an entry into an outbox as a person with an editor would."""
     entry = {"id": ident, "tick": tick, "agent": author, "kind": kind, "payload": payload}
     file = f"agents/{author}/outbox/{tick:08d}_{ident}.json"
-    fs.publish(base, file, pretty({**entry, "tags": [], "created_at": ""}))
+    fs.write_atomic(base, file, dump_pretty({**entry, "tags": [], "created_at": ""}))

@@ -17,16 +17,16 @@ from unittest import mock
 from bill import Bill
 from corpus import BY_NAME
 
-from lemming.capabilities.toolbox.functions.loading import Sources
-from lemming.capabilities.toolbox.functions.workers import FunctionWorkers
+from lemming.capabilities.toolbox.functions.function_import import Sources
+from lemming.capabilities.toolbox.functions.worker_pool import FunctionWorkers
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once
 from lemming.kernel.base.errors import Problem
-from lemming.kernel.journal.file import Durability, is_committed, journal_ticks
-from lemming.kernel.org.config import Org
+from lemming.kernel.journal.journal_file import Durability, is_committed, journal_ticks
+from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tick.clock_reading import previous_reading
-from lemming.kernel.tick.counter import load_counter
+from lemming.kernel.tick.tick_counter import load_counter
 from lemming.testing import FrozenClock, tree
-from lemming.testing.faults import Image, restore, take_image
+from lemming.testing.fault_injection import Image, restore_image, take_image
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def take_tick(base: Path, ticks: int, bill: Bill) -> bool:
     tick = load_tick(base)
     following = tick + is_committed(base, tick)
     if following <= ticks:
-        with _nothing_takes_time(), mock.patch.object(FunctionWorkers, "try_out", _try_out):
+        with _nothing_takes_time(), mock.patch.object(FunctionWorkers, "load_in_worker", _try_out):
             run_once(base, clock=clock_in(base, following), notify=bill.hear)
         return True
     if tick <= ticks:
@@ -112,13 +112,13 @@ def _nothing_takes_time() -> Iterator[None]:
         yield
 
 
-_try_out_anew = FunctionWorkers.try_out
+_try_out_anew = FunctionWorkers.load_in_worker
 _FINE: set[tuple[bytes, ...]] = set()
 """Code of functions that a process has loaded without a problem."""
 
 
 def _try_out(
-    workers: FunctionWorkers, files: Sequence[str], sources: Sources, settings: Org
+    workers: FunctionWorkers, files: Sequence[str], sources: Sources, settings: OrgSettings
 ) -> Sequence[Problem]:
     """Start no process for code that one has loaded before: each tick, in each copy, would have its own."""
     code = tuple(sources[file] for file in sorted(sources))
@@ -148,7 +148,7 @@ def _has_calendar(base: Path) -> bool:
 
 def put_back(files: Image, base: Path) -> None:
     """Put files into a folder that holds nothing yet, as they are found later."""
-    restore(files, base)
+    restore_image(files, base)
     let_rest(base)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from parts import by_hand
 
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.testing import make_org, resume, say
 
@@ -42,11 +42,13 @@ def planned(base: Path, org: dict[str, Any]) -> None:
             {"reply": say("no", kind="response")},
         ],
     )
-    fs.publish(base, "agents/ask/plan.json", pretty({"steps": steps, "keep_runs": 1}))
+    fs.write_atomic(base, "agents/ask/plan.json", dump_pretty({"steps": steps, "keep_runs": 1}))
     for word in ("ants", "bees"):
         entry = {"id": word, "tick": 0, "agent": "human", "kind": "request", "tags": [], "created_at": ""}
         payload = {"text": word, "target": "ask"}
-        fs.publish(base, f"agents/human/outbox/00000000_{word}.json", pretty({**entry, "payload": payload}))
+        fs.write_atomic(
+            base, f"agents/human/outbox/00000000_{word}.json", dump_pretty({**entry, "payload": payload})
+        )
 
 
 def listed(base: Path, org: dict[str, Any]) -> None:
@@ -74,7 +76,7 @@ def listed(base: Path, org: dict[str, Any]) -> None:
             {"reply": say("seen", kind="response")},
         ],
     )
-    fs.publish(base, "agents/desk/plan.json", pretty({"steps": [first]}))
+    fs.write_atomic(base, "agents/desk/plan.json", dump_pretty({"steps": [first]}))
     wanted = {"type": "object", "properties": {"words": words}, "required": ["words"]}
-    fs.publish(base, "agents/press/plan.json", pretty({"steps": steps, "input": wanted}))
+    fs.write_atomic(base, "agents/press/plan.json", dump_pretty({"steps": steps, "input": wanted}))
     by_hand(base, "human", 0, "0123456789ab", text="look", words=["ants", "bees", "cows"], target="desk")

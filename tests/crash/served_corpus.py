@@ -8,7 +8,7 @@ from typing import Any
 from mischief import by_http
 from parts import by_hand, call, remembers
 
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.messages import entry_id
 from lemming.testing import make_org, resume, say
@@ -32,7 +32,7 @@ def served(base: Path, org: dict[str, Any]) -> None:
         ],
     )
     settings = {"url": by_http(), "tools": ["add"], "trust_hints": True, "timeout_s": 600}
-    fs.publish(base, "config/mcp.json", pretty({"servers": {"sums": settings}}))
+    fs.write_atomic(base, "config/mcp.json", dump_pretty({"servers": {"sums": settings}}))
 
 
 def asked_back(base: Path, org: dict[str, Any]) -> None:
@@ -51,5 +51,5 @@ def asked_back(base: Path, org: dict[str, Any]) -> None:
         ],
     )
     settings = {"url": by_http("asks"), "tools": ["book"], "trust_hints": True, "timeout_s": 600}
-    fs.publish(base, "config/mcp.json", pretty({"servers": {"desk": settings}}))
+    fs.write_atomic(base, "config/mcp.json", dump_pretty({"servers": {"desk": settings}}))
     by_hand(base, "human", 1, "yes", kind="response", reply_to=entry_id(1, "ada", 1), sure=True)

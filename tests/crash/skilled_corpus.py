@@ -37,7 +37,7 @@ def skilled(base: Path, org: dict[str, Any]) -> None:
             {"agent": "cyd", "reply": say("told")},
         ],
     )
-    fs.publish(base, "AGENTS.md", b"Be brief.\n")
-    fs.publish(base, "agents/bob/AGENTS.md", b"Be polite.\n")
-    fs.publish(base, "skills/pdf-forms/SKILL.md", skill("pdf-forms", "fill in: forms").encode())
-    fs.publish(base, "skills/pdf-forms/notes/how.txt", b"With care.\n")
+    fs.write_atomic(base, "AGENTS.md", b"Be brief.\n")
+    fs.write_atomic(base, "agents/bob/AGENTS.md", b"Be polite.\n")
+    fs.write_atomic(base, "skills/pdf-forms/SKILL.md", skill("pdf-forms", "fill in: forms").encode())
+    fs.write_atomic(base, "skills/pdf-forms/notes/how.txt", b"With care.\n")

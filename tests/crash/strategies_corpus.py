@@ -16,9 +16,9 @@ def twice(turn: Turn) -> Steps:
     """Ask for a sketch, then for a reply that has seen it."""
     messages = turn.prompt
     sketch = yield from turn.ask(messages, schema={})
-    knows = f"You know {turn.given['knows']}. Now write it."
+    knows = f"You know {turn.snapshot['knows']}. Now write it."
     messages += [{"role": "assistant", "content": sketch.text}, {"role": "user", "content": knows}]
-    yield from turn.act((yield from turn.reply(messages)))
+    yield from turn.act((yield from turn.ask_reply(messages)))
     return "done"
 
 

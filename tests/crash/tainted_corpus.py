@@ -77,7 +77,7 @@ def tainted(base: Path, org: dict[str, Any]) -> None:
     by_hand(base, "mallory", 0, "m1", text="The weather is fine.", kind="message")
     by_hand(base, "ivan", 0, "i0", text="Please.", kind="message")
     by_hand(base, "human", 2, "v0", text="It is fine.", kind="status", vouches_for="mallory/00000000_m1")
-    fs.publish(base, "shared/facts.txt", b"facts of a person\n")
+    fs.write_atomic(base, "shared/facts.txt", b"facts of a person\n")
 
 
 def clean(base: Path, org: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ def clean(base: Path, org: dict[str, Any]) -> None:
     by_hand(base, "human", 2, "h1", text="And now?", target="ada", conversation="talk")
     jobs = {"theirs": {**JOB, "timezone": "UTC"}}
     stranger = {"key": "calendar", "value": jobs, "timestamp": "", "agent": "ada", "trust": "outside"}
-    fs.publish(base, "agents/ada/memory/calendar.json", json.dumps(stranger).encode())
-    fs.publish(base, "shared/facts.txt", b"obey\n")
+    fs.write_atomic(base, "agents/ada/memory/calendar.json", json.dumps(stranger).encode())
+    fs.write_atomic(base, "shared/facts.txt", b"obey\n")
     mark = b'{"trust": "outside", "tick": 0, "agent": "mallory"}'
-    fs.publish(base, "trust/shared/facts.txt.json", mark)
+    fs.write_atomic(base, "trust/shared/facts.txt.json", mark)

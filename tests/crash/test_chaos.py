@@ -9,9 +9,9 @@ import pytest
 from corpus import plain
 
 from lemming.cli import run
-from lemming.commands.chaos import Tally, turns_at_once
+from lemming.commands.chaos import ChaosResult, count_concurrent_turns
 from lemming.engine import run_once
-from lemming.evals.copy_org import ANSWERS_FILE, copy_org
+from lemming.evals.stand_in_copy import ANSWERS_FILE, copy_org
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.testing import make_org, resume, say, tree, write_script
@@ -59,8 +59,8 @@ def test_a_kill_may_repeat_the_calls_of_all_turns_that_go_at_once(
     base: Path, executor: str, is_as_promised: bool
 ) -> None:
     make_org(base, *(resume(name) for name in ("ada", "bob", "cyd")), org={"executor": executor})
-    tally = Tally(seed=0, kills=1, calls_repeated=3, at_once=turns_at_once(base))
-    assert tally.is_as_promised is is_as_promised
+    tally = ChaosResult(seed=0, kills=1, calls_repeated=3, at_once=count_concurrent_turns(base))
+    assert tally.meets_guarantee is is_as_promised
 
 
 def test_a_copy_answers_with_what_the_journals_hold(base: Path, tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_a_copy_calls_no_tool_with_effects_outside(base: Path, tmp_path: Path) -
 def test_a_copy_may_write_nowhere_else(base: Path, tmp_path: Path) -> None:
     grants = {"allow_read": ["/data"], "allow_write": ["./workspace", "/data"]}
     make_org(base, resume("ada", permissions={"tools": ["file_write"], "file_access": grants}))
-    fs.publish(base, "agents/torn/resume.json", b"{")
-    fs.publish(base, "shared/note.txt", b"kept")
+    fs.write_atomic(base, "agents/torn/resume.json", b"{")
+    fs.write_atomic(base, "shared/note.txt", b"kept")
     copy = copy_org(base, tmp_path / "copy", kills=1)
     copied = json.loads((copy / "agents/ada/resume.json").read_text())
     assert copied["permissions"]["file_access"]["allow_write"] == ["./workspace"]

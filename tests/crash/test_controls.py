@@ -16,9 +16,9 @@ from peace import folder, ideal, run
 from trial import moments, survives
 
 from lemming.kernel.base.errors import DiskError
-from lemming.kernel.files.disk import on_disk
+from lemming.kernel.files.disk import use_disk
 from lemming.kernel.journal.ledger import read_state
-from lemming.testing.faults import End, Image, restore, take_image
+from lemming.testing.fault_injection import End, Image, restore_image, take_image
 
 pytestmark = pytest.mark.crash
 
@@ -207,8 +207,8 @@ def credits_after_a_kill(breach: type[Over]) -> set[float]:
     for moment in moments(
         "first_run", "turn", ideal("first_run", "turn").start, Bill(), "kill", bool, breach=breach
     ):
-        with folder() as base, on_disk(breach()):
-            restore(moment.left, base)
+        with folder() as base, use_disk(breach()):
+            restore_image(moment.left, base)
             run(base, 1, Bill(moment.paid))
             found.add(read_state(base, "ada").credits)
     return found
@@ -223,8 +223,8 @@ def run_on_a_failing_disk(failing: FailsOnce) -> list[str]:
     """Let one sync of a run fail and the power go when it has ended; say what is wrong after the next run."""
     bill = Bill()
     with folder() as base:
-        restore(ideal("plain", "turn").start, base)
-        with on_disk(failing):
+        restore_image(ideal("plain", "turn").start, base)
+        with use_disk(failing):
             try:
                 run(base, BY_NAME["plain"].ticks, bill)
             except DiskError:

@@ -28,9 +28,9 @@ from sampling import EVERYTHING
 from trial import torn_files
 
 from lemming.engine import load_tick, run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.testing import tree
-from lemming.testing.faults import take_image
+from lemming.testing.fault_injection import take_image
 
 pytestmark = pytest.mark.crash
 
@@ -76,12 +76,12 @@ def require_strace() -> None:
 def make(base: Path, name: str) -> Path:
     """Make an organisation whose last tick is still to run; its bill lies beside it."""
     case = BY_NAME[name]
-    case.build(base, {"plugins": ["lemming.testing.standin"], "max_parallel": case.at_once})
+    case.build(base, {"plugins": ["lemming.testing.stand_in_provider"], "max_parallel": case.at_once})
     models = json.loads((base / "config/models.json").read_text())
     for entry in models.values():
         entry["provider"] = "stand-in"
         entry["options"]["bill"] = f"{base}.bill"
-    (base / "config/models.json").write_bytes(pretty(models))
+    (base / "config/models.json").write_bytes(dump_pretty(models))
     finish(base, case.ticks - 1)
     return base
 

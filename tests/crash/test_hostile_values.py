@@ -39,7 +39,7 @@ from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import ConfigError, LemmingError
 from lemming.kernel.files import fs
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.config import load_config
 from lemming.testing import say, write_script
 
@@ -241,6 +241,6 @@ def test_one_broken_thing_stops_nobody_else(sound: Path, as_ever: dict[str, obje
 def test_settings_that_are_something_else_are_refused_by_their_name(
     tmp_path: Path, file: str, text: str
 ) -> None:
-    fs.publish(tmp_path, f"config/{file}", text.encode())
+    fs.write_atomic(tmp_path, f"config/{file}", text.encode())
     with pytest.raises(ConfigError, match=f"config/{file}"):
         load_config(tmp_path)

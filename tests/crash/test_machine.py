@@ -19,17 +19,26 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sampling import EVERYTHING
 from trial import torn_files
 
-from lemming.capabilities.scripted.scripted import ScriptedProvider
+from lemming.capabilities.scripted_models.scripted_provider import ScriptedProvider
 from lemming.engine import load_tick, run_once
 from lemming.kernel.base.errors import AuthenticationFailed, DiskError, OrgBusy
-from lemming.kernel.base.jsontext import pretty
-from lemming.kernel.journal.file import journal_ticks
-from lemming.kernel.journal.report import TickReport, TurnReport
-from lemming.kernel.messages import entry_id, list_outbox, send
+from lemming.kernel.base.jsontext import dump_pretty
+from lemming.kernel.journal.journal_file import journal_ticks
+from lemming.kernel.journal.turn_report import TickReport, TurnReport
+from lemming.kernel.messages import entry_id, list_outbox, write_person_entry
 from lemming.kernel.providers import Reply, Request, register_provider
 from lemming.kernel.tick.runtime import open_org
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say
-from lemming.testing.faults import POWER_LOSS, End, Image, Point, fail_at, restore, take_image, watch
+from lemming.testing.fault_injection import (
+    POWER_LOSS,
+    CrashPoint,
+    End,
+    Image,
+    fail_nth_change,
+    restore_image,
+    take_image,
+    watch_crash_points,
+)
 
 pytestmark = pytest.mark.crash
 
@@ -107,14 +116,14 @@ class Life(RuleBasedStateMachine):
         left: list[Image] = []
         failures = Moody.failures
 
-        def hear(point: Point) -> None:
+        def hear(point: CrashPoint) -> None:
             if not left:
-                left.append(point.left)
+                left.append(point.image)
             raise Crash
 
         with (
             contextlib.suppress(Crash),
-            watch(self.base, end, hear, wanted=lambda at: at >= number, seed=seed),
+            watch_crash_points(self.base, end, hear, is_wanted=lambda at: at >= number, seed=seed),
         ):
             if killed_at:
                 with contextlib.suppress(Crash), crash_at(killed_at):
@@ -124,7 +133,7 @@ class Life(RuleBasedStateMachine):
             self.note(run_once(self.base, clock=self.clock))
         if left:
             shutil.rmtree(self.base)
-            restore(left[0], self.base)
+            restore_image(left[0], self.base)
             self.boots += 1
             self.clock.boot_id = f"boot {self.boots}"
             self.noted = min(self.noted, load_tick(self.base) - 1)  # the counter's newest name may be lost
@@ -134,13 +143,16 @@ class Life(RuleBasedStateMachine):
 
     @rule(number=st.integers(1, 70), lasting=st.booleans(), half=st.booleans())
     def disk_is_full(self, number: int, lasting: bool, half: bool) -> None:
-        with contextlib.suppress(DiskError), fail_at(number, errno.ENOSPC, lasting=lasting, half=half):
+        with (
+            contextlib.suppress(DiskError),
+            fail_nth_change(number, errno.ENOSPC, lasting=lasting, half=half),
+        ):
             self.note(run_once(self.base, clock=self.clock))
         self.recover_notes()
 
     @rule(name=NAMES, how=st.sampled_from(["valid", "torn", "bom", "huge"]), every=st.integers(1, 3))
     def person_edits_a_resume(self, name: str, how: str, every: int) -> None:
-        plain = pretty(resume(name, schedule={"run_every_n_ticks": every, "wake": "changed"}))
+        plain = dump_pretty(resume(name, schedule={"run_every_n_ticks": every, "wake": "changed"}))
         edits = {
             "valid": plain,
             "torn": plain[: len(plain) // 2],
@@ -159,7 +171,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: len(self.expected.get("human", ())) < 60)
     def person_sends(self) -> None:
-        entry = send(
+        entry = write_person_entry(
             self.base,
             "human",
             tick=load_tick(self.base),

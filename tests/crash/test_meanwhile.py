@@ -15,13 +15,13 @@ from trial import Moment, moments, sample
 
 from lemming.cli import run as lemming
 from lemming.engine import load_tick, run_once
-from lemming.history.read import History
+from lemming.git_history.history_reader import GitHistory
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import list_outbox
 from lemming.testing import FrozenClock, journal_lines, tree
-from lemming.testing.faults import End, restore
+from lemming.testing.fault_injection import End, restore_image
 
 pytestmark = pytest.mark.crash
 
@@ -38,7 +38,7 @@ def test_settings_that_are_broken_and_mended_and_changed_in_between_change_no_fi
     expected, ticks = ideal(name, "turn"), 2
     for moment in killed(name):
         with folder() as base:
-            restore(moment.left, base)
+            restore_image(moment.left, base)
             settings, bill = base / SETTINGS, Bill(moment.paid)
             before = settings.read_bytes()
             settings.write_bytes(before[: len(before) // 2])
@@ -46,7 +46,7 @@ def test_settings_that_are_broken_and_mended_and_changed_in_between_change_no_fi
             if load_tick(base) <= ticks:
                 refuses_to_run(base, bill)
             other = {"durability": "tick", "max_parallel": 8}
-            settings.write_bytes(pretty({**json.loads(before), **other}))
+            settings.write_bytes(dump_pretty({**json.loads(before), **other}))
             run(base, ticks, bill)
             settings.write_bytes(before)
             assert [*differences(expected, base, ticks)] == [], moment.where
@@ -67,14 +67,14 @@ def refuses_to_run(base: Path, bill: Bill) -> None:
 def test_every_tick_is_in_the_history_once_whatever_killed_the_engine(end: End) -> None:
     for moment in killed("kept", end):
         with folder() as base:
-            restore(moment.left, base)
+            restore_image(moment.left, base)
             bill = Bill(moment.paid)
             run(base, 2, bill)
             assert [*differences(ideal("kept", "turn"), base, 2)] == [], moment.where
             assert set(bill.calls) == ideal("kept", "turn").calls, moment.where
             run_once(base, clock=FrozenClock())
-            ticks = [commit for commit in History(base).commits() if not commit.is_by_hand]
-            told = [tick for commit in ticks for tick in range(commit.first, commit.tick + 1)]
+            ticks = [commit for commit in GitHistory(base).list_commits() if not commit.is_by_hand]
+            told = [tick for commit in ticks for tick in range(commit.first_tick, commit.tick + 1)]
             assert sorted(told) == [1, 2, 3], moment.where
 
 
@@ -83,7 +83,7 @@ def test_an_agent_renamed_after_a_crash_keeps_what_it_wrote_and_nobody_is_shown_
 ) -> None:
     for moment in killed("plain"):
         with folder() as base:
-            restore(moment.left, base)
+            restore_image(moment.left, base)
             bill = Bill(moment.paid)
             if lemming(["-C", str(base), "agents", "rename", "ada", "abe"]):
                 assert "lemming run-once" in capsys.readouterr().err, "the tick under way comes first"
@@ -102,7 +102,7 @@ def test_an_agent_renamed_by_hand_after_a_crash_leaves_a_tick_that_ends_and_no_f
 ):
     for moment in killed("plain"):
         with folder() as base:
-            restore(moment.left, base)
+            restore_image(moment.left, base)
             (base / "agents/ada").rename(base / "agents/abe")
             for name in ("abe", "bob"):
                 file = base / f"agents/{name}/resume.json"

@@ -13,15 +13,15 @@ from peace import folder, run
 from sampling import EVERYTHING
 
 from lemming.engine import run_once
+from lemming.journal_tools.repair.call_retry import plan_retry, retry_call
+from lemming.journal_tools.repair.unknown_calls import find_unknown_calls
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Event, ModelAsked
-from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.engine_events import Event, ModelAsked
+from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import Crash, journal_lines, make_org, resume, say
-from lemming.testing.faults import ENDS, End, Image, Point, restore, watch
-from lemming.timeline.repair.retry import plan_retry, run_again
-from lemming.timeline.repair.unknown import find_unknown_calls
+from lemming.testing.fault_injection import ENDS, CrashPoint, End, Image, restore_image, watch_crash_points
 
 pytestmark = pytest.mark.crash
 
@@ -77,17 +77,19 @@ def test_an_outside_effect_happens_at_most_once_and_is_shown_when_unknown(
     make_org(tmp_path / "org", resume("ada", permissions={"tools": ["gong"]}), script=[{"reply": reply}])
     found: list[tuple[Image, int]] = []
 
-    def hear(point: Point) -> None:
-        found.append((point.left, Gong.struck))
+    def hear(point: CrashPoint) -> None:
+        found.append((point.image, Gong.struck))
 
     Gong.struck = 0
-    with watch(tmp_path / "org", end, hear, wanted=lambda number: EVERYTHING or number % 4 == 1):
+    with watch_crash_points(
+        tmp_path / "org", end, hear, is_wanted=lambda number: EVERYTHING or number % 4 == 1
+    ):
         run(tmp_path / "org", TICKS, Bill())
     assert Gong.struck == TICKS
     for left, struck in found:
         Gong.struck = struck
         with folder() as base:
-            restore(left, base)
+            restore_image(left, base)
             run(base, TICKS, Bill())
             assert TICKS - unknown(base) <= Gong.struck <= TICKS
             assert gong is Gong or unknown(base) == TICKS
@@ -100,17 +102,17 @@ def test_a_call_that_a_person_has_run_again_runs_once_however_the_world_ends(
     base = with_an_unknown_call(tmp_path / "org")
     found: list[tuple[Image, int]] = []
 
-    def hear(point: Point) -> None:
-        found.append((point.left, Gong.struck))
+    def hear(point: CrashPoint) -> None:
+        found.append((point.image, Gong.struck))
 
     Gong.struck = 0
-    with watch(base, end, hear), open_org(base) as runtime:
-        run_again(runtime, plan_retry(runtime, "1/ada/0"))
+    with watch_crash_points(base, end, hear), open_org(base) as runtime:
+        retry_call(runtime, plan_retry(runtime, "1/ada/0"))
     assert Gong.struck == 1
     assert {struck for _, struck in found} == {0, 1}
     for left, struck in found:
         with folder() as copy:
-            unknown = find_unknown_calls(restore(left, copy), journal_ticks(copy))
+            unknown = find_unknown_calls(restore_image(left, copy), journal_ticks(copy))
             is_told = not unknown or unknown[0].was_retried
             assert is_told or not struck, "what may have happened twice is said to the person"
             assert unknown or struck, "only what has run is settled"
@@ -160,7 +162,7 @@ def test_a_turn_that_is_given_up_while_a_call_is_unknown_says_so_to_agent_and_pe
     cut = next(number for number, line in enumerate(lines) if b'"tool_finished"' in line)
     journal.write_bytes(b"".join(lines[:cut]))
     for _ in range(3):  # killed each time before the call's unknown end is recorded
-        with pytest.raises(Crash), fs.observed(die_at_the_second_record()):
+        with pytest.raises(Crash), fs.observe_changes(die_at_the_second_record()):
             run_once(base)
     (turn,) = run_once(base).turns
     assert turn.remarks == [

@@ -25,8 +25,8 @@ from trial import (
     survives_twice,
 )
 
-from lemming.kernel.journal.file import Durability
-from lemming.testing.faults import End
+from lemming.kernel.journal.journal_file import Durability
+from lemming.testing.fault_injection import End
 
 pytestmark = pytest.mark.crash
 

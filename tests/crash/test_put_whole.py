@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import run_once
+from lemming.journal_tools.fork import fork
+from lemming.journal_tools.journal_history import open_past
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.org.organisation import Organisation
-from lemming.service.backup import back_up
-from lemming.service.restore import restore
-from lemming.testing import FrozenClock, faults, make_org, resume, tree
-from lemming.timeline.fork import fork
-from lemming.timeline.unkept import past_states
+from lemming.operations.backup_writer import create_backup
+from lemming.operations.restore import restore_backup
+from lemming.testing import FrozenClock, fault_injection, make_org, resume, tree
 
 
 def forked(base: Path, folder: Path) -> None:
-    past = past_states(base)
-    fork(past, past.state("1"), folder, [])
+    past = open_past(base)
+    fork(past, past.resolve_state("1"), folder, [])
 
 
 def restored(base: Path, folder: Path) -> None:
     file = base.parent / "kept.tar.gz"
     if not file.exists():
-        back_up(Organisation.at(base), file, wait_s=0)
-    restore(file, folder)
+        create_backup(Organisation.from_path(base), file, wait_s=0)
+    restore_backup(file, folder)
 
 
 @pytest.mark.parametrize("put", [forked, restored])
@@ -39,15 +39,15 @@ def test_what_is_killed_half_way_is_whole_or_no_organisation(
     place = tmp_path / "place"
     put(base, place)
     whole = tree(place)
-    left, target = list[faults.Point](), tmp_path / "watched" / "org"
+    left, target = list[fault_injection.CrashPoint](), tmp_path / "watched" / "org"
     target.mkdir(parents=True)
-    with faults.watch(target, "kill", left.append):
+    with fault_injection.watch_crash_points(target, "kill", left.append):
         put(base, target)
     assert len(left) >= 10
     assert tree(target) == whole
     halves = 0
     for point in left:
-        folder = faults.restore(point.left, tmp_path / f"left {point.number}")
+        folder = fault_injection.restore_image(point.image, tmp_path / f"left {point.number}")
         if (folder / "agents").exists():
             assert tree(folder) == whole
             continue

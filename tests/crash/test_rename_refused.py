@@ -11,12 +11,12 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.journal_tools.agent_rename import rename_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError
-from lemming.kernel.files.disk import Disk, on_disk
-from lemming.service.unfinished_rename import begin_rename
-from lemming.testing import FrozenClock, faults, make_org, resume, say, tree
-from lemming.timeline.renaming import rename
+from lemming.kernel.files.disk import Disk, use_disk
+from lemming.operations.pending_rename import begin_rename
+from lemming.testing import FrozenClock, fault_injection, make_org, resume, say, tree
 
 
 class Refusing(Disk):
@@ -52,8 +52,8 @@ def org(base: Path) -> Path:
 @pytest.mark.parametrize("number", [errno.EBUSY, errno.EACCES])
 def test_a_rename_that_is_refused_leaves_an_organisation_that_runs(org: Path, number: int) -> None:
     before = tree(org)
-    with on_disk(Refusing(number)), pytest.raises(DiskError):
-        rename(org, "ada", "eve")
+    with use_disk(Refusing(number)), pytest.raises(DiskError):
+        rename_agent(org, "ada", "eve")
     assert tree(org) == before
     assert not (org / paths.RENAMING_FILE).exists()
     assert run_once(org, clock=FrozenClock()).tick == 2
@@ -62,16 +62,16 @@ def test_a_rename_that_is_refused_leaves_an_organisation_that_runs(org: Path, nu
 @pytest.mark.parametrize("words", [("repair", "--yes"), ("agents", "rename", "ada", "eve")])
 def test_an_intent_that_an_earlier_version_left_is_taken_back_too(org: Path, words: tuple[str, ...]) -> None:
     begin_rename(org, "ada", "eve")
-    with on_disk(Refusing(errno.EBUSY)):
+    with use_disk(Refusing(errno.EBUSY)):
         assert run(["-C", str(org), *words]) == DiskError.exit_status
     assert run_once(org, clock=FrozenClock()).tick == 2
 
 
 def test_where_an_overlay_refuses_the_folder_is_copied(org: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(org, tmp_path / "other", symlinks=True))
-    rename(other, "ada", "eve")
-    with on_disk(Refusing(errno.EXDEV)):
-        assert "agents/eve/resume.json" in rename(org, "ada", "eve")
+    rename_agent(other, "ada", "eve")
+    with use_disk(Refusing(errno.EXDEV)):
+        assert "agents/eve/resume.json" in rename_agent(org, "ada", "eve")
     workspace = org / "agents/eve/workspace"
     assert os.access(workspace / "run.sh", os.X_OK)
     assert (workspace / "link").readlink() == Path("run.sh")
@@ -82,18 +82,18 @@ def test_where_an_overlay_refuses_the_folder_is_copied(org: Path, tmp_path: Path
 
 def test_a_copy_that_is_killed_at_any_moment_is_finished_by_the_same_again(org: Path, tmp_path: Path) -> None:
     (org / "agents/ada/workspace/link").unlink()
-    left = list[faults.Point]()
-    start = faults.take_image(org)
-    with faults.watch(org, "kill", left.append), on_disk(Refusing(errno.EXDEV)):
-        rename(org, "ada", "eve")
+    left = list[fault_injection.CrashPoint]()
+    start = fault_injection.take_image(org)
+    with fault_injection.watch_crash_points(org, "kill", left.append), use_disk(Refusing(errno.EXDEV)):
+        rename_agent(org, "ada", "eve")
     whole = tree(org)
     assert [point.change for point in left if point.change.startswith("copytree")]
-    for point in [*left, faults.Point(0, "nothing", start)]:
-        folder = faults.restore(point.left, tmp_path / f"left {point.number}")
+    for point in [*left, fault_injection.CrashPoint(0, "nothing", start)]:
+        folder = fault_injection.restore_image(point.image, tmp_path / f"left {point.number}")
         half = folder / "agents/.eve.copied"
         if point.change.startswith("copytree"):
             half.mkdir()
             (half / "resume.json").write_text("{")
-        with on_disk(Refusing(errno.EXDEV)):
-            rename(folder, "ada", "eve")
+        with use_disk(Refusing(errno.EXDEV)):
+            rename_agent(folder, "ada", "eve")
         assert tree(folder) == whole, point.change

@@ -8,7 +8,7 @@ import pytest
 
 from lemming.engine import run_once, ticks
 from lemming.kernel.base.errors import ConfigError
-from lemming.testing import FrozenClock, faults, make_org, resume, say, tree
+from lemming.testing import FrozenClock, fault_injection, make_org, resume, say, tree
 
 ORG = "config/org.json"
 BLOCKED = [{"at": "call", "class": "write", "then": "block"}]
@@ -35,19 +35,19 @@ def test_an_engine_that_is_killed_without_its_settings_goes_on_when_they_are_bac
     next(running)
     said = (base / ORG).read_bytes()
     (base / ORG).unlink()
-    left = list[faults.Point]()
-    with faults.watch(base, "kill", left.append):
+    left = list[fault_injection.CrashPoint]()
+    with fault_injection.watch_crash_points(base, "kill", left.append):
         assert next(running).is_complete
     (base / ORG).write_bytes(said)
     whole = tree(base)
     assert len(left) > 10
     for point in left[::2]:
-        folder = faults.restore(point.left, tmp_path / f"left {point.number}")
+        folder = fault_injection.restore_image(point.image, tmp_path / f"left {point.number}")
         with pytest.raises(ConfigError, match="the file is gone"):
             run_once(folder, clock=FrozenClock())
-        assert faults.take_image(folder / "agents") == {
+        assert fault_injection.take_image(folder / "agents") == {
             path.removeprefix("agents/"): content
-            for path, content in point.left.items()
+            for path, content in point.image.items()
             if path.startswith("agents/")
         }
         (folder / ORG).write_bytes(said)

@@ -18,26 +18,26 @@ from results import Tally
 from sampling import EVERYTHING
 
 from lemming.kernel.base.errors import DiskError
-from lemming.kernel.files.disk import on_disk
-from lemming.kernel.journal.file import Durability
-from lemming.testing.faults import (
+from lemming.kernel.files.disk import use_disk
+from lemming.kernel.journal.journal_file import Durability
+from lemming.testing.fault_injection import (
     ERRORS,
     POWER_LOSS,
+    CrashPoint,
     End,
     Image,
-    Point,
-    Wanted,
-    fail_at,
-    refuse_look,
-    restore,
+    PointFilter,
+    fail_nth_change,
+    fail_nth_lookup,
+    restore_image,
     take_image,
-    watch,
+    watch_crash_points,
 )
 
 SAMPLE_STRIDE, LOOKS_STRIDE = 211, 401
 
 
-def sample(*what: object, every: int = SAMPLE_STRIDE) -> Wanted:
+def sample(*what: object, every: int = SAMPLE_STRIDE) -> PointFilter:
     """Return which points of a trial are tried: all, or every n-th from a first one that differs by trial."""
     if EVERYTHING:
         return lambda _: True
@@ -49,7 +49,7 @@ def survives(
     name: str,
     end: End,
     durability: Durability,
-    wanted: Wanted,
+    wanted: PointFilter,
     *,
     seed: int = 0,
     breach: type[Over] = Over,
@@ -69,7 +69,7 @@ def survives(
     return tally
 
 
-def survives_twice(name: str, durability: Durability, first: Wanted, then: Wanted) -> Tally:
+def survives_twice(name: str, durability: Durability, first: PointFilter, then: PointFilter) -> Tally:
     """Kill a run, kill the run that recovers from it, run on, and compare."""
     tally = Tally()
     for one in moments(name, durability, ideal(name, durability).start, Bill(), "kill", first):
@@ -82,7 +82,7 @@ def survives_twice(name: str, durability: Durability, first: Wanted, then: Wante
     return tally
 
 
-def survives_error(name: str, durability: Durability, fault: str, wanted: Wanted) -> Tally:
+def survives_error(name: str, durability: Durability, fault: str, wanted: PointFilter) -> Tally:
     """Let one change of the disk fail, once or from then on, repair the disk, run on, and compare.
 
     `fault` is an error's name; with "lasting" before it the disk refuses until it is repaired, and the
@@ -92,7 +92,7 @@ def survives_error(name: str, durability: Durability, fault: str, wanted: Wanted
     half, lasting = "half" in how, "lasting" in how
 
     def refuse(_: Path, number: int) -> Refusing:
-        return fail_at(number, ERRORS[error], lasting=lasting and number > 0, half=half)
+        return fail_nth_change(number, ERRORS[error], lasting=lasting and number > 0, half=half)
 
     attempts = 3 if lasting else 1
     return _survives_refusals(
@@ -100,11 +100,11 @@ def survives_error(name: str, durability: Durability, fault: str, wanted: Wanted
     )
 
 
-def survives_refused_look(name: str, durability: Durability, error: str, wanted: Wanted) -> Tally:
+def survives_refused_look(name: str, durability: Durability, error: str, wanted: PointFilter) -> Tally:
     """Refuse one look at the disk, let the engine stop or go on, run on, and compare."""
 
     def refuse(base: Path, number: int) -> Refusing:
-        return refuse_look(base, number, ERRORS[error])
+        return fail_nth_lookup(base, number, ERRORS[error])
 
     return _survives_refusals(name, durability, error, refuse, "look", wanted, 1)
 
@@ -117,7 +117,13 @@ _IN_PEACE: dict[tuple[str, Durability, str], list[int]] = {}
 
 
 def _survives_refusals(
-    name: str, durability: Durability, fault: str, refuse: Refuse, what: str, wanted: Wanted, attempts: int
+    name: str,
+    durability: Durability,
+    fault: str,
+    refuse: Refuse,
+    what: str,
+    wanted: PointFilter,
+    attempts: int,
 ) -> Tally:
     """Refuse each wanted change, write or look (`what`), in the tick it belongs to, run on, and compare."""
     tally, before, case = Tally(), 0, BY_NAME[name]
@@ -197,7 +203,7 @@ def moments(
     start: Image,
     bill: Bill,
     end: End,
-    wanted: Wanted,
+    wanted: PointFilter,
     seed: int = 0,
     breach: type[Over] = Over,
 ) -> list[Moment]:
@@ -205,13 +211,13 @@ def moments(
     found: list[Moment] = []
     kept: dict[bytes, bytes] = {}
 
-    def hear(point: Point) -> None:
-        left = thrifty(point.left, kept)
+    def hear(point: CrashPoint) -> None:
+        left = thrifty(point.image, kept)
         found.append(Moment(f"{point.number}, {point.change}", left, [*bill.calls]))
 
     with folder() as base:
-        restore(start, base)
-        with watch(base, end, hear, wanted=wanted, seed=seed), on_disk(breach()):
+        restore_image(start, base)
+        with watch_crash_points(base, end, hear, is_wanted=wanted, seed=seed), use_disk(breach()):
             run(base, BY_NAME[name].ticks, bill)
     return found
 

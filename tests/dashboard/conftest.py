@@ -11,7 +11,7 @@ import pytest
 from page_org import make_desk
 from terminal import Lemming, typed_at
 
-from lemming.dashboard.serving import page_of
+from lemming.dashboard.page_server import serve_page
 
 
 @pytest.fixture
@@ -42,5 +42,5 @@ def org(original: Path, tmp_path: Path) -> Path:
 def address(org: Path) -> Iterator[str]:
     from in_browser import TOKEN
 
-    with page_of(org, port=0, token=TOKEN) as found:
+    with serve_page(org, port=0, token=TOKEN) as found:
         yield found

@@ -69,7 +69,7 @@ def make_desk(base: Path) -> Path:
         },
         script=SCRIPT,
     )
-    fs.publish(
+    fs.write_atomic(
         base, "shared/letters/okafor.txt", b"Dear customer,\n\nyour order 4711 is under way.\n\nThe desk\n"
     )
     for _ in range(3):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from in_browser import opened
 
-from lemming.dashboard.serving import page_of
+from lemming.dashboard.page_server import serve_page
 
 VIEWS = (
     "waiting", "agents", "feed", "findings", "ticks", "tick?number=2&agent=writer", "map", "money",
@@ -37,7 +37,7 @@ def axe() -> str:
 def test_no_rule_is_broken(browser: Any, original: Path, scheme: str, width: int) -> None:
     program, wrong = axe(), []
     how = {"bypass_csp": True, "color_scheme": scheme}
-    with page_of(original, port=0) as address, opened(browser, address, "agents", **how) as tab:
+    with serve_page(original, port=0) as address, opened(browser, address, "agents", **how) as tab:
         tab.set_viewport_size({"width": width, "height": 800})
         tab.evaluate(program)
         for view in VIEWS:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from in_browser import opened, playwright
 
-from lemming.dashboard.serving import page_of
+from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
-from lemming.facts.views.dispatch import view
+from lemming.queries.views.view_registry import build_view
 from lemming.testing import FrozenClock, make_org, resume, say
 
 
@@ -28,7 +28,7 @@ def hall(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_people_and_who_waits_for_them_come_first_then_who_is_in_trouble(org: Path) -> None:
-    shown = view(org, "agents")
+    shown = build_view(org, "agents")
     assert [(row["name"], row["group"]) for row in shown["rows"][:4]] == [
         ("human", "people"),
         ("writer", "waiting"),
@@ -39,7 +39,7 @@ def test_people_and_who_waits_for_them_come_first_then_who_is_in_trouble(org: Pa
 
 
 def test_next_says_why(org: Path) -> None:
-    rows = {row["name"]: row["next"] for row in view(org, "agents")["rows"]}
+    rows = {row["name"]: row["next"] for row in build_view(org, "agents")["rows"]}
     assert rows["writer"] == "once it is answered"
     assert rows["billing"] == "once something is new"
     assert rows["archivist"] == "tick 50"
@@ -47,16 +47,16 @@ def test_next_says_why(org: Path) -> None:
 
 
 def test_agents_are_chosen_by_what_they_do_and_sorted(hall: Path) -> None:
-    failing = view(hall, "agents", {"group": "failing"})
+    failing = build_view(hall, "agents", {"group": "failing"})
     assert [row["name"] for row in failing["rows"]] == [f"a{number:04}" for number in range(50, 57)]
-    spent = view(hall, "agents", {"sort": "spent"})["rows"]
+    spent = build_view(hall, "agents", {"sort": "spent"})["rows"]
     assert [row["credits"] for row in spent] == sorted((row["credits"] for row in spent), reverse=True)
 
 
 def test_on_a_wide_screen_twenty_five_of_two_hundred_agents_are_seen(browser: Any, hall: Path) -> None:
     seen = """[...document.querySelectorAll('.rows > div')].filter(
         row => row.getBoundingClientRect().bottom <= innerHeight).length"""
-    with page_of(hall, port=0) as address, opened(browser, address, "agents") as tab:
+    with serve_page(hall, port=0) as address, opened(browser, address, "agents") as tab:
         tab.set_viewport_size({"width": 1920, "height": 1080})
         assert tab.evaluate(seen) >= 25
         tab.click(".chip:has-text('failing 7')")

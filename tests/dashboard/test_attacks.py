@@ -16,8 +16,8 @@ from page_org import make_desk
 from patience import PATIENCE_S
 from test_server import TOKEN, ask, asked, told
 
-from lemming.dashboard.serving import page_of
-from lemming.facts.views.dispatch import VIEWS, function_of
+from lemming.dashboard.page_server import serve_page
+from lemming.queries.views.view_registry import VIEWS, find_view_function
 from lemming.testing import tree
 
 NEEDED = {"tick": "&number=2", "agent": "&name=desk"}
@@ -31,7 +31,7 @@ def org(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def place(org: Path) -> Iterator[str]:
-    with page_of(org, port=0, token=TOKEN) as address:
+    with serve_page(org, port=0, token=TOKEN) as address:
         yield urlsplit(address).netloc
 
 
@@ -140,7 +140,7 @@ def test_no_name_or_number_breaks_a_view_leads_out_of_the_folder_or_writes(
     place: str, org: Path, view: str
 ) -> None:
     before = tree(org, without=())
-    for key in signature(function_of(view)).parameters:
+    for key in signature(find_view_function(view)).parameters:
         for value in HOSTILE:
             needed = NEEDED.get(view, "") if f"&{key}=" not in NEEDED.get(view, "") else ""
             found = ask(place, f"/api/{view}?{key}={quote(value)}{needed}")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from in_browser import opened, playwright
 
-from lemming.dashboard.serving import page_of
+from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
 from lemming.testing import FrozenClock
 
@@ -78,7 +78,7 @@ def test_a_fork_is_made_from_the_past(browser: Any, address: str, org: Path) -> 
 
 def test_who_only_looks_cannot_type_into_a_resume(browser: Any, org: Path) -> None:
     with (
-        page_of(org, port=0, is_read_only=True) as place,
+        serve_page(org, port=0, is_read_only=True) as place,
         opened(browser, place, "agent?name=desk&show=resume") as tab,
     ):
         assert tab.get_attribute("textarea.code", "readonly") is not None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from in_browser import opened, playwright
 
-from lemming.dashboard.serving import page_of
+from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
 from lemming.testing import FrozenClock, make_org, resume, say
 
@@ -68,7 +68,7 @@ def hall(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_no_arrow_of_the_map_runs_behind_a_box_and_one_says_what_went_along_it(
     browser: Any, hall: str
 ) -> None:
-    with page_of(Path(hall), port=0) as address, opened(browser, address, "map") as tab:
+    with serve_page(Path(hall), port=0) as address, opened(browser, address, "map") as tab:
         tab.wait_for_selector(".drawing .way")
         assert tab.locator(".drawing .way").count() > 10
         assert tab.evaluate(BEHIND) == []
@@ -79,7 +79,7 @@ def test_no_arrow_of_the_map_runs_behind_a_box_and_one_says_what_went_along_it(
 def test_of_many_who_spend_those_who_spent_most_have_names_and_all_others_are_one_line(
     browser: Any, hall: str
 ) -> None:
-    with page_of(Path(hall), port=0) as address, opened(browser, address, "money") as tab:
+    with serve_page(Path(hall), port=0) as address, opened(browser, address, "money") as tab:
         first = tab.inner_text(".spent a.line >> nth=0")
         assert "big" in first
         assert "18 of 20" in first
@@ -91,7 +91,7 @@ def test_of_many_who_spend_those_who_spent_most_have_names_and_all_others_are_on
 
 
 def test_history_says_what_was_said_and_remembered(browser: Any, hall: str) -> None:
-    with page_of(Path(hall), port=0) as address, opened(browser, address, "past?new=1") as tab:
+    with serve_page(Path(hall), port=0) as address, opened(browser, address, "past?new=1") as tab:
         desk = tab.locator(".whose:has-text('desk')")
         assert desk.locator(".says").all_inner_texts() == ["last: 4711", "Done."]
         assert tab.locator(".whose").count() == 40

@@ -9,7 +9,7 @@ from typing import Any
 
 from patience import PATIENCE_MS
 
-from lemming.dashboard.serving import page_of
+from lemming.dashboard.page_server import serve_page
 from lemming.kernel.messages import read_outbox_entries
 
 QUESTIONS: dict[str, tuple[list[str], list[str]]] = {
@@ -37,7 +37,7 @@ QUESTIONS: dict[str, tuple[list[str], list[str]]] = {
 @contextmanager
 def landed(browser: Any, org: Path) -> Iterator[Any]:
     """Open the page as its address is opened, and wait for what it lands on."""
-    with page_of(org, port=0) as address:
+    with serve_page(org, port=0) as address:
         context = browser.new_context(viewport={"width": 1440, "height": 900})
         context.set_default_timeout(PATIENCE_MS)
         tab = context.new_page()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from in_browser import opened, playwright
 
-from lemming.dashboard.serving import page_of
+from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
@@ -28,7 +28,7 @@ def choir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_findings_are_grouped_quoted_to_the_letter_and_counted_in_the_menu(browser: Any, choir: Path) -> None:
-    with page_of(choir, port=0) as address, opened(browser, address, "findings") as tab:
+    with serve_page(choir, port=0) as address, opened(browser, address, "findings") as tab:
         group = tab.locator(".card.group:has-text('8 agents')")
         assert '"Good morning, how are you today?"' in group.inner_text()
         assert tab.locator(".card").count() < 4
@@ -39,7 +39,7 @@ def test_one_failing_agent_of_nine_does_not_paint_a_tick_red(browser: Any, choir
     heights = (
         "it => [...it.querySelectorAll('.bar')].map(bar => [bar.className.baseVal, bar.height.baseVal.value])"
     )
-    with page_of(choir, port=0) as address, opened(browser, address, "ticks") as tab:
+    with serve_page(choir, port=0) as address, opened(browser, address, "ticks") as tab:
         bars = dict(tab.locator(".strip a.column >> nth=0").evaluate(heights))
         assert bars["bar of-failed"] < bars["bar of-done"] / 7
         assert "1 failed" in tab.inner_text(".line:not(.heading) >> nth=0")
@@ -116,7 +116,7 @@ def test_no_amount_is_cut_off(browser: Any, address: str, width: int) -> None:
 def test_what_the_organisation_is_for_stands_in_the_head(browser: Any, org: Path) -> None:
     file = org / "config/org.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "purpose": "Answers customers."}))
-    with page_of(org, port=0) as address, opened(browser, address, "agents") as tab:
+    with serve_page(org, port=0) as address, opened(browser, address, "agents") as tab:
         tab.set_viewport_size({"width": 1280, "height": 700})
         assert "Answers customers." in tab.inner_text(".head")
 
@@ -135,6 +135,6 @@ def test_the_feed_is_newest_first_by_the_moment_and_answers_stand_with_their_que
 
 
 def test_where_nobody_is_a_person_nobody_is_asked_to_say_something(browser: Any, choir: Path) -> None:
-    with page_of(choir, port=0) as address, opened(browser, address, "feed") as tab:
+    with serve_page(choir, port=0) as address, opened(browser, address, "feed") as tab:
         tab.wait_for_selector(".entry")
         assert tab.locator(".write").count() == 0

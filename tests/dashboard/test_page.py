@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from in_browser import TOKEN, opened, opened_until_lost, playwright
 from page_org import SEEN, HeldClock
 
-from lemming.dashboard.serving import page_of
+from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
@@ -40,9 +40,9 @@ def test_a_tick_that_runs_is_seen_without_reloading(browser: Any, address: str, 
 
 
 def test_a_page_comes_back_when_its_server_does(browser: Any, org: Path) -> None:
-    with page_of(org, port=0, token=TOKEN) as address, opened_until_lost(browser, address) as tab:
+    with serve_page(org, port=0, token=TOKEN) as address, opened_until_lost(browser, address) as tab:
         port = urlsplit(address).port
-    with page_of(org, port=port, token=TOKEN):
+    with serve_page(org, port=port, token=TOKEN):
         run_once(org, clock=FrozenClock())
         tab.wait_for_selector(".facts dd:text-is('5')")
         tab.wait_for_selector(".state.stopped")
@@ -135,7 +135,7 @@ def test_everything_that_is_pressed_has_a_name(browser: Any, address: str) -> No
 def test_of_a_thousand_agents_only_those_on_the_screen_are_there(browser: Any, tmp_path: Path) -> None:
     names = [f"a{number:04}" for number in range(1000)]
     org = make_org(tmp_path / "many", *(resume(name) for name in names))
-    with page_of(org, port=0) as address, opened(browser, address) as tab:
+    with serve_page(org, port=0) as address, opened(browser, address) as tab:
         playwright.expect(tab.locator(".rows > div")).to_have_count(50)
         tab.evaluate("scrollTo(0, document.body.scrollHeight)")
         tab.wait_for_selector(".rows > div[data-place='1000']:has-text('a0999')")
@@ -148,7 +148,7 @@ def test_what_an_agent_does_is_seen_while_it_does_it(browser: Any, org: Path) ->
     slow = {"agent": "desk", "delay_s": 1, "reply": say("It took a while.")}
     write_script(org, [slow, {"reply": say("done")}])
     clock = HeldClock()
-    with page_of(org, port=0) as address, opened(browser, address) as tab:
+    with serve_page(org, port=0) as address, opened(browser, address) as tab:
         engine = threading.Thread(target=partial(run_once, org, clock=clock), daemon=True)
         engine.start()
         tab.wait_for_selector(".row:has-text('desk') .pill.working")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from page_org import HeldClock, make_desk
 
-from lemming.dashboard.serving import page_of
+from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
 from lemming.testing import say, write_script
 
@@ -32,7 +32,7 @@ def take(browser: Any, base: Path, picture: Path) -> None:
     write_script(base, [*answers, {"reply": say("Filed.")}])
     clock = HeldClock()
     engine = threading.Thread(target=partial(run_once, base, clock=clock), daemon=True)
-    with page_of(base, port=0) as address:
+    with serve_page(base, port=0) as address:
         tab = browser.new_page(viewport=SIZE, color_scheme="light", device_scale_factor=1)
         tab.goto(address)
         tab.goto(f"{tab.url.partition('#')[0]}#/agents")

@@ -17,7 +17,7 @@ from page_org import HOSTILE, SEEN, make_desk
 from patience import PATIENCE_MS
 from terminal import typed_at
 
-from lemming.dashboard.report import ROOM, write_report
+from lemming.dashboard.report_builder import SIZE_LIMITS_MB, write_report
 from lemming.engine import run_once
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
@@ -110,14 +110,14 @@ def test_turns_are_told_in_short_once_there_is_much(
     org: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind in ("feed", "threads"):  # what they leave is for ticks
-        monkeypatch.setitem(ROOM, kind, 0.0)
-    monkeypatch.setitem(ROOM, "ticks", 0.0001)
+        monkeypatch.setitem(SIZE_LIMITS_MB, kind, 0.0)
+    monkeypatch.setitem(SIZE_LIMITS_MB, "ticks", 0.0001)
     made = write_report(Organisation(org), tmp_path / "out")
     assert "all of tick 3 and those before but the strip" in made.left_out
-    monkeypatch.setitem(ROOM, "ticks", 1.0)
+    monkeypatch.setitem(SIZE_LIMITS_MB, "ticks", 1.0)
     write_report(Organisation(org), tmp_path / "out")
     size = (tmp_path / "out/data/tick-3.js").stat().st_size
-    monkeypatch.setitem(ROOM, "ticks", (size + 4000) / 1e6)
+    monkeypatch.setitem(SIZE_LIMITS_MB, "ticks", (size + 4000) / 1e6)
     made = write_report(Organisation(org), tmp_path / "out")
     assert "prompts, answers and changes of tick 2 and those before" in made.left_out
     keys = index_of(tmp_path / "out")["files"]
@@ -131,14 +131,14 @@ def test_where_entries_came_from_is_bounded_by_entry_and_its_end_is_said(
     write_report(Organisation(org), tmp_path / "out")
     trees = sorted((tmp_path / "out/data").glob("why-*.js"))
     assert len(trees) > 5
-    monkeypatch.setitem(ROOM, "trees", 0.0)
-    monkeypatch.setattr("lemming.dashboard.report.TREES_IN_VAIN", 2)
+    monkeypatch.setitem(SIZE_LIMITS_MB, "trees", 0.0)
+    monkeypatch.setattr("lemming.dashboard.report_builder.MAX_FAILED_TREES", 2)
     told = list[str]()
     made = write_report(Organisation(org), tmp_path / "out", progress=told.append)
     assert [it for it in made.left_out if it.startswith("where most entries came from")]
     assert not [*(tmp_path / "out/data").glob("why-*.js")]
     assert "tick 3" in told
-    assert sum(ROOM.values()) < 20
+    assert sum(SIZE_LIMITS_MB.values()) < 20
 
 
 def test_no_address_in_it_leads_out_of_its_folder(report: Path) -> None:

@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 import pytest
 from patience import PATIENCE_S
 
-from lemming.capabilities.background.connections import most_connections
-from lemming.dashboard import serving
-from lemming.dashboard.serving import page_of
+from lemming.capabilities.concurrency.connection_limits import max_connections
+from lemming.dashboard import page_server
+from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
-from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.testing import make_org, resume
 
 TOKEN = "a-token-of-the-tests"
@@ -39,7 +39,7 @@ def org(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def place(org: Path) -> Iterator[str]:
-    with page_of(org, port=0, token=TOKEN) as address:
+    with serve_page(org, port=0, token=TOKEN) as address:
         yield urlsplit(address).netloc
 
 
@@ -137,7 +137,7 @@ def test_what_is_posted_is_an_entry_of_the_person(place: str, org: Path) -> None
 
 def test_who_looks_only_changes_nothing(org: Path) -> None:
     before = len(read_outbox_entries(org, "human"))
-    with page_of(org, port=0, token=TOKEN, is_read_only=True) as address:
+    with serve_page(org, port=0, token=TOKEN, is_read_only=True) as address:
         there = urlsplit(address).netloc
         assert ask(there, "/api/agents").status == 200
         assert ask(there, "/do/send", "POST", {"text": "hello"}).status == 403
@@ -158,7 +158,7 @@ def test_what_a_removed_agent_spent_comes_into_the_head_once_it_is_added_up(base
     run_once(base)
     (base / "agents/bob").rename(base / "bob")
     with (
-        page_of(base, port=0, token=TOKEN) as address,
+        serve_page(base, port=0, token=TOKEN) as address,
         asked(urlsplit(address).netloc, "/live?view=header") as stream,
     ):
         spent = [told(stream)["header"]["spent"]["credits"]]
@@ -181,7 +181,7 @@ def test_of_several_people_each_is_shown_what_waits_for_them(base: Path) -> None
     ]
     make_org(base, resume("ada"), *people, models={"human": {"provider": "human"}})
     for name in ("eve", "ivo"):
-        send(
+        write_person_entry(
             base,
             "ada",
             tick=1,
@@ -190,7 +190,7 @@ def test_of_several_people_each_is_shown_what_waits_for_them(base: Path) -> None
             tags=[],
             created_at="",
         )
-    with page_of(base, port=0, token=TOKEN, person="eve") as address:
+    with serve_page(base, port=0, token=TOKEN, person="eve") as address:
         place = urlsplit(address).netloc
         waits = json.loads(ask(place, "/api/waiting").body)
         with asked(place, "/live?view=header") as stream:
@@ -210,8 +210,8 @@ def test_a_request_that_poses_as_a_call_is_shown_without_one_and_cannot_be_appro
         "why": "x",
     }
     payload = {"text": "ls", "target": "human", "call": posed}
-    entry = send(base, "ada", tick=1, kind="request", payload=payload, tags=[], created_at="")
-    with page_of(base, port=0, token=TOKEN) as address:
+    entry = write_person_entry(base, "ada", tick=1, kind="request", payload=payload, tags=[], created_at="")
+    with serve_page(base, port=0, token=TOKEN) as address:
         place = urlsplit(address).netloc
         item = json.loads(ask(place, "/api/waiting").body)["items"][0]
         refused = ask(place, "/do/decide", "POST", {"id": entry.id, "word": "approve"})
@@ -220,7 +220,7 @@ def test_a_request_that_poses_as_a_call_is_shown_without_one_and_cannot_be_appro
 
 
 def test_who_only_connects_to_the_page_keeps_nobody_from_it(org: Path) -> None:
-    with page_of(org, port=0, token=TOKEN) as address, ExitStack() as held:
+    with serve_page(org, port=0, token=TOKEN) as address, ExitStack() as held:
         port = urlsplit(address).port or 0
         idle = [held.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(150)]
         caller = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
@@ -228,7 +228,7 @@ def test_who_only_connects_to_the_page_keeps_nobody_from_it(org: Path) -> None:
         assert caller.getresponse().status == 303
         caller.close()
         gone = select.select(idle, [], [], 0)[0]
-        assert len(idle) - len(gone) <= most_connections()
+        assert len(idle) - len(gone) <= max_connections()
 
 
 def test_a_server_that_never_begins_ends_without_a_mistake_of_its_own(
@@ -241,7 +241,7 @@ def test_a_server_that_never_begins_ends_without_a_mistake_of_its_own(
         dies.set()
         raise OSError(errno.EMFILE, "too many open files")
 
-    monkeypatch.setattr(serving._Server, "run", die)
-    monkeypatch.setattr(serving, "BEGINS_WITHIN_S", 0.1)
-    with page_of(base, port=0, token=TOKEN):
+    monkeypatch.setattr(page_server._PageServer, "run", die)
+    monkeypatch.setattr(page_server, "BEGINS_WITHIN_S", 0.1)
+    with serve_page(base, port=0, token=TOKEN):
         assert dies.wait(PATIENCE_S)

@@ -9,15 +9,15 @@ import pytest
 from in_browser import opened
 from terminal import Lemming
 
-from lemming.dashboard.actions import act
-from lemming.dashboard.serving import page_of
-from lemming.dashboard.trying import try_text
+from lemming.dashboard.draft_trial import try_text
+from lemming.dashboard.page_actions import run_action
+from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
-from lemming.facts.views import past
 from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
+from lemming.queries.views import changes_view
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 
@@ -29,7 +29,7 @@ def duo(base: Path) -> Path:
     make_org(
         base, resume("ada", permissions=nobody), resume("bob", permissions=nobody), models={"brief": brief}
     )
-    fs.publish(base, "config/brief.jsonl", f"{to_line({'reply': say('Hi.')})}\n".encode())
+    fs.write_atomic(base, "config/brief.jsonl", f"{to_line({'reply': say('Hi.')})}\n".encode())
     for _ in range(3):
         run_once(base, clock=FrozenClock())
     return base
@@ -41,7 +41,7 @@ def typed(base: Path, name: str, old: str, new: str) -> str:
 
 def test_what_would_have_been_different_is_shown_before_it_is_saved(browser: Any, duo: Path) -> None:
     before = tree(duo, without=())
-    with page_of(duo, port=0) as address, opened(browser, address, "agent?name=ada&show=resume") as tab:
+    with serve_page(duo, port=0) as address, opened(browser, address, "agent?name=ada&show=resume") as tab:
         tab.fill("textarea.code", typed(duo, "ada", '"key": "scripted"', '"key": "brief"'))
         tab.click("text=Try on the last 10 ticks")
         tab.wait_for_selector(".tried:has-text('at least 3 questions of 6 would be other ones')")
@@ -52,7 +52,7 @@ def test_what_would_have_been_different_is_shown_before_it_is_saved(browser: Any
 
 
 def test_a_model_that_answers_whatever_it_is_asked_cannot_tell(browser: Any, duo: Path) -> None:
-    with page_of(duo, port=0) as address, opened(browser, address, "agent?name=bob&show=resume") as tab:
+    with serve_page(duo, port=0) as address, opened(browser, address, "agent?name=bob&show=resume") as tab:
         tab.fill("textarea.code", typed(duo, "bob", "You are bob.", "Be brief."))
         tab.click("text=Try on the last 10 ticks")
         tab.click("text=Ask them, in a fork")
@@ -79,7 +79,7 @@ def test_a_dry_run_says_so_before_anybody_is_asked(duo: Path, lemming: Lemming) 
 
 def test_a_gate_is_tried_before_it_is_saved_with_what_it_costs(browser: Any, org: Path) -> None:
     before = tree(org, without=())
-    with page_of(org, port=0) as address, opened(browser, address, "settings") as tab:
+    with serve_page(org, port=0) as address, opened(browser, address, "settings") as tab:
         assert "calls of file_write: ask a person" in tab.inner_text(".group legend")
         tab.click("text=Take this gate out")
         tab.click("text=Try on the last 10 ticks")
@@ -95,7 +95,7 @@ def test_a_gate_is_tried_before_it_is_saved_with_what_it_costs(browser: Any, org
 
 
 def test_a_line_of_models_is_tried_before_it_is_saved(browser: Any, duo: Path) -> None:
-    with page_of(duo, port=0) as address, opened(browser, address, "settings?file=models") as tab:
+    with serve_page(duo, port=0) as address, opened(browser, address, "settings?file=models") as tab:
         line = tab.locator(".group:has(legend:text-is('scripted'))")
         line.locator("label:has-text('Provider') input").fill("scripted ")
         tab.click("text=Try on the last 10 ticks")
@@ -114,7 +114,7 @@ def test_settings_are_saved_as_typed_and_mended_where_they_are_broken(browser: A
     file = org / "config/org.json"
     text = file.read_text()
     file.write_text(text.replace('"ask"', '"aks"'))
-    with page_of(org, port=0) as address, opened(browser, address, "agents") as tab:
+    with serve_page(org, port=0) as address, opened(browser, address, "agents") as tab:
         tab.click(".state.broken a")
         tab.wait_for_selector(".problems .error:has-text('aks')")
         tab.fill("textarea.code", text)
@@ -126,7 +126,7 @@ def test_settings_are_saved_as_typed_and_mended_where_they_are_broken(browser: A
 @pytest.mark.parametrize("text", ["{", "[]", '{"name": "ada"}'])
 def test_what_is_no_resume_is_not_tried(duo: Path, text: str) -> None:
     with pytest.raises(UsageError):
-        act(Organisation(duo), "try", {"file": "agents/ada/resume.json", "text": text}, None)
+        run_action(Organisation(duo), "try", {"file": "agents/ada/resume.json", "text": text}, None)
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def test_what_is_no_resume_is_not_tried(duo: Path, text: str) -> None:
 @pytest.mark.parametrize("action", ["try", "save"])
 def test_only_resumes_and_settings_are_tried_and_saved(duo: Path, action: str, file: str) -> None:
     with pytest.raises(UsageError):
-        act(Organisation(duo), action, {"file": file, "text": "{}"}, None)
+        run_action(Organisation(duo), action, {"file": file, "text": "{}"}, None)
 
 
 def test_what_would_run_something_that_nobody_agreed_to_is_not_tried(duo: Path) -> None:
     text = '{"plugins": ["somebody.elses"]}'
     with pytest.raises(NotTrusted, match=r"imports the Python module somebody\.elses"):
-        act(Organisation(duo), "try", {"file": "config/org.json", "text": text}, None)
+        run_action(Organisation(duo), "try", {"file": "config/org.json", "text": text}, None)
 
 
 def test_trying_a_large_organisation_ends_and_says_how_far_it_came(duo: Path) -> None:
@@ -157,7 +157,7 @@ def test_trying_a_large_organisation_ends_and_says_how_far_it_came(duo: Path) ->
 def test_where_many_journals_would_have_to_be_read_it_is_not_tried(
     duo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past, "JOURNALS_COMPARED", 2)
+    monkeypatch.setattr(changes_view, "MAX_JOURNALS_COMPARED", 2)
     with pytest.raises(UsageError, match="more than 2 journals"):
         try_text(
             Organisation(duo), "config/models.json", (duo / "config/models.json").read_text(), is_dry=True

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.facts.views.dispatch import VIEWS, view
 from lemming.kernel.base.errors import UsageError
+from lemming.queries.views.view_registry import VIEWS, build_view
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
 
 
@@ -31,33 +31,33 @@ NEEDED = {"why": {"target": "agents/ada/resume.json"}, "agent": {"name": "ada"}}
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_shows_an_organisation_that_is_well_as_json(org: Path, name: str) -> None:
-    assert json.loads(json.dumps(shown := view(org, name, NEEDED.get(name)))) == shown
+    assert json.loads(json.dumps(shown := build_view(org, name, NEEDED.get(name)))) == shown
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_no_view_writes_anything(org: Path, name: str) -> None:
     before = {path: path.stat().st_mtime_ns for path in org.rglob("*")}
-    view(org, name, NEEDED.get(name))
+    build_view(org, name, NEEDED.get(name))
     assert {path: path.stat().st_mtime_ns for path in org.rglob("*")} == before
 
 
 def test_a_parameter_that_is_none_of_a_views_is_refused_by_its_nearest_name(org: Path) -> None:
     with pytest.raises(UsageError, match="limit"):
-        view(org, "agents", {"limits": "3"})
+        build_view(org, "agents", {"limits": "3"})
 
 
 def test_a_parameter_that_a_view_needs_is_asked_for(org: Path) -> None:
     with pytest.raises(UsageError, match="agent needs name"):
-        view(org, "agent")
+        build_view(org, "agent")
 
 
 def test_a_number_must_be_one(org: Path) -> None:
     with pytest.raises(UsageError, match="no number"):
-        view(org, "agents", {"limit": "many"})
+        build_view(org, "agents", {"limit": "many"})
 
 
 def test_the_head_says_what_was_spent_and_that_nothing_runs(org: Path) -> None:
-    head = view(org, "header")
+    head = build_view(org, "header")
     assert (head["tick"], head["state"], head["waiting"], head["troubles"]) == (2, "stopped", 0, [])
     assert head["spent"]["credits"] == 2
 
@@ -65,19 +65,19 @@ def test_the_head_says_what_was_spent_and_that_nothing_runs(org: Path) -> None:
 def test_an_organisation_with_broken_settings_says_so_in_its_head(org: Path, base: Path) -> None:
     make_org(base, resume("ada"))
     (base / "config/org.json").write_text("{")
-    head = view(base, "header")
+    head = build_view(base, "header")
     assert head["state"] == "broken"
     assert "config/org.json" in head["why"]
 
 
 def test_agents_are_told_by_what_they_do_and_said_last(org: Path) -> None:
-    rows = {row["name"]: row for row in view(org, "agents")["rows"]}
+    rows = {row["name"]: row for row in build_view(org, "agents")["rows"]}
     assert rows["ada"]["last"]["text"] == "fine"
     assert rows["human"]["state"] == "person"
 
 
 def test_a_window_of_agents_is_only_that(org: Path) -> None:
-    shown = view(org, "agents", {"offset": "1", "limit": "1"})
+    shown = build_view(org, "agents", {"offset": "1", "limit": "1"})
     assert (shown["total"], [row["name"] for row in shown["rows"]]) == (3, ["ada"])
 
 
@@ -86,16 +86,16 @@ def texts(shown: dict[str, Any]) -> list[str]:
 
 
 def test_the_feed_goes_on_where_it_stopped(org: Path) -> None:
-    first = view(org, "feed", {"limit": "1"})
-    rest = view(org, "feed", {"limit": "1", "before": first["before"]})
+    first = build_view(org, "feed", {"limit": "1"})
+    rest = build_view(org, "feed", {"limit": "1", "before": first["before"]})
     assert sorted(texts(first) + texts(rest)) == ["fine", "so am I"]
     assert rest["before"] is None
 
 
 def test_the_feed_is_found_by_agent_and_by_words(org: Path) -> None:
-    assert texts(view(org, "feed", {"agent": "bob"})) == ["so am I"]
-    assert texts(view(org, "feed", {"find": "FINE"})) == ["fine"]
-    assert texts(view(org, "feed", {"kind": "report"})) == []
+    assert texts(build_view(org, "feed", {"agent": "bob"})) == ["so am I"]
+    assert texts(build_view(org, "feed", {"find": "FINE"})) == ["fine"]
+    assert texts(build_view(org, "feed", {"kind": "report"})) == []
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -103,7 +103,7 @@ def test_a_broken_agent_is_told_of_and_ends_nothing_else(org: Path, base: Path, 
     shutil.copytree(org, base)
     (base / "agents/ada/resume.json").write_text('{"name": 3\n')
     (base / "agents/bob/turns.jsonl").write_text("not a turn\n")
-    shown = view(base, name, NEEDED.get(name))
+    shown = build_view(base, name, NEEDED.get(name))
     if name == "agents":
         assert [row["state"] for row in shown["rows"]] == ["person", "broken", "broken"]
 
@@ -111,22 +111,22 @@ def test_a_broken_agent_is_told_of_and_ends_nothing_else(org: Path, base: Path, 
 def test_a_broken_counter_is_what_is_wrong(org: Path, base: Path) -> None:
     shutil.copytree(org, base)
     (base / "tick.json").write_text("{")
-    assert "tick.json" in view(base, "header")["why"]
+    assert "tick.json" in build_view(base, "header")["why"]
 
 
 def test_a_copy_without_its_journals_is_shown(org: Path, base: Path) -> None:
     shutil.copytree(org, base)
     shutil.rmtree(base / "logs")
     (base / "tick.json").unlink()
-    assert view(base, "header")["tick"] == 2
-    assert len(view(base, "feed")["entries"]) == 2
+    assert build_view(base, "header")["tick"] == 2
+    assert len(build_view(base, "feed")["entries"]) == 2
 
 
 def test_an_agent_that_fails_again_and_again_is_told_so(base: Path) -> None:
     make_org(base, resume("ada"), script=[{"error": "AuthenticationFailed"}])
     for _ in range(3):
         run_once(base, clock=FrozenClock())
-    row = view(base, "agents")["rows"][0]
+    row = build_view(base, "agents")["rows"][0]
     assert (row["state"], row["error"], row["times"], row["since_tick"]) == (
         "failing",
         "AuthenticationFailed",
@@ -139,8 +139,8 @@ def test_a_tick_that_was_interrupted_is_told_from_one_that_goes_on(base: Path) -
     make_org(base, resume("ada"), resume("bob"))
     with pytest.raises(Crash), crash_at(30):
         run_once(base, clock=FrozenClock())
-    assert view(base, "header")["state"] == "interrupted"
-    assert "working" not in [row["state"] for row in view(base, "agents")["rows"]]
+    assert build_view(base, "header")["state"] == "interrupted"
+    assert "working" not in [row["state"] for row in build_view(base, "agents")["rows"]]
 
 
 def test_a_folder_whose_name_is_no_agents_takes_no_view_down(org: Path, tmp_path: Path) -> None:
@@ -148,4 +148,4 @@ def test_a_folder_whose_name_is_no_agents_takes_no_view_down(org: Path, tmp_path
     (odd / "agents/No Agent\x1b[2J").mkdir()
     (odd / "agents/No Agent\x1b[2J/resume.json").write_text("{}")
     for name in VIEWS:
-        view(odd, name, NEEDED.get(name))
+        build_view(odd, name, NEEDED.get(name))

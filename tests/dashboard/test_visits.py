@@ -15,8 +15,8 @@ import pytest
 from in_browser import opened_until_lost
 from terminal import Lemming
 
-from lemming.dashboard.serving import page_of
-from lemming.dashboard.visits import KeptToken, keep, kept_token, private_page
+from lemming.dashboard.access_tokens import StoredToken, load_token, serve_private_page, store_token
+from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
 from lemming.testing import FrozenClock, make_org, resume
 
@@ -28,18 +28,18 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_token_is_kept_for_its_owner_alone_and_for_one_organisation(tmp_path: Path, state: Path) -> None:
-    first = kept_token(tmp_path / "a")
-    keep(tmp_path / "a", KeptToken(first.token, 9000))
-    assert kept_token(tmp_path / "a") == (first.token, 9000)
-    assert kept_token(tmp_path / "b").token != first.token
+    first = load_token(tmp_path / "a")
+    store_token(tmp_path / "a", StoredToken(first.token, 9000))
+    assert load_token(tmp_path / "a") == (first.token, 9000)
+    assert load_token(tmp_path / "b").token != first.token
     assert [os.stat(file).st_mode & 0o777 for file in state.iterdir()] == [0o600]
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"token": "short", "port": 1}', b'{"token": "'])
 def test_a_kept_token_that_is_none_is_made_anew(tmp_path: Path, state: Path, content: bytes) -> None:
-    keep(tmp_path, KeptToken("x" * 40, 1))
+    store_token(tmp_path, StoredToken("x" * 40, 1))
     next(state.iterdir()).write_bytes(content)
-    assert len(kept_token(tmp_path).token) >= 32
+    assert len(load_token(tmp_path).token) >= 32
 
 
 def test_the_browser_is_told_of_a_private_file_and_never_of_the_token(
@@ -67,7 +67,7 @@ def test_the_browser_is_told_of_a_private_file_and_never_of_the_token(
 
 
 def test_the_private_file_leads_to_the_page(browser: Any, org: Path) -> None:
-    with page_of(org, port=0) as address, private_page(org, address) as file:
+    with serve_page(org, port=0) as address, serve_private_page(org, address) as file:
         tab = browser.new_page()
         tab.goto(file)
         tab.wait_for_selector(".queue")
@@ -76,11 +76,11 @@ def test_the_private_file_leads_to_the_page(browser: Any, org: Path) -> None:
 
 
 def test_with_a_kept_token_a_tab_comes_back_after_a_restart_and_a_reload(browser: Any, org: Path) -> None:
-    kept: dict[str, Any] = {"token": kept_token(org).token, "is_kept": True}
-    with page_of(org, port=0, **kept) as address, opened_until_lost(browser, address) as tab:
+    kept: dict[str, Any] = {"token": load_token(org).token, "is_token_stored": True}
+    with serve_page(org, port=0, **kept) as address, opened_until_lost(browser, address) as tab:
         port = urlsplit(address).port
     tab.wait_for_selector(".state.lost:has-text('comes back by itself')")
-    with page_of(org, port=port, **kept):
+    with serve_page(org, port=port, **kept):
         run_once(org, clock=FrozenClock())
         tab.wait_for_selector(".facts dd:text-is('5')")
         tab.reload()
@@ -89,7 +89,7 @@ def test_with_a_kept_token_a_tab_comes_back_after_a_restart_and_a_reload(browser
 
 
 def test_without_one_the_page_does_not_say_that_it_comes_back(browser: Any, org: Path) -> None:
-    with page_of(org, port=0) as address, opened_until_lost(browser, address) as tab:
+    with serve_page(org, port=0) as address, opened_until_lost(browser, address) as tab:
         pass
     tab.wait_for_selector(".state.lost:has-text('open the address that it prints')")
     tab.context.close()

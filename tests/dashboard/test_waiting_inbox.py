@@ -9,8 +9,8 @@ from typing import Any
 from in_browser import opened, playwright
 from page_org import LETTER
 
-from lemming.capabilities.approvals.deciding import decide
-from lemming.dashboard.serving import page_of
+from lemming.capabilities.approvals.write_decisions import decide
+from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
@@ -194,7 +194,7 @@ def test_a_form_shows_the_schemas_words_and_names_what_is_wrong(
 
 def test_what_is_approved_hides_no_signs(browser: Any, org: Path) -> None:
     call_of(org, "desk", "file_write", path="shared/letters/\u202etxt.sh", content="rm\u200b x")
-    with page_of(org, port=0) as address, opened(browser, address, "waiting") as tab:
+    with serve_page(org, port=0) as address, opened(browser, address, "waiting") as tab:
         show(tab, "desk")
         shown = tab.locator(".item pre:has-text('/dev/null')").inner_text()
         assert "⟨U+202E⟩txt.sh" in shown
@@ -203,7 +203,7 @@ def test_what_is_approved_hides_no_signs(browser: Any, org: Path) -> None:
 
 
 def test_who_looks_only_has_no_buttons_that_write(browser: Any, org: Path) -> None:
-    with page_of(org, port=0, is_read_only=True) as address, opened(browser, address, "waiting") as tab:
+    with serve_page(org, port=0, is_read_only=True) as address, opened(browser, address, "waiting") as tab:
         show(tab)
         tab.wait_for_selector(".because li")
         assert tab.locator("main button").count() == 0
@@ -228,7 +228,7 @@ def test_the_fourth_of_what_waits_is_approved_in_four_keys(browser: Any, tmp_pat
         script=[*script, {"reply": say("")}],
     )
     run_once(base, clock=FrozenClock())
-    with page_of(base, port=0) as address, opened(browser, address, "waiting") as tab:
+    with serve_page(base, port=0) as address, opened(browser, address, "waiting") as tab:
         tab.wait_for_selector(".item h3:has-text('ada')")
         for key, shown in (("j", "bob"), ("j", "cyd"), ("j", "dan")):
             tab.keyboard.press(key)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from looked_at import newsdesk, ran
 
-from lemming.dashboard.actions import act
+from lemming.dashboard.page_actions import run_action
 from lemming.engine import run_once
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.organisation import Organisation
@@ -29,7 +29,7 @@ def org(original: Path, base: Path) -> Organisation:
 
 def save(org: Organisation, text: str, was: str = "", name: str = "poet") -> dict[str, Any]:
     was = was or sha256((org / f"agents/{name}/resume.json").read_bytes()).hexdigest()
-    return act(org, "save", {"file": f"agents/{name}/resume.json", "text": text, "was": was}, None)
+    return run_action(org, "save", {"file": f"agents/{name}/resume.json", "text": text, "was": was}, None)
 
 
 def test_a_resume_is_written_byte_for_byte_as_it_was_typed(org: Organisation) -> None:
@@ -83,12 +83,12 @@ def test_a_warning_does_not_stop_a_resume_from_being_saved(org: Organisation) ->
 @pytest.mark.parametrize("name", ["..", "../../config", "nobody", "poet/../editor", ""])
 def test_only_an_agents_own_resume_can_be_written(org: Organisation, name: str) -> None:
     with pytest.raises(UsageError):
-        act(org, "resume", {"name": name, "text": "{}", "was": ""}, None)
+        run_action(org, "resume", {"name": name, "text": "{}", "was": ""}, None)
 
 
 def test_a_fork_stands_beside_the_organisation_and_goes_on_from_its_tick(org: Organisation) -> None:
     before = tree(org.base, without=())
-    made = act(org, "fork", {"at": "1", "folder": "what-if"}, None)
+    made = run_action(org, "fork", {"at": "1", "folder": "what-if"}, None)
     place = Path(made["folder"])
     assert place == org.base.parent / "what-if"
     assert run_once(place, clock=FrozenClock()).tick == made["next_tick"] == 2
@@ -99,5 +99,5 @@ def test_a_fork_stands_beside_the_organisation_and_goes_on_from_its_tick(org: Or
 def test_a_fork_is_made_nowhere_else_and_over_nothing(org: Organisation, folder: str) -> None:
     before = sorted(org.base.parent.iterdir())
     with pytest.raises(UsageError):
-        act(org, "fork", {"at": "1", "folder": folder}, None)
+        run_action(org, "fork", {"at": "1", "folder": folder}, None)
     assert sorted(org.base.parent.iterdir()) == before

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming.capabilities.embedded.weights import CATALOGUE, checked_weights, find_weights
+from lemming.capabilities.embedded_models.model_weights import CATALOGUE, find_weights, verify_weights
 from lemming.kernel.base.errors import UnknownModel
-from lemming.kernel.org.models import LOCAL_MODEL
+from lemming.kernel.org.model_entries import LOCAL_MODEL
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def qwen() -> dict[str, object]:
         )
         return {**line, "options": {"path": named}}
     try:
-        checked_weights(QWEN)
+        verify_weights(QWEN)
     except UnknownModel as error:
         pytest.skip(f"{error}; or {WEIGHTS_ENV}=FILE")
     return line

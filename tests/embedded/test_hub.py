@@ -10,23 +10,23 @@ from pathlib import Path
 import pytest
 from hub_server import HubServer
 
-from lemming.capabilities.embedded import weights
-from lemming.capabilities.embedded.local import LocalProvider
-from lemming.capabilities.embedded.weights import (
+from lemming.capabilities.embedded_models import model_weights
+from lemming.capabilities.embedded_models.llama_provider import LocalProvider
+from lemming.capabilities.embedded_models.model_weights import (
     CATALOGUE,
-    Weights,
-    adopt,
-    checked_weights,
-    fetch,
+    ModelWeights,
+    copy_known_weights,
+    fetch_weights,
     find_weights,
+    verify_weights,
 )
 from lemming.kernel.base.errors import ConfigError, Unavailable, UnknownModel
-from lemming.kernel.files.lock import FolderLock
-from lemming.kernel.org.models import LOCAL_MODEL
+from lemming.kernel.files.org_lock import FolderLock
+from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.kernel.providers import Request
 
 CONTENT = b"GGUF" + bytes(range(256)) * 4000
-WANTED = Weights(
+WANTED = ModelWeights(
     repository="Qwen/Tiny-GGUF",
     file="tiny.gguf",
     sha256=hashlib.sha256(CONTENT).hexdigest(),
@@ -54,7 +54,7 @@ def test_a_file_is_fetched_where_the_hub_sends_us_and_leaves_nothing_else(
     hub: HubServer, tmp_path: Path
 ) -> None:
     seen: list[tuple[str, int, int]] = []
-    assert fetch(WANTED, tmp_path, progress=lambda *what: seen.append(what)).read_bytes() == CONTENT
+    assert fetch_weights(WANTED, tmp_path, progress=lambda *what: seen.append(what)).read_bytes() == CONTENT
     assert files_in(tmp_path) == ["tiny.gguf"]
     assert [path for path, _ in hub.asked] == [PATH, "/cdn/bytes?signature=x"]
     assert ("downloading", len(CONTENT), len(CONTENT)) in seen
@@ -62,7 +62,7 @@ def test_a_file_is_fetched_where_the_hub_sends_us_and_leaves_nothing_else(
 
 def test_a_connection_that_is_cut_is_taken_up_where_it_stopped(hub: HubServer, tmp_path: Path) -> None:
     hub.cuts = [300_000, 1, 200_000]
-    assert fetch(WANTED, tmp_path).read_bytes() == CONTENT
+    assert fetch_weights(WANTED, tmp_path).read_bytes() == CONTENT
     ranges = [asked for path, asked in hub.asked if path != PATH]
     assert ranges == ["", "bytes=300000-", "bytes=300001-", "bytes=500001-"]
 
@@ -70,17 +70,17 @@ def test_a_connection_that_is_cut_is_taken_up_where_it_stopped(hub: HubServer, t
 def test_what_was_fetched_stays_for_the_next_time(hub: HubServer, tmp_path: Path) -> None:
     hub.cuts = [400_000, 0, 0, 0]
     with pytest.raises(Unavailable, match="the connection was cut") as caught:
-        fetch(WANTED, tmp_path)
+        fetch_weights(WANTED, tmp_path)
     assert "goes on where it stopped" in caught.value.hint
     assert files_in(tmp_path) == [".tiny.gguf.part"]
     hub.asked.clear()
-    assert fetch(WANTED, tmp_path).read_bytes() == CONTENT
+    assert fetch_weights(WANTED, tmp_path).read_bytes() == CONTENT
     assert hub.asked[0] == (PATH, "bytes=400000-")
 
 
 def test_a_server_without_ranges_sends_it_again_from_the_beginning(hub: HubServer, tmp_path: Path) -> None:
     hub.cuts, hub.ignores_range = [300_000], True
-    assert fetch(WANTED, tmp_path).read_bytes() == CONTENT
+    assert fetch_weights(WANTED, tmp_path).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("left", [b"x" * 10, b"x" * (len(CONTENT) + 1), b"x" * len(CONTENT)])
@@ -90,15 +90,15 @@ def test_a_beginning_that_is_another_files_costs_one_more_attempt(
     (tmp_path / ".tiny.gguf.part").write_bytes(left)
     if len(left) <= len(CONTENT):
         with pytest.raises(Unavailable, match="is not what it should be"):
-            fetch(WANTED, tmp_path)
+            fetch_weights(WANTED, tmp_path)
         assert files_in(tmp_path) == []
-    assert fetch(WANTED, tmp_path).read_bytes() == CONTENT
+    assert fetch_weights(WANTED, tmp_path).read_bytes() == CONTENT
 
 
 def test_wrong_bytes_are_thrown_away(hub: HubServer, tmp_path: Path) -> None:
     hub.content = CONTENT[:-1] + b"x"
     with pytest.raises(Unavailable, match="is not what it should be: SHA-256"):
-        fetch(WANTED, tmp_path)
+        fetch_weights(WANTED, tmp_path)
     assert files_in(tmp_path) == []
 
 
@@ -106,7 +106,7 @@ def test_wrong_bytes_are_thrown_away(hub: HubServer, tmp_path: Path) -> None:
 def test_a_file_of_another_size_is_not_even_fetched(content: bytes, hub: HubServer, tmp_path: Path) -> None:
     hub.content = content
     with pytest.raises(Unavailable, match="not the file that is wanted"):
-        fetch(WANTED, tmp_path)
+        fetch_weights(WANTED, tmp_path)
     assert files_in(tmp_path) == []
 
 
@@ -116,14 +116,14 @@ def test_a_file_of_another_size_is_not_even_fetched(content: bytes, hub: HubServ
 def test_a_refusal_names_the_address(status: int, about: str, hub: HubServer, tmp_path: Path) -> None:
     hub.status = status
     with pytest.raises(Unavailable, match=about) as caught:
-        fetch(WANTED, tmp_path)
+        fetch_weights(WANTED, tmp_path)
     assert PATH in caught.value.where
 
 
 def test_a_hub_that_cannot_be_reached_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://me:hunter2@127.0.0.1:9")
     with pytest.raises(Unavailable, match="cannot be reached") as caught:
-        fetch(WANTED, tmp_path)
+        fetch_weights(WANTED, tmp_path)
     assert "127.0.0.1:9" in caught.value.where
     assert "hunter2" not in str(caught.value)
 
@@ -134,15 +134,15 @@ def test_an_endpoint_that_is_no_address_is_refused(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
     with pytest.raises(ConfigError, match="no address of a hub"):
-        fetch(WANTED, tmp_path)
+        fetch_weights(WANTED, tmp_path)
 
 
 def test_two_at_once_do_not_mix_their_bytes(hub: HubServer, tmp_path: Path) -> None:
     lock = FolderLock(tmp_path, ".lock")
     with pytest.raises(Unavailable, match="another process is fetching"):
-        fetch(WANTED, tmp_path)
+        fetch_weights(WANTED, tmp_path)
     lock.release()
-    assert fetch(WANTED, tmp_path).read_bytes() == CONTENT
+    assert fetch_weights(WANTED, tmp_path).read_bytes() == CONTENT
 
 
 # --- files that are there --------------------------------------------------------------------------
@@ -160,9 +160,9 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_file_that_somebody_has_is_known_by_its_bytes(known: Path, tmp_path: Path) -> None:
     mine = tmp_path / "some other name.bin"
     mine.write_bytes(CONTENT)
-    assert adopt(mine, known) == ("tiny", known / "tiny.gguf")
+    assert copy_known_weights(mine, known) == ("tiny", known / "tiny.gguf")
     assert find_weights("tiny").read_bytes() == CONTENT
-    assert adopt(known / "tiny.gguf", known) == ("tiny", known / "tiny.gguf")
+    assert copy_known_weights(known / "tiny.gguf", known) == ("tiny", known / "tiny.gguf")
     assert files_in(known) == ["tiny.gguf"]
 
 
@@ -170,24 +170,24 @@ def test_any_other_file_is_refused_with_its_hash(known: Path, tmp_path: Path) ->
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(b"mine")
     with pytest.raises(UnknownModel, match=hashlib.sha256(b"mine").hexdigest()) as caught:
-        adopt(mine, known)
+        copy_known_weights(mine, known)
     assert "options" in caught.value.hint
     with pytest.raises(UnknownModel, match="no such file"):
-        adopt(tmp_path / "gone", known)
+        copy_known_weights(tmp_path / "gone", known)
 
 
 def test_a_file_that_was_put_there_is_checked_before_it_is_used_and_once(known: Path) -> None:
     known.mkdir()
     (known / "tiny.gguf").write_bytes(CONTENT)
     seen: list[str] = []
-    assert checked_weights("tiny", progress=lambda what, *_: seen.append(what)) == known / "tiny.gguf"
+    assert verify_weights("tiny", progress=lambda what, *_: seen.append(what)) == known / "tiny.gguf"
     assert "checking" in seen
     seen.clear()
-    checked_weights("tiny", progress=lambda what, *_: seen.append(what))
+    verify_weights("tiny", progress=lambda what, *_: seen.append(what))
     assert seen == []
     (known / "tiny.gguf").write_bytes(CONTENT[:-1] + b"x")
     with pytest.raises(UnknownModel, match="this is not tiny"):
-        checked_weights("tiny")
+        verify_weights("tiny")
     with pytest.raises(UnknownModel, match="this is not tiny"):
         LocalProvider().complete(Request("tiny", [{"role": "user", "content": "hi"}]))
 
@@ -197,4 +197,4 @@ def test_the_default_is_what_it_was_and_each_model_of_the_catalogue_can_be_fetch
     assert all(bool(one.package) != bool(one.repository) for one in CATALOGUE.values())
     assert all(len(one.sha256) == 64 and one.licence for one in CATALOGUE.values())
     sizes = dataclasses.replace(WANTED, size_bytes=1)
-    assert weights.weights_named(LOCAL_MODEL).size_bytes > sizes.size_bytes
+    assert model_weights.get_weights(LOCAL_MODEL).size_bytes > sizes.size_bytes

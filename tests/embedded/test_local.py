@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_S
 
-from lemming.capabilities.embedded.local import LocalProvider
-from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.openai import OpenAIProvider
+from lemming.capabilities.embedded_models.llama_provider import LocalProvider
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
+from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
 from lemming.kernel.base.errors import (
     AuthenticationFailed,
     RequestRejected,
@@ -23,11 +23,11 @@ from lemming.kernel.base.errors import (
     Unavailable,
     UnknownModel,
 )
-from lemming.kernel.llm.calls import ask
-from lemming.kernel.org.config import Org
-from lemming.kernel.org.models import LOCAL_MODEL, ModelEntry
+from lemming.kernel.llm.model_call import call_provider
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.org.model_entries import LOCAL_MODEL, ModelEntry
 from lemming.kernel.providers import Request, make_provider
-from lemming.service.model_trial import try_out
+from lemming.operations.model_trial import try_model
 from lemming.testing import FrozenClock
 
 STORY = [{"role": "user", "content": "Tell a very long story."}]
@@ -54,10 +54,10 @@ def test_missing_weights_say_how_to_get_them(
 ) -> None:
     monkeypatch.setenv("LEMMING_MODELS_DIR", str(tmp_path))
     with pytest.raises(UnknownModel) as caught:
-        ask(LocalProvider(), small)
+        call_provider(LocalProvider(), small)
     assert caught.value.hint == f"lemming models pull {LOCAL_MODEL}"
     with pytest.raises(UnknownModel, match="no such file"):
-        ask(LocalProvider(path=str(tmp_path / "none.gguf")), small)
+        call_provider(LocalProvider(path=str(tmp_path / "none.gguf")), small)
 
 
 @pytest.mark.parametrize("has_weights", [True, False])
@@ -69,7 +69,7 @@ def test_a_missing_library_says_how_to_install_it_whether_there_are_weights_or_n
     code = f"""
 import sys
 sys.modules["xllamacpp"] = None
-from lemming.capabilities.embedded.local import LocalProvider
+from lemming.capabilities.embedded_models.llama_provider import LocalProvider
 from lemming.kernel.base.errors import RequestRejected
 from lemming.providers import Request
 try:
@@ -85,7 +85,7 @@ def test_a_file_that_is_no_model_cannot_be_loaded(small: Request, tmp_path: Path
     pytest.importorskip("xllamacpp", reason="xllamacpp is not installed")
     (tmp_path / "tiny.gguf").write_bytes(b"not a model")
     with pytest.raises(RequestRejected, match="cannot be loaded"):
-        ask(LocalProvider(path=str(tmp_path / "tiny.gguf")), small)
+        call_provider(LocalProvider(path=str(tmp_path / "tiny.gguf")), small)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def model(weights: Path) -> LocalProvider:
 @pytest.mark.model
 def test_the_same_request_gives_the_same_answer(model: LocalProvider, small: Request) -> None:
     warm = small._replace(temperature=0.7)
-    replies = [ask(make_provider("local", {}), request) for request in (warm, small, warm)]
+    replies = [call_provider(make_provider("local", {}), request) for request in (warm, small, warm)]
     assert replies[0] == replies[2]
     assert replies[0].finish in ("stop", "length")
     assert (replies[0].input_tokens or 0) > 5
@@ -111,9 +111,11 @@ def test_the_same_request_gives_the_same_answer(model: LocalProvider, small: Req
 def test_calls_from_several_threads_do_not_change_each_others_answers(
     model: LocalProvider, small: Request
 ) -> None:
-    alone = ask(model, small).text
+    alone = call_provider(model, small).text
     texts: list[str] = []
-    threads = [threading.Thread(target=lambda: texts.append(ask(model, small).text)) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda: texts.append(call_provider(model, small).text)) for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -124,20 +126,20 @@ def test_calls_from_several_threads_do_not_change_each_others_answers(
 @pytest.mark.model
 def test_it_is_heard_as_it_writes(model: LocalProvider, small: Request) -> None:
     heard: list[str] = []
-    reply = model.complete_heard(small, heard.append)
+    reply = model.complete_streaming(small, heard.append)
     assert "".join(heard) == reply.text
     assert len(heard) > 3
 
 
 def test_the_schema_is_enforced(model: LocalProvider, small: Request) -> None:
-    answer = json.loads(ask(model, small._replace(schema=SCHEMA, max_output_tokens=40)).text)
+    answer = json.loads(call_provider(model, small._replace(schema=SCHEMA, max_output_tokens=40)).text)
     assert answer.keys() == {"text", "mood"}
     assert answer["mood"] in ("calm", "keen")
 
 
 @pytest.mark.model
 def test_an_answer_cut_by_the_token_limit_says_so(model: LocalProvider, small: Request) -> None:
-    reply = ask(model, small._replace(schema=SCHEMA, max_output_tokens=3))
+    reply = call_provider(model, small._replace(schema=SCHEMA, max_output_tokens=3))
     assert (reply.finish, reply.output_tokens) == ("length", 3)
 
 
@@ -145,8 +147,8 @@ def test_an_answer_cut_by_the_token_limit_says_so(model: LocalProvider, small: R
 def test_the_deadline_stops_the_model_while_it_reads(model: LocalProvider, small: Request) -> None:
     messages = [{"role": "user", "content": "word " * 60}]
     with pytest.raises(TimedOut):  # no machine reads that in a millisecond
-        ask(model, small._replace(messages=messages, max_output_tokens=1, deadline_s=0.001))
-    assert ask(model, small._replace(max_output_tokens=1)).output_tokens == 1
+        call_provider(model, small._replace(messages=messages, max_output_tokens=1, deadline_s=0.001))
+    assert call_provider(model, small._replace(max_output_tokens=1)).output_tokens == 1
 
 
 @pytest.mark.model
@@ -159,9 +161,9 @@ def test_the_deadline_stops_the_model_while_it_writes(model: LocalProvider, smal
             assert is_over.wait(PATIENCE_S)
 
     with pytest.raises(TimedOut):
-        ask(model, story, hear)
+        call_provider(model, story, hear)
     is_over.set()
-    assert ask(model, small._replace(max_output_tokens=1)).output_tokens == 1
+    assert call_provider(model, small._replace(max_output_tokens=1)).output_tokens == 1
 
 
 @pytest.mark.model
@@ -176,11 +178,11 @@ def test_a_stop_breaks_the_answer_off(model: LocalProvider, small: Request) -> N
 
     try:
         with pytest.raises(Unavailable, match="the engine is to end"):
-            model.complete_heard(story, hear)
+            model.complete_streaming(story, hear)
     finally:
         model.stopping = None
     assert heard
-    assert ask(model, small._replace(max_output_tokens=1)).output_tokens == 1
+    assert call_provider(model, small._replace(max_output_tokens=1)).output_tokens == 1
 
 
 @pytest.mark.model
@@ -192,11 +194,11 @@ def test_waiting_for_the_model_counts_towards_the_deadline(model: LocalProvider,
         may_go_on.wait(PATIENCE_S)
 
     story = small._replace(messages=STORY, max_output_tokens=3)
-    busy = threading.Thread(target=ask, args=(model, story, hear))
+    busy = threading.Thread(target=call_provider, args=(model, story, hear))
     busy.start()
     assert has_begun.wait(PATIENCE_S)
     with pytest.raises(TimedOut):
-        ask(model, small._replace(deadline_s=0.05))
+        call_provider(model, small._replace(deadline_s=0.05))
     may_go_on.set()
     busy.join()
 
@@ -205,14 +207,14 @@ def test_waiting_for_the_model_counts_towards_the_deadline(model: LocalProvider,
 def test_a_prompt_that_is_too_long_is_rejected(model: LocalProvider, small: Request) -> None:
     long = small._replace(messages=[{"role": "user", "content": "word " * 5000}])
     with pytest.raises(RequestRejected, match="exceeds the available context size") as caught:
-        ask(model, long)
+        call_provider(model, long)
     assert "n_ctx" in caught.value.hint
 
 
 @pytest.mark.model
 def test_a_schema_that_is_no_schema_is_rejected(model: LocalProvider, small: Request) -> None:
     with pytest.raises(RequestRejected, match="unrecognized type"):
-        ask(model, small._replace(schema={"type": "nonsense"}))
+        call_provider(model, small._replace(schema={"type": "nonsense"}))
 
 
 @pytest.mark.model
@@ -220,7 +222,7 @@ def test_ctrl_c_stops_the_model_and_the_process_ends_quietly(weights: Path) -> N
     code = f"""
 import os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also when the tests run in the background
-from lemming.capabilities.embedded.local import LocalProvider
+from lemming.capabilities.embedded_models.llama_provider import LocalProvider
 from lemming.providers import Request
 provider = LocalProvider(path={str(weights)!r})
 story = Request(model_name="m", messages=[{{"role": "user", "content": "Tell a long story."}}])
@@ -231,7 +233,7 @@ def hear(text):
     if len(heard) == 1:
         os.kill(os.getpid(), signal.SIGINT)
 try:
-    provider.complete_heard(story, hear)
+    provider.complete_streaming(story, hear)
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -265,7 +267,7 @@ def server(weights: Path) -> Iterator[str]:
 @pytest.mark.model
 def test_openai_s_client_gets_an_answer_that_fits_the_schema(server: str, small: Request) -> None:
     provider = OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV)
-    reply = ask(provider, small._replace(schema=SCHEMA, max_output_tokens=40))
+    reply = call_provider(provider, small._replace(schema=SCHEMA, max_output_tokens=40))
     assert json.loads(reply.text).keys() == {"text", "mood"}
     assert reply.input_tokens
     assert reply.output_tokens
@@ -276,14 +278,16 @@ def test_a_model_whose_template_knows_no_tools_answers_with_text(server: str, sm
     """llama.cpp passes tools over without a word where the model's chat template has no place for them."""
     tool = {"name": "see", "description": "See.", "parameters": {"type": "object", "properties": {}}}
     told = [{"role": "system", "content": "Be brief.", "tools": [tool]}, *small.messages]
-    reply = ask(OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV), small._replace(messages=told))
+    reply = call_provider(
+        OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV), small._replace(messages=told)
+    )
     assert (bool(reply.text), reply.calls) == (True, ())
 
 
 @pytest.mark.model
 def test_openai_s_responses_are_understood(server: str, small: Request) -> None:
     provider = OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV, api="responses")
-    reply = ask(provider, small._replace(temperature=0.0))
+    reply = call_provider(provider, small._replace(temperature=0.0))
     assert reply.text
     assert reply.output_tokens
 
@@ -291,7 +295,7 @@ def test_openai_s_responses_are_understood(server: str, small: Request) -> None:
 @pytest.mark.model
 def test_anthropic_s_client_gets_an_answer(server: str, small: Request) -> None:
     provider = AnthropicProvider(base_url=server, api_key_env=KEY_ENV)
-    reply = ask(provider, small._replace(temperature=0.0, max_output_tokens=4))
+    reply = call_provider(provider, small._replace(temperature=0.0, max_output_tokens=4))
     assert reply.text
     assert (reply.finish, reply.output_tokens) == ("length", 4)
     assert reply.input_tokens
@@ -303,10 +307,10 @@ def test_a_wrong_key_and_a_long_prompt_are_told_apart(
 ) -> None:
     monkeypatch.setenv("WRONG_KEY", "not-this-one")
     with pytest.raises(AuthenticationFailed):
-        ask(OpenAIProvider(base_url=f"{server}/v1", api_key_env="WRONG_KEY"), small)
+        call_provider(OpenAIProvider(base_url=f"{server}/v1", api_key_env="WRONG_KEY"), small)
     long = small._replace(messages=[{"role": "user", "content": "word " * 3000}])
     with pytest.raises(RequestRejected) as caught:
-        ask(OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV), long)
+        call_provider(OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV), long)
     assert "too long" in caught.value.hint
 
 
@@ -323,14 +327,14 @@ def test_a_trial_of_the_embedded_model_costs_nothing_unless_its_line_says_so(
         usd_per_million_input_tokens=None if price is None else 0.0,
         usd_per_million_output_tokens=price,
     )
-    found = try_out(base, entry, Org(), FrozenClock(), threading.Event())
+    found = try_model(base, entry, OrgSettings(), FrozenClock(), threading.Event())
     assert found.output_tokens  # one for each question
     assert found.cost_usd == pytest.approx(cost * found.output_tokens)
-    assert f"{found.output_tokens} out: {told}" in dict(found.lines("default"))["cost"]
+    assert f"{found.output_tokens} out: {told}" in dict(found.format_lines("default"))["cost"]
 
 
 def test_the_embedded_model_counts_a_prompt_as_it_reads_it(model: LocalProvider, small: Request) -> None:
     counted = model.count_tokens(small)
-    assert counted == ask(model, small._replace(max_output_tokens=1)).input_tokens
+    assert counted == call_provider(model, small._replace(max_output_tokens=1)).input_tokens
     (text,) = model.count_texts(LOCAL_MODEL, [small.messages[0]["content"]]) or [0]
     assert 0 < text < (counted or 0)

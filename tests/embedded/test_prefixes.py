@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S
 
-from lemming.capabilities.embedded.local import LocalProvider
-from lemming.capabilities.embedded.prefixes import PrefixCache
+from lemming.capabilities.embedded_models.llama_provider import LocalProvider
+from lemming.capabilities.embedded_models.prefixes import PrefixCache
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.llm.calls import ask
-from lemming.kernel.org.models import LOCAL_MODEL
+from lemming.kernel.llm.model_call import call_provider
+from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.kernel.providers import Request, make_provider
 
 RULES = "Name the customer, say sorry once, say what happens next, and promise nothing. " * 3
@@ -139,13 +139,13 @@ def test_answers_are_the_same_bytes_in_any_order_and_in_a_process_of_their_own(w
         for text, first in (("Ada was charged twice.", CLERK), ("Ada waits.", SMITH), ("Ada waits.", CLERK))
     ]
     provider = LocalProvider()
-    replies = [ask(provider, request) for request in questions]
-    again = [ask(provider, request) for request in reversed(questions)][::-1]
+    replies = [call_provider(provider, request) for request in questions]
+    again = [call_provider(provider, request) for request in reversed(questions)][::-1]
     assert [reply.text for reply in again] == [reply.text for reply in replies]
     assert all(reply.cached_tokens for reply in again)
     code = f"""
 import json
-from lemming.capabilities.embedded.local import LocalProvider
+from lemming.capabilities.embedded_models.llama_provider import LocalProvider
 from lemming.providers import Request
 messages = json.loads({json.dumps(json.dumps(questions[-1].messages))})
 print(json.dumps(LocalProvider().complete(Request({LOCAL_MODEL!r}, messages, max_output_tokens=6)).text))

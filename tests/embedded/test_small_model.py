@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.kernel.org.models import LOCAL_MODEL
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 
 @pytest.mark.model
@@ -60,4 +60,4 @@ def test_three_agents_on_the_smallest_qwen_read_compute_and_write(base: Path, qw
     tools = [tool for report in reports for turn in report.turns for tool in turn.tools]
     assert {"file_read", "file_write"} <= {tool["tool"] for tool in tools if tool["success"]}
     assert (base / "shared/out.txt").read_text().strip()
-    assert [replayed.tick for replayed in replay(org, [1, 2, 3])] == [1, 2, 3]
+    assert [replayed.tick for replayed in replay_ticks(org, [1, 2, 3])] == [1, 2, 3]

@@ -10,10 +10,10 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.exchange.template import template_files
-from lemming.kernel.base.jsontext import compact, parse
+from lemming.import_export.template_files import load_template
+from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.files import fs
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.config import MODELS_FILE
 
 TEMPLATES = ["watch", "newsroom", "desk", "review", "game", "research"]
@@ -22,11 +22,11 @@ TEMPLATES = ["watch", "newsroom", "desk", "review", "game", "research"]
 def made(base: Path, template: str, line: dict[str, Any]) -> Path:
     """Make an organisation of a template whose agents use a model."""
     fs.make_root(base)
-    for file, content in template_files(template).items():
-        fs.publish(base, file, content)
+    for file, content in load_template(template).items():
+        fs.write_atomic(base, file, content)
     models = parse(fs.read_bytes(base / MODELS_FILE, 1 << 20))
     models |= {key: line for key in ("default", "full") if key in models}
-    fs.publish(base, MODELS_FILE, compact(models))
+    fs.write_atomic(base, MODELS_FILE, dump_compact(models))
     return base
 
 

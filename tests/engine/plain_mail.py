@@ -1,4 +1,4 @@
-"""What a turn sees, worked out the plain way: the model that `lemming.kernel.mail` is compared with."""
+"""What a turn sees, worked out the plain way: the model that `lemming.kernel.inboxes` is compared with."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Literal
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.journal.read_mark import ReadMark
-from lemming.kernel.mail.inbox import Inbox
-from lemming.kernel.mail.visibility import OWN_ENTRIES_SHOWN
+from lemming.kernel.inboxes.inbox import Inbox
+from lemming.kernel.inboxes.visibility import OWN_ENTRIES_SHOWN
+from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import EntryName, OutboxEntry, list_outbox, read_entry
 from lemming.kernel.org.organisation import Organisation
 
@@ -63,8 +63,8 @@ class PlainMail:
     def has_unread(self, reader: Agent, mark: ReadMark) -> bool:
         """Return whether there is anything to show that the agent has not been shown."""
         return any(
-            not mark.covers(name)
-            and not (mark.failed_on(name) and self._is_unusable(name))
+            not mark.has_seen(name)
+            and not (mark.is_unreadable(name) and self._is_unusable(name))
             and self._is_for(name, reader)
             for author in self.authors_of(reader)
             for name in self._visible(author, reader)
@@ -76,7 +76,7 @@ class PlainMail:
             (name for author in self.authors_of(reader) for name in self._visible(author, reader)),
             key=self._key,
         )
-        fresh = [name for name in visible if not mark.covers(name)]
+        fresh = [name for name in visible if not mark.has_seen(name)]
         self._tried = set()
         unread, problems, room = self._take(fresh, limit, chars, reader)
         done = [name for name in self._tried if self._is_unusable(name) or not self._is_for(name, reader)]
@@ -91,7 +91,7 @@ class PlainMail:
         left = [name for name in fresh if name not in seen | bad | passed]
         if left:
             room = 0
-        shown = [name for name in reversed(visible) if mark.covers(name) or name in passed]
+        shown = [name for name in reversed(visible) if mark.has_seen(name) or name in passed]
         known, _, room = self._take(shown, limit - len(unread), room)
         mine = [name for name in reversed(self._listing(reader.name)) if name.tick <= self._tick]
         own, _, _ = self._take(mine[:OWN_ENTRIES_SHOWN], OWN_ENTRIES_SHOWN, room)
@@ -145,7 +145,7 @@ class PlainMail:
         def through_of(author: str) -> int:
             of_author = [n for n in visible if author in ("*", n.author)]
             takes_turn = author in self._firing and any(n.tick == self._tick for n in of_author)
-            new = (n for n in of_author if n.is_derived and n.tick > mark.tick_of(n.author))
+            new = (n for n in of_author if n.has_engine_id and n.tick > mark.last_seen_tick(n.author))
             return min([n.tick - 1 for n in new if n in left], default=self._tick - (not takes_turn))
 
         through = {p: through_of(p) for p in (["*"] if reads_all else reader.permissions.read_outboxes)}
@@ -154,11 +154,11 @@ class PlainMail:
             ahead |= {name.author: through_of(name.author) for name in known}
             through |= {author: tick for author, tick in ahead.items() if tick > through["*"]}
         by_ticks = ReadMark(through)
-        shown = {name for name in visible if mark.covers(name)} | known
-        failed = {name for name in visible if mark.failed_on(name)} - shown | bad
+        shown = {name for name in visible if mark.has_seen(name)} | known
+        failed = {name for name in visible if mark.is_unreadable(name)} - shown | bad
         return ReadMark(
             through,
-            frozenset(name.identity for name in shown if not by_ticks.covers(name)),
+            frozenset(name.identity for name in shown if not by_ticks.has_seen(name)),
             frozenset(name.identity for name in failed),
         )
 
@@ -179,7 +179,7 @@ class PlainMail:
             if author in self._firing:
                 # What the author's own turn of this tick writes is added when that turn commits, also
                 # when the files are there already because an earlier attempt was interrupted.
-                names = [name for name in names if name.tick != self._tick or not name.is_derived]
+                names = [name for name in names if name.tick != self._tick or not name.has_engine_id]
             self._names[author] = names
         return self._names[author]
 

@@ -6,12 +6,12 @@ import os
 import time
 from pathlib import Path
 
-from lemming.kernel.files.stamps import (
-    has_rested,
-    identity_of,
-    opened,
+from lemming.kernel.files.stat_cache import (
+    file_identity,
+    has_stable_mtime,
+    open_folder,
 )
-from lemming.kernel.mail.index import EntryIndex
+from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.messages import OutboxEntry, write_outbox_entry
 
 CHANGED = {"wake": "changed"}
@@ -25,11 +25,11 @@ def write(base: Path, author: str, tick: int, identity: str, text: str = "x") ->
 
 def wait_for_rest(folder: Path) -> None:
     """Wait until nothing below a folder has changed a moment ago, by the file system's clock."""
-    while not all(has_rested(identity_of(str(path)), time.time_ns()) for path in folder.rglob("*")):
+    while not all(has_stable_mtime(file_identity(str(path)), time.time_ns()) for path in folder.rglob("*")):
         os.sched_yield()
 
 
 def told_by(index: EntryIndex, base: Path, author: str) -> str | None:
-    with opened(base) as root:
-        look = index.look(author, index.outbox(author), root)
+    with open_folder(base) as root:
+        look = index.capture_state(author, index.list_outbox(author), root)
     return look[0] if look else None

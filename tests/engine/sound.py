@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lemming.engine import load_tick
-from lemming.kernel.agents import agent_folders
+from lemming.journal_tools.outbox_validation import validate_outbox
+from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.messages import entry_id, read_outbox_entries
-from lemming.timeline.outbox_problems import outbox_problems
 
 NOON = "2026-01-01T00:00:00.000Z"
 
@@ -21,10 +21,10 @@ def assert_sound(base: Path) -> None:
     for path in [*base.rglob("turns.jsonl"), *base.rglob("*.log")]:  # journals are read strictly anyway
         for line in path.read_bytes().splitlines():
             parse(line, limit_bytes=64 << 20)
-    names = agent_folders(base)
+    names = list_agent_folders(base)
     ids = {entry_id(tick, name, index) for tick in (1, 2) for name in names for index in range(64)}
     for name in names:
-        assert outbox_problems(base, name) == []
+        assert validate_outbox(base, name) == []
         for found in read_outbox_entries(base, name):
             assert found.agent == name
             assert found.id in ids

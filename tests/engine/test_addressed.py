@@ -9,8 +9,8 @@ import pytest
 from test_inbox import seen
 
 from lemming.engine import load_tick, run_once
-from lemming.kernel.journal.report import TickReport
-from lemming.kernel.messages import OutboxEntry, send
+from lemming.kernel.journal.turn_report import TickReport
+from lemming.kernel.messages import OutboxEntry, write_person_entry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 CHANGED = {"wake": "changed"}
@@ -20,7 +20,9 @@ NAMES = ("ada", "bob", "cyd")
 
 def ask(base: Path, target: Any, text: str = "please") -> OutboxEntry:
     payload = {"text": text, "target": target}
-    return send(base, "human", tick=load_tick(base), kind="request", payload=payload, tags=[], created_at="x")
+    return write_person_entry(
+        base, "human", tick=load_tick(base), kind="request", payload=payload, tags=[], created_at="x"
+    )
 
 
 def asked(report: TickReport) -> list[str]:

@@ -10,9 +10,9 @@ import pytest
 from lemming.engine import run_once
 from lemming.kernel.base.errors import AnswerTooLarge
 from lemming.kernel.base.paths import journal_file
-from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.journal_records import TurnEnded
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.records import TurnEnded
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 
@@ -32,7 +32,7 @@ def test_who_goes_on_after_a_crash_sees_what_a_turn_before_it_had_written(base: 
     make_org(base, resume("ada"), resume("bob"), script=[{"reply": say("news")}], org={"max_parallel": 1})
 
     def die(event: Event) -> None:
-        if isinstance(event, TurnEnded) and event.about == "ada":
+        if isinstance(event, TurnEnded) and event.agent_name == "ada":
             raise Crash
 
     with pytest.raises(Crash):

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import pytest
 
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.errors import AnswerTooLarge, AuthenticationFailed, ProviderError, RateLimited
-from lemming.kernel.files.fields import Json
+from lemming.kernel.files.field_types import Json
 from lemming.kernel.providers import LLMProvider, Message, register_provider
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 EARLIER = [{"code": "LMG-502", "error": "RateLimited", "message": "box: slow down"}] * 2
 
@@ -53,7 +53,7 @@ def test_a_retry_leaves_a_trace_in_the_journal_and_in_the_log(flaky: Path) -> No
     assert (replied["attempts"], replied["earlier"]) == (3, EARLIER)
     told = last_line(flaky / "logs/engine.log", "model_asked_again")
     assert (told["agent"], told["call"], told["attempts"], told["earlier"]) == ("ada", 0, 3, EARLIER)
-    assert [replayed.tick for replayed in replay(flaky, [1])] == [1]
+    assert [replayed.tick for replayed in replay_ticks(flaky, [1])] == [1]
 
 
 def test_an_answer_at_once_leaves_none(flaky: Path) -> None:
@@ -88,6 +88,6 @@ def test_an_answer_that_is_thrown_away_for_its_size_is_charged_and_counts_agains
     replied = record_of(base, "model_replied")
     assert (replied["finish"], replied["text"], replied["output_tokens"]) == ("too_large", "", 500)
     assert replied["is_estimated"] is True
-    assert [replayed.tick for replayed in replay(base, [1])] == [1]
+    assert [replayed.tick for replayed in replay_ticks(base, [1])] == [1]
     assert run_once(base, clock=FrozenClock()).turns[0].error == "OutOfCredits"
     assert len(Flaky.errors) == 1

@@ -17,8 +17,8 @@ from badly import GOOD, NAME_RULE, RESUME, Content, a_device, a_link_to, put, ru
 from lemming.engine import run_once
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError, CorruptState
-from lemming.kernel.journal.events import Event, ModelAsked
-from lemming.kernel.journal.file import read_journal
+from lemming.kernel.journal.engine_events import Event, ModelAsked
+from lemming.kernel.journal.journal_file import read_journal
 from lemming.testing import Crash, make_org, resume, tree
 
 

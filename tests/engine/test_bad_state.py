@@ -12,13 +12,13 @@ import pytest
 from badly import GOOD, RESUME, Content, a_link_to, put, run_with
 
 from lemming.engine import run_once
+from lemming.journal_tools.outbox_validation import validate_outbox
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import ConfigError, CorruptState, DiskError, LemmingError
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.timeline.outbox_problems import outbox_problems
-from lemming.timeline.verify.files import verify
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_forged_or_wrong_entry_is_ignored_with_the_reason(
     place = "agents/ada/outbox/00000000_abc.json"
     assert run_with(org, place, json.dumps({**FORGED, **change}, indent=2)) == {}
     assert [entry.tick for entry in read_outbox_entries(org, "ada")] == [1]
-    assert [str(problem) for problem in outbox_problems(org, "ada")] == [place + message]
+    assert [str(problem) for problem in validate_outbox(org, "ada")] == [place + message]
     logged = [json.loads(line) for line in (org / "logs/engine.log").read_text().splitlines()]
     assert [line["problem"] for line in logged if line["event"] == "problem"] == [place + message]
 
@@ -75,7 +75,7 @@ def test_a_forged_or_wrong_entry_is_ignored_with_the_reason(
 )
 def test_something_else_in_an_entrys_place_is_ignored(org: Path, make: Callable[[Path], object]) -> None:
     assert run_with(org, "agents/ada/outbox/00000000_abc.json", make) == {}
-    assert len(outbox_problems(org, "ada")) == 1
+    assert len(validate_outbox(org, "ada")) == 1
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_something_else_in_an_entrys_place_is_ignored(org: Path, make: Callable[
 )
 def test_a_file_that_is_not_named_like_an_entry_is_left_alone(org: Path, name: str) -> None:
     assert run_with(org, f"agents/ada/outbox/{name}", json.dumps(FORGED)) == {}
-    (problem,) = outbox_problems(org, "ada")
+    (problem,) = validate_outbox(org, "ada")
     assert problem.message == "ignored: not an entry's file name"
     assert (org / "agents/ada/outbox" / name).exists()
 
@@ -215,7 +215,7 @@ def test_whatever_stands_in_the_place_of_an_old_ticks_journal_stops_no_later_one
         put(journal, content)
     assert [turn.status for turn in run_once(org, clock=FrozenClock()).turns] == ["done"] * 2
     assert any(
-        it.is_error and it.file.startswith(f"{journal.relative_to(org)}") for it in verify(org).findings
+        it.is_error and it.file.startswith(f"{journal.relative_to(org)}") for it in verify_org(org).findings
     )
 
 

@@ -16,12 +16,12 @@ from patience import PATIENCE_S
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import DiskError
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Event, ModelAsked
-from lemming.kernel.tick.dependencies import Waits
+from lemming.kernel.journal.engine_events import Event, ModelAsked
+from lemming.kernel.tick.executors.parallel_turns import run_turns
 from lemming.kernel.tick.executors.turn_lock import TurnLock
-from lemming.kernel.tick.executors.turns_at_once import run_all
+from lemming.kernel.tick.turn_dependencies import TurnWaits
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 
 SHARED = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
@@ -38,7 +38,7 @@ def test_a_turn_that_was_begun_is_waited_for_as_its_resume_is_now(base: Path) ->
         script=[{"agent": "a", "reply": say("", tool_calls=[write]), "delay_s": 0.05}, {"reply": say("")}],
         org={"max_parallel": 1},
     )
-    fs.publish(base, "shared/x", b"OLD")
+    fs.write_atomic(base, "shared/x", b"OLD")
 
     def die(event: Event) -> None:
         if isinstance(event, ModelAsked):
@@ -46,8 +46,8 @@ def test_a_turn_that_was_begun_is_waited_for_as_its_resume_is_now(base: Path) ->
 
     with pytest.raises(Crash):
         run_once(base, notify=die)
-    fs.publish(base, "agents/a/resume.json", pretty(resume("a", **writer)))
-    fs.publish(base, "config/org.json", pretty({"max_parallel": 8}))
+    fs.write_atomic(base, "agents/a/resume.json", dump_pretty(resume("a", **writer)))
+    fs.write_atomic(base, "config/org.json", dump_pretty({"max_parallel": 8}))
     run_once(base)
     prompts = {r["agent"]: r["prompt"] for r in journal_lines(base, 1) if r["type"] == "turn_started"}
     assert "NEW" in prompts["b"][-1]["content"]
@@ -80,7 +80,7 @@ def test_a_held_turn_is_committed_once_whatever_the_disk_does(base: Path) -> Non
             refused.append(path)
             raise OSError(errno.ENOSPC, "no space left")
 
-    with fs.observed(refuse), pytest.raises(DiskError):
+    with fs.observe_changes(refuse), pytest.raises(DiskError):
         run_once(base)
     run_once(base)
     ends = [record["agent"] for record in journal_lines(base, 1) if record["type"] == "turn_committed"]
@@ -89,8 +89,8 @@ def test_a_held_turn_is_committed_once_whatever_the_disk_does(base: Path) -> Non
 
 def test_a_journal_without_a_line_and_a_counter_behind_it_are_no_riddle(base: Path) -> None:
     make_org(base, resume("ada"))
-    fs.publish(base, "tick.json", b'{"current_tick": 4}')
-    fs.publish(base, "logs/ticks/00000005.jsonl", b"")
+    fs.write_atomic(base, "tick.json", b'{"current_tick": 4}')
+    fs.write_atomic(base, "logs/ticks/00000005.jsonl", b"")
     assert run_once(base).tick == 5
 
 
@@ -122,11 +122,11 @@ def test_an_interrupt_signs_everybody_off(heard_by: str) -> None:
             stopped.append(stop.wait(PATIENCE_S))
 
     names = ["first", "second", "third", "fourth"]
-    waits = dict.fromkeys(names, Waits())
+    waits = dict.fromkeys(names, TurnWaits())
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            run_all(names, waits, work, at_once=3, turn_lock=turn_lock, stop=stop, register=register)
+            run_turns(names, waits, work, max_parallel=3, turn_lock=turn_lock, stop=stop, batcher=register)
     finally:
         signal.signal(signal.SIGINT, before)
     assert (register.running, stopped) == (0, [True] * 3)
@@ -148,8 +148,8 @@ def test_a_system_without_more_threads_ends_the_turns_that_were_begun(
         raise RuntimeError("can't start new thread")
 
     names = [f"n{number}" for number in range(1000)]
-    waits = dict.fromkeys(names, Waits())
+    waits = dict.fromkeys(names, TurnWaits())
     with pytest.raises(RuntimeError, match="new thread"):
-        run_all(names, waits, work, at_once=1000, turn_lock=turn_lock, stop=stop, register=register)
+        run_turns(names, waits, work, max_parallel=1000, turn_lock=turn_lock, stop=stop, batcher=register)
     assert 0 < len(ended) < len(names)
     assert register.running == 0

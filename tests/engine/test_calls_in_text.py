@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import run_once
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import SCRIPT_FILE, make_org, resume, say
-from lemming.timeline.record import read_tick
-from lemming.timeline.replay.replay import replay
 
 CALL = '{"name": "file_list", "arguments": {"path": "."}}'
 WRITTEN = {
@@ -39,7 +39,7 @@ def test_a_call_that_stands_in_place_of_the_four_keys_is_made(base: Path, text: 
     assert (turn.status, turn.calls) == ("done", 2)
     assert [(used["tool"], used["success"]) for used in turn.tools] == [("file_list", True)]
     assert [entry.payload["text"] for entry in read_outbox_entries(base, "ada")] == ["done"]
-    assert [replayed.turns for replayed in replay(base, [1])] == [1]
+    assert [replayed.turns for replayed in replay_ticks(base, [1])] == [1]
 
 
 def test_a_call_beside_the_four_keys_is_made_too(base: Path) -> None:
@@ -59,7 +59,7 @@ def test_the_prose_around_a_call_is_a_note(base: Path) -> None:
         script=[{"step": 0, "reply": f"I look first.\n{CALL}"}, {"reply": {"outbox_entries": []}}],
     )
     run_once(base)
-    assert read_tick(base, 1).turns[0].report.notes == "I look first."
+    assert load_tick_record(base, 1).turns[0].report.notes == "I look first."
 
 
 def test_a_call_of_a_tool_that_is_none_is_told_and_not_asked_again(base: Path) -> None:

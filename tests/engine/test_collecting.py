@@ -10,7 +10,7 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
-from lemming.kernel.tick.executors.collecting import RARE, rare_collections
+from lemming.kernel.tick.executors.collecting import RARE, reduce_collections
 from lemming.testing import make_org, resume
 
 
@@ -23,7 +23,7 @@ def _as_before() -> Iterator[None]:
 
 
 def test_blocks_that_overlap_end_together() -> None:
-    one, other = rare_collections(), rare_collections()
+    one, other = reduce_collections(), reduce_collections()
     one.__enter__()
     other.__enter__()
     one.__exit__(None, None, None)
@@ -35,7 +35,7 @@ def test_blocks_that_overlap_end_together() -> None:
 @pytest.mark.parametrize("threshold", [(0, 10, 10), (90_000, 5, 5)])
 def test_whoever_collects_more_rarely_or_never_is_left_alone(threshold: tuple[int, int, int]) -> None:
     gc.set_threshold(*threshold)
-    with rare_collections():
+    with reduce_collections():
         assert gc.get_threshold() == threshold
     assert gc.get_threshold() == threshold
 

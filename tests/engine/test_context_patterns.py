@@ -10,7 +10,7 @@ from asleep import EVERY_TENTH, asleep
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.journal.events import Woken
+from lemming.kernel.journal.engine_events import Woken
 from lemming.testing import journal_lines, make_org, resume, say
 
 TICKETS = {"file": "./shared/tickets/*.txt", "label": "Ticket"}

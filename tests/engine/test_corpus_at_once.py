@@ -18,8 +18,8 @@ from peace import run
 from sources import CLAUDE, COMPANY, OPENCLAW, made
 
 from lemming.cli import run as lemming
-from lemming.kernel.agents import agent_folders
-from lemming.kernel.base.jsontext import pretty, to_line
+from lemming.kernel.agents import list_agent_folders
+from lemming.kernel.base.jsontext import dump_pretty, to_line
 from lemming.kernel.files import fs
 from lemming.testing import say, tree
 
@@ -35,17 +35,19 @@ def imported(base: Path, org: dict[str, Any], *, kind: str, source: dict[str, st
         assert lemming(["import", kind, str(folder), "--into", str(once)]) == 0
     shutil.copytree(once, base)
     settings = json.loads((base / "config/org.json").read_bytes())
-    fs.publish(base, "config/org.json", pretty({**settings, **org}))
+    fs.write_atomic(base, "config/org.json", dump_pretty({**settings, **org}))
     scripted = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}}
     keys = json.loads((base / "config/models.json").read_bytes()).keys()
     models = {key: {"provider": "human"} if key == "human" else scripted for key in keys}
-    fs.publish(base, "config/models.json", pretty(models))
+    fs.write_atomic(base, "config/models.json", dump_pretty(models))
     script = [
         {"step": 0, "reply": say("looking", tool_calls=[call("file_list"), call("file_read", path="a")])},
         {"reply": remembers("it is done", kind="response")},
     ]
-    fs.publish(base, "config/answers.jsonl", "".join(f"{json.dumps(line)}\n" for line in script).encode())
-    for name in agent_folders(base):
+    fs.write_atomic(
+        base, "config/answers.jsonl", "".join(f"{json.dumps(line)}\n" for line in script).encode()
+    )
+    for name in list_agent_folders(base):
         if name != "human":
             by_hand(base, "human", 0, f"for{name}", text="Please look.", target=name)
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.orgs import WARM_TICKS, make, running
+from benchmarks.orgs import WARM_TICKS, make_benchmark_org, running
 from lemming.engine import run_once
 from lemming.kernel.base.paths import agent_folder, entry_file, memory_file
-from lemming.kernel.files.stamps import identity_in, is_exact
+from lemming.kernel.files.stat_cache import has_exact_mtime, to_identity
 from lemming.kernel.messages import OutboxEntry, write_outbox_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume
@@ -38,9 +38,9 @@ def calls_of_a_turn(base: Path, reading: str) -> tuple[float, bool]:
 
     And whether the disk's stamps tell every change: where they do not, files are read again until they rest.
     """
-    org = make(base, AGENTS, reading, org={"durability": "off"})
+    org = make_benchmark_org(base, AGENTS, reading, org={"durability": "off"})
     calls = calls_of(running(org, TICKS, warm=WARM_TICKS[reading])) / AGENTS / TICKS
-    return calls, is_exact(identity_in(org.stat()))
+    return calls, has_exact_mtime(to_identity(org.stat()))
 
 
 def calls_of(work: Callable[[], object]) -> int:
@@ -81,7 +81,7 @@ def test_a_turn_for_one_of_many_open_requests_looks_through_each_outbox_once(tmp
 
 
 def test_what_an_engine_keeps_does_not_grow_with_its_ticks(tmp_path: Path) -> None:
-    org = make(tmp_path / "org", 2, "all", org={"durability": "off", "retention_ticks": 3})
+    org = make_benchmark_org(tmp_path / "org", 2, "all", org={"durability": "off", "retention_ticks": 3})
     run, kept = running(org, 20, warm=20), []
     for _ in range(2):
         run()

@@ -14,7 +14,7 @@ from lemming.engine import load_tick, persist_tick, run_once, ticks
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import TickAlreadyCommitted
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Event, ProblemFound
+from lemming.kernel.journal.engine_events import Event, ProblemFound
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import entry_id
 from lemming.testing import Crash, crash_at, make_org, resume, tree
@@ -97,9 +97,9 @@ def test_entries_alone_keep_the_engine_from_writing_over_them(spent: Path) -> No
 
 def test_what_tells_of_the_last_tick_of_all_stops_nobody_else(base: Path) -> None:
     make_org(base, resume("ada"), resume("bob"))
-    fs.publish(base, "agents/ada/turns.jsonl", b'{"tick":999999999999,"status":"done"}\n')
+    fs.write_atomic(base, "agents/ada/turns.jsonl", b'{"tick":999999999999,"status":"done"}\n')
     late = entry_id(999_999_999_999, "bob", 0)
-    fs.publish(base, f"agents/bob/outbox/999999999999_{late}.json", b"{}")
+    fs.write_atomic(base, f"agents/bob/outbox/999999999999_{late}.json", b"{}")
     report = run_once(base, clock=FrozenClock())
     assert (report.tick, [turn.status for turn in report.turns]) == (1, ["failed", "done"])
     assert "agents/ada/turns.jsonl" in report.turns[0].reason

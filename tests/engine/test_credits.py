@@ -135,7 +135,7 @@ def test_ten_credits_in_and_at_most_ten_out_however_many_agents_are_created(base
     spent = [state.credits for state in states.values()]
     assert sum(spent) <= 10
     assert spent == [int(credits) for credits in spent], "a call costs one"
-    assert states["hr"].used_up <= 10
+    assert states["hr"].consumed_credits <= 10
 
 
 def test_the_limit_of_new_agents_counts_the_whole_turn(base: Path) -> None:
@@ -162,7 +162,7 @@ def test_what_a_failed_turn_did_not_write_it_has_not_passed_on(base: Path) -> No
     make_org(base, hr, script=[{"step": 0, "reply": hires(1)}, {"reply": "garbage"}])
     (turn,) = run_once(base).turns
     assert turn.status == "failed"
-    assert read_state(base, "hr").used_up == 2
+    assert read_state(base, "hr").consumed_credits == 2
     assert [agent.name for agent in discover_agents(base)] == ["hr"]
 
 
@@ -215,7 +215,7 @@ def test_a_turn_whose_files_could_not_all_be_written_may_have_passed_its_credits
             (base / "shared").mkdir()
             (base / "shared/sub").write_text("no folder")
 
-    with fs.observed(spoil):
+    with fs.observe_changes(spoil):
         (turn,) = run_once(base).turns
     assert (turn.status, turn.error) == ("failed", "DiskError")
     created = next(agent for agent in discover_agents(base) if agent.name == "new-0")

@@ -10,16 +10,16 @@ import pytest
 from asked import answers, ask, org_of, tick
 
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.jsontext import compact
-from lemming.kernel.journal.begun import Begun
-from lemming.kernel.journal.dialogue import Dialogue
+from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
-from lemming.kernel.journal.read_mark import ReadMark
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.journal.read_cursor import ReadMark
+from lemming.kernel.journal.recorded_dialogue import Dialogue
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Agent, AgentCredits
-from lemming.kernel.turn.dialogue import DIALOGUE_BYTES, TOO_LONG, keep_dialogue, shorten
-from lemming.kernel.turn.draft import Draft
-from lemming.kernel.turn.values import TurnInputs
+from lemming.kernel.turn.dialogue import MAX_DIALOGUE_BYTES, TOO_LONG_REMARK, make_dialogue, shorten_messages
+from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.testing import resume, say
 
 SAID = {"role": "assistant", "content": "", "calls": [{"id": "a", "tool": "ring", "args": {}}]}
@@ -39,7 +39,9 @@ def test_a_dialogue_comes_back_from_the_ledger_as_it_was_written(tmp_path: Path)
     dialogue = Dialogue(
         style="native", messages=(SAID, GIVEN, SAID), calls=("a", ""), hidden=("b",), trust="low"
     )
-    state = AgentState(tick=1, requests=(Begun(request="human/00000001_x", turns=1, dialogue=dialogue),))
+    state = AgentState(
+        tick=1, requests=(OpenRequest(request="human/00000001_x", turns=1, dialogue=dialogue),)
+    )
     (tmp_path / "agents/ada").mkdir(parents=True)
     write_state(tmp_path, "ada", state)
     assert read_state(tmp_path, "ada").requests[0].dialogue == dialogue
@@ -74,24 +76,24 @@ def test_a_ledger_whose_dialogue_no_backend_could_be_sent_is_damaged(
 
 def test_the_oldest_results_are_shortened_until_a_dialogue_fits() -> None:
     messages = [SAID, result(3000), SAID, result(3000), SAID, result(3000), SAID]
-    short = shorten(messages, 8000)
+    short = shorten_messages(messages, 8000)
     assert short
-    assert len(compact(short)) <= 8000
+    assert len(dump_compact(short)) <= 8000
     assert [len(it["content"]) for it in short] == [0, 230, 0, 3000, 0, 3000, 0]
     assert short[1]["content"].endswith("[cut: 200 of 3000 characters]")
 
 
 def test_what_fits_stays_as_it_is() -> None:
     messages = [SAID, result(3000), SAID]
-    assert shorten(messages, DIALOGUE_BYTES) == messages
+    assert shorten_messages(messages, MAX_DIALOGUE_BYTES) == messages
 
 
 def test_what_a_model_said_is_never_cut() -> None:
-    assert shorten([{"role": "assistant", "content": "x" * 9000}], 8000) is None
+    assert shorten_messages([{"role": "assistant", "content": "x" * 9000}], 8000) is None
 
 
 def test_no_more_is_kept_than_a_ledger_has_room_for(tmp_path: Path) -> None:
-    long = "x" * (DIALOGUE_BYTES + 1)
+    long = "x" * (MAX_DIALOGUE_BYTES + 1)
     script = [
         {"agent": "desk", "contains": "it is 7", "reply": say("seven", kind="response")},
         {"agent": "desk", "reply": {**calls(("ask_ann", {"message": "a?"})), "notes": long}},
@@ -133,19 +135,21 @@ def test_a_turn_that_waits_for_nothing_keeps_no_dialogue(tmp_path: Path) -> None
 @pytest.mark.parametrize(("others", "is_kept"), [(15, True), (16, False)])
 def test_all_requests_of_an_agent_share_the_room_in_its_ledger(others: int, *, is_kept: bool) -> None:
     """So many that wait keep as much as one may; then the next turn begins anew, and the report says so."""
-    long = Dialogue(style="native", messages=({"role": "assistant", "content": "x" * (DIALOGUE_BYTES - 60)},))
-    waiting = tuple(Begun(request=f"human/{number}", dialogue=long) for number in range(others))
+    long = Dialogue(
+        style="native", messages=({"role": "assistant", "content": "x" * (MAX_DIALOGUE_BYTES - 60)},)
+    )
+    waiting = tuple(OpenRequest(request=f"human/{number}", dialogue=long) for number in range(others))
     agent = Agent(name="ada", instructions="x")
     inputs = TurnInputs(
         agent=agent, tick=1, model=ModelEntry(provider="scripted"), allocation=AgentCredits(), max_steps=1,
         repairs=0, prompt=[{"role": "user", "content": "?"}], schema=None, read=ReadMark(),
         state=AgentState(requests=waiting),
     )  # fmt: skip
-    draft = Draft(inputs, NoAnswers())
+    draft = TurnState(inputs, NoAnswers())
     draft.conversation = [*inputs.prompt, {"role": "assistant", "content": "y" * 20_000}]
-    kept = keep_dialogue(draft)
+    kept = make_dialogue(draft)
     assert (kept is not None) == is_kept
-    assert draft.remarks == ([] if is_kept else [TOO_LONG])
+    assert draft.remarks == ([] if is_kept else [TOO_LONG_REMARK])
 
 
 class NoAnswers:

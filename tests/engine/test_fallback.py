@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.facts.problems import problems_of_agents
-from lemming.kernel.base.jsontext import pretty
+from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.files.fields import Json
-from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.config import load_config
+from lemming.queries.org_validation import validate_agents
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay, replay_into
 
 USAGE = {"input_tokens": 1000, "output_tokens": 100}
 
@@ -36,7 +36,9 @@ def fallback_org(base: Path, *fallback: str, scripts: dict[str, Json], **blocks:
     models["other"] = scripted("other", per_call=3)
     for name, line in {"other": {"reply": say("from the other"), **USAGE}, **scripts}.items():
         fs.make_root(base)
-        fs.publish(base, f"config/{name}.jsonl", f"{pretty(line).decode().replace(chr(10), ' ')}\n".encode())
+        fs.write_atomic(
+            base, f"config/{name}.jsonl", f"{dump_pretty(line).decode().replace(chr(10), ' ')}\n".encode()
+        )
     ada = resume("ada", model={"key": "fast", "fallback": [*fallback]}, **blocks)
     return make_org(base, ada, models=models)
 
@@ -102,8 +104,8 @@ def test_a_replay_asks_nobody_and_comes_to_the_same_costs(base: Path, error: Jso
     scripts: dict[str, Json] = {"fast": {"error": "Unavailable"}, "cheap": error}
     org = fallback_org(base, "cheap", scripts=scripts)
     turn = turn_of(org)
-    fs.publish(base, "config/cheap.jsonl", b'{"reply": "something else"}\n')
-    assert [replayed.turns for replayed in replay(org, [1])] == [1]
+    fs.write_atomic(base, "config/cheap.jsonl", b'{"reply": "something else"}\n')
+    assert [replayed.turns for replayed in replay_ticks(org, [1])] == [1]
     again = tmp_path / "again"
     assert [replayed.turns for replayed in replay_into(org, again, [1])] == [1]
     assert fs.read_bytes(again / "agents/ada/turns.jsonl", 1 << 20) == fs.read_bytes(
@@ -130,8 +132,8 @@ def test_validate_names_a_fallback_that_helps_nobody(base: Path, fallback: list[
         "other": scripted("other"),
         "values": scripted("other", prompt="values"),
     }
-    fs.publish(base, "config/models.json", pretty(models))
-    (problem,) = problems_of_agents(org, load_config(org), None)
+    fs.write_atomic(base, "config/models.json", dump_pretty(models))
+    (problem,) = validate_agents(org, load_config(org), None)
     assert about in problem.message
     assert problem.severity == "error"
     assert problem.pointer.startswith("/model/fallback/")

@@ -17,10 +17,10 @@ from lemming.engine import run_once
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.files import fs
-from lemming.kernel.files.fields import Json
-from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.engine_events import Event, ModelAsked
+from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.ledger import AgentState, read_state
-from lemming.kernel.journal.records import TurnStarted
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say, tree
 
 MAY = {"read_outboxes": [], "tools": ["file_write", "create_agent"]}
@@ -207,7 +207,7 @@ def ended(state: dict[str, Any]) -> dict[str, Any]:
 
 def test_an_entry_that_is_not_past_its_retention_is_not_removed(interrupted: Path) -> None:
     file = "agents/ada/outbox/00000000_0123456789ab.json"
-    fs.publish(interrupted, file, b"{}")
+    fs.write_atomic(interrupted, file, b"{}")
     add(interrupted, type="entries_expired", files=[file])
     assert go_on(interrupted)["status"] == "done"
     assert (interrupted / file).exists()

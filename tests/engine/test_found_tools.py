@@ -15,9 +15,9 @@ from many_tools import registered
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
-from lemming.kernel.tools.listing import ACTIONS, read_found_tools
-from lemming.kernel.turn.forms.found import list_found, offer_found
-from lemming.kernel.turn.forms.reply_form import OWN
+from lemming.kernel.tools.listing import ACTIONS, load_found_tools
+from lemming.kernel.turn.forms.discovered_tools import list_found_tools, offer_found_tools
+from lemming.kernel.turn.forms.reply_form import ENGINE_ACTIONS
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 SEARCH = {"tool": "tool_search", "args": {"query": "open an issue"}}
@@ -280,10 +280,10 @@ def found(*names: str) -> dict[str, Any]:
 
 def test_names_that_a_backend_knows_are_not_given_twice_and_never_change() -> None:
     system = {"role": "system", "content": "s", "tools": [{"name": "a__b"}, {"name": "c", "tool": "c.c"}]}
-    once = offer_found([system, found("a.b")], None).messages[0]["tools"]
-    twice = offer_found([system, found("a.b"), found("a-b", "a__b", "a.b", "c.c", "a.c")], None).messages[0][
-        "tools"
-    ]
+    once = offer_found_tools([system, found("a.b")], None).messages[0]["tools"]
+    twice = offer_found_tools(
+        [system, found("a.b"), found("a-b", "a__b", "a.b", "c.c", "a.c")], None
+    ).messages[0]["tools"]
     assert [it["name"] for it in once] == ["a__b", "c", "a__b_2"]
     assert [it["name"] for it in twice] == ["a__b", "c", "a__b_2", "a-b", "a__c"]
     assert twice[2]["tool"] == "a.b"
@@ -291,17 +291,17 @@ def test_names_that_a_backend_knows_are_not_given_twice_and_never_change() -> No
 
 def test_a_question_without_findings_is_the_very_same() -> None:
     messages: list[Message] = [{"role": "system", "content": "s"}]
-    assert offer_found(messages, {"anyOf": []}).messages is messages
-    assert list_found(messages) == []
+    assert offer_found_tools(messages, {"anyOf": []}).messages is messages
+    assert list_found_tools(messages) == []
 
 
 @pytest.mark.parametrize(
     "changed", ["x", 1, None, {}, [1], [{"name": "a"}], [{"name": "a", "description": 1, "parameters": {}}]]
 )
 def test_what_somebody_has_made_of_findings_in_a_file_is_no_tool(changed: Any) -> None:
-    assert list_found([{"found": changed}]) == []
-    assert [*read_found_tools({"toolbox": {"tools": changed}})] == []
+    assert list_found_tools([{"found": changed}]) == []
+    assert [*load_found_tools({"toolbox": {"tools": changed}})] == []
 
 
 def test_a_tool_with_the_name_of_an_action_is_never_deferred() -> None:
-    assert {*OWN} == ACTIONS
+    assert {*ENGINE_ACTIONS} == ACTIONS

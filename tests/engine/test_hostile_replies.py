@@ -17,7 +17,7 @@ from hostile import CONTRACT, FAILED, STANDS
 from sound import assert_sound, said
 
 from lemming.engine import load_tick, run_once
-from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.providers import LLMProvider, Message, register_provider
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, tree
 

@@ -14,13 +14,18 @@ from lemming.engine import run_once
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.files import fs
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
-from lemming.kernel.tick.dependencies import Connections, Waits, find_waits, reached_by
-from lemming.kernel.tools import toolset_of
-from lemming.kernel.turn.places import Shared
+from lemming.kernel.tick.turn_dependencies import (
+    TurnDependencies,
+    TurnWaits,
+    find_affected_agents,
+    find_waits,
+)
+from lemming.kernel.tools import get_toolset
+from lemming.kernel.turn.guards import SharedResource
 from lemming.testing import journal_lines, make_org, resume, say, tree
 
 TICKS = 9
@@ -71,7 +76,7 @@ def made(base: Path, seed: int, **settings: Any) -> Path:
     visibility = chance.choice(["order", "order", "tick"])
     org = {"visibility": visibility, "durability": chance.choice(["tick", "turn", "off"]), **settings}
     make_org(base, *agents, org=org, models={"talker": {"provider": "talker"}})
-    fs.publish(base, "shared/news.txt", b"none yet")
+    fs.write_atomic(base, "shared/news.txt", b"none yet")
     return base
 
 
@@ -126,7 +131,7 @@ def test_a_limit_that_all_share_wakes_nobody_who_is_idle(base: Path) -> None:
     make_org(base, *(resume(name, permissions={}) for name in ("ada", "bob", "cyd")))
     org = Organisation(base)
     agents, settings = survey_agents(org).agents, load_config(org).org
-    shared = [Shared("a limit per organisation", {"ada"}, agents.keys())]
-    connections = Connections(agents, settings, toolset_of(settings), org, shared=shared)
-    assert find_waits([*agents], connections)["cyd"] == Waits(frozenset({"ada"}))
-    assert reached_by(["ada"], ["bob", "cyd"], connections) == set()
+    shared = [SharedResource("a limit per organisation", {"ada"}, agents.keys())]
+    connections = TurnDependencies(agents, settings, get_toolset(settings), org, shared=shared)
+    assert find_waits([*agents], connections)["cyd"] == TurnWaits(frozenset({"ada"}))
+    assert find_affected_agents(["ada"], ["bob", "cyd"], connections) == set()

@@ -8,13 +8,18 @@ from typing import Any
 import pytest
 
 from lemming.engine import load_tick, run_once
+from lemming.journal_tools.outbox_validation import validate_outbox
 from lemming.kernel.agents import load_agent
-from lemming.kernel.base.jsontext import compact, parse, pretty
-from lemming.kernel.journal.events import ProblemFound
+from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse
+from lemming.kernel.journal.engine_events import ProblemFound
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import OutboxEntry, collect_readable_outboxes, send, write_outbox_entry
+from lemming.kernel.messages import (
+    OutboxEntry,
+    collect_readable_outboxes,
+    write_outbox_entry,
+    write_person_entry,
+)
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.timeline.outbox_problems import outbox_problems
 
 QUIET = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "quiet"}
 
@@ -27,7 +32,9 @@ def seen(base: Path, tick: int, agent: str) -> list[str]:
 
 def speak(base: Path, text: str, tick: int | None = None) -> OutboxEntry:
     when = load_tick(base) if tick is None else tick
-    return send(base, "human", tick=when, kind="message", payload={"text": text}, tags=[], created_at="x")
+    return write_person_entry(
+        base, "human", tick=when, kind="message", payload={"text": text}, tags=[], created_at="x"
+    )
 
 
 def drop(base: Path, author: str, tick: int, identity: str, text: str = "by hand") -> None:
@@ -168,7 +175,7 @@ def test_what_a_ledger_of_an_earlier_version_says_was_shown_is_not_shown_again(
     line = parse(ledger.read_bytes())
     assert line["read"]["also"] == ["human/00000001_note"]
     line["read"] |= old
-    ledger.write_bytes(compact(line) + b"\n")
+    ledger.write_bytes(dump_compact(line) + b"\n")
     drop(base, "human", 2, "note")
     run_once(base)
     run_once(base)
@@ -190,8 +197,10 @@ def test_one_who_writes_much_does_not_keep_others_waiting(base: Path) -> None:
         models={"human": {"provider": "human"}},
     )
     for number in range(40):
-        send(base, "flood", tick=0, kind="message", payload={"n": number}, tags=[], created_at="x")
-    late = send(base, "late", tick=0, kind="message", payload={}, tags=[], created_at="x")
+        write_person_entry(
+            base, "flood", tick=0, kind="message", payload={"n": number}, tags=[], created_at="x"
+        )
+    late = write_person_entry(base, "late", tick=0, kind="message", payload={}, tags=[], created_at="x")
     asked = speak(base, "and me?", tick=0)
     run_once(base)
     shown = seen(base, 1, "reader")
@@ -273,17 +282,17 @@ def test_an_entry_that_is_not_what_its_place_says_is_ignored_with_the_reason(
     }
     folder = org / "agents/zoe/outbox"
     folder.mkdir(parents=True)
-    (folder / "00000000_abc.json").write_bytes(pretty({**plain, **change}))
+    (folder / "00000000_abc.json").write_bytes(dump_pretty({**plain, **change}))
     run_once(org)
     assert "abc" not in seen(org, 1, "reader")
-    assert why in str(outbox_problems(org, "zoe")[0])
+    assert why in str(validate_outbox(org, "zoe")[0])
 
 
 def test_an_entry_with_a_byte_order_mark_is_read(org: Path) -> None:
     file = org / speak(org, "from an editor").file
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
     run_once(org)
-    assert [seen(org, 1, "reader"), outbox_problems(org, "human")] == [[file.stem.split("_")[1]], []]
+    assert [seen(org, 1, "reader"), validate_outbox(org, "human")] == [[file.stem.split("_")[1]], []]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from lemming.engine import run_once
 from lemming.kernel.agents import discover_agents
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 
@@ -70,14 +70,16 @@ def test_a_turn_whose_files_cannot_be_written_leaves_its_entries_unread(base: Pa
         script=[{"reply": reply}],
         models={"human": {"provider": "human"}},
     )
-    send(base, "human", tick=1, kind="message", payload={"text": "are you there?"}, tags=[], created_at="")
+    write_person_entry(
+        base, "human", tick=1, kind="message", payload={"text": "are you there?"}, tags=[], created_at=""
+    )
     in_the_way = base / "agents/ada/memory/k.json"
 
     def spoil(operation: str, path: str) -> None:
         if path == "agents/ada/memory/k.json" and operation == "rename":
             in_the_way.mkdir(parents=True)
 
-    with fs.observed(spoil):
+    with fs.observe_changes(spoil):
         turn = run_once(base).turns[0]
     assert (turn.status, turn.error) == ("failed", "DiskError")
     in_the_way.rmdir()

@@ -24,9 +24,9 @@ from patience import PATIENCE_S
 from lemming.engine import load_tick, run_once
 from lemming.kernel.base.errors import OrgBusy
 from lemming.kernel.files import fs
-from lemming.kernel.files.fields import Json
-from lemming.kernel.journal.file import journal_ticks
-from lemming.kernel.tick.holder import holder_of
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.journal_file import journal_ticks
+from lemming.kernel.tick.lock_holder import load_holder
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tools import ToolRegistry
 from lemming.testing import journal_lines, make_org, resume, say, tree
@@ -40,7 +40,7 @@ TIMES = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 PLUGIN = """
 import os, time
-from lemming.capabilities.scripted.scripted import ScriptedProvider
+from lemming.capabilities.scripted_models.scripted_provider import ScriptedProvider
 from lemming.providers import register_provider
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
@@ -216,13 +216,13 @@ def test_a_second_engine_is_refused_and_told_who_is_running(base: Path, plugins:
         run_once(base)
     assert f"another engine is running here: pid {process.pid} on " in str(caught.value)
     assert "since 20" in str(caught.value)
-    holder = holder_of(base)
+    holder = load_holder(base)
     assert holder is not None
     assert holder["pid"] == process.pid
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
     assert tree(base / "config") == before
-    assert holder_of(base) is None
+    assert load_holder(base) is None
 
 
 def test_the_lock_of_a_killed_engine_is_free_at_once(base: Path, plugins: Path) -> None:
@@ -230,13 +230,13 @@ def test_the_lock_of_a_killed_engine_is_free_at_once(base: Path, plugins: Path) 
     await_record(process, base, 1, type="turn_started", agent="ada")
     kill(process)
     assert f'"pid": {process.pid}' in (base / ".lemming/lock").read_text()
-    assert holder_of(base) is None
+    assert load_holder(base) is None
 
 
 LOOKING = """
 import sys
 from pathlib import Path
-from lemming.kernel.tick.holder import holder_of
+from lemming.kernel.tick.lock_holder import holder_of
 print("looking", flush=True)
 while True:
     holder_of(Path(sys.argv[1]))
@@ -253,9 +253,9 @@ def test_no_start_is_refused_because_somebody_looks_whether_an_engine_runs(base:
         assert looking.stdout.readline() == b"looking\n"
         for _ in range(300):
             (base / ".lemming/lock").write_text('{"pid": 4194305, "host": "gone"}')  # a killed engine's words
-            assert holder_of(base) is None
+            assert load_holder(base) is None
             with open_org(base):
-                holder = holder_of(base)
+                holder = load_holder(base)
                 assert holder is not None
                 assert holder["pid"] == os.getpid()
         assert looking.poll() is None
@@ -266,7 +266,7 @@ def test_no_start_is_refused_because_somebody_looks_whether_an_engine_runs(base:
 
 def test_a_lock_whose_holder_does_not_say_who_it_is_names_no_dead_engine(base: Path) -> None:
     make(base)
-    fs.publish(base, ".lemming/lock", b'{"pid": 4194305, "host": "gone"}')
+    fs.write_atomic(base, ".lemming/lock", b'{"pid": 4194305, "host": "gone"}')
     with (base / ".lemming/lock").open() as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         with pytest.raises(OrgBusy, match="does not say who it is") as refused:
@@ -277,7 +277,7 @@ def test_a_lock_whose_holder_does_not_say_who_it_is_names_no_dead_engine(base: P
 
 def test_nobody_but_the_owner_may_open_the_lock(base: Path) -> None:
     make(base)
-    fs.publish(base, ".lemming/lock", b"")  # as an earlier version left it
+    fs.write_atomic(base, ".lemming/lock", b"")  # as an earlier version left it
     (base / ".lemming/lock").chmod(0o644)
     for _ in range(2):
         with open_org(base):

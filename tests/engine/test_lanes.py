@@ -35,9 +35,9 @@ def test_a_full_lane_holds_up_no_other() -> None:
 def test_a_turn_that_is_over_makes_room_in_its_lane() -> None:
     ready = ready_turns()
     taken(ready)
-    ready.end((3, 0))
+    ready.finish((3, 0))
     assert taken(ready) == []
-    ready.end((0, 0))
+    ready.finish((0, 0))
     assert taken(ready) == ["slow-2"]
 
 

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import pytest
 
 from lemming.engine import run_once
-from lemming.kernel.journal.events import Event, ProblemFound
+from lemming.journal_tools.verify.file_verification import verify_org
+from lemming.kernel.journal.engine_events import Event, ProblemFound
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.providers import LLMProvider, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, make_org, resume, say
-from lemming.timeline.verify.files import verify
 
 CONTRACT = '{"outbox_entries": [{"kind": "message", "payload": {"text": "hello"}, "tags": []}]}'
 
@@ -48,7 +48,7 @@ def test_an_agent_that_is_removed_while_its_model_thinks_leaves_nothing(base: Pa
     assert (turns["ada"].status, turns["bob"].status) == ("failed", "done")
     assert "the agent was removed" in turns["ada"].reason
     assert not (base / "agents/ada").exists()
-    assert verify(base).errors == []
+    assert verify_org(base).errors == []
     assert [turn.agent for turn in run_once(base).turns] == ["bob"]
 
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.facts.checklist.check import CheckScope
-from lemming.facts.checklist.targets import problems_of_targets
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.agents import load_agent
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.report import TickReport
-from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.journal.turn_report import TickReport
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.organisation import Organisation
-from lemming.service.pause import resume as unpause
+from lemming.operations.agent_pause import unpause_agent as unpause
+from lemming.queries.checks.check_registry import CheckScope
+from lemming.queries.checks.targets import check_targets
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.timeline.record import read_tick
-from lemming.timeline.replay.replay import replay
 
 BAD = {"reply": "not the contract"}
 WARNED = "came to the same and no further"
@@ -34,7 +34,7 @@ def calls_in(reports: list[TickReport]) -> list[int]:
 
 
 def prompt_of(base: Path, tick: int) -> str:
-    return read_tick(base, tick).turns[0].prompt[-1]["content"]
+    return load_tick_record(base, tick).turns[0].prompt[-1]["content"]
 
 
 def reads(path: str) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def test_it_is_told_in_a_message_of_its_own_before(base: Path) -> None:
 def test_a_replay_agrees_about_the_loop(base: Path) -> None:
     make_org(base, resume("ada"), script=[BAD])
     run(base, 5)
-    assert [replayed.turns for replayed in replay(base, [1, 2, 3, 4])] == [1, 1, 1, 1]
+    assert [replayed.turns for replayed in replay_ticks(base, [1, 2, 3, 4])] == [1, 1, 1, 1]
 
 
 def test_a_turn_that_comes_further_has_the_count_begin_anew(base: Path) -> None:
@@ -142,7 +142,7 @@ def test_what_goes_wrong_for_requests_fails_these_and_pauses_nobody(base: Path) 
     make_org(base, resume("ada", **one), human, script=[BAD], models=people, org={"loops": loops})
     for text in ("one", "two"):
         payload = {"text": text, "target": "ada"}
-        send(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")
+        write_person_entry(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")
     run(base, 7)
     assert load_agent(base, "ada").paused == ""
     ends = [it.payload["status"] for it in read_outbox_entries(base, "ada") if it.kind == "response"]
@@ -184,7 +184,7 @@ def test_an_entry_to_an_agent_that_is_not_there_is_said_with_the_nearest_name(ba
     assert (ann.status, len(ann.entries), ann.calls) == ("done", 1, 1)
     run_once(base)
     assert 'there is no agent "bobb": did you mean "bob"?' in prompt_of(base, 2)
-    assert [replayed.turns for replayed in replay(base, [1, 2])] == [2, 2]
+    assert [replayed.turns for replayed in replay_ticks(base, [1, 2])] == [2, 2]
 
 
 def test_an_agent_that_goes_on_writing_to_nobody_is_paused(base: Path) -> None:
@@ -210,6 +210,6 @@ def test_validate_says_whom_an_entry_did_not_reach(base: Path) -> None:
     script = [{"agent": "ann", "reply": to("bobb")}, {"reply": say("")}]
     make_org(base, resume("ann"), resume("bob"), script=script)
     run_once(base)
-    (problem,) = problems_of_targets(CheckScope(Organisation.at(base)))
+    (problem,) = check_targets(CheckScope(Organisation.from_path(base)))
     assert problem.message == 'ann wrote to "bobb", and there is no agent "bobb": did you mean "bob"?'
     assert problem.severity == "warning"

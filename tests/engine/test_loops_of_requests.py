@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.agents import load_agent
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.timeline.record import read_tick
-from lemming.timeline.replay.replay import replay
 
 PAUSED = "4 of its turns asked for the same, and no answer came but that it failed"
 ADDRESSED = {"run_every_n_ticks": 1, "phase_offset": 0, "wake": "addressed"}
@@ -71,7 +71,7 @@ def test_it_is_told_before(base: Path) -> None:
     made(base, [{"reply": asks()}], FAILED)
     run(base, 4)
     said = [
-        next(it for it in read_tick(base, tick).turns if it.agent == "ada").prompt[-1]["content"]
+        next(it for it in load_tick_record(base, tick).turns if it.agent == "ada").prompt[-1]["content"]
         for tick in (3, 4)
     ]
     assert ["WARNING: 3 of your turns" in prompt for prompt in said] == [False, True]
@@ -133,4 +133,4 @@ def test_one_answer_that_helps_begins_the_count_anew(base: Path) -> None:
 def test_a_replay_agrees(base: Path) -> None:
     made(base, [{"reply": asks()}], FAILED)
     run(base, 4)
-    assert [replayed.turns for replayed in replay(base, [1, 2, 3, 4])] == [2, 2, 2, 2]
+    assert [replayed.turns for replayed in replay_ticks(base, [1, 2, 3, 4])] == [2, 2, 2, 2]

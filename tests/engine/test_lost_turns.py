@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.journal_tools.verify.file_verification import verify_org
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import list_outbox
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
-from lemming.timeline.verify.files import verify
 
 NEWS = say("news", memory_updates=[{"key": "last", "value": 1}])
 Damage = Callable[[Path], None]
@@ -50,12 +50,12 @@ def test_a_copy_that_lacks_what_its_journals_tell_gets_it_from_them(
     shutil.copytree(org, copy)
     for _ in range(ticks_lost):
         damage(copy)
-    assert verify(copy).errors
+    assert verify_org(copy).errors
     told: list[str] = []
     for base in (org, copy):
         run_once(base, clock=FrozenClock(boot_id="this"), notify=lambda event: told.append(str(event)))
     assert tree(copy) == tree(org)
-    assert not verify(copy).errors
+    assert not verify_org(copy).errors
     assert sum("were written again from the journal" in text for text in told) == ticks_lost
     assert read_state(copy, "ada").credits == 4
 
@@ -84,7 +84,7 @@ def test_an_agent_that_is_removed_and_made_anew_gets_nothing_of_its_namesake(bas
         run_once(base, clock=FrozenClock(boot_id="this"))
     shutil.rmtree(base / "agents/ada")
     plain = resume("ada", title="Another Ada", permissions={"read_outboxes": []})
-    fs.publish(base, "agents/ada/resume.json", pretty(plain))
+    fs.write_atomic(base, "agents/ada/resume.json", dump_pretty(plain))
     told: list[str] = []
     run_once(base, clock=FrozenClock(boot_id="this"), notify=lambda event: told.append(event.kind))
     assert read_state(base, "ada").turns == 1

@@ -16,9 +16,9 @@ from plain_mail import PlainMail
 from sampling import EVERYTHING
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.journal.read_mark import ReadMark
-from lemming.kernel.mail.inbox import Inbox, assemble, has_unread
-from lemming.kernel.mail.visibility import Mail
+from lemming.kernel.inboxes.inbox import Inbox, build_inbox, has_unread
+from lemming.kernel.inboxes.visibility import MailView
+from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, write_outbox_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import AgentPermissions
@@ -99,7 +99,7 @@ class Rules:
     chars: int
     persons: tuple[str, ...] = ()
 
-    def both(self, org: Organisation) -> tuple[Mail, PlainMail]:
+    def both(self, org: Organisation) -> tuple[MailView, PlainMail]:
         tick, order, firing, seen = self.tick, self.order, self.firing, self.visibility
         both = [
             mail(
@@ -111,7 +111,7 @@ class Rules:
                 persons=self.persons,
                 broken=["odd"],
             )
-            for mail in (Mail, PlainMail)
+            for mail in (MailView, PlainMail)
         ]
         return both[0], both[1]
 
@@ -148,8 +148,8 @@ def marks(draw: st.DrawFn, there: list[Written], tick: int) -> ReadMark:
     return ReadMark(through, also, unusable)
 
 
-def inbox(mail: Mail, reader: Agent, mark: ReadMark, rule: Rules) -> Inbox:
-    return assemble(mail.view(reader, mark), limit=rule.limit, chars=rule.chars)
+def inbox(mail: MailView, reader: Agent, mark: ReadMark, rule: Rules) -> Inbox:
+    return build_inbox(mail.view(reader, mark), limit=rule.limit, chars=rule.chars)
 
 
 @contextmanager
@@ -170,7 +170,7 @@ def test_an_entry_that_is_gone_when_the_inbox_is_full_is_still_unread(tmp_path: 
     mail, _ = rule.both(org)
     for one in (gone, shown):
         one.put(tmp_path)
-    mail.open_for([rule.reader("ada")])
+    mail.scan_outboxes([rule.reader("ada")])
     gone.remove(tmp_path)
     box = inbox(mail, rule.reader("ada"), ReadMark(), rule)
     assert ([entry.id for entry in box.unread], box.waiting) == ([shown.id], 1)
@@ -189,7 +189,7 @@ def test_a_turn_is_shown_what_the_plain_model_shows(
     with organisation(there) as base:
         fast, plain = rule.both(Organisation(base))
         readers = [rule.reader(name) for name in rule.firing or NAMES]
-        fast.open_for(readers)
+        fast.scan_outboxes(readers)
         plain.open_for(readers)
         for one in data.draw(st.lists(st.sampled_from(there), unique=True, max_size=3)) if there else ():
             one.remove(base)  # by hand, while the tick goes on
@@ -221,7 +221,7 @@ def test_ticks_in_a_row_show_what_the_plain_model_shows_while_files_come_and_go(
             this = Rules(**{**vars(rule), "tick": tick})
             fast, plain = this.both(org)
             readers = [this.reader(name) for name in rule.firing]
-            fast.open_for(readers)
+            fast.scan_outboxes(readers)
             plain.open_for(readers)
             for reader in readers:
                 seen = mark[reader.name]

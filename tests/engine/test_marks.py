@@ -13,8 +13,8 @@ from lemming.engine import run_once
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.memory import save_memory
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.loop import take_turn
-from lemming.kernel.turn.values import Answer, TurnInputs
+from lemming.kernel.turn.turn_loop import take_turn
+from lemming.kernel.turn.turn_values import Answer, TurnInputs
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 MARK = re.compile(r"^<<<DATA ([0-9a-f]{32})$", re.MULTILINE)
@@ -109,8 +109,8 @@ def test_the_mark_around_results_follows_from_what_was_said_before(base: Path) -
 def inputs_of(base: Path, text: str) -> TurnInputs:
     from lemming.kernel.agents import load_agent
     from lemming.kernel.journal.ledger import AgentState
-    from lemming.kernel.journal.read_mark import ReadMark
-    from lemming.kernel.org.models import ModelEntry
+    from lemming.kernel.journal.read_cursor import ReadMark
+    from lemming.kernel.org.model_entries import ModelEntry
     from lemming.kernel.org.resume import AgentCredits
 
     return TurnInputs(

@@ -11,11 +11,11 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.facts.problems import problems_of_agents
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.memory import save_memory
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.config import load_config
+from lemming.queries.org_validation import validate_agents
 from lemming.testing import journal_lines, make_org, resume, say, tree
 
 GOAL = {"reply": {**say("planned"), "memory_updates": [{"key": "goal", "value": "two ferries"}]}}
@@ -44,7 +44,7 @@ def prompt_of(base: Path, agent: str, number: int) -> str:
 
 
 def test_a_memory_is_shown_where_it_is_granted_and_nowhere_else(base: Path) -> None:
-    pytest.importorskip("lemming.capabilities.requests.capability")  # commands that look need it
+    pytest.importorskip("lemming.capabilities.requests.requests_capability")  # commands that look need it
     org(base, "ada/goal")
     save_memory(base, "ada", "secret", "under the mat")
     tick(base)
@@ -112,7 +112,7 @@ def test_the_files_are_the_same_however_many_turns_are_taken_at_once(base: Path)
 
 
 def test_a_memory_that_a_stranger_wrote_makes_its_reader_as_little_trusted(base: Path) -> None:
-    pytest.importorskip("lemming.capabilities.trust.capability")
+    pytest.importorskip("lemming.capabilities.trust.trust_capability")
     org(base, "ada/goal", every=9, trust={})
     save_memory(base, "ada", "goal", "x")
     file = base / "agents/ada/memory/goal.json"
@@ -132,7 +132,7 @@ def test_a_memory_that_a_stranger_wrote_makes_its_reader_as_little_trusted(base:
 )
 def test_a_grant_that_is_none_takes_its_agent_out(base: Path, grant: str, about: str) -> None:
     org(base, grant)
-    said = [str(it) for it in problems_of_agents(base, load_config(base), "bob")]
+    said = [str(it) for it in validate_agents(base, load_config(base), "bob")]
     assert any(about in line for line in said), said
     assert "bob" not in {agent for agent, status in tick(base).items() if status == "done"}
 

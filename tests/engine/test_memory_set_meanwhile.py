@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from lemming.engine import run_once
-from lemming.kernel.journal.events import Event, ProblemFound
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.journal.engine_events import Event, ProblemFound
 from lemming.kernel.memory import load_memory, save_memory
 from lemming.kernel.providers import LLMProvider, Reply, Request, register_provider
 from lemming.testing import make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 
 class SetsMeanwhile(LLMProvider):
@@ -57,7 +57,7 @@ def test_the_value_of_the_person_stays_and_it_is_said(base: Path) -> None:
     assert problem.startswith(
         'ada wrote its memory "plan" in tick 1, and somebody had set it during the turn'
     )
-    assert [replayed.turns for replayed in replay(base, [1])] == [1]
+    assert [replayed.turns for replayed in replay_ticks(base, [1])] == [1]
 
 
 def test_a_memory_that_nobody_set_is_written_as_ever(base: Path) -> None:

@@ -17,11 +17,11 @@ from lemming.kernel.base.paths import journal_file
 from lemming.kernel.base.redaction import secrets
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
-from lemming.kernel.journal.report import TurnReport
-from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.kernel.tools import EngineTool, Tool, ToolRegistry, ToolResult
-from lemming.kernel.tools.context import ToolContext
+from lemming.kernel.tools.tool_context import ToolContext
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from lemming.engine import load_tick, run_once, ticks
+from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 
 MONDAY = datetime(2026, 11, 23, 7, tzinfo=UTC)
 DAILY = {"cron": "0 9 * * *", "timezone": "UTC"}
@@ -154,6 +154,6 @@ def test_a_replay_gives_the_same_files_and_the_same_plan(base: Path, tmp_path: P
     run_once(base, agents=["keeper", "asked"], clock=clock(hours=3))
     run_once(base, clock=clock(hours=4))
     again = tmp_path / "again"
-    list(replay_into(base, again, ticks_to_rerun(base, None)))
+    list(replay_into(base, again, list_replayable_ticks(base, None)))
     assert tree(again) == tree(base)
-    assert [each.tick for each in replay(base, [1, 2, 3])] == [1, 2, 3]
+    assert [each.tick for each in replay_ticks(base, [1, 2, 3])] == [1, 2, 3]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lemming.kernel.turn.ending import newest
-from lemming.kernel.turn.results import RESULTS_CHARS
+from lemming.kernel.turn.tool_results import RESULTS_CHARS
+from lemming.kernel.turn.turn_end import newest_results
 
 
 def results(*lengths: int) -> tuple[dict[str, Any], ...]:
@@ -27,4 +27,4 @@ def results(*lengths: int) -> tuple[dict[str, Any], ...]:
     ],
 )
 def test_the_newest_results_are_kept_that_fit(lengths: tuple[int, ...], kept: list[int]) -> None:
-    assert [it["number"] for it in newest(results(*lengths))] == kept
+    assert [it["number"] for it in newest_results(results(*lengths))] == kept

@@ -18,19 +18,19 @@ from disguised import ALL, FORMS, LOOKS, TEXT, VALUES, held_by, in_base64
 from patience import PATIENCE_S
 
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import RequestRejected
 from lemming.kernel.base.redaction.secrets import refresh
-from lemming.kernel.journal.sealing import seal_old_journals
+from lemming.kernel.journal.journal_packing import seal_old_journals
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.memory import save_memory
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
-from lemming.service.backup import back_up
+from lemming.operations.backup_writer import create_backup
 from lemming.testing import Crash as Killed
 from lemming.testing import FrozenClock, crash_at, journal_lines, make_org, resume
-from lemming.timeline.replay.replay import replay
-from lemming.timeline.verify.files import verify
 
 
 class Obeying(LLMProvider):
@@ -117,7 +117,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
 def org(tmp_path: Path) -> Path:
     """Return an organisation of two: one that acts, and one that reads all of it."""
     base = tmp_path / "org"
-    pytest.importorskip("lemming.capabilities.attachments.capability")  # "*" names its tool, too
+    pytest.importorskip("lemming.capabilities.attachments.attachments_capability")  # "*" names its tool, too
     may = {"read_outboxes": ["*"], "tools": ["*"]}
     ada = resume("ada", model={"key": "obeying"}, permissions=may, turn={"max_steps": 4})
     make_org(
@@ -270,7 +270,7 @@ def test_what_a_command_leaves_in_the_workspace_holds_no_secret(org: Path) -> No
 
 
 def test_what_people_and_programs_hand_in_leaves_no_secret(org: Path) -> None:
-    send(
+    write_person_entry(
         org, "bob", tick=1, kind="message", payload={"text": TEXT, ALL[0]: ALL}, tags=[ALL[0]], created_at=""
     )
     save_memory(org, "ada", "all", {"it": TEXT})
@@ -290,7 +290,7 @@ def test_no_secret_is_in_what_is_packed(with_history: Path, tmp_path: Path) -> N
     assert seal_old_journals(with_history, 300, 0)
     archive = tmp_path / "backup" / "all.tar.gz"
     archive.parent.mkdir()
-    back_up(Organisation(with_history), archive, wait_s=5)
+    create_backup(Organisation(with_history), archive, wait_s=5)
     assert held_by(with_history) == {}
     assert held_by(archive.parent) == {}
     told = subprocess.run(
@@ -326,6 +326,6 @@ def test_a_secret_is_nowhere_whenever_the_process_dies(tmp_path: Path) -> None:
 
 def _is_sound(base: Path) -> None:
     """Require that what is written is what was recorded, and that it comes out the same again."""
-    assert verify(base).errors == []
+    assert verify_org(base).errors == []
     ticks = [1, 2] if (base / "logs/ticks/00000002.jsonl").exists() else [1]
-    assert [replayed.tick for replayed in replay(base, ticks)] == ticks  # it raises where they differ
+    assert [replayed.tick for replayed in replay_ticks(base, ticks)] == ticks  # it raises where they differ

@@ -15,12 +15,12 @@ import pytest
 from lemming.engine import run_once, run_tick, ticks
 from lemming.kernel.agents import Survey, survey_agents
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.files.documents import once_saved
-from lemming.kernel.journal.events import Event, ProblemFound
+from lemming.kernel.files.json_documents import retry_while_saving
+from lemming.kernel.journal.engine_events import Event, ProblemFound
 from lemming.kernel.org.config import load_config
-from lemming.kernel.tick.turns_not_done import read_turns_not_done
+from lemming.kernel.tick.unsuccessful_turns import load_unfinished_turns
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
-from lemming.testing.faults import refuse_look
+from lemming.testing.fault_injection import fail_nth_lookup
 
 LOG = "logs/turns_not_done.jsonl"
 
@@ -71,7 +71,7 @@ def test_an_agent_that_is_well_again_is_forgotten(dead: Path) -> None:
     write_script(dead, [{"reply": say("back")}])
     run_once(dead, clock=FrozenClock())
     assert lines(dead)[-1] == {"agent": "ada", "status": "done", "tick": 2}
-    assert read_turns_not_done(dead) == {}
+    assert load_unfinished_turns(dead) == {}
 
 
 def test_an_agent_without_credits_has_a_line_although_its_ticks_have_no_journal(base: Path) -> None:
@@ -120,7 +120,7 @@ def test_lines_that_are_none_are_passed_over(dead: Path) -> None:
     run_once(dead, clock=FrozenClock())
     with (dead / LOG).open("ab") as file:
         file.write(b'[]\n{"agent": 3}\n{"agent": "bob", "status": "failed"}\n{"torn": ')
-    assert set(read_turns_not_done(dead)) == {"ada"}
+    assert set(load_unfinished_turns(dead)) == {"ada"}
 
 
 # --- files that somebody is saving ---------------------------------------------------------------
@@ -188,13 +188,13 @@ def test_a_file_that_is_being_saved_is_read_again(base: Path, file: str) -> None
     def problems_of(survey: Survey) -> list[Problem]:
         return [problem for error in survey.broken.values() for problem in error.problems]
 
-    assert list(once_saved(base, look, problems_of).agents) == ["ada"]
+    assert list(retry_while_saving(base, look, problems_of).agents) == ["ada"]
 
 
 @pytest.mark.parametrize("file", HALF_SAVED)
 def test_a_tick_looks_more_than_once_at_a_file_that_is_being_saved(base: Path, file: str) -> None:
     make_org(base, resume("ada"), org={"durability": "off"})
     half_save(base, file)
-    with refuse_look(base, 0, errno.EIO) as looks, contextlib.suppress(ConfigError):
+    with fail_nth_lookup(base, 0, errno.EIO) as looks, contextlib.suppress(ConfigError):
         run_tick(base, 1, clock=FrozenClock())
     assert sum(look.endswith(f" {file}") for look in looks) > 4

@@ -13,9 +13,9 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.journal.events import Event, ModelAsked, ProblemFound, TickBegins, TickEnds
-from lemming.kernel.journal.file import read_journal
-from lemming.kernel.journal.records import (
+from lemming.kernel.journal.engine_events import Event, ModelAsked, ProblemFound, TickBegins, TickEnds
+from lemming.kernel.journal.journal_file import read_journal
+from lemming.kernel.journal.journal_records import (
     ModelReplied,
     Record,
     ToolFinished,
@@ -23,7 +23,7 @@ from lemming.kernel.journal.records import (
     TurnSkipped,
     TurnStarted,
 )
-from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.testing import Crash, FrozenClock, make_org, resume, say
 
 WRITES = {"tool": "file_write", "args": {"path": "a.txt", "content": "by ada"}}
@@ -56,7 +56,7 @@ def test_what_the_journal_gets_is_told_in_its_order(org: Path, durability: str) 
 def test_an_answer_and_a_tool_call_are_told_as_they_come(org: Path) -> None:
     told: list[Event] = []
     run_once(org, notify=told.append)
-    of_ada = [type(event) for event in told if event.about == "ada"]
+    of_ada = [type(event) for event in told if event.agent_name == "ada"]
     first = [TurnStarted, ModelAsked, ModelReplied, ToolFinished]
     assert of_ada[: len(first)] == first
     assert len([event for event in told if isinstance(event, ModelReplied)]) == 3
@@ -77,7 +77,7 @@ def test_no_secret_is_told(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_second_attempt_tells_what_had_ended_and_what_is_new(org: Path) -> None:
     def die(event: Event) -> None:
-        if isinstance(event, TurnEnded) and event.about == "ada":
+        if isinstance(event, TurnEnded) and event.agent_name == "ada":
             raise Crash
 
     with pytest.raises(Crash):
@@ -88,8 +88,8 @@ def test_a_second_attempt_tells_what_had_ended_and_what_is_new(org: Path) -> Non
     assert isinstance(begins, TickBegins)
     assert (begins.answers_kept, begins.turns_left) == (2, ["bob"])
     ends = [event for event in told if isinstance(event, TurnEnded)]
-    assert [(event.about, event.report.status) for event in ends] == [("ada", "done"), ("bob", "done")]
-    assert {event.about for event in told if isinstance(event, ModelReplied)} == {"bob"}
+    assert [(event.agent_name, event.report.status) for event in ends] == [("ada", "done"), ("bob", "done")]
+    assert {event.agent_name for event in told if isinstance(event, ModelReplied)} == {"bob"}
 
 
 def test_a_quiet_tick_is_told_though_it_has_no_journal(base: Path) -> None:
@@ -118,8 +118,8 @@ def test_what_an_observer_raises_ends_the_run_and_the_next_one_goes_on(org: Path
 
 
 PLUGIN = """
-from lemming.kernel.journal.events import observer
-from lemming.kernel.journal.records import ModelReplied
+from lemming.kernel.journal.engine_events import observer
+from lemming.kernel.journal.journal_records import ModelReplied
 
 HEARD = []
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import ticks
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.testing import make_org, resume, say
 
 Running = Iterator[TickReport]

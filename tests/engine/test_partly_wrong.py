@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.paths import MEMORY_KEY_RULE
 from lemming.kernel.memory import load_memory
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import make_org, resume, say
-from lemming.timeline.record import read_tick
-from lemming.timeline.replay.replay import replay
 
 SOUND = {"kind": "message", "payload": {"text": "sound"}, "tags": []}
 
@@ -88,9 +88,9 @@ def test_an_optional_part_that_is_wrong_costs_itself_and_no_question(
     assert load_memory(base, "ada", "w") is None
     assert f"left out: {problem}" in turn.remarks
     run_once(base)
-    prompt = read_tick(base, 2).turns[0].prompt[-1]["content"].replace('\\"', '"')
+    prompt = load_tick_record(base, 2).turns[0].prompt[-1]["content"].replace('\\"', '"')
     assert f"In your last reply: {problem}" in prompt
-    assert [replayed.turns for replayed in replay(base, [1, 2])] == [1, 1]
+    assert [replayed.turns for replayed in replay_ticks(base, [1, 2])] == [1, 1]
 
 
 @pytest.mark.parametrize(("reply", "problem"), WRONG_PARTS.values(), ids=WRONG_PARTS)
@@ -103,9 +103,9 @@ def test_an_entry_that_is_still_wrong_after_the_correction_loses_only_itself(
     assert [entry.payload["text"] for entry in read_outbox_entries(base, "ada")] == ["sound"]
     assert any(remark.startswith(f"left out: {problem}") for remark in turn.remarks)
     run_once(base)
-    assert problem in read_tick(base, 2).turns[0].prompt[-1]["content"].replace('\\"', '"')
-    assert [replayed.turns for replayed in replay(base, [1, 2])] == [1, 1]
-    (record,) = read_tick(base, 1).turns
+    assert problem in load_tick_record(base, 2).turns[0].prompt[-1]["content"].replace('\\"', '"')
+    assert [replayed.turns for replayed in replay_ticks(base, [1, 2])] == [1, 1]
+    (record,) = load_tick_record(base, 1).turns
     assert sorted(record.writes) == sorted(file["path"] for file in turn.files)
 
 
@@ -119,7 +119,7 @@ def test_a_later_reply_with_nothing_right_in_it_does_not_undo_the_turn(base: Pat
     )
     (turn,) = run_once(base).turns
     assert (turn.status, len(turn.entries)) == ("waiting", 1)
-    assert [entry.payload["text"] for entry in read_tick(base, 1).turns[0].entries] == ["first"]
+    assert [entry.payload["text"] for entry in load_tick_record(base, 1).turns[0].entries] == ["first"]
 
 
 def test_a_reply_whose_correction_cannot_be_paid_for_keeps_what_is_right(base: Path) -> None:
@@ -127,8 +127,8 @@ def test_a_reply_whose_correction_cannot_be_paid_for_keeps_what_is_right(base: P
     make_org(base, resume("ada", credits={"max_credits": 1}), script=[{"reply": reply}])
     (turn,) = run_once(base).turns
     assert (turn.status, len(turn.entries)) == ("done", 1)
-    assert len(read_tick(base, 1).turns[0].entries) == 1
-    assert [replayed.turns for replayed in replay(base, [1])] == [1]
+    assert len(load_tick_record(base, 1).turns[0].entries) == 1
+    assert [replayed.turns for replayed in replay_ticks(base, [1])] == [1]
 
 
 def test_a_reply_with_nothing_right_in_it_fails_its_turn(base: Path) -> None:
@@ -154,7 +154,7 @@ def test_what_was_left_out_is_told_once_and_in_words_of_the_engine(base: Path) -
     make_org(base, resume("ada"), script=[{"tick": 1, "reply": reply}, {"reply": say("on")}])
     for _ in range(3):
         run_once(base)
-    second, third = (read_tick(base, tick).turns[0].prompt[-1]["content"] for tick in (2, 3))
+    second, third = (load_tick_record(base, tick).turns[0].prompt[-1]["content"] for tick in (2, 3))
     assert "WARNING: In your last reply: memory_updates: key: a memory key has" in second
     assert "Results of your earlier tool calls" not in second
     assert "left out" not in third
@@ -167,7 +167,7 @@ def test_a_memory_that_is_not_kept_is_no_reason_to_ask_the_model_again(base: Pat
     assert turn.calls == 1
     assert turn.remarks[0].startswith("not kept: ")
     run_once(base)
-    assert 'WARNING: memory "k": ' in read_tick(base, 2).turns[0].prompt[-1]["content"]
+    assert 'WARNING: memory "k": ' in load_tick_record(base, 2).turns[0].prompt[-1]["content"]
 
 
 def test_an_entry_for_no_moment_is_no_reason_to_ask_the_model_again(base: Path) -> None:

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 from patience import PATIENCE_S
 
-from lemming.kernel.tick.executors.pool import Pool
+from lemming.kernel.tick.executors.thread_pool import Pool
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 
 
@@ -26,7 +26,7 @@ def test_a_thread_that_is_done_is_used_again() -> None:
 
 
 def test_a_thread_that_nobody_needs_ends() -> None:
-    pool, seen = Pool(kept_s=0.01), SimpleQueue[threading.Thread]()
+    pool, seen = Pool(keep_alive_s=0.01), SimpleQueue[threading.Thread]()
     pool.start(lambda: seen.put(threading.current_thread()))
     thread = seen.get(timeout=PATIENCE_S)
     thread.join(PATIENCE_S)
@@ -34,7 +34,7 @@ def test_a_thread_that_nobody_needs_ends() -> None:
 
 
 def test_work_that_comes_when_a_thread_is_about_to_end_is_done() -> None:
-    pool, seen = Pool(kept_s=0.0001), SimpleQueue[int]()
+    pool, seen = Pool(keep_alive_s=0.0001), SimpleQueue[int]()
     for number in range(500):
         pool.start(partial(seen.put, number))
     assert sorted(seen.get(timeout=PATIENCE_S) for _ in range(500)) == list(range(500))
@@ -68,11 +68,11 @@ def test_the_baton_goes_on_in_the_order_in_which_they_came() -> None:
         begun.append(name)
         return can
 
-    turn_lock.take()
-    turn_lock.promise(partial(begin, "first", can=True))
-    turn_lock.promise(partial(begin, "without a thread", can=False))
-    turn_lock.promise(partial(begin, "third", can=True))
-    turn_lock.pass_on()
+    turn_lock.acquire()
+    turn_lock.enqueue_start(partial(begin, "first", can=True))
+    turn_lock.enqueue_start(partial(begin, "without a thread", can=False))
+    turn_lock.enqueue_start(partial(begin, "third", can=True))
+    turn_lock.release()
     assert begun == ["first"]
-    turn_lock.pass_on()
+    turn_lock.release()
     assert begun == ["first", "without a thread", "third"]

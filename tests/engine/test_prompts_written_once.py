@@ -11,10 +11,10 @@ import pytest
 
 from lemming.engine import run_once, ticks
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import read_journal
-from lemming.kernel.journal.records import TurnStarted
+from lemming.kernel.journal.journal_file import read_journal
+from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
 
 LONG = "The harbour welcomed twelve fishing boats on Monday, and the mayor came to see them all."
@@ -79,7 +79,7 @@ def test_an_agent_whose_resume_changes_is_spelled_out_again(base: Path) -> None:
     for report in ticks(base, interval_s=0, max_ticks=3, clock=FrozenClock()):
         if report.tick == 2:
             changed = {**plain, "instructions": "You are ada, and brief."}
-            fs.publish(base, "agents/ada/resume.json", pretty(changed))
+            fs.write_atomic(base, "agents/ada/resume.json", dump_pretty(changed))
     openings = [
         line["opening"]
         for tick in (1, 2, 3)
@@ -92,7 +92,7 @@ def test_an_agent_whose_resume_changes_is_spelled_out_again(base: Path) -> None:
 
 def test_a_new_segment_refers_to_nothing_before_it(base: Path) -> None:
     make(base)
-    fs.publish(base, "tick.json", pretty({"current_tick": 98}))
+    fs.write_atomic(base, "tick.json", dump_pretty({"current_tick": 98}))
     run(base, 4)
     for tick in (100, 101):
         for line in lines_of(base, tick):

@@ -23,7 +23,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.providers import LLMProvider, Message, register_provider
 from lemming.kernel.tools import EngineTool, Tool, ToolRegistry, ToolResult
-from lemming.kernel.tools.context import ToolContext
+from lemming.kernel.tools.tool_context import ToolContext
 from lemming.testing import journal_lines, make_org, resume, say
 
 JOURNAL = journal_file(1)
@@ -92,7 +92,7 @@ def test_no_file_of_an_agent_changes_before_the_answers_it_follows_from_are_safe
     settings = {"durability": durability, "max_parallel": max_parallel}
     make_org(base, *agents, script=script, org=settings)
     witness = Witness(base)
-    with fs.observed(witness.hear):
+    with fs.observe_changes(witness.hear):
         run_once(base)
     assert len(ring.rung) == 2
     assert any(change.startswith("rename agents/ada/outbox") for change in witness.changes)
@@ -112,7 +112,7 @@ def test_a_bell_is_rung_only_when_its_announcement_is_safe(base: Path, ring: Rin
             return ToolResult(True, "rung")
 
     ToolRegistry.register(Watched())
-    with fs.observed(witness.hear):
+    with fs.observe_changes(witness.hear):
         run_once(base)
     assert safe_when_rung == ["tool_started"]
 
@@ -137,7 +137,7 @@ def test_whoever_is_asked_next_no_earlier_answer_is_at_risk(base: Path, ring: Ri
     make_org(base, ada, models={"careful": {"provider": "careful"}})
     Careful.witness, Careful.at_risk = Witness(base), []
     Careful.replies = ["garbage", json.dumps(say("ringing", tool_calls=[RING])), json.dumps(say("heard"))]
-    with fs.observed(Careful.witness.hear):
+    with fs.observe_changes(Careful.witness.hear):
         (turn,) = run_once(base).turns
     assert (turn.status, turn.calls, len(ring.rung)) == ("done", 3, 1)
     assert Careful.at_risk == [[], [], []]
@@ -182,7 +182,7 @@ def test_after_a_refusal_of_the_disk_nothing_more_goes_into_the_journal(base: Pa
     register_provider("at-once", AtOnce)
     agents = [resume(name, model={"key": "both"}, permissions={}) for name in ("ada", "bob")]
     make_org(base, *agents, models={"both": {"provider": "at-once"}})
-    with fs.observed(meeting.hear), pytest.raises(DiskError, match="unwell"):
+    with fs.observe_changes(meeting.hear), pytest.raises(DiskError, match="unwell"):
         run_once(base)
     assert meeting.after == []
     assert "turn_committed" not in [record["type"] for record in journal_lines(base, 1)]

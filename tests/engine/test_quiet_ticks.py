@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from lemming.engine import load_tick, run_once, run_tick
-from lemming.facts.views.tick import plan_of, recorded
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.journal_file import journal_ticks
+from lemming.queries.views.tick_view import build_plan_section, load_recorded_tick
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.timeline.verify.files import verify
 
 CHANGED = {"wake": "changed"}
 EVERY_FOURTH = {"run_every_n_ticks": 4}
@@ -18,7 +18,7 @@ EVERY_FOURTH = {"run_every_n_ticks": 4}
 
 def changes_of_a_tick(base: Path) -> list[str]:
     changes: list[str] = []
-    with fs.observed(lambda operation, path: changes.append(f"{operation} {path}")):
+    with fs.observe_changes(lambda operation, path: changes.append(f"{operation} {path}")):
         run_once(base, clock=FrozenClock())
     return [change for change in changes if not change.endswith(".lemming/lock")]
 
@@ -49,7 +49,7 @@ def test_one_who_has_something_new_makes_the_tick_a_recorded_one(base: Path) -> 
     )
     run_once(base)
     run_once(base)
-    fs.publish(base, "agents/ada/memory/note.json", b'{"key": "note", "value": 1}')
+    fs.write_atomic(base, "agents/ada/memory/note.json", b'{"key": "note", "value": 1}')
     report = run_once(base)
     assert {turn.agent: turn.status for turn in report.turns} == {"ada": "done", "bob": "done"}
     assert journal_ticks(base) == [1, 3]
@@ -62,10 +62,10 @@ def test_who_has_no_credits_left_is_told_so_in_a_quiet_tick(base: Path) -> None:
     report = run_once(base)
     assert report.is_quiet
     assert [turn.error for turn in report.turns] == ["OutOfCredits"]
-    assert plan_of(recorded(base, 2))["skipped"] == {"ada": report.turns[0].reason}
+    assert build_plan_section(load_recorded_tick(base, 2))["skipped"] == {"ada": report.turns[0].reason}
     make_org(base, resume("ada", credits={"max_credits": 5}))
     assert not run_once(base).is_quiet
-    assert plan_of(recorded(base, 2))["skipped"] == {"ada": report.turns[0].reason}
+    assert build_plan_section(load_recorded_tick(base, 2))["skipped"] == {"ada": report.turns[0].reason}
 
 
 def test_a_turn_that_would_fail_is_not_quiet(base: Path) -> None:
@@ -93,7 +93,7 @@ def test_what_came_in_quiet_ticks_is_read_when_somebody_is_due(base: Path) -> No
         if tick == 2:
             entry = {"id": "0" * 12, "tick": 2, "agent": "human", "kind": "message", "tags": []}
             text = str({**entry, "payload": {"text": "good morning"}}).replace("'", '"').encode()
-            fs.publish(base, "agents/human/outbox/00000002_000000000000.json", text)
+            fs.write_atomic(base, "agents/human/outbox/00000002_000000000000.json", text)
         report = run_once(base)
     assert [turn.status for turn in report.turns if turn.agent == "ada"] == ["done"]
     prompt = next(record for record in journal_lines(base, 4) if record["type"] == "turn_started")
@@ -104,7 +104,7 @@ def test_a_journal_that_is_gone_is_told_from_a_quiet_tick(base: Path) -> None:
     make_org(base, resume("ada", schedule={"run_every_n_ticks": 2}))
     for _ in range(6):
         run_once(base)
-    assert [finding.message for finding in verify(base).findings if finding.is_error] == []
+    assert [finding.message for finding in verify_org(base).findings if finding.is_error] == []
     (base / "logs/ticks/00000004.jsonl").unlink()
-    missing = [finding for finding in verify(base).findings if finding.kind == "missing"]
+    missing = [finding for finding in verify_org(base).findings if finding.kind == "missing"]
     assert [(finding.tick, finding.file) for finding in missing][:1] == [(4, "logs/ticks/00000004.jsonl")]

@@ -10,22 +10,22 @@ import pytest
 from parts import by_hand
 from refused import asked_with_each_look_refused, run_with_each_look_refused
 
-from lemming.capabilities.requests.deadlines import Patience
+from lemming.capabilities.requests.request_deadlines import DeadlineExtensions
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ConfigError, DiskError
-from lemming.kernel.base.jsontext import pretty
-from lemming.kernel.journal.begun import Asked, Begun
-from lemming.kernel.journal.file import Journal, last_record, read_journal, read_plan
+from lemming.kernel.base.jsontext import dump_pretty
+from lemming.kernel.journal.journal_file import Journal, last_record, load_plan, read_journal
+from lemming.kernel.journal.journal_records import TickStarted
 from lemming.kernel.journal.ledger import AgentState, write_state
-from lemming.kernel.journal.records import TickStarted
+from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.addressed import hurried, stands_still, who_goes_on
-from lemming.kernel.tick.permitted import refused_places
+from lemming.kernel.tick.pending_work import find_pending_work, immediate_snapshot, is_stalled
+from lemming.kernel.tick.recorded_permissions import find_refused_paths
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.testing.faults import refuse_look
+from lemming.testing.fault_injection import fail_nth_lookup
 
 PLACES = (
     "agents/ada/resume.json",
@@ -56,8 +56,8 @@ def test_a_refused_look_stops_the_tick_or_changes_nothing(org: Path, place: str,
 
 @pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])
 def test_a_journal_that_the_disk_refuses_to_show_is_the_disks_trouble(org: Path, refusal: int) -> None:
-    for look in (read_journal, last_record, read_plan):
-        with refuse_look(org, 1, refusal) as looks, pytest.raises(DiskError):
+    for look in (read_journal, last_record, load_plan):
+        with fail_nth_lookup(org, 1, refusal) as looks, pytest.raises(DiskError):
             look(org, 1)
         assert looks == ["open logs/ticks/00000001.jsonl"]
 
@@ -90,7 +90,9 @@ def test_a_refused_look_keeps_no_file_of_a_turn_from_being_written(base: Path, r
     run_once(base, clock=FrozenClock())
     snapshot, records = take_snapshot(Organisation(base), load_config(base), 2), read_journal(base, 1)
     agent = snapshot.survey.agents["ada"]
-    refused = asked_with_each_look_refused(base, refusal, lambda: refused_places(snapshot, agent, records))
+    refused = asked_with_each_look_refused(
+        base, refusal, lambda: find_refused_paths(snapshot, agent, records)
+    )
     assert refused == {}
 
 
@@ -102,8 +104,8 @@ def test_a_refused_look_leaves_nothing_to_go_on_with_undone(base: Path, refusal:
     bob = resume("bob", schedule={"wake": "addressed", "run_every_n_ticks": 5}, **one)
     make_org(base, ada, bob, person, models={"human": {"provider": "human"}})
     by_hand(base, "human", 2, "more", kind="request", text="and this", target="ada")
-    waits = Asked(request="bob/00000001_0123456789ab", to="human", until=9)
-    begun = Begun(request="human/00000000_x", asked=(waits,), enough=(1,), turns=1, stands_still=True)
+    waits = SubRequest(request="bob/00000001_0123456789ab", to="human", until=9)
+    begun = OpenRequest(request="human/00000000_x", asked=(waits,), enough=(1,), turns=1, stands_still=True)
     write_state(base, "bob", AgentState(tick=1, requests=(begun,)))
 
     def now() -> Snapshot:
@@ -111,9 +113,9 @@ def test_a_refused_look_leaves_nothing_to_go_on_with_undone(base: Path, refusal:
         return take_snapshot(org, load_config(org), 3)
 
     asks: dict[str, Callable[[], object]] = {
-        "who goes on": lambda: who_goes_on(now()).now,
-        "at once": lambda: hurried(now()).plan.at_once,
-        "stands still": lambda: stands_still(Organisation(base), "bob"),
+        "who goes on": lambda: find_pending_work(now()).due_now,
+        "at once": lambda: immediate_snapshot(now()).plan.at_once,
+        "stands still": lambda: is_stalled(Organisation(base), "bob"),
     }
     found = {name: asked_with_each_look_refused(base, refusal, ask) for name, ask in asks.items()}
     assert found == {"who goes on": ["ada"], "at once": True, "stands still": True}
@@ -127,7 +129,7 @@ def test_a_refused_look_makes_nobody_wait_for_a_person_less_long(base: Path, ref
             journal.append(TickStarted(at="2026-01-01T00:00:00Z", tick=tick, order=["ada"], at_once=tick < 3))
 
     def last_tick() -> int:
-        return Patience(Organisation(base)).last_tick(0, 1, now=4)
+        return DeadlineExtensions(Organisation(base)).extend_last_tick(0, 1, current_tick=4)
 
     assert asked_with_each_look_refused(base, refusal, last_tick) == 3
 
@@ -137,8 +139,10 @@ def test_a_refused_look_passes_over_no_pause(base: Path, refusal: int) -> None:
     make_org(base, resume("ada"))
     org = Organisation(base)
     snapshot = take_snapshot(org, load_config(org), 1)
-    (base / "agents/ada/resume.json").write_bytes(pretty(resume("ada", paused="not now")))
-    assert "not now" in asked_with_each_look_refused(base, refusal, lambda: snapshot.pauses.why("ada"))
+    (base / "agents/ada/resume.json").write_bytes(dump_pretty(resume("ada", paused="not now")))
+    assert "not now" in asked_with_each_look_refused(
+        base, refusal, lambda: snapshot.pause_check.pause_reason("ada")
+    )
 
 
 @pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])

@@ -15,16 +15,16 @@ import pytest
 from lemming.engine import run_once
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.files.disk import Disk, on_disk
-from lemming.kernel.files.stamps import (
-    Reading,
-    are_as_before,
-    identity_in,
+from lemming.kernel.files.disk import Disk, use_disk
+from lemming.kernel.files.stat_cache import (
+    FileReading,
+    capture_states,
+    has_exact_mtime,
     is_current,
-    is_exact,
-    learn_stamps,
-    look,
-    looks_at,
+    is_unchanged,
+    probe_mtime_resolution,
+    refresh_reading,
+    to_identity,
 )
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
@@ -56,12 +56,12 @@ def test_edits_of_the_same_size_at_the_same_instant_are_seen(org: Organisation) 
 def test_a_file_that_changed_just_before_it_was_read_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("new")
-    learn_stamps(file.stat)  # which tell nothing
-    identity = identity_in(file.stat())
-    before = Reading("old", "digest of old", identity, is_settled=False)
+    probe_mtime_resolution(file.stat)  # which tell nothing
+    identity = to_identity(file.stat())
+    before = FileReading("old", "digest of old", identity, is_settled=False)
     assert not is_current(before, str(file))
-    assert look(str(file), before, read_text, limit_bytes=9).outcome == "new"
-    assert look(str(file), None, read_text, limit_bytes=9).is_settled is False
+    assert refresh_reading(str(file), before, read_text, limit_bytes=9).outcome == "new"
+    assert refresh_reading(str(file), None, read_text, limit_bytes=9).is_settled is False
 
 
 def touches(file: Path, gap_ns: int) -> Callable[[], os.stat_result]:
@@ -81,10 +81,10 @@ def test_stamps_tell_every_change_if_three_within_a_millisecond_differ(
 ) -> None:
     file = tmp_path / "file"
     file.write_text("x")
-    learn_stamps(touches(file, gap_ns))
-    assert is_exact(identity_in(file.stat())) is tells
+    probe_mtime_resolution(touches(file, gap_ns))
+    assert has_exact_mtime(to_identity(file.stat())) is tells
     if tells:
-        assert look(str(file), None, read_text, limit_bytes=9).is_settled
+        assert refresh_reading(str(file), None, read_text, limit_bytes=9).is_settled
 
 
 def test_a_clock_that_ticked_once_tells_nothing(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_a_clock_that_ticked_once_tells_nothing(tmp_path: Path) -> None:
     slow = iter([touches(file, 0)() for _ in range(2)])
     late = touches(file, 4_000_000)
     late()
-    learn_stamps(lambda: next(slow, None) or late())
-    assert not is_exact(identity_in(file.stat()))
+    probe_mtime_resolution(lambda: next(slow, None) or late())
+    assert not has_exact_mtime(to_identity(file.stat()))
 
 
 class RefusesStamps(Disk):
@@ -103,7 +103,7 @@ class RefusesStamps(Disk):
 
 
 def test_an_engine_works_where_the_file_system_refuses_to_stamp_a_file(org: Organisation) -> None:
-    with on_disk(RefusesStamps()):
+    with use_disk(RefusesStamps()):
         assert run_once(org).turns[0].status == "done"
 
 
@@ -111,8 +111,8 @@ def test_a_file_that_has_rested_is_current_until_it_changes(tmp_path: Path) -> N
     file = tmp_path / "file"
     file.write_text("old")
     status = file.stat()
-    identity = identity_in(status)
-    reading = Reading("old", "digest of old", identity, is_settled=True)
+    identity = to_identity(status)
+    reading = FileReading("old", "digest of old", identity, is_settled=True)
     assert is_current(reading, str(file))
     file.chmod(0o600)
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
@@ -122,18 +122,18 @@ def test_a_file_that_has_rested_is_current_until_it_changes(tmp_path: Path) -> N
 
 
 def test_a_file_that_came_to_rest_long_ago_is_settled() -> None:
-    assert look(os.__file__, None, read_text, limit_bytes=1 << 20).is_settled
+    assert refresh_reading(os.__file__, None, read_text, limit_bytes=1 << 20).is_settled
 
 
 def test_what_was_not_there_is_seen_when_it_comes(tmp_path: Path) -> None:
     missing = tmp_path / "folder/file"
     missing.parent.mkdir()
-    while (looks := looks_at([str(missing)])) is None:  # until the folder has rested
+    while (looks := capture_states([str(missing)])) is None:  # until the folder has rested
         os.sched_yield()
     assert [path for path, _ in looks] == [f"{missing.parent}/."]
-    assert are_as_before(looks)
+    assert is_unchanged(looks)
     missing.touch()
-    assert not are_as_before(looks)
+    assert not is_unchanged(looks)
 
 
 def test_the_survey_of_agents_that_have_not_changed_is_the_same_value(org: Organisation) -> None:

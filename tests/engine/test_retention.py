@@ -11,16 +11,16 @@ from test_addressed import QUIET, prompt_of
 from test_inbox import seen, speak
 
 from lemming.engine import run_once, ticks
-from lemming.facts.problems import problems_of_agents
-from lemming.kernel.journal.begun import Begun
-from lemming.kernel.journal.events import ProblemFound
+from lemming.journal_tools.verify.file_verification import verify_org
+from lemming.kernel.inboxes import entry_index
+from lemming.kernel.journal.engine_events import ProblemFound
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
-from lemming.kernel.mail import index
+from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import OutboxEntry, entry_id, list_outbox, write_outbox_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.queries.org_validation import validate_agents
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
-from lemming.timeline.verify.files import verify
 
 HUMAN = {"human": {"provider": "human"}}
 
@@ -78,7 +78,7 @@ def test_what_expires_unread_is_said_everywhere(base: Path) -> None:
     run(base, 1)
     assert "8 entries expired unread" in prompt_of(base, 20, "reader")
     assert read_state(base, "reader").expired_unread == 0
-    assert not [finding for finding in verify(base).findings if finding.is_error]
+    assert not [finding for finding in verify_org(base).findings if finding.is_error]
 
 
 def test_one_that_is_out_of_credits_does_not_keep_everything(base: Path) -> None:
@@ -163,13 +163,13 @@ def test_a_run_looks_at_an_outbox_when_what_is_in_it_expires(
 ) -> None:
     of_a_reader_and_idle_agents(base, retention=5)
     file, looks, now = by_hand(base, "cyd", 3), list[tuple[str, int]](), [0]
-    list_again = index.list_again
+    list_again = entry_index.refresh_listing
 
     def looked(path: str, *rest: Any) -> Any:
         looks.append((path.split("/")[-2], now[0]))
         return list_again(path, *rest)
 
-    monkeypatch.setattr(index, "list_again", looked)
+    monkeypatch.setattr(entry_index, "refresh_listing", looked)
     there = []
     for report in ticks(base, interval_s=0, max_ticks=24, clock=FrozenClock()):
         now[0] = report.tick
@@ -195,7 +195,7 @@ def test_what_a_ledger_needs_is_kept_once_somebody_has_mended_it(base: Path) -> 
     of_a_reader_and_idle_agents(base, retention=5)
     ledger = base / "agents/dan/turns.jsonl"
     first, second = by_hand(base, "cyd", 3), by_hand(base, "cyd", 5)
-    needs = AgentState(tick=0, requests=(Begun(request="cyd/00000005_old5"),))
+    needs = AgentState(tick=0, requests=(OpenRequest(request="cyd/00000005_old5"),))
     write_state(base, "dan", needs)
     mended = ledger.read_bytes()
     ledger.write_bytes(b"damaged\n")
@@ -236,7 +236,7 @@ def test_what_is_kept_for_how_long_may_change_while_an_engine_runs(base: Path) -
 
 def test_an_agent_due_less_often_than_entries_are_kept_is_warned_of(base: Path) -> None:
     org(base, retention=3, every=10)
-    messages = [str(problem) for problem in problems_of_agents(base, load_config(base), None)]
+    messages = [str(problem) for problem in validate_agents(base, load_config(base), None)]
     assert any("due every 10 ticks, while entries are kept for 3" in message for message in messages)
     org(base, retention=3, every=3)
-    assert list(problems_of_agents(base, load_config(base), "reader")) == []
+    assert list(validate_agents(base, load_config(base), "reader")) == []

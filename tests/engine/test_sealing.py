@@ -13,15 +13,15 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once, run_tick
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import CorruptState, TickAlreadyCommitted, UsageError
-from lemming.kernel.journal import sealing
-from lemming.kernel.journal.file import Journal, journal_ticks, newest_journals, read_journal
-from lemming.kernel.journal.records import Record
-from lemming.kernel.journal.sealing import plain_ticks, sealed_ticks
+from lemming.kernel.journal import journal_packing
+from lemming.kernel.journal.journal_file import Journal, journal_ticks, newest_journals, read_journal
+from lemming.kernel.journal.journal_packing import plain_ticks, sealed_ticks
+from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.journal.segments import pack
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
-from lemming.timeline.record import read_tick
-from lemming.timeline.verify.files import verify
 
 SEGMENT = "logs/ticks/sealed/00000000-00000099.jsonl.xz"
 AS_IT_WAS = "logs/ticks/sealed/00000000-00000099.zip"
@@ -93,7 +93,7 @@ def test_a_segment_of_version_0_1_is_taken_along_when_its_hundred_is_packed(org:
     said |= {tick: read_journal(org, tick) for tick in plain_ticks(org)}
     for number in range(1, 13):
         with contextlib.suppress(Crash), crash_at(number):
-            sealing.seal_old_journals(org, 100, 0)
+            journal_packing.seal_old_journals(org, 100, 0)
         assert {tick: read_journal(org, tick) for tick in said} == said
     assert (sealed_ticks(org), plain_ticks(org)) == ([*said], [])
     assert not (org / AS_IT_WAS).exists()
@@ -104,13 +104,13 @@ def test_damage_to_one_part_of_a_segment_leaves_the_others_readable(org: Path) -
     (org / SEGMENT).parent.mkdir()
     whole = bytearray(pack(large.items()))
     (org / SEGMENT).write_bytes(whole)
-    assert {tick: sealing.read_sealed(org, tick) for tick in large} == large
+    assert {tick: journal_packing.load_sealed_journal(org, tick) for tick in large} == large
     whole[len(whole) // 2] ^= 1
     (org / SEGMENT).write_bytes(whole)
-    assert sealing.read_sealed(org, 11) == large[11]
-    assert sealing.read_sealed(org, 13) == large[13]
+    assert journal_packing.load_sealed_journal(org, 11) == large[11]
+    assert journal_packing.load_sealed_journal(org, 13) == large[13]
     with pytest.raises(CorruptState, match="sealed journals are damaged"):
-        sealing.read_sealed(org, 12)
+        journal_packing.load_sealed_journal(org, 12)
 
 
 def test_many_small_journals_take_little_room_together(org: Path) -> None:
@@ -129,9 +129,9 @@ def test_a_crash_while_sealing_loses_no_journal(org: Path) -> None:
     expected = {tick: read_journal(org, tick) for tick in plain_ticks(org)}
     for number in range(1, 13):
         with contextlib.suppress(Crash), crash_at(number):
-            sealing.seal_old_journals(org, 100, 0)
+            journal_packing.seal_old_journals(org, 100, 0)
         assert {tick: read_journal(org, tick) for tick in expected} == expected
-    sealing.seal_old_journals(org, 100, 0)
+    journal_packing.seal_old_journals(org, 100, 0)
     assert {tick: read_journal(org, tick) for tick in expected} == expected
     assert plain_ticks(org) == []
 
@@ -139,7 +139,7 @@ def test_a_crash_while_sealing_loses_no_journal(org: Path) -> None:
 def test_sealing_the_same_journals_gives_the_same_bytes(org: Path, tmp_path: Path) -> None:
     shutil.copytree(org, tmp_path / "copy")
     for base in (org, tmp_path / "copy"):
-        sealing.seal_old_journals(base, 100, 0)
+        journal_packing.seal_old_journals(base, 100, 0)
     assert tree(org, without=()) == tree(tmp_path / "copy", without=())
 
 
@@ -171,7 +171,7 @@ def test_a_link_in_the_place_of_the_sealed_journals_is_refused(org: Path, tmp_pa
 def test_the_journal_of_a_tick_that_did_not_end_is_not_sealed(org: Path) -> None:
     journal = org / "logs/ticks/00000002.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
-    sealing.seal_old_journals(org, 100, 0)
+    journal_packing.seal_old_journals(org, 100, 0)
     assert plain_ticks(org) == [2]
 
 
@@ -210,9 +210,9 @@ def test_segments_older_than_what_is_kept_are_removed_whole_and_said(aged: Path)
     assert journal_ticks(aged) == [100, 199, 200, 299, 300]
     logged = [json.loads(line) for line in (aged / "logs/engine.log").read_text().splitlines()]
     assert [line["file"] for line in logged if line["event"] == "journals_removed"] == [SEGMENT]
-    assert verify(aged).errors == []
+    assert verify_org(aged).errors == []
     with pytest.raises(UsageError, match="the journal of tick 96 is no longer kept"):
-        read_tick(aged, 96)
+        load_tick_record(aged, 96)
     assert run_once(aged, clock=FrozenClock()).tick == 301
 
 
@@ -233,7 +233,7 @@ def test_a_removal_that_was_cut_off_is_finished_at_the_next_packing(aged: Path) 
 
 
 def missing_journals(org: Path) -> list[tuple[int, str]]:
-    return [(it.tick, it.file) for it in verify(org).errors if it.kind == "missing"]
+    return [(it.tick, it.file) for it in verify_org(org).errors if it.kind == "missing"]
 
 
 def test_the_oldest_segment_that_is_gone_is_missed_where_all_journals_are_kept(org: Path) -> None:

@@ -17,9 +17,9 @@ from refused import asked_with_each_look_refused
 from lemming.cli import run
 from lemming.engine import run_once, ticks
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.files.documents import GONE
-from lemming.kernel.journal.events import Event, ProblemFound
-from lemming.kernel.journal.file import read_plan
+from lemming.kernel.files.json_documents import GONE
+from lemming.kernel.journal.engine_events import Event, ProblemFound
+from lemming.kernel.journal.journal_file import load_plan
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.missing_settings import load_recorded_settings
 from lemming.kernel.org.organisation import Organisation
@@ -191,10 +191,10 @@ def test_the_settings_of_a_tick_are_on_record_by_their_digests(base: Path) -> No
     writer_in(base)
     (base / CREDITS).write_text("{}")
     run_once(base, clock=FrozenClock())
-    plan = read_plan(base, 1)
+    plan = load_plan(base, 1)
     assert plan is not None
     assert sorted(plan.settings) == [MODELS, ORG]
-    assert plan.settings[ORG] == Organisation(base).files.reading(ORG, bytes, limit_bytes=1 << 20).digest
+    assert plan.settings[ORG] == Organisation(base).files.get_reading(ORG, bytes, limit_bytes=1 << 20).digest
 
 
 def test_an_organisation_that_never_had_settings_runs_by_defaults(base: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.messages import send
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.messages import write_person_entry
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 
 def org_of(base: Path, prompt: str) -> tuple[Path, list[str]]:
@@ -29,7 +29,7 @@ def org_of(base: Path, prompt: str) -> tuple[Path, list[str]]:
         script=[{"reply": say("said before by the clerk")}],
     )
     sent = [
-        send(
+        write_person_entry(
             org,
             "human",
             tick=0,
@@ -54,7 +54,7 @@ def test_a_small_model_gets_one_new_entry_a_turn_until_it_has_had_all(base: Path
     for _ in range(4):
         run_once(org)
     assert [shown(org, tick) for tick in (1, 2, 3, 4)] == [[ids[0]], [ids[1]], [ids[2]], []]
-    assert [replayed.tick for replayed in replay(org, [1, 2, 3])] == [1, 2, 3]
+    assert [replayed.tick for replayed in replay_ticks(org, [1, 2, 3])] == [1, 2, 3]
     started = next(line for line in journal_lines(org, 1) if line["type"] == "turn_started")
     assert "wait for your next turn" not in str(started)
 

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from lemming.kernel.files.fitting import LARGEST_AMOUNT
-from lemming.kernel.journal.begun import Begun
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.lost_calls import Lost
-from lemming.kernel.journal.read_mark import ReadMark
-from lemming.kernel.tick.side_by_side import merged
+from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.journal.read_cursor import ReadMark
+from lemming.kernel.journal.write_offs import WriteOff
+from lemming.kernel.tick.state_merge import merge_states
 
 BASE = AgentState(
     tick=3, turns=4, credits=2.0, cost_usd=0.5, unpriced_calls=1, input_tokens=10, output_tokens=5,
-    passed_on=1.0, failed=2, aside={"judges": 0.5}, lost=Lost(1, 0.25, 0.125, 7),
+    passed_on=1.0, failed=2, aside={"judges": 0.5}, lost=WriteOff(1, 0.25, 0.125, 7),
 )  # fmt: skip
 
 
 def put(one: dict[str, Any], other: dict[str, Any], base: AgentState = BASE) -> AgentState:
     """Return the state after two turns that were taken at once, each of which changed these values."""
-    return merged(base, replace(base, **one), replace(base, **other))
+    return merge_states(base, replace(base, **one), replace(base, **other))
 
 
 @pytest.mark.parametrize(
@@ -32,18 +32,18 @@ def put(one: dict[str, Any], other: dict[str, Any], base: AgentState = BASE) -> 
         ("failed", 3, 2, 3),
         ("failed", 2, 3, 3),
         ("credits", 2.1, 2.2, 2.3),
-        ("credits", LARGEST_AMOUNT, 3.0, LARGEST_AMOUNT),
+        ("credits", MAX_AMOUNT, 3.0, MAX_AMOUNT),
         ("passed_on", 1.5, 3.0, 3.5),
         ("cost_usd", 0.75, 1.5, 1.75),
-        ("cost_usd", LARGEST_AMOUNT, 1.5, LARGEST_AMOUNT),
+        ("cost_usd", MAX_AMOUNT, 1.5, MAX_AMOUNT),
         ("unpriced_calls", 2, 3, 4),
         ("input_tokens", 110, 1010, 1110),
         ("output_tokens", 15, 25, 35),
         ("aside", {"judges": 0.75}, {"judges": 1.5}, {"judges": 1.75}),
         ("aside", {"judges": 0.5}, {"judges": 0.5, "other": 1.0}, {"judges": 0.5, "other": 1.0}),
         ("aside", {"judges": 0.5, "other": 1.0}, {"judges": 0.75}, {"judges": 0.75, "other": 1.0}),
-        ("lost", Lost(2, 0.5, 0.25, 14), Lost(3, 1.0, 0.5, 28), Lost(4, 1.25, 0.625, 35)),
-        ("lost", Lost(1, 0.25, 0.125, 7), Lost(2, 0.5, 0.25, 14), Lost(2, 0.5, 0.25, 14)),
+        ("lost", WriteOff(2, 0.5, 0.25, 14), WriteOff(3, 1.0, 0.5, 28), WriteOff(4, 1.25, 0.625, 35)),
+        ("lost", WriteOff(1, 0.25, 0.125, 7), WriteOff(2, 0.5, 0.25, 14), WriteOff(2, 0.5, 0.25, 14)),
         ("soft_cap_warned", True, False, True),
         ("soft_cap_warned", False, True, True),
         ("soft_cap_warned", False, False, False),
@@ -73,8 +73,12 @@ def test_dollars_that_are_not_known_add_nothing(
 def test_of_what_is_lost_the_dollars_that_are_known_count(
     one: float | None, other: float | None, both: float | None
 ) -> None:
-    found = put({"lost": Lost(1, 1.0, one, 5)}, {"lost": Lost(1, 1.0, other, 5)}, replace(BASE, lost=Lost()))
-    assert found.lost == Lost(2, 2.0, both, 10)
+    found = put(
+        {"lost": WriteOff(1, 1.0, one, 5)},
+        {"lost": WriteOff(1, 1.0, other, 5)},
+        replace(BASE, lost=WriteOff()),
+    )
+    assert found.lost == WriteOff(2, 2.0, both, 10)
 
 
 def test_a_turn_that_came_no_further_counts_on_from_where_both_began() -> None:
@@ -96,7 +100,7 @@ def test_what_either_was_shown_is_read() -> None:
 
 
 def test_each_turn_changes_its_own_request_and_leaves_the_others() -> None:
-    first, second, third = (Begun(request=f"eve/{number}", turns=1) for number in (1, 2, 3))
+    first, second, third = (OpenRequest(request=f"eve/{number}", turns=1) for number in (1, 2, 3))
     base = replace(BASE, requests=(first, second, third))
     went_on = replace(first, turns=2)
     found = put({"requests": (went_on, second, third)}, {"requests": (first, third)}, base)

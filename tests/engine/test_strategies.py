@@ -14,17 +14,17 @@ from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import OutOfCredits
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.read_mark import ReadMark
-from lemming.kernel.org.blocks import LoopSettings
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.journal.read_cursor import ReadMark
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
+from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.draft import Draft
-from lemming.kernel.turn.loop import finish
 from lemming.kernel.turn.react import react
 from lemming.kernel.turn.strategy import Turn
-from lemming.kernel.turn.values import Answer, Steps, TurnInputs
+from lemming.kernel.turn.turn_loop import finish_turn
+from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_values import Answer, Steps, TurnInputs
 from lemming.testing import make_org, resume, say
 
 AT = "2026-01-01T00:00:00.000Z"
@@ -94,13 +94,13 @@ def draft_and_revise(turn: Turn) -> Steps:
     messages = turn.prompt
     first = yield from turn.ask(messages)
     messages += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "better?"}]
-    yield from turn.act((yield from turn.reply(messages)))
+    yield from turn.act((yield from turn.ask_reply(messages)))
     return "done"
 
 
 def test_a_strategy_of_ones_own_asks_as_it_likes_and_only_what_it_acts_on_leaves(inputs: TurnInputs) -> None:
     answers = Said("a sketch", json.dumps(say("the text")))
-    outcome = finish(Draft(inputs, answers), draft_and_revise)
+    outcome = finish_turn(TurnState(inputs, answers), draft_and_revise)
     assert [message["content"] for message in answers.asked[1]] == ["work", "a sketch", "better?"]
     assert [entry.payload["text"] for entry in outcome.entries] == ["the text"]
     assert (outcome.report.status, outcome.report.calls, outcome.state.credits) == ("done", 2, 2.0)
@@ -109,14 +109,16 @@ def test_a_strategy_of_ones_own_asks_as_it_likes_and_only_what_it_acts_on_leaves
 def test_whatever_its_strategy_a_turn_that_gets_no_reply_fails_and_pays_for_what_it_asked(
     inputs: TurnInputs,
 ) -> None:
-    outcome = finish(Draft(replace(inputs, repairs=0), Said("a sketch", "no contract")), draft_and_revise)
+    outcome = finish_turn(
+        TurnState(replace(inputs, repairs=0), Said("a sketch", "no contract")), draft_and_revise
+    )
     assert (outcome.report.status, outcome.report.error) == ("failed", "ContractError")
     assert (outcome.entries, outcome.effects, outcome.state.credits) == ((), (), 2.0)
 
 
 def test_whatever_its_strategy_a_turn_keeps_what_it_has_when_the_credits_end(inputs: TurnInputs) -> None:
     call = {"tool": "file_list", "args": {}}
-    outcome = finish(Draft(inputs, Said(json.dumps(say("first", tool_calls=[call])))), react)
+    outcome = finish_turn(TurnState(inputs, Said(json.dumps(say("first", tool_calls=[call])))), react)
     assert (outcome.report.status, outcome.report.end) == ("waiting", "out_of_credits")
     assert outcome.report.remarks == ["3 of 3 spent"]
     assert [entry.payload["text"] for entry in outcome.entries] == ["first"]
@@ -134,9 +136,11 @@ class Recorded(Said):
 def test_a_turn_recorded_before_repeats_ended_turns_goes_on_as_it_did(inputs: TurnInputs) -> None:
     call = {"tool": "file_list", "args": {}}
     same = [json.dumps(say("again", tool_calls=[call]))] * 6
-    outcome = finish(Draft(replace(inputs, max_steps=6), Recorded(*same)), react)
+    outcome = finish_turn(TurnState(replace(inputs, max_steps=6), Recorded(*same)), react)
     assert (outcome.report.end, outcome.report.calls) == ("step_limit", 6)
-    outcome = finish(Draft(replace(inputs, max_steps=6), Recorded(*same[:5], json.dumps(say("over")))), react)
+    outcome = finish_turn(
+        TurnState(replace(inputs, max_steps=6), Recorded(*same[:5], json.dumps(say("over")))), react
+    )
     assert (outcome.report.end, outcome.report.calls) == ("done", 6)
 
 
@@ -147,7 +151,7 @@ def test_a_turn_that_0_2_0_has_begun_is_read_as_it_was_read_then(
     """Its record says nothing of loops. Read otherwise, the answers on record would be those of others."""
     unsound = json.dumps({**say("first"), "memory_updates": [{"key": "a b", "value": 1}]})
     answers = Said(unsound, json.dumps(say("second")))
-    outcome = finish(Draft(replace(inputs, loops=loops), answers), react)
+    outcome = finish_turn(TurnState(replace(inputs, loops=loops), answers), react)
     assert len(answers.asked) == questions
     assert [entry.payload["text"] for entry in outcome.entries] == ["first" if loops else "second"]
 
@@ -163,6 +167,6 @@ class CutOff(Said):
 def test_a_call_that_lacks_its_end_is_made_unless_the_reply_was_cut_off(inputs: TurnInputs, end: str) -> None:
     text = f'{{"name": "file_list", "arguments": {{"path": "."{end}'
     begun = replace(inputs, loops=LoopSettings(), repairs=0, max_steps=1)
-    outcomes = [finish(Draft(begun, said(text)), react) for said in (Said, CutOff)]
+    outcomes = [finish_turn(TurnState(begun, said(text)), react) for said in (Said, CutOff)]
     assert [len(outcome.report.tools) for outcome in outcomes] == [1, 0]
     assert [outcome.report.error for outcome in outcomes] == ["", "ContractError"]

@@ -10,10 +10,10 @@ import pytest
 from lemming.engine import run_once
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.jsontext import meant, pretty
+from lemming.kernel.base.jsontext import correct_typo, dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
-from lemming.kernel.plugins.capabilities import why_missing
+from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.testing import make_org, resume
 
 SETTINGS: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -31,7 +31,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 def require_here(name: str) -> None:
     """Skip a test where a capability is not here, or one that it needs."""
-    if why := why_missing(name):
+    if why := missing_reason(name):
         pytest.skip(why)
 
 
@@ -41,7 +41,7 @@ def test_a_key_that_is_none_in_the_settings_stops_the_run(case: str, base: Path)
     for name in settings.keys() & {"gates", "trust"}:
         require_here(name)
     make_org(base, resume("ada"))
-    fs.publish(base, "config/org.json", pretty(settings))
+    fs.write_atomic(base, "config/org.json", dump_pretty(settings))
     with pytest.raises(ConfigError) as raised:
         run_once(base)
     (problem,) = (it for it in raised.value.problems if it.code == "LMG-301")
@@ -54,7 +54,9 @@ def test_a_key_that_is_none_in_the_settings_stops_the_run(case: str, base: Path)
 @pytest.mark.parametrize("key", ["base_url", "base_ulr", "Base_URL", "baseurl", "api_key_env"])
 def test_a_model_whose_address_is_in_the_wrong_place_is_asked_nothing(key: str, base: Path) -> None:
     make_org(base, resume("ada"))
-    fs.publish(base, "config/models.json", pretty({"gpt": {"provider": "openai", key: "http://here/v1"}}))
+    fs.write_atomic(
+        base, "config/models.json", dump_pretty({"gpt": {"provider": "openai", key: "http://here/v1"}})
+    )
     with pytest.raises(ConfigError) as raised:
         run_once(base)
     (problem,) = raised.value.problems
@@ -65,7 +67,7 @@ def test_a_model_whose_address_is_in_the_wrong_place_is_asked_nothing(key: str, 
 
 def test_a_key_that_is_none_in_credits_json_stops_the_run(base: Path) -> None:
     make_org(base, resume("ada"))
-    fs.publish(base, "config/credits.json", pretty({"ada": {"max_credit": 0}}))
+    fs.write_atomic(base, "config/credits.json", dump_pretty({"ada": {"max_credit": 0}}))
     with pytest.raises(ConfigError, match='"max_credits"'):
         load_config(base)
 
@@ -128,8 +130,8 @@ def test_what_is_meant_is_told_from_what_is_another_word() -> None:
         "gaets": "gates",
         "permisions": "permissions",
     }
-    assert {word: meant(word, keys) for word in slips} == slips
+    assert {word: correct_typo(word, keys) for word in slips} == slips
     others = ["created_at", "version", "tool", "rates_of", "credit_note"]
-    assert not any(meant(word, keys) for word in others)
+    assert not any(correct_typo(word, keys) for word in others)
     names = ["worker_1", "reader_a", "writer", "desk"]
-    assert not any(meant(word, names) for word in ("worker_2", "reader_b", "rewriter", "disc", "bob"))
+    assert not any(correct_typo(word, names) for word in ("worker_2", "reader_b", "rewriter", "disc", "bob"))

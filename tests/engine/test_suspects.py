@@ -13,7 +13,7 @@ from patience import PATIENCE_S
 
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, make_org, resume, say
 
@@ -36,7 +36,7 @@ class Meeting(Backend):
         Meeting.both.wait(Meeting.patience_s)
         with Meeting.lock:
             Meeting.under_way -= 1
-        return Reply(compact(say("here")).decode())
+        return Reply(dump_compact(say("here")).decode())
 
 
 def killed_as_a_turn_began(base: Path) -> Path:

@@ -10,7 +10,7 @@ import pytest
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick, ticks
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ConfigError, CorruptState, NotAnOrg, TickAlreadyCommitted
-from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
@@ -234,11 +234,11 @@ def test_a_server_without_structured_output_is_asked_in_the_guides_own_form(base
 
 def test_a_report_comes_back_whole_from_a_line_that_leaves_out_what_says_nothing() -> None:
     plain = TurnReport(agent="ada", status="done", end="done", calls=1, credits=1.0, cost_usd=0.0)
-    assert [*plain.for_line()] == [
+    assert [*plain.as_journal_json()] == [
         "agent", "status", "end", "entries", "memory", "files", "calls", "credits", "cost_usd",
         "input_tokens", "output_tokens",
     ]  # fmt: skip
     spoken = TurnReport(agent="ada", status="failed", end="failed", reason="it broke", error="TurnBroke")
     for report in (plain, spoken):
-        assert TurnReport.from_json(report.for_line()) == report
-        assert {**report.as_json(), **report.for_line()} == report.as_json()
+        assert TurnReport.from_json(report.as_journal_json()) == report
+        assert {**report.as_json(), **report.as_journal_json()} == report.as_json()

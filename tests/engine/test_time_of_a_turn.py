@@ -12,10 +12,10 @@ import pytest
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.base.errors import TimedOut
-from lemming.kernel.journal.report import TurnReport
-from lemming.kernel.llm.rate_limit import Limits, Pace
-from lemming.kernel.llm.retrying import RetryingLLMProvider
-from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.llm.rate_limit import Limits, RateLimiter
+from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.providers import Backend, Reply, Request
 from lemming.testing import SkippingClock, journal_lines, make_org, resume, say
 
@@ -43,7 +43,7 @@ OVER = ("TurnTooLong", "the turn's time, 60 s, is over")
 
 
 def test_an_answer_under_way_is_broken_off_and_what_the_turn_has_come_to_is_kept(base: Path) -> None:
-    pytest.importorskip("lemming.capabilities.requests.capability")  # commands that look need it
+    pytest.importorskip("lemming.capabilities.requests.requests_capability")  # commands that look need it
     timed(base, {"tick": 1, "step": 0, "reply": LOOK}, {"tick": 1, **SLOW}, {"reply": say("in time")})
     turn = turn_of(base)
     assert (turn.status, turn.end, turn.reason, turn.calls) == ("waiting", "deadline", OVER[1], 1)
@@ -56,7 +56,7 @@ def test_an_answer_under_way_is_broken_off_and_what_the_turn_has_come_to_is_kept
 
 
 def test_what_became_of_it_is_told(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("lemming.capabilities.requests.capability")  # commands that look need it
+    pytest.importorskip("lemming.capabilities.requests.requests_capability")  # commands that look need it
     timed(base, {"step": 0, "reply": LOOK}, SLOW)
     turn_of(base)
     for command, said in ((["tick", "1"], OVER[1]), (["status"], "waiting, deadline (1)")):
@@ -93,7 +93,7 @@ def test_a_turn_without_an_answer_has_failed_and_is_taken_again(base: Path) -> N
 def test_a_request_whose_turns_have_too_little_time_is_given_up(
     base: Path, calls: int, ends: list[str], why: str
 ) -> None:
-    pytest.importorskip("lemming.capabilities.requests.capability")
+    pytest.importorskip("lemming.capabilities.requests.requests_capability")
     look = {"outbox_entries": [], "tool_calls": [{"tool": "memory_read", "args": {"key": "k"}}]}
     script = [{"step": step, "reply": look} for step in range(calls)]
     turn = {"deadline_s": 60, "max_steps": 50, "take": "one"}
@@ -101,7 +101,7 @@ def test_a_request_whose_turns_have_too_little_time_is_given_up(
     eve, people = resume("eve", model={"key": "human"}), {"human": {"provider": "human"}}
     make_org(base, ada, eve, models=people, script=[*script, SLOW])
     asked = {"text": "how much?", "target": "ada"}
-    send(base, "eve", tick=1, kind="request", payload=asked, tags=[], created_at="")
+    write_person_entry(base, "eve", tick=1, kind="request", payload=asked, tags=[], created_at="")
     ran = [turn for _ in range(5) for turn in run_once(base, clock=SkippingClock()).turns]
     taken = [turn.end for turn in ran if turn.agent == "ada" and turn.end]
     assert taken == ends
@@ -120,7 +120,7 @@ def test_nobody_else_is_asked_then(base: Path) -> None:
 
 
 def test_a_correction_and_a_critic_have_no_more_time_than_the_turn(base: Path) -> None:
-    pytest.importorskip("lemming.capabilities.strategies.capability")
+    pytest.importorskip("lemming.capabilities.strategies.strategies_capability")
     timed(base / "corrected", {"step": 0, "reply": "no"}, SLOW, turn={"repairs": 3})
     assert turn_of(base / "corrected").status == "failed"
     assert asked_in_vain(base / "corrected") == [OVER]
@@ -166,8 +166,8 @@ class Answers(Backend):
 
 def test_waiting_for_room_is_part_of_a_turns_time_and_not_of_an_answers() -> None:
     clock = Clock()
-    pace, limits = Pace(clock=clock, wait=clock.wait), Limits(requests_per_minute=1)
-    provider = RetryingLLMProvider(Answers(), attempts=1, pace=pace, limits=limits, clock=clock)
+    pace, limits = RateLimiter(clock=clock, wait=clock.wait), Limits(requests_per_minute=1)
+    provider = RetryingLLMProvider(Answers(), attempts=1, rate_limiter=pace, limits=limits, clock=clock)
     request = Request("m", [], deadline_s=5.0)
     assert provider.complete(request).text == "5"
     assert provider.complete(request).waited_s == 60.0

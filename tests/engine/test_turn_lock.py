@@ -11,9 +11,9 @@ from concurrent.futures import Future
 import pytest
 from patience import PATIENCE_S, until
 
-from lemming.capabilities.background import polite_loop
-from lemming.capabilities.background.polite_loop import PoliteSelector, new_loop
-from lemming.kernel.tick.executors.turn_lock import TurnLock, turn_lock_here, wait_for
+from lemming.capabilities.concurrency import polite_loop
+from lemming.capabilities.concurrency.polite_loop import PoliteSelector, make_event_loop
+from lemming.kernel.tick.executors.turn_lock import TurnLock, get_released_turn_lock, wait_for_result
 
 
 def begin(work: Callable[[], object]) -> threading.Thread:
@@ -25,8 +25,8 @@ def begin(work: Callable[[], object]) -> threading.Thread:
 def test_a_thread_that_let_nobody_work_just_waits() -> None:
     future: Future[int] = Future()
     future.set_result(7)
-    assert turn_lock_here() is None
-    assert wait_for(future) == 7
+    assert get_released_turn_lock() is None
+    assert wait_for_result(future) == 7
 
 
 def test_a_result_wakes_a_thread_once_nobody_else_works() -> None:
@@ -36,10 +36,10 @@ def test_a_result_wakes_a_thread_once_nobody_else_works() -> None:
     def wait() -> None:
         with turn_lock:
             with turn_lock.waiting:
-                assert turn_lock_here() is turn_lock
+                assert get_released_turn_lock() is turn_lock
                 waits.set()
-                said.append(wait_for(future))
-            said.append(turn_lock_here())
+                said.append(wait_for_result(future))
+            said.append(get_released_turn_lock())
 
     thread = begin(wait)
     assert waits.wait(PATIENCE_S)
@@ -49,7 +49,7 @@ def test_a_result_wakes_a_thread_once_nobody_else_works() -> None:
         assert said == []  # the result is there, but another works
     thread.join(PATIENCE_S)
     assert said == [7, None]
-    assert turn_lock.take_within(0)
+    assert turn_lock.acquire_with_timeout(0)
 
 
 @pytest.mark.parametrize("is_there_before", [True, False])
@@ -61,10 +61,10 @@ def test_an_error_comes_out_and_the_turn_lock_is_free_until_the_wait_is_over(is_
         begin(lambda: future.set_exception(ValueError("no")))
     with turn_lock, turn_lock.waiting:
         with pytest.raises(ValueError, match="no"):
-            wait_for(future)
-        assert turn_lock.take_within(PATIENCE_S)  # while a retry pauses, others work
-        turn_lock.pass_on()
-    assert turn_lock.take_within(0)
+            wait_for_result(future)
+        assert turn_lock.acquire_with_timeout(PATIENCE_S)  # while a retry pauses, others work
+        turn_lock.release()
+    assert turn_lock.acquire_with_timeout(0)
 
 
 def test_two_waits_in_one_block_let_others_work_in_between() -> None:
@@ -77,10 +77,10 @@ def test_two_waits_in_one_block_let_others_work_in_between() -> None:
             second.set_result(2)
 
     with turn_lock, turn_lock.waiting:
-        assert wait_for(first) == 1
+        assert wait_for_result(first) == 1
         begin(work)
-        assert wait_for(second) == 2
-    assert turn_lock.take_within(0)
+        assert wait_for_result(second) == 2
+    assert turn_lock.acquire_with_timeout(0)
 
 
 def test_an_interrupt_ends_a_wait_and_leaves_the_turn_lock_as_it_was() -> None:
@@ -92,32 +92,34 @@ def test_an_interrupt_ends_a_wait_and_leaves_the_turn_lock_as_it_was() -> None:
     timer.start()
     try:
         with pytest.raises(KeyboardInterrupt), turn_lock, turn_lock.waiting:
-            wait_for(future)
+            wait_for_result(future)
     finally:
         signal.signal(signal.SIGINT, before)
         timer.join()
     future.set_result(7)  # nobody waits for it any more
-    assert turn_lock.take_within(0)
-    turn_lock.pass_on()
-    assert turn_lock.take_within(0)
+    assert turn_lock.acquire_with_timeout(0)
+    turn_lock.release()
+    assert turn_lock.acquire_with_timeout(0)
 
 
 def test_who_stood_in_line_in_vain_is_passed_over() -> None:
     turn_lock = TurnLock()
     with turn_lock:
-        assert not turn_lock.take_within(0.001)
-        assert not turn_lock.take_within(0.001)
-    assert turn_lock.take_within(0)
+        assert not turn_lock.acquire_with_timeout(0.001)
+        assert not turn_lock.acquire_with_timeout(0.001)
+    assert turn_lock.acquire_with_timeout(0)
 
 
 def test_who_lets_only_so_many_go_before_stands_behind_those() -> None:
     turn_lock, came = TurnLock(), list[str]()
-    turn_lock.take()
+    turn_lock.acquire()
     for name in "abc":
-        turn_lock.promise(lambda name=name: bool(came.append(name)))  # type: ignore[misc]
-    thread = begin(lambda: came.append("loop") if turn_lock.take_within(PATIENCE_S, behind=2) else None)
-    until(lambda: len(turn_lock._line) == 4)
-    turn_lock.pass_on()
+        turn_lock.enqueue_start(lambda name=name: bool(came.append(name)))  # type: ignore[misc]
+    thread = begin(
+        lambda: came.append("loop") if turn_lock.acquire_with_timeout(PATIENCE_S, behind=2) else None
+    )
+    until(lambda: len(turn_lock._queue) == 4)
+    turn_lock.release()
     thread.join(PATIENCE_S)
     assert came == ["a", "b", "loop"]
 
@@ -127,7 +129,7 @@ def test_who_lets_only_so_many_go_before_stands_behind_those() -> None:
 
 def run_on_loop(selector: PoliteSelector) -> Future[int]:
     """Have a loop do something on a thread of its own, and end; return where its outcome will be."""
-    loop = new_loop(selector)
+    loop = make_event_loop(selector)
     done: Future[int] = Future()
 
     async def work() -> None:
@@ -136,7 +138,7 @@ def run_on_loop(selector: PoliteSelector) -> Future[int]:
 
     def run() -> None:
         loop.run_until_complete(work())
-        selector.let_go()
+        selector.release()
         loop.close()
 
     begin(run)
@@ -144,20 +146,20 @@ def run_on_loop(selector: PoliteSelector) -> Future[int]:
 
 
 def test_a_loop_waits_while_a_turn_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polite_loop, "LONGEST_WAIT_S", PATIENCE_S)
+    monkeypatch.setattr(polite_loop, "MAX_WAIT_S", PATIENCE_S)
     selector, turn_lock = PoliteSelector(), TurnLock()
     selector.turn_lock = turn_lock
-    turn_lock.take()
+    turn_lock.acquire()
     done = run_on_loop(selector)
     with pytest.raises(TimeoutError):
         done.result(0.05)
-    turn_lock.pass_on()
+    turn_lock.release()
     assert done.result(PATIENCE_S) == 7
-    assert turn_lock.take_within(PATIENCE_S)  # it holds nobody up afterwards
+    assert turn_lock.acquire_with_timeout(PATIENCE_S)  # it holds nobody up afterwards
 
 
 def test_a_loop_goes_on_after_a_while_when_whoever_works_waits_for_it() -> None:
     selector, turn_lock = PoliteSelector(), TurnLock()
     selector.turn_lock = turn_lock
-    turn_lock.take()
+    turn_lock.acquire()
     assert run_on_loop(selector).result(PATIENCE_S) == 7

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.memory import load_memory
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree, write_script
-from lemming.timeline.record import read_tick
-from lemming.timeline.replay.replay import replay
 
 
 def prompts(base: Path, tick: int, agent: str) -> str:
@@ -231,9 +231,9 @@ def test_a_memory_update_comes_after_the_tools_of_its_reply(base: Path) -> None:
     finally:
         ToolRegistry.unregister("echo")
     assert load_memory(base, "ada", "k") == "by the update"
-    (record,) = read_tick(base, 1).turns
+    (record,) = load_tick_record(base, 1).turns
     assert record.memory == {"k": "by the update"}
-    assert [replayed.turns for replayed in replay(base, [1])] == [1]
+    assert [replayed.turns for replayed in replay_ticks(base, [1])] == [1]
 
 
 @pytest.mark.parametrize(
@@ -256,8 +256,8 @@ def test_the_success_of_a_call_that_only_writes_wakes_nobody(
     make_org(base, ada, human, script=[{"tick": 1, "reply": reply}, {"reply": say("y")}])
     assert [run_once(base).turns[0].status for _ in range(2)] == ["waiting", status]
     entry = {"id": "hand", "tick": 2, "agent": "human", "kind": "message", "payload": {"text": "go"}}
-    fs.publish(
-        base, "agents/human/outbox/00000002_hand.json", pretty({**entry, "tags": [], "created_at": ""})
+    fs.write_atomic(
+        base, "agents/human/outbox/00000002_hand.json", dump_pretty({**entry, "tags": [], "created_at": ""})
     )
     run_once(base)
     shown = prompts(base, 3 if status == "skipped" else 2, "ada")
@@ -298,7 +298,7 @@ def test_integers_of_any_size_in_a_reply_are_kept_exactly_wherever_they_go(base:
     assert started == [{"number": big, "other": bigger}]
     assert f"{big} {bigger}" in prompts(base, 2, "ada")
     assert str(bigger) in prompts(base, 1, "bob")
-    assert [replayed.turns for replayed in replay(base, [1, 2])] == [2, 2]
+    assert [replayed.turns for replayed in replay_ticks(base, [1, 2])] == [2, 2]
 
 
 def test_the_limit_of_entries_is_that_of_the_whole_turn(base: Path) -> None:
@@ -333,7 +333,7 @@ def test_a_memory_that_was_written_before_a_tool_reached_outside_does_not_wake_i
         ada,
         script=[{"step": 0, "reply": say("x", tool_calls=[note, call("stamp")])}, {"reply": say("y")}],
     )
-    fs.publish(base, "agents/ada/workspace/paper.txt", b"")
+    fs.write_atomic(base, "agents/ada/workspace/paper.txt", b"")
     statuses = [[turn.status for turn in run_once(base).turns] for _ in range(2)]
     ToolRegistry.unregister("stamp")
     assert statuses == [["done"], ["skipped"]]

@@ -17,19 +17,19 @@ from patience import PATIENCE_S
 from sampling import EVERYTHING
 
 from lemming.engine import run_once
-from lemming.facts.coming import longest_chain, why_waits
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import DiskError
-from lemming.kernel.files.documents import value_of
-from lemming.kernel.journal.events import Event
-from lemming.kernel.journal.records import TurnEnded, TurnStarted
-from lemming.kernel.org.config import Org
+from lemming.kernel.files.json_documents import to_value
+from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.journal_records import TurnEnded, TurnStarted
+from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.providers import LLMProvider, register_provider
-from lemming.kernel.tick.dependencies import Connections, Waits, find_waits
+from lemming.kernel.tick.executors.parallel_turns import run_turns
 from lemming.kernel.tick.executors.turn_lock import TurnLock
-from lemming.kernel.tick.executors.turns_at_once import run_all
-from lemming.kernel.tools import Places, Tool, ToolRegistry, ToolResult, toolset_of
+from lemming.kernel.tick.turn_dependencies import TurnDependencies, TurnWaits, find_waits
+from lemming.kernel.tools import Places, Tool, ToolRegistry, ToolResult, get_toolset
+from lemming.queries.forecast import explain_dependency, find_longest_chain
 from lemming.testing import SCRIPT_FILE, journal_lines, make_org, resume, say, tree
 
 TICKS = 3
@@ -38,17 +38,17 @@ NAMES = [f"a{number}" for number in range(9)]
 
 
 def waits_of(
-    agents: Mapping[str, Agent], org: Org, base: Path, order: list[str] | None = None
-) -> dict[str, Waits]:
+    agents: Mapping[str, Agent], org: OrgSettings, base: Path, order: list[str] | None = None
+) -> dict[str, TurnWaits]:
     """Return whom each turn waits for, with the tools of an organisation that has these settings."""
-    connections = Connections(agents, org, toolset_of(org), base)
+    connections = TurnDependencies(agents, org, get_toolset(org), base)
     return find_waits([*agents] if order is None else order, connections)
 
 
-def reasons(later: Agent, earlier: Agent, org: Org, base: Path) -> list[str]:
+def reasons(later: Agent, earlier: Agent, org: OrgSettings, base: Path) -> list[str]:
     """Return why one turn waits for another."""
     agents = {agent.name: agent for agent in (later, earlier)}
-    return why_waits(later, earlier, Connections(agents, org, toolset_of(org), base))
+    return explain_dependency(later, earlier, TurnDependencies(agents, org, get_toolset(org), base))
 
 
 def permissions(chance: random.Random) -> dict[str, Any]:
@@ -215,8 +215,8 @@ def test_a_turn_waits_for_another_exactly_if_a_permission_says_so(
             "tools": tools,
             "file_access": {"allow_read": reads, "allow_write": writes},
         }
-        agents[f"a{number}"] = value_of(Agent, plain)
-    org = Org(visibility=visibility)  # type: ignore[arg-type]
+        agents[f"a{number}"] = to_value(Agent, plain)
+    org = OrgSettings(visibility=visibility)  # type: ignore[arg-type]
     base, order = Path("/org"), list(agents)
     waits = waits_of(agents, org, base, order)
     reach: dict[str, set[str]] = {}
@@ -228,7 +228,7 @@ def test_a_turn_waits_for_another_exactly_if_a_permission_says_so(
         expected[name] = asked.union(*(expected[other] for other in asked))
         assert direct <= set(order[:rank])
     assert reach == expected
-    chain = longest_chain(order, waits)
+    chain = find_longest_chain(order, waits)
     assert all(one in reach[other] for one, other in pairwise(chain))
 
 
@@ -240,14 +240,14 @@ def test_a_reason_names_the_permission(base: Path) -> None:
         resume("cyd", permissions={"tools": ["file_read"], "file_access": {"allow_read": ["./shared"]}}),
     )
     agents = survey_agents(base).agents
-    assert reasons(agents["bob"], agents["ada"], Org(), base) == [
+    assert reasons(agents["bob"], agents["ada"], OrgSettings(), base) == [
         'bob may read its outbox: permissions.read_outboxes has "*"'
     ]
-    assert reasons(agents["cyd"], agents["ada"], Org(), base) == [
+    assert reasons(agents["cyd"], agents["ada"], OrgSettings(), base) == [
         "cyd may read what it changes: file_access.allow_read ./shared; ada: file_access.allow_write ./shared"
     ]
-    assert reasons(agents["ada"], agents["cyd"], Org(visibility="tick"), base) != []
-    assert reasons(agents["bob"], agents["ada"], Org(visibility="tick"), base) == []
+    assert reasons(agents["ada"], agents["cyd"], OrgSettings(visibility="tick"), base) != []
+    assert reasons(agents["bob"], agents["ada"], OrgSettings(visibility="tick"), base) == []
 
 
 # --- the executor ------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_a_tool_that_says_what_it_touches_lets_the_others_run_at_once(base: Path
         def execute(self, agent_name: str, base_path: Path) -> ToolResult:
             return ToolResult(True)
 
-        def writes(self, agent: Agent, org: Org) -> Places:
+        def write_paths(self, agent: Agent, org: OrgSettings) -> Places:
             return {"shared/board": "tool board"}
 
     reading = {"allow_read": ["./shared/board"], "allow_write": []}
@@ -273,9 +273,9 @@ def test_a_tool_that_says_what_it_touches_lets_the_others_run_at_once(base: Path
     agents = survey_agents(make_org(base, *resumes)).agents
     ToolRegistry.register(Board())
     try:
-        waits = waits_of(agents, Org(), base)
-        assert waits == {"ada": Waits(), "bob": Waits(frozenset({"ada"})), "cyd": Waits()}
-        assert reasons(agents["bob"], agents["ada"], Org(), base) == [
+        waits = waits_of(agents, OrgSettings(), base)
+        assert waits == {"ada": TurnWaits(), "bob": TurnWaits(frozenset({"ada"})), "cyd": TurnWaits()}
+        assert reasons(agents["bob"], agents["ada"], OrgSettings(), base) == [
             "bob may read what it changes: file_access.allow_read ./shared/board; ada: tool board"
         ]
     finally:
@@ -286,7 +286,7 @@ def test_every_name_is_called_once_after_those_it_waits_for() -> None:
     chance = random.Random(7)
     order = [f"n{number}" for number in range(200)]
     waits = {
-        name: Waits(frozenset(chance.sample(order[:rank], min(rank, 2))), everyone=chance.random() < 0.02)
+        name: TurnWaits(frozenset(chance.sample(order[:rank], min(rank, 2))), everyone=chance.random() < 0.02)
         for rank, name in enumerate(order)
     }
     over: list[str] = []
@@ -303,7 +303,7 @@ def test_every_name_is_called_once_after_those_it_waits_for() -> None:
         running.discard(name)
         over.append(name)
 
-    run_all(order, waits, work, at_once=5, turn_lock=TurnLock(), stop=threading.Event())
+    run_turns(order, waits, work, max_parallel=5, turn_lock=TurnLock(), stop=threading.Event())
     assert sorted(over) == sorted(order)
     assert most <= 5
 
@@ -320,8 +320,8 @@ def test_an_error_of_one_is_raised_after_the_running_ones_are_over() -> None:
         began.set()
         ended.append(name)
 
-    waits = {"bad": Waits(), "good": Waits()}
+    waits = {"bad": TurnWaits(), "good": TurnWaits()}
     with pytest.raises(ValueError, match="no"):
-        run_all(["bad", "good"], waits, work, at_once=2, turn_lock=turn_lock, stop=stop)
+        run_turns(["bad", "good"], waits, work, max_parallel=2, turn_lock=turn_lock, stop=stop)
     assert ended == ["good"]
     assert stop.is_set()

@@ -36,7 +36,7 @@ def test_a_paid_entry_is_written_by_the_run_that_can(base: Path, number: int, du
     for _ in range(2):
         with (
             pytest.raises(DiskError, match=os.strerror(number)) as stopped,
-            fs.observed(refusing(number, "ada/outbox/")),
+            fs.observe_changes(refusing(number, "ada/outbox/")),
         ):
             run_once(base, clock=FrozenClock())
         assert "agents/ada/outbox/" in stopped.value.where
@@ -45,7 +45,7 @@ def test_a_paid_entry_is_written_by_the_run_that_can(base: Path, number: int, du
     assert [it.payload["text"] for it in read_outbox_entries(base, "ada")] == ["hello"]
     replies = [line["agent"] for line in journal_lines(base, 1) if line["type"] == "model_replied"]
     assert sorted(replies) == ["ada", "bob"]
-    assert read_state(Organisation.at(base), "ada").credits == 1
+    assert read_state(Organisation.from_path(base), "ada").credits == 1
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="who may do everything is refused nothing")

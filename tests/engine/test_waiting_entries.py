@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.facts.preview import preview_tick
+from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.clock import timestamp
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import list_outbox, send
+from lemming.kernel.messages import list_outbox, write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.queries.tick_preview import preview_tick
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
-from lemming.timeline.verify.files import verify
 
 START = datetime(2026, 11, 23, 8, tzinfo=UTC)
 QUIET = {"run_every_n_ticks": 1, "wake": "changed"}
@@ -36,7 +36,7 @@ class Watched:
     def send(self, text: str, *, hours: float, to: str | None = None, at_tick: int = 1) -> str:
         moment = timestamp(START + timedelta(hours=hours))
         payload = {"text": text, "not_before": moment} | ({"target": to} if to else {})
-        return send(
+        return write_person_entry(
             self.base, "human", tick=at_tick, kind="message", payload=payload, tags=[], created_at=""
         ).id
 
@@ -68,7 +68,7 @@ def test_later_entries_of_the_same_author_do_not_make_it_count_as_seen(base: Pat
     org = Watched(base, resume("ada"))
     waits = org.send("at ten", hours=2)
     for number in range(1, 4):
-        said = send(
+        said = write_person_entry(
             base, "human", tick=number, kind="message", payload={"text": "now"}, tags=[], created_at=""
         )
         assert org.tick()["ada"] == [said.id]
@@ -101,7 +101,7 @@ def test_an_entry_by_hand_waits_too_and_a_moment_that_is_none_holds_nothing_up(b
         payload = {"text": ident, "not_before": moment}
         entry = {"id": ident, "tick": 1, "agent": "human", "kind": "message", "payload": payload}
         file = f"agents/human/outbox/00000001_{ident}.json"
-        fs.publish(base, file, pretty({**entry, "tags": [], "created_at": ""}))
+        fs.write_atomic(base, file, dump_pretty({**entry, "tags": [], "created_at": ""}))
     assert org.tick()["ada"] == ["hand2"]
     assert org.tick(hours=2)["ada"] == ["hand1"]
 
@@ -210,7 +210,7 @@ def test_the_next_prompt_of_a_preview_shows_what_is_due_by_now(base: Path) -> No
     org = Watched(base, resume("ada"))
     org.send("long ago", hours=-24)
     org.send("in a hundred years", hours=24 * 36_500)
-    prompt = preview_tick(base, load_config(base)).inputs_regardless("ada").prompt[-1]["content"]
+    prompt = preview_tick(base, load_config(base)).build_inputs("ada").prompt[-1]["content"]
     assert "long ago" in prompt
     assert "hundred years" not in prompt
 
@@ -220,9 +220,9 @@ def test_replay_and_a_run_on_a_copy_agree(base: Path, tmp_path: Path) -> None:
     org.send("at nine", hours=1)
     for _ in range(6):
         org.tick(hours=0.5)
-    assert not verify(base).findings
-    ticks = ticks_to_rerun(base, None)
-    assert list(replay(base, ticks))
+    assert not verify_org(base).findings
+    ticks = list_replayable_ticks(base, None)
+    assert list(replay_ticks(base, ticks))
     assert list(replay_into(base, tmp_path / "again", ticks))
     assert tree(tmp_path / "again") == tree(base)
 

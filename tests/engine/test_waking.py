@@ -11,13 +11,13 @@ from asleep import CHANGED, EVERY_TENTH, MINUTE, Alarm, asleep, human, reader, s
 from lemming.engine import load_tick, run_once, run_opened, ticks
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.files.fs import AppendFile
-from lemming.kernel.files.stamps import identity_in, is_exact, learn_stamps
-from lemming.kernel.journal.events import Sleeping, Woken
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.files.stat_cache import has_exact_mtime, probe_mtime_resolution, to_identity
+from lemming.kernel.journal.engine_events import Sleeping, Woken
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
-from lemming.service.sleep import LONGEST_LOOK_S, LONGEST_SLEEP_S, Sleeper
-from lemming.service.watch import Watch
+from lemming.operations.change_detector import ChangeDetector
+from lemming.operations.change_poller import MAX_POLL_S, MAX_SLEEP_S, ChangePoller
 from lemming.testing import make_org, resume, say, tree
 
 # --- how long ------------------------------------------------------------------------------------
@@ -47,8 +47,8 @@ def test_who_found_nothing_new_keeps_nobody_awake(base: Path) -> None:
         assert [turn.status for turn in night.tick().turns] == ["done", "skipped"]
         assert night.alarm.now == MINUTE
         assert night.tick().is_quiet
-        assert night.alarm.now == MINUTE + LONGEST_SLEEP_S
-        assert night.tick().tick == 2 + LONGEST_SLEEP_S / MINUTE
+        assert night.alarm.now == MINUTE + MAX_SLEEP_S
+        assert night.tick().tick == 2 + MAX_SLEEP_S / MINUTE
         assert night.told(Sleeping)[-1].due == []
 
 
@@ -59,20 +59,20 @@ def test_the_longer_nothing_happens_the_more_seldom_it_looks(base: Path) -> None
     pauses = night.alarm.waits[:-1]
     assert pauses == sorted(pauses)
     assert pauses[0] < 1
-    assert pauses[-1] == LONGEST_LOOK_S
+    assert pauses[-1] == MAX_POLL_S
 
 
 def test_without_an_interval_nobody_due_does_not_make_it_spin(base: Path) -> None:
     make_org(base, reader("ada"), human())
     alarm = Alarm()
     with open_org(base, stop=alarm) as runtime:
-        sleeper = Sleeper(runtime, lambda: alarm.now)
+        sleeper = ChangePoller(runtime, lambda: alarm.now)
         for _ in range(2):
-            with sleeper.tick():
+            with sleeper.around_tick():
                 report = run_opened(runtime, load_tick(base), advance=True)
             assert sleeper.sleep(report, 0.0, float("inf")) == 0
     assert report.is_quiet
-    assert alarm.now == LONGEST_SLEEP_S
+    assert alarm.now == MAX_SLEEP_S
 
 
 # --- what wakes it -------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_a_change_as_the_next_tick_begins_is_kept_for_one_who_is_due_later(base:
     with asleep(base) as night:
         assert [night.tick().tick for _ in range(5)] == [1, 7, 10, 14, 20]
         send(base, tick=20)
-        assert night.tick().tick == 20 + LONGEST_SLEEP_S / MINUTE
+        assert night.tick().tick == 20 + MAX_SLEEP_S / MINUTE
         report = night.tick()
         assert (report.tick, [turn.status for turn in report.turns]) == (84, ["done", "skipped"])
 
@@ -321,16 +321,16 @@ def test_the_next_look_at_files_that_rest_is_one_stat_each(base: Path) -> None:
     make_org(base, resume("ada"), org={}, models={})
     run_once(base, clock=FrozenClock())
     with AppendFile(base, "stamps") as file:
-        learn_stamps(file.restamp)
-        if not is_exact(identity_in(file.opened)):
+        probe_mtime_resolution(file.restamp)
+        if not has_exact_mtime(to_identity(file.initial_status)):
             pytest.skip("the stamps of this disk do not tell every change, so files have to rest for seconds")
-    watch = Watch(base)
-    assert watch.is_still
-    assert watch.changes() == []
+    watch = ChangeDetector(base)
+    assert watch.is_unchanged
+    assert watch.find_changes() == []
     for file in ("agents/ada/resume.json", "config/org.json", "agents/ada/memory/mood.json"):
         (base / file).parent.mkdir(exist_ok=True)
         (base / file).write_text("{}")
-        assert not watch.is_still
+        assert not watch.is_unchanged
         assert file in watch.changes()
         watch.changes()
-        assert watch.is_still
+        assert watch.is_unchanged

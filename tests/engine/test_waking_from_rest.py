@@ -16,15 +16,15 @@ from rested import CHANGED, told_by, wait_for_rest, write
 from lemming.engine import load_tick, run_once
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.files import fs
-from lemming.kernel.files.stamps import (
+from lemming.kernel.files.stat_cache import (
     FINE_GRANULE_NS,
-    opened,
+    open_folder,
 )
-from lemming.kernel.mail.index import EntryIndex
-from lemming.kernel.messages import send
+from lemming.kernel.inboxes.entry_index import EntryIndex
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.idle import IdleAgents
+from lemming.kernel.tick.idle_agents import IdleCache
 from lemming.testing import make_org, resume, say
 
 pytestmark = pytest.mark.usefixtures("stamps")
@@ -48,16 +48,16 @@ def resting(base: Path) -> Organisation:
         ),
         script=script,
     )
-    fs.publish(base, "shared/facts/today.txt", b"sunny")
-    fs.publish(base, "agents/ada/memory/note.json", b'{"key": "note", "value": 1}')
+    fs.write_atomic(base, "shared/facts/today.txt", b"sunny")
+    fs.write_atomic(base, "agents/ada/memory/note.json", b'{"key": "note", "value": 1}')
     org = Organisation(base)
     run_once(org)
     while not _has_come_to_rest(base):  # by the file system's clock, which no test can turn
         os.sched_yield()
     for _ in range(2):
         assert run_once(org).is_quiet
-    idle = org.own(IdleAgents).under(survey_agents(org), load_config(org), load_tick(base))
-    assert [*idle._idle] == ["ada"]
+    idle = org.get_cache(IdleCache).for_settings(survey_agents(org), load_config(org), load_tick(base))
+    assert [*idle._entries] == ["ada"]
     return org
 
 
@@ -68,7 +68,7 @@ def _has_come_to_rest(base: Path) -> bool:
 
 def say_something(base: Path) -> None:
     tick = load_tick(base)
-    send(base, "human", tick=tick, kind="message", payload={}, tags=[], created_at="x")
+    write_person_entry(base, "human", tick=tick, kind="message", payload={}, tags=[], created_at="x")
 
 
 def change_the_resume(base: Path) -> None:
@@ -84,7 +84,9 @@ def link_the_folder(base: Path) -> None:
 CHANGES: dict[str, Callable[[Path], object]] = {
     "an entry": say_something,
     "an entry of an earlier tick": lambda base: write(base, "human", 1, "late"),
-    "a memory": lambda base: fs.publish(base, "agents/ada/memory/new.json", b'{"key": "new", "value": 1}'),
+    "a memory": lambda base: fs.write_atomic(
+        base, "agents/ada/memory/new.json", b'{"key": "new", "value": 1}'
+    ),
     "a memory edited": lambda base: (base / "agents/ada/memory/note.json").write_bytes(
         b'{"key": "note", "value": 2}'
     ),
@@ -108,7 +110,7 @@ def test_a_memory_wakes_one_that_had_none(base: Path) -> None:
     shutil.rmtree(base / "agents/ada/memory")
     run_once(org)
     assert [run_once(org).is_quiet for _ in range(3)] == [True] * 3
-    fs.publish(base, "agents/ada/memory/note.json", b'{"key": "note", "value": 1}')
+    fs.write_atomic(base, "agents/ada/memory/note.json", b'{"key": "note", "value": 1}')
     assert not run_once(org).is_quiet
 
 
@@ -148,11 +150,11 @@ def test_an_outbox_is_told_by_its_folder_and_one_that_is_not_there_by_the_folder
         "agents/bob/.",
         None,
     ]
-    before = index.outbox("ada")
+    before = index.list_outbox("ada")
     write(tmp_path, "ada", 2, "b")
-    index.outbox("ada")
-    with opened(tmp_path) as root:
-        assert index.look("ada", before, root) is None
+    index.list_outbox("ada")
+    with open_folder(tmp_path) as root:
+        assert index.capture_state("ada", before, root) is None
 
 
 def test_an_agent_at_rest_is_not_woken_by_what_it_may_not_read(base: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lemming.cli import run
-from lemming.facts.cases import load_case
+from lemming.evals.case_format import load_case
 from lemming.kernel.base.errors import ConfigError
 from lemming.testing import make_org, resume
 

@@ -11,7 +11,7 @@ import pytest
 from tried import Tried
 
 from lemming.cli import run
-from lemming.evals.suite import Manner, arms_of, run_suite
+from lemming.evals.suite import RunOptions, build_arms, run_suite
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import make_org, resume, say
 
@@ -108,7 +108,7 @@ def missed(told: Path) -> set[int]:
     expected = [each for pair in PAIRS for each in pair]
     case = {"ticks": 2, "send": [{"text": "ferry?"}], "expect": expected}
     told.joinpath("evals/all/case.json").write_text(json.dumps(case))
-    (result,) = run_suite(told, ["all"], arms_of([], [], []), Manner())
+    (result,) = run_suite(told, ["all"], build_arms([], [], []), RunOptions())
     assert not result.error
     return {failure.index for failure in result.failures}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tried import Tried
 
-from lemming.evals.inspect import cases_as_task
-from lemming.evals.suite import Manner
+from lemming.evals.inspect_task import cases_as_task
+from lemming.evals.suite import RunOptions
 from lemming.kernel.base.errors import ConfigError, UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # it leaves streams open
@@ -25,7 +25,7 @@ def test_a_case_is_a_sample_and_a_repeat_an_epoch(tried: Tried, tmp_path: Path) 
 
     tried.case("right", repeat=2)
     tried.case("wrong", expect=[{"entry": {"matches": "nothing like it"}, "name": "the words"}])
-    task = cases_as_task(tried.base, manner=Manner(records=True))
+    task = cases_as_task(tried.base, manner=RunOptions(should_record=True))
     (log,) = run_inspect(task, model="none/none", log_dir=str(tmp_path / "logs"), display="none")
     assert (log.status, len(log.samples)) == ("success", 4)
     assert log.results.scores[0].metrics["accuracy"].value == 0.5

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lemming.evals.rehearsal.questions import question_of
-from lemming.kernel.org.models import ModelEntry
+from lemming.evals.rehearsal.recorded_prompts import hash_prompt
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Image, Request
 
 ENTRY = ModelEntry(provider="openai", model="m", options={"base_url": "http://127.0.0.1:1"})
@@ -29,12 +29,12 @@ ASKED = Request("m", [{"role": "user", "content": "hello"}], temperature=0.5, se
     ids=lambda other: next(iter(other)),
 )
 def test_a_question_of_which_anything_else_is_asked_is_another(other: dict[str, Any]) -> None:
-    assert question_of(ENTRY, ASKED._replace(**other)) != question_of(ENTRY, ASKED)
+    assert hash_prompt(ENTRY, ASKED._replace(**other)) != hash_prompt(ENTRY, ASKED)
 
 
 def test_who_is_asked_is_part_of_the_question() -> None:
     others = [ModelEntry(provider="anthropic", model="m"), ModelEntry(provider="openai", model="m")]
-    assert len({question_of(entry, ASKED) for entry in [ENTRY, *others]}) == 3
+    assert len({hash_prompt(entry, ASKED) for entry in [ENTRY, *others]}) == 3
 
 
 def test_a_question_stays_the_same_whatever_is_paid_and_however_long_one_waits() -> None:
@@ -42,4 +42,4 @@ def test_a_question_stays_the_same_whatever_is_paid_and_however_long_one_waits()
         provider="openai", model="m", options=dict(ENTRY.options), per_call=9.0, deadline_s=1.0, attempts=1
     )
     asked = ASKED._replace(deadline_s=1.0, tick=3, agent="ada", step=2)
-    assert question_of(dear, asked) == question_of(ENTRY, ASKED)
+    assert hash_prompt(dear, asked) == hash_prompt(ENTRY, ASKED)

@@ -12,7 +12,7 @@ from tried import Counted, Tried
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.testing import Crash, FrozenClock, make_org, resume, say, tree
 
@@ -130,7 +130,7 @@ def test_a_budget_holds_before_the_call_that_could_exceed_it(tried: Tried, tmp_p
 def test_a_budget_cannot_hold_where_no_price_is_known(tried: Tried, tmp_path: Path) -> None:
     models = json.loads((tried.base / "config/models.json").read_text())
     models["counted"] |= {"usd_per_million_input_tokens": None}
-    fs.publish(tried.base, "config/models.json", pretty(models))
+    fs.write_atomic(tried.base, "config/models.json", dump_pretty(models))
     tried.case()
     (result,) = tried.runs(tmp_path, "--record", "--budget", "9")
     assert "no price is known for m" in result["error"]

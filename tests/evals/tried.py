@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.cli import run
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, make_org, resume, say
@@ -54,7 +54,7 @@ class Tried:
     def case(self, name: str = "first", **case: Any) -> Path:
         """Write a case, and return its folder."""
         plain = {"ticks": 1, "expect": [{"entry": {"author": "ada"}}], **case}
-        fs.publish(self.base, f"evals/{name}/case.json", pretty(plain))
+        fs.write_atomic(self.base, f"evals/{name}/case.json", dump_pretty(plain))
         return self.base / "evals" / name
 
     def eval(self, *words: str) -> int:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lemming.engine import run_once
-from lemming.facts.findings.finding import Finding
-from lemming.facts.findings.rules import findings_of
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.queries.findings.finding import Finding
+from lemming.queries.findings.finding_rules import find_findings
 from lemming.testing import make_org, resume, say
 
 NOTHING: dict[str, Any] = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": ""}
@@ -63,7 +63,7 @@ def run(base: Path, ticks: int) -> None:
 def found_in(base: Path, ticks: int = 0) -> list[Finding]:
     """Run so many ticks, and return what is found then."""
     run(base, ticks)
-    return findings_of(base)
+    return find_findings(base)
 
 
 def kinds(found: list[Finding]) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from circling import NOTHING, by_ticks, calls, found_in, kinds, org_of, person, run, tells
 
-from lemming.facts.findings.look import look_at
-from lemming.facts.findings.rules import findings_in
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
+from lemming.queries.findings.finding_rules import apply_rules
+from lemming.queries.findings.finding_scan import scan_ticks
 from lemming.testing import resume, say
 
 GAUGE = {"read_outboxes": [], "tools": ["read_gauge", "file_write"]}
@@ -22,7 +22,9 @@ ASKED = {"read_outboxes": ["*"], "tools": []}
 def ask(base: Path, whom: str, text: str = "what?", *, tick: int = 1, **payload: Any) -> str:
     """Write a request as a person, and return its id."""
     plain = {"text": text, "target": whom, "conversation": text, **payload}
-    return send(base, "human", tick=tick, kind="request", payload=plain, tags=[], created_at="").id
+    return write_person_entry(
+        base, "human", tick=tick, kind="request", payload=plain, tags=[], created_at=""
+    ).id
 
 
 # --- repeats itself --------------------------------------------------------------------------------
@@ -103,11 +105,11 @@ def test_who_keeps_notes_of_what_is_said_does_not_play_ping_pong(base: Path) -> 
 def test_two_who_hear_of_a_third_on_the_way_do_not_play_ping_pong(base: Path) -> None:
     ping_pong(base)
     for name in ("ada", "bob"):
-        fs.publish(base, f"agents/{name}/resume.json", pretty(resume(name, permissions=ASKED)))
-    fs.publish(base, "agents/human/resume.json", pretty(person()))
+        fs.write_atomic(base, f"agents/{name}/resume.json", dump_pretty(resume(name, permissions=ASKED)))
+    fs.write_atomic(base, "agents/human/resume.json", dump_pretty(person()))
     for tick in (2, 4, 6):
         payload = {"text": "go on", "target": ["ada", "bob"]}
-        send(base, "human", tick=tick, kind="message", payload=payload, tags=[], created_at="")
+        write_person_entry(base, "human", tick=tick, kind="message", payload=payload, tags=[], created_at="")
     assert found_in(base, 7) == []
 
 
@@ -145,7 +147,7 @@ def test_a_turn_that_learns_something_is_progress(base: Path) -> None:
 def test_turns_that_cost_nothing_are_no_spending(base: Path) -> None:
     org_of(base, resume("ada"), script=[{"reply": NOTHING}], no_progress=4)
     free = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "per_call": 0}
-    fs.publish(base, "config/models.json", pretty({"scripted": free}))
+    fs.write_atomic(base, "config/models.json", dump_pretty({"scripted": free}))
     assert found_in(base, 6) == []
 
 
@@ -174,8 +176,8 @@ def test_a_request_is_not_dropped_before_its_time(base: Path) -> None:
 def test_nobody_is_said_to_have_dropped_what_ticks_that_were_not_read_may_tell(base: Path) -> None:
     ask(desk(base, reply=say("la la")), "ada")
     run(base, 4)
-    assert kinds(findings_in(look_at(base, most_turns=4))) == ["dropped"]
-    assert findings_in(look_at(base, most_turns=2)) == []
+    assert kinds(apply_rules(scan_ticks(base, max_turns=4))) == ["dropped"]
+    assert apply_rules(scan_ticks(base, max_turns=2)) == []
 
 
 def test_who_lets_the_asker_know_of_something_has_not_dropped_the_request(base: Path) -> None:
@@ -222,7 +224,7 @@ def crowded(base: Path, limit: int) -> Path:
     agents = [resume(name, permissions={"read_outboxes": []}) for name in ("bob", "cyd")]
     org_of(base, resume("ada"), *agents, script=script)
     settings = {"inbox_limit": limit, "durability": "off", "findings": {"unread": 2}}
-    fs.publish(base, "config/org.json", pretty(settings))
+    fs.write_atomic(base, "config/org.json", dump_pretty(settings))
     return base
 
 
@@ -241,7 +243,7 @@ def test_entries_that_were_removed_before_their_reader_saw_them_are_unread(base:
     script = [*by_ticks("ada", *"abcdef"), *failing, {"reply": say("back")}]
     reader = resume("bob", permissions={"read_outboxes": ["ada"]})
     org_of(base, resume("ada", permissions={}), reader, script=script)
-    fs.publish(base, "config/org.json", pretty({"durability": "off", "retention_ticks": 1}))
+    fs.write_atomic(base, "config/org.json", dump_pretty({"durability": "off", "retention_ticks": 1}))
     (found,) = found_in(base, 6)
     assert (found.kind, found.agents, "removed" in found.message) == ("unread", ("bob",), True)
     assert found.evidence[0].startswith("logs/ticks/")
@@ -303,7 +305,7 @@ def test_a_claim_that_the_journal_bears_out_is_none(base: Path) -> None:
 
 def test_a_claim_of_a_file_that_is_there_is_none(base: Path) -> None:
     org_of(base, resume("ada"), script=[{"reply": say("I saved it to shared/report.md")}])
-    fs.publish(base, "shared/report.md", b"by hand")
+    fs.write_atomic(base, "shared/report.md", b"by hand")
     assert found_in(base, 1) == []
 
 

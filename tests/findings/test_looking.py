@@ -15,13 +15,13 @@ from corpus import BY_NAME
 from terminal import Lemming, typed_at
 
 from lemming.cli import run as run_command
-from lemming.facts.findings.look import look_at
-from lemming.facts.findings.rules import RULES, findings_in, findings_of
-from lemming.facts.structure_problems import problems_of_structure
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
+from lemming.queries.findings.finding_rules import RULES, apply_rules, find_findings
+from lemming.queries.findings.finding_scan import scan_ticks
+from lemming.queries.structure_validation import validate_structure
 from lemming.testing import make_org, resume, say, tree
 
 HEALTHY = [
@@ -52,7 +52,7 @@ def changed(stuck: Path) -> Iterator[Path]:
     kept = {file: (stuck / file).read_bytes() for file in ("config/org.json", "logs/ticks/00000012.jsonl")}
     yield stuck
     for file, content in kept.items():
-        fs.publish(stuck, file, content)
+        fs.write_atomic(stuck, file, content)
 
 
 # --- what is looked at -----------------------------------------------------------------------------
@@ -72,21 +72,21 @@ def test_nothing_is_found_in_the_recorded_demonstration(base: Path) -> None:
 
 def test_looking_writes_nothing_and_finds_the_same_again(stuck: Path) -> None:
     before = tree(stuck)
-    found = findings_of(stuck)
+    found = find_findings(stuck)
     assert kinds(found) == ["repeats", "no_progress"]
-    assert findings_of(stuck) == found
+    assert find_findings(stuck) == found
     assert tree(stuck) == before
 
 
 def test_ticks_before_the_window_are_not_looked_at(changed: Path) -> None:
-    fs.publish(changed, "config/org.json", pretty({"findings": {"window": 2}}))
-    assert findings_of(changed) == []
-    assert kinds(findings_of(changed, first=1, last=11)) == ["repeats", "no_progress"]
+    fs.write_atomic(changed, "config/org.json", dump_pretty({"findings": {"window": 2}}))
+    assert find_findings(changed) == []
+    assert kinds(find_findings(changed, first=1, last=11)) == ["repeats", "no_progress"]
 
 
 def test_the_window_ends_where_there_are_too_many_turns(stuck: Path) -> None:
-    look = look_at(stuck, most_turns=5)
-    assert (look.first, len(look.turns)) == (10, 6)
+    look = scan_ticks(stuck, max_turns=5)
+    assert (look.first_tick, len(look.turns)) == (10, 6)
 
 
 def test_of_very_many_entries_the_requests_of_the_window_are_looked_at(base: Path) -> None:
@@ -94,12 +94,12 @@ def test_of_very_many_entries_the_requests_of_the_window_are_looked_at(base: Pat
     org_of(base, person(), ada, script=[{"reply": NOTHING}], dropped=2)
     plain = {"text": "what?", "target": "ada"}
     for tick in (1, 3):
-        send(base, "human", tick=tick, kind="request", payload=plain, tags=[], created_at="")
+        write_person_entry(base, "human", tick=tick, kind="request", payload=plain, tags=[], created_at="")
         run(base, 2)
-    look = look_at(base, first=3)
-    assert [it.since for it in findings_in(look)] == [1, 3]
-    assert [it.since for it in findings_in(replace(look, most_entries=2))] == [1, 3]
-    assert [it.since for it in findings_in(replace(look, most_entries=1))] == [3]
+    look = scan_ticks(base, first=3)
+    assert [it.since for it in apply_rules(look)] == [1, 3]
+    assert [it.since for it in apply_rules(replace(look, max_entries=2))] == [1, 3]
+    assert [it.since for it in apply_rules(replace(look, max_entries=1))] == [3]
 
 
 def test_a_damaged_journal_is_passed_over_and_counted(changed: Path, lemming: Lemming) -> None:
@@ -114,25 +114,25 @@ def test_a_turn_under_way_is_not_looked_at(changed: Path) -> None:
     file = changed / "logs/ticks/00000012.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:2]))
-    assert len(look_at(changed).turns) == 22
+    assert len(scan_ticks(changed).turns) == 22
 
 
 # --- settings --------------------------------------------------------------------------------------
 
 
 def test_a_kind_that_is_off_is_not_told(changed: Path) -> None:
-    fs.publish(changed, "config/org.json", pretty({"findings": {"off": ["repeats"]}}))
-    assert kinds(findings_of(changed)) == ["no_progress"]
+    fs.write_atomic(changed, "config/org.json", dump_pretty({"findings": {"off": ["repeats"]}}))
+    assert kinds(find_findings(changed)) == ["no_progress"]
 
 
 @pytest.mark.parametrize("kind", ["repeats", "no_progress"])
 def test_a_higher_limit_tells_later(changed: Path, kind: str) -> None:
-    fs.publish(changed, "config/org.json", pretty({"findings": {kind: 13}}))
-    assert kind not in kinds(findings_of(changed))
+    fs.write_atomic(changed, "config/org.json", dump_pretty({"findings": {kind: 13}}))
+    assert kind not in kinds(find_findings(changed))
 
 
 def test_settings_that_are_no_kind_are_named(changed: Path, lemming: Lemming) -> None:
-    fs.publish(changed, "config/org.json", pretty({"findings": {"off": ["nagging"], "repeat": 4}}))
+    fs.write_atomic(changed, "config/org.json", dump_pretty({"findings": {"off": ["nagging"], "repeat": 4}}))
     ran = lemming("validate")
     assert "/findings/off" in ran.out + ran.err
     assert "repeat" in ran.out + ran.err
@@ -190,7 +190,9 @@ def test_what_is_typed_wrong_is_told_with_what_to_type(lemming: Lemming, words: 
 def test_status_says_how_many_there_are_and_only_then(lemming: Lemming, changed: Path) -> None:
     assert "2 findings; `lemming findings` says which" in lemming("status").out
     assert lemming("status", "--json").objects[0]["findings"] == 2
-    fs.publish(changed, "config/org.json", pretty({"findings": {"off": ["repeats", "no_progress"]}}))
+    fs.write_atomic(
+        changed, "config/org.json", dump_pretty({"findings": {"off": ["repeats", "no_progress"]}})
+    )
     assert "lemming findings" not in lemming("status").out
 
 
@@ -215,7 +217,7 @@ def test_what_is_found_does_not_hang_on_the_files_of_entries(base: Path, change:
             file.unlink()
         else:
             file.write_text(file.read_text().replace("well", f"other {file.name}"))
-    found = [it for it in findings_of(base) if it.kind == "repeats"]
+    found = [it for it in find_findings(base) if it.kind == "repeats"]
     assert [it.message for it in found] == ['ada wrote the same message, "All is well.", in 4 turns']
 
 
@@ -229,7 +231,7 @@ def test_status_loads_what_takes_turns_only_where_tools_were_called(base: Path, 
     code = "import sys; from lemming.cli import run; run(['status']); print(*sys.modules, file=sys.stderr)"
     ran = subprocess.run([sys.executable, "-c", code], cwd=base, capture_output=True, text=True, check=False)
     loaded = set(ran.stderr.split())
-    assert "lemming.facts.findings" in loaded
+    assert "lemming.queries.findings" in loaded
     assert ("lemming.kernel.turn" in loaded) == bool(change)
 
 
@@ -239,7 +241,7 @@ def test_status_loads_what_takes_turns_only_where_tools_were_called(base: Path, 
 def warnings(base: Path, *resumes: dict[str, Any], **org: Any) -> list[str]:
     """Return what is said of the structure of an organisation of these agents."""
     make_org(base, *resumes, org=org, models=PEOPLE)
-    return [problem.message for problem in problems_of_structure(base, load_config(base))]
+    return [problem.message for problem in validate_structure(base, load_config(base))]
 
 
 def reads(name: str, *authors: str, **blocks: Any) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import pytest
 
 from lemming.engine import run_once
-from lemming.kernel.journal.report import TurnReport
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.memory import load_memory
-from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.testing import FrozenClock, make_org, resume
-from lemming.timeline.replay.replay import replay
 
 
 class Native(LLMProvider):
@@ -76,9 +76,9 @@ def take_turn(
     made = make_org(base, ada, *people, models=models)
     for asker in askers:
         payload = {"text": "How many?", "target": "ada"}
-        send(made, asker, tick=0, kind="request", payload=payload, tags=[], created_at="")
+        write_person_entry(made, asker, tick=0, kind="request", payload=payload, tags=[], created_at="")
     turn = next(turn for turn in run_once(made, clock=FrozenClock()).turns if turn.agent == "ada")
-    assert [replayed.turns for replayed in replay(made, [1])] == [1]
+    assert [replayed.turns for replayed in replay_ticks(made, [1])] == [1]
     return turn
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.kernel.journal.report import TurnReport
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.memory import load_memory
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
-from lemming.timeline.record import read_tick
-from lemming.timeline.replay.replay import replay
 
 FIT = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "prompt": "fit"}
 BOB, EVE = (
@@ -69,7 +69,7 @@ def test_a_model_reads_computes_writes_remembers_and_tells_a_step_at_a_time(base
     assert said(base) == [("message", {"text": "it is 42", "target": "bob"})]
     assert (base / "agents/ada/workspace/out.txt").read_text() == "42"
     assert load_memory(base, "ada", "last") == "42"
-    assert [replayed.turns for replayed in replay(made, [1])] == [1]
+    assert [replayed.turns for replayed in replay_ticks(made, [1])] == [1]
 
 
 def test_a_crash_at_any_point_comes_to_the_same_files(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_crash_at_any_point_comes_to_the_same_files(tmp_path: Path) -> None:
 
 def prompt_of(base: Path, tick: int = 1) -> list[dict[str, Any]]:
     """Return the prompt of ada's turn."""
-    return read_tick(Organisation.at(base), tick).started["ada"].prompt
+    return load_tick_record(Organisation.from_path(base), tick).started["ada"].prompt
 
 
 def test_the_prompt_has_the_instructions_and_each_action_once(base: Path) -> None:

@@ -14,42 +14,44 @@ from lemming.kernel.agents import load_agent
 from lemming.kernel.base.contract import NewEntry, parse_reply
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.base.payload_text import quote_payload
-from lemming.kernel.turn.forms.asking import Question, correct_question
-from lemming.kernel.turn.forms.choosing import Abilities, FormChoice, choose_form
 from lemming.kernel.turn.forms.first_messages import make_first_messages
-from lemming.kernel.turn.forms.own_actions import TurnFacts
-from lemming.kernel.turn.forms.reading import read_form
+from lemming.kernel.turn.forms.form_choice import FormChoice, ModelFeatures, choose_form
+from lemming.kernel.turn.forms.form_question import ReplyPrompt, correct_prompt
 from lemming.kernel.turn.forms.reply_form import ReplyForm
+from lemming.kernel.turn.forms.reply_reader import parse_form_reply
 from lemming.kernel.turn.forms.signatures import (
     Action,
+    action_schema,
+    actions_schema,
     describe_action,
     sample_action,
-    schema_of_action,
-    schema_of_actions,
 )
-from lemming.kernel.turn.reply_schemas import Form
-from lemming.kernel.turn.values import Answer
+from lemming.kernel.turn.forms.turn_actions import TurnFacts
+from lemming.kernel.turn.reply_schemas import PayloadSchema
+from lemming.kernel.turn.turn_values import Answer
 from lemming.testing import make_org, resume
 
 Json = dict[str, Any]
 TEXT: Json = {"type": "string"}
 ASKED = TurnFacts(asker="mira")
-BESIDE = TurnFacts(asked=("r1",), readers=("mira",))
+BESIDE = TurnFacts(requests=("r1",), readers=("mira",))
 KINDS = ("message", "report", "response")
 LEAVES = "x\nActions:\nanswer(text): Say yes."
 
 
-def choose(base: Path, facts: TurnFacts, *forms: Form, native: bool = False, **turn: Any) -> FormChoice:
+def choose(
+    base: Path, facts: TurnFacts, *forms: PayloadSchema, native: bool = False, **turn: Any
+) -> FormChoice:
     """Return the reply form of a turn of an agent without tools."""
     make_org(base, resume("ada", turn=turn))
-    choice = choose_form(load_agent(base, "ada"), Abilities(True, native, "fit"), 1000, facts, forms, ())
+    choice = choose_form(load_agent(base, "ada"), ModelFeatures(True, native, "fit"), 1000, facts, forms, ())
     assert choice
     return choice
 
 
-def response(*names: str) -> Form:
+def response(*names: str) -> PayloadSchema:
     """Return the form of an answer with these fields."""
-    return Form(("response",), ("response",), dict.fromkeys(names, TEXT))
+    return PayloadSchema(("response",), ("response",), dict.fromkeys(names, TEXT))
 
 
 def read(
@@ -57,7 +59,7 @@ def read(
 ) -> tuple[NewEntry, ...]:
     """Return the entries of a reply."""
     parse = partial(parse_reply, kinds=kinds, max_calls=None, keep="all")
-    return read_form(form, Answer(text, "", calls=calls), (), {}, parse).outbox_entries
+    return parse_form_reply(form, Answer(text, "", calls=calls), (), {}, parse).outbox_entries
 
 
 @pytest.mark.parametrize("name", ["to", "kind", "request", "name", "do", "notes", "tool_calls", "arguments"])
@@ -92,14 +94,17 @@ def test_a_field_beside_an_argument_of_the_same_name_is_asked_for_by_the_contrac
     base: Path, facts: TurnFacts, kind: str, name: str
 ) -> None:
     make_org(base, resume("ada"))
-    form = Form((kind,), (kind,), {name: TEXT})
+    form = PayloadSchema((kind,), (kind,), {name: TEXT})
     assert (
-        choose_form(load_agent(base, "ada"), Abilities(True, False, "fit"), 1000, facts, [form], ()) is None
+        choose_form(load_agent(base, "ada"), ModelFeatures(True, False, "fit"), 1000, facts, [form], ())
+        is None
     )
 
 
 def test_the_only_field_of_a_message_keeps_its_name(base: Path) -> None:
-    form = choose(base, TurnFacts(readers=("bob", "eve")), Form(("message",), ("message",), {"town": TEXT}))
+    form = choose(
+        base, TurnFacts(readers=("bob", "eve")), PayloadSchema(("message",), ("message",), {"town": TEXT})
+    )
     [entry] = read(form.form, json.dumps({"do": "send", "to": "bob", "town": "Oslo"}))
     assert entry.payload == {"town": "Oslo", "target": "bob"}
 
@@ -144,35 +149,33 @@ def test_a_plain_text_is_the_answer_where_one_request_is_among_the_entries(base:
 
 
 def test_a_correction_names_the_call_where_one_of_several_requests_is_answered(base: Path) -> None:
-    form = choose(base, BESIDE._replace(asked=("r1", "r2")), native=True).form
-    asked = Question([{"role": "user", "content": "hi"}])
-    corrected = correct_question(form, asked, None, "{}", 'answer: "request" must be one of r1, r2')
+    form = choose(base, BESIDE._replace(requests=("r1", "r2")), native=True).form
+    asked = ReplyPrompt([{"role": "user", "content": "hi"}])
+    corrected = correct_prompt(form, asked, None, "{}", 'answer: "request" must be one of r1, r2')
     assert corrected.messages[-1]["content"].endswith(
         'Call answer with values like these: {"request": "r1", "text": "your text"}'
     )
 
 
 def test_a_correction_says_what_is_wrong_with_a_value(base: Path) -> None:
-    asked = Question([{"role": "user", "content": "hi"}])
+    asked = ReplyPrompt([{"role": "user", "content": "hi"}])
     form = choose(base, ASKED, response("rating")).form
     wrong = "/outbox_entries/0/payload/rating: must be at most 5, got 7"
-    told = correct_question(form, asked, None, "{}", wrong).messages[-1]["content"]
+    told = correct_prompt(form, asked, None, "{}", wrong).messages[-1]["content"]
     assert told.startswith("hi\nrating: must be at most 5, got 7. Reply with one JSON object like this")
     wrong = "/outbox_entries/0/payload: larger than 65536 bytes"
-    told = correct_question(choose(base, ASKED).form, asked, None, "x", wrong).messages[-1]["content"]
+    told = correct_prompt(choose(base, ASKED).form, asked, None, "x", wrong).messages[-1]["content"]
     assert told == "hi\nlarger than 65536 bytes. Reply with your own text."
 
 
 def test_a_broken_call_of_a_tool_is_corrected_as_that_call(base: Path) -> None:
     choice = choose(base, ASKED._replace(has_memories=True))
     tool = Action("file_write", "Write.", {"properties": {"path": TEXT}, "required": ["path"]})
-    schema = schema_of_actions([tool, *choice.actions])
-    asked = Question([{"role": "user", "content": "hi"}])
+    schema = actions_schema([tool, *choice.actions])
+    asked = ReplyPrompt([{"role": "user", "content": "hi"}])
     broken = '{"do": "file_write", "path": "a.t'
-    corrected = correct_question(
-        choice.form, asked, schema, broken, "the reply ends in the middle of its JSON"
-    )
-    assert corrected.schema == schema_of_action(tool)
+    corrected = correct_prompt(choice.form, asked, schema, broken, "the reply ends in the middle of its JSON")
+    assert corrected.schema == action_schema(tool)
     assert corrected.messages[-1]["content"].endswith('{"do": "file_write", "path": "your path"}')
 
 
@@ -189,7 +192,7 @@ def test_a_broken_call_of_a_tool_is_corrected_as_that_call(base: Path) -> None:
 def test_words_of_a_form_that_is_asked_for_stay_in_their_line(
     base: Path, field: Json, has_memories: bool
 ) -> None:
-    form = Form(("response",), ("response",), field)
+    form = PayloadSchema(("response",), ("response",), field)
     choice = choose(base, ASKED._replace(has_memories=has_memories), form)
     system = make_first_messages(load_agent(base, "ada"), choice)[0]["content"]
     assert "\nanswer(text)" not in system
@@ -205,14 +208,14 @@ def test_the_description_of_a_tool_stays_in_its_line() -> None:
 )
 def test_a_tool_whose_arguments_are_not_listed_is_called_with_any(arguments: Json) -> None:
     action = Action("t", "Look.", {"type": "object", **arguments})
-    assert schema_of_action(action)["properties"]["arguments"] == action.arguments
+    assert action_schema(action)["properties"]["arguments"] == action.arguments
     assert describe_action(action).startswith("t(arguments): Look. arguments is {")
 
 
 def test_an_argument_that_is_only_named_as_required_is_asked_for() -> None:
     action = Action("t", "Look.", {"type": "object", "properties": {}, "required": ["town"]})
     assert describe_action(action) == "t(town): Look."
-    assert schema_of_action(action)["properties"].keys() == {"do", "town"}
+    assert action_schema(action)["properties"].keys() == {"do", "town"}
     assert sample_action(action) == {"do": "t", "town": "your town"}
 
 

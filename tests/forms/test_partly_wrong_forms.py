@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.kernel.base.call_shapes import KEYS
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.kernel.base.call_shapes import CONTRACT_KEYS
 from lemming.kernel.base.contract import parse_reply
-from lemming.kernel.base.kinds import MESSAGE_KINDS
+from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.base.reply_json import find_objects
-from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.memory import load_memory
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, write_script
-from lemming.timeline.record import read_tick
 
 BOB = resume("bob", model={"key": "human"}, permissions={"read_outboxes": ["ada"]})
 
@@ -108,10 +108,10 @@ def test_where_nothing_can_be_called_a_text_may_tell_of_calls(base: Path, reply:
 
 def samples_in(base: Path) -> list[dict[str, Any]]:
     """Return the objects that ada's prompt shows, those of a schema apart."""
-    messages = read_tick(Organisation.at(base), 1).started["ada"].prompt
+    messages = load_tick_record(Organisation.from_path(base), 1).started["ada"].prompt
     text = "\n".join(message["content"] for message in messages)
     values = [found.value for found in find_objects(text, is_strict=True)]
-    return [value for value in values if "do" in value or not KEYS.isdisjoint(value)]
+    return [value for value in values if "do" in value or not CONTRACT_KEYS.isdisjoint(value)]
 
 
 BLOCKS: dict[str, dict[str, Any]] = {
@@ -142,5 +142,5 @@ def test_each_sample_of_a_prompt_is_a_valid_reply(
         base = org(tmp_path / str(number), {"step": 0, "reply": json.dumps(sample)}, prompt=prompt, **blocks)
         remarks = take_turn(base).remarks
         assert not [remark for remark in remarks if remark.startswith(("asked again", "left out"))], sample
-        if not KEYS.isdisjoint(sample):
+        if not CONTRACT_KEYS.isdisjoint(sample):
             assert parse_reply(json.dumps(sample), kinds=MESSAGE_KINDS, keep="all").left_out == ()

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from benchmarks.models import lemming_side
-from benchmarks.models.measuring import Played
+from benchmarks.models.measuring import PlayedTurn
 from benchmarks.models.recorder import Question, Recorder
 from benchmarks.models.turn import Expected, Turn
 from benchmarks.models.turns import TURNS
-from lemming.kernel.base.json_schema.violations import misfits
+from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.reply_json import find_objects
 from lemming.kernel.messages import read_outbox_entries
 
@@ -25,14 +25,14 @@ BROKEN = "I would rather not say."
 PROMPTS = ("fit", "brief", "tools")
 
 
-def ask(base: Path, turn: Turn, *replies: str, prompt: str = "fit", json_mode: str = "") -> Played:
+def ask(base: Path, turn: Turn, *replies: str, prompt: str = "fit", json_mode: str = "") -> PlayedTurn:
     """Play a turn through the engine; the model gives these replies, and the last one for ever."""
     with Recorder(answer_with(replies)) as recorder:
         recorder.begin("lemming", turn.name)
-        line = lemming_side.describe_model(recorder.url, "m", "llamacpp", prompt)
+        line = lemming_side.make_model_entry(recorder.url, "m", "llamacpp", prompt)
         line["options"] |= {"json": json_mode} if json_mode else {}
-        outcome = lemming_side.play(lemming_side.make_organisation(base, turn, line), turn)
-        return Played(turn, outcome, recorder.questions)
+        outcome = lemming_side.play_turn(lemming_side.make_organisation(base, turn, line), turn)
+        return PlayedTurn(turn, outcome, recorder.questions)
 
 
 def answer_with(replies: tuple[str, ...]) -> Callable[[Question], Question]:
@@ -75,7 +75,7 @@ def test_each_sample_of_a_question_satisfies_its_grammar_and_is_a_valid_reply(
         schema = schema_of(question)
         for place, sample in enumerate(samples_in(question)):
             text = json.dumps(sample)
-            assert schema is None or misfits(schema, sample) == [], text
+            assert schema is None or describe_violations(schema, sample) == [], text
             played = ask(tmp_path / f"{number}-{place}", turn, text, last_reply(turn), prompt=prompt)
             assert played.outcome.is_valid, (text, played.outcome.problem)
 
@@ -132,9 +132,9 @@ def test_one_action_or_a_list_answers_several_entries(tmp_path: Path) -> None:
     assert several.outcome.is_valid
     schema = schema_of(one.questions[0])
     assert schema is not None
-    assert misfits(schema, first) == []
-    assert misfits(schema, [first, second]) == []
-    assert misfits(schema, [first] * 9) != []
+    assert describe_violations(schema, first) == []
+    assert describe_violations(schema, [first, second]) == []
+    assert describe_violations(schema, [first] * 9) != []
 
 
 def test_a_memory_is_asked_for_before_the_answer_with_a_key_that_is_one(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_a_memory_is_asked_for_before_the_answer_with_a_key_that_is_one(tmp_path
     )
     schema = schema_of(played.questions[0])
     assert schema is not None
-    assert misfits(schema, keeps) == []
-    assert misfits(schema, {**keeps, "key": "favourite colour"}) != []
+    assert describe_violations(schema, keeps) == []
+    assert describe_violations(schema, {**keeps, "key": "favourite colour"}) != []
 
 
 def test_a_title_that_is_the_name_is_not_said_twice(tmp_path: Path) -> None:

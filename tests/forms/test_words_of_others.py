@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.payload_text import quote_payload, quote_text
-from lemming.kernel.files.documents import value_of
-from lemming.kernel.mail.inbox import NO_INBOX
+from lemming.kernel.files.json_documents import to_value
+from lemming.kernel.inboxes.inbox import NO_INBOX
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.turn.forms.situation import describe_situation
-from lemming.kernel.turn.seen import Seen
+from lemming.kernel.turn.forms.form_user_message import describe_user_message
+from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.testing import resume
 
 HOSTILE = (
@@ -39,9 +39,9 @@ def entry(text: str, number: int = 0, **payload: object) -> OutboxEntry:
 
 def lines_shown(*texts: str, **more: object) -> list[str]:
     """Return the lines of a prompt that shows these texts as new entries."""
-    ada: Agent = value_of(Agent, resume("ada"))
+    ada: Agent = to_value(Agent, resume("ada"))
     inbox = replace(NO_INBOX, unread=[entry(text, place) for place, text in enumerate(texts)])
-    return describe_situation(Seen(agent=ada, tick=1, inbox=inbox, **more))  # type: ignore[arg-type]
+    return describe_user_message(PromptInput(agent=ada, tick=1, inbox=inbox, **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", HOSTILE)

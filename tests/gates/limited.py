@@ -8,7 +8,7 @@ from typing import Any
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.files import fs
-from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.testing import make_org, resume, say
 
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
@@ -30,7 +30,7 @@ def limited(
 ) -> Path:
     resumes = [it if isinstance(it, dict) else resume(it) for it in agents]
     make_org(base, *resumes, org={"gates": [*gates], **org}, script=script, models=MODELS)
-    fs.publish(base, "config/down.jsonl", b'{"error": "Unavailable"}\n')
+    fs.write_atomic(base, "config/down.jsonl", b'{"error": "Unavailable"}\n')
     return base
 
 

@@ -14,9 +14,9 @@ from page_server import serving
 
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 FILES = {"allow_read": ["./shared", "./workspace"], "allow_write": ["./shared", "./workspace"]}
 MODELS = {
@@ -67,7 +67,7 @@ def test_a_call_and_an_entry_pass_gates_whatever_form_they_have(base: Path, way:
     said = [entry.payload["text"] for entry in read_outbox_entries(base, "ada")]
     assert "done, the [redacted] is kept" in said
     assert {(it["at"], it["then"]) for it in taken.verdicts} == {("call", "block"), ("out", "rewrite")}
-    assert [it.turns for it in replay(base, [1])] == [1]
+    assert [it.turns for it in replay_ticks(base, [1])] == [1]
     assert run(["-C", str(base), "verify"]) == 0
 
 
@@ -81,7 +81,7 @@ def test_what_leaves_a_strategy_that_writes_again_passes_gates_each_time(base: P
     said = [entry.payload["text"] for entry in read_outbox_entries(base, "ada")]
     assert said
     assert not any("pin" in text for text in said)
-    assert [it.turns for it in replay(base, [1])] == [1]
+    assert [it.turns for it in replay_ticks(base, [1])] == [1]
 
 
 def test_a_question_to_the_team_is_an_entry_that_gates_see(base: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_question_to_the_team_is_an_entry_that_gates_see(base: Path) -> None:
     assert [(it["then"], it["why"]) for it in taken.verdicts] == [("block", "bob is not told that")]
     for _ in range(2):
         run_once(base, clock=FrozenClock())
-    assert len(list(replay(base, [1, 2, 3]))) == 3
+    assert len(list(replay_ticks(base, [1, 2, 3]))) == 3
 
 
 def test_what_an_answer_to_a_question_says_passes_gates_before_it_is_shown(base: Path) -> None:

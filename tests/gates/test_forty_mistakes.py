@@ -15,11 +15,11 @@ from sampling import EVERYTHING
 
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.soundness.judged import judged
+from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.testing import make_org, resume
 
 Json = dict[str, Any]
@@ -211,14 +211,17 @@ def mistakes(table: str) -> Iterator[tuple[str, dict[str, Json]]]:
 def problems_with(base: Path, files: dict[str, Json]) -> list[Problem]:
     """Return what stops the run, or takes an agent out; nothing where everything would run."""
     for file, plain in files.items():
-        fs.publish(base, file, pretty(plain))
+        fs.write_atomic(base, file, dump_pretty(plain))
     org = Organisation(base)
     try:
         config = load_config(org)
-        found = judged(org, config, survey_agents(org))
+        found = validate_survey(org, config, survey_agents(org))
     except ConfigError as error:
         return list(error.problems)
-    return [*found.stops, *(it for error in found.survey.broken.values() for it in error.problems)]
+    return [
+        *found.settings_problems,
+        *(it for error in found.survey.broken.values() for it in error.problems),
+    ]
 
 
 def says_more(problem: Problem) -> bool:

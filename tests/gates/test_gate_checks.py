@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.gates.problems import problems_of_gates
-from lemming.capabilities.gates.standard import standard
+from lemming.capabilities.gates.default_gates import standard_gates
+from lemming.capabilities.gates.gates_validation import validate_gates
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.org.config import load_config
-from lemming.kernel.tick.soundness.judged import judged
+from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.testing import make_org, resume
 
 FILES = {"tools": ["file_*", "shell"], "read_outboxes": ["*"]}
@@ -27,9 +27,9 @@ def found(
     tracked: dict[str, Any] = {"trust": {}} if trust else {}
     make_org(base, ada, resume("bob"), human, org={"gates": [*gates], **tracked, **settings})
     config = load_config(base)
-    now = judged(base, config, survey_agents(base))
+    now = validate_survey(base, config, survey_agents(base))
     of_agents = (it for error in now.survey.broken.values() for it in error.problems)
-    problems = [*problems_of_gates(base, config), *now.stops, *of_agents]
+    problems = [*validate_gates(base, config), *now.settings_problems, *of_agents]
     assert {it.code for it in problems} <= {"LMG-308"}
     return [(it.pointer, f"{it.message} ({it.hint})") for it in problems]
 
@@ -39,7 +39,7 @@ def of_field(name: str, value: Any, op: str = "is") -> dict[str, Any]:
 
 
 FINE: list[dict[str, Any]] = [
-    *standard()["gates"],
+    *standard_gates()["gates"],
     {"at": "call", "tool": ["file_*", "shell"], "then": "warn"},
     {"at": "call", "class": "send", "then": "block"},
     {"at": "call", "tool": "file_write", "args": {"path": ["shared/*"]}, "then": "block"},

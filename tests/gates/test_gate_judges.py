@@ -11,7 +11,7 @@ import pytest
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.memory import load_memory
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 
@@ -120,10 +120,10 @@ def test_credits_that_are_used_up_pass_nothing(base: Path) -> None:
     ],
 )
 def test_what_a_gate_asks_about_cannot_speak_as_its_policy(base: Path, text: str) -> None:
-    from lemming.capabilities.judges.judge import Judge, question_of_gate
+    from lemming.capabilities.judges.judge_prompts import ResolvedJudge, build_gate_prompt
 
-    judge = Judge(by="critic", instructions="Only poems pass.", policy="No promises.")
-    system, user = (it["content"] for it in question_of_gate(judge, "ada", 1, {"text": text}))
+    judge = ResolvedJudge(by="critic", instructions="Only poems pass.", policy="No promises.")
+    system, user = (it["content"] for it in build_gate_prompt(judge, "ada", 1, {"text": text}))
     head, inside, between, tail = user.split("\n")
     assert (head, between) == ("The draft:", "")
     assert inside.startswith("> ")
@@ -136,10 +136,10 @@ def test_what_a_gate_asks_about_cannot_speak_as_its_policy(base: Path, text: str
 def test_what_is_too_long_to_be_looked_at_whole_does_not_pass(base: Path) -> None:
     long = "x" * 150_000
     reply = {"reply": say("short", memory_updates=[{"key": "k", "value": [long]}])}
-    from lemming.capabilities.judges.judge import Judge, NoVerdict, question_of_gate
+    from lemming.capabilities.judges.judge_prompts import NoVerdict, ResolvedJudge, build_gate_prompt
 
     with pytest.raises(NoVerdict):
-        question_of_gate(Judge(by="critic"), "ada", 1, {"text": long * 3})
+        build_gate_prompt(ResolvedJudge(by="critic"), "ada", 1, {"text": long * 3})
     turn_of(base, {"at": "out", "then": "block"}, GOOD, reply)
     assert load_memory(base, "ada", "k") == [long]
 

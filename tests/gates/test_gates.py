@@ -11,10 +11,10 @@ from gated import call, finished, line, org, turn_of
 
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.messages import read_outbox_entries
-from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay
 
 
 def test_a_call_that_a_gate_blocks_is_not_made_and_the_model_reads_why(base: Path) -> None:
@@ -152,7 +152,7 @@ def test_what_a_turn_writes_passes_gates_entries_and_memories_by_reply_and_by_to
         "rewrite",
         "rewrite",
     ]
-    assert [it.tick for it in replay(base, [1])] == [1]
+    assert [it.tick for it in replay_ticks(base, [1])] == [1]
 
 
 def test_what_a_turn_is_shown_passes_gates(base: Path) -> None:
@@ -185,7 +185,7 @@ def test_what_a_turn_is_shown_passes_gates(base: Path) -> None:
     assert "[redacted]" in prompts["bob"]
     started = {it["agent"]: it for it in journal_lines(base, 1) if it["type"] == "turn_started"}
     assert {it["about"].partition(" ")[0] for it in started["zed"]["given"]["gates"]["verdicts"]} == {"entry"}
-    assert [it.turns for it in replay(base, [1, 2])] == [3, 3]
+    assert [it.turns for it in replay_ticks(base, [1, 2])] == [3, 3]
 
 
 def test_stop_ends_the_turn_at_each_place(base: Path) -> None:
@@ -206,7 +206,7 @@ def test_stop_ends_the_turn_at_each_place(base: Path) -> None:
     )
     turn = turn_of(base)
     assert (turn.status, turn.error) == ("failed", "StoppedByGate")
-    assert [it.tick for it in replay(base, [1, 2, 3])] == [1, 2, 3]
+    assert [it.tick for it in replay_ticks(base, [1, 2, 3])] == [1, 2, 3]
 
 
 def test_what_was_said_before_is_not_said_again(base: Path) -> None:
@@ -216,7 +216,7 @@ def test_what_was_said_before_is_not_said_again(base: Path) -> None:
     turn = turn_of(base)
     assert [it["why"] for it in turn.verdicts] == ["it is the same as before"]
     assert len(read_outbox_entries(base, "ada")) == 1
-    assert [it.tick for it in replay(base, [1, 2])] == [1, 2]
+    assert [it.tick for it in replay_ticks(base, [1, 2])] == [1, 2]
 
 
 def test_a_schema_for_results_and_one_that_breaks_blocks(base: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_schema_for_results_and_one_that_breaks_blocks(base: Path) -> None:
 
 
 PLUGIN = """
-from lemming.capabilities.gates.checks import Found, check
+from lemming.capabilities.gates.check_functions import CheckFinding, check
 
 asked = []
 
@@ -249,7 +249,7 @@ def no_prices(seen):
     text = str(seen.get("text") or seen.get("args") or seen.get("output"))
     if "explode" in text:
         raise RuntimeError("it exploded")
-    return Found("it names a price", {"text": "(a price)"}) if "EUR" in text else None
+    return CheckFinding("it names a price", {"text": "(a price)"}) if "EUR" in text else None
 """
 
 
@@ -278,7 +278,7 @@ def test_a_function_of_a_plugin_is_asked_recorded_and_not_asked_in_a_replay(
     assert turn.verdicts[0]["why"] == "the gate broke: RuntimeError: it exploded"
     asked = plugin().asked
     assert asked == ["entry", "entry"]
-    assert [it.tick for it in replay(base, [1, 2])] == [1, 2]
+    assert [it.tick for it in replay_ticks(base, [1, 2])] == [1, 2]
     assert run(["-C", str(base), "replay", "--into", str(tmp_path / "again")]) == 0
     assert asked == ["entry", "entry"]
 
@@ -338,7 +338,7 @@ def test_files_are_the_same_however_many_turns_are_taken_at_once(tmp_path: Path,
         for _ in range(3):
             run_once(base, clock=FrozenClock())
         trees.append(tree(base, without=(".lemming", "logs", "config")))
-        assert [it.turns for it in replay(base, [1, 2, 3])] == [4, 4, 4]
+        assert [it.turns for it in replay_ticks(base, [1, 2, 3])] == [4, 4, 4]
     assert trees[0] == trees[1]
 
 
@@ -357,7 +357,7 @@ def test_a_gate_that_stops_is_one_error_wherever_it_stands(base: Path, at: str) 
     ("said", "then", "why"),
     [
         ('"it is rude"', "warn", "it is rude"),
-        ("True", "block", "the gate broke: no_prices returned bool, not None, a text or Found"),
+        ("True", "block", "the gate broke: no_prices returned bool, not None, a text or CheckFinding"),
     ],
 )
 def test_a_function_says_what_it_found_in_a_text_and_whatever_else_it_returns_blocks(

@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.gates.foresee import Foreseen, foreseen, outcomes
-from lemming.capabilities.gates.format import Rule
-from lemming.capabilities.gates.looking import look
-from lemming.capabilities.gates.standard import standard
+from lemming.capabilities.gates.default_gates import standard_gates
+from lemming.capabilities.gates.gate_evaluation import evaluate_gates
+from lemming.capabilities.gates.gate_format import GateRule
+from lemming.capabilities.gates.outcome_prediction import (
+    PredictedOutcome,
+    possible_outcomes,
+    predict_outcomes,
+)
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.org.config import load_config
@@ -121,7 +125,7 @@ def test_it_tells_what_each_word_of_trust_would_change(
 ) -> None:
     ada = resume("ada", permissions={"read_outboxes": ["human"], "tools": TOOLS, "file_access": FILES})
     human = resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"]})
-    make_org(base, ada, human, org=standard())
+    make_org(base, ada, human, org=standard_gates())
     text = gates(base, capsys, "explain", "ada", "shell", "command=id")
     assert "at trust agent" in text
     assert "it is made (no gate stops it)" in text
@@ -139,7 +143,7 @@ def test_a_function_is_named_and_not_asked(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "asked_by_gates.py").write_text(
-        "from pathlib import Path\nfrom lemming.capabilities.gates.checks import check\n"
+        "from pathlib import Path\nfrom lemming.capabilities.gates.check_functions import check\n"
         f"Path({str(tmp_path / 'imported')!r}).touch()\n"
         f"@check\ndef nosy(seen):\n    Path({str(tmp_path / 'asked')!r}).touch()\n    return 'no'\n"
     )
@@ -186,7 +190,7 @@ def researchers(base: Path, settings: dict[str, Any]) -> None:
 def test_reach_tells_by_which_way_strangers_words_come_and_what_they_could_do(
     base: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    researchers(base, standard())
+    researchers(base, standard_gates())
     (ada,) = objects(base, capsys, "reach", "ada")
     (way,) = ada["strangers"]
     assert (way["trust"], way["from"], way["gates"][0]["then"]) == ("outside", "desk", "ask")
@@ -260,11 +264,11 @@ def test_the_table_is_printed_and_put_into_the_settings_once(
     base: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_org(base, resume("ada"), org={"retention_ticks": 7})
-    assert json.loads(gates(base, capsys, "standard")) == standard()
+    assert json.loads(gates(base, capsys, "standard")) == standard_gates()
     gates(base, capsys, "standard", "--write")
     plain = json.loads((base / "config/org.json").read_text())
-    assert plain == {**plain, **standard(), "retention_ticks": 7}
-    assert "trust" in load_config(base).org.further
+    assert plain == {**plain, **standard_gates(), "retention_ticks": 7}
+    assert "trust" in load_config(base).org.extensions
     before = (base / "config/org.json").read_bytes()
     assert "has gates already" in gates(base, capsys, "standard", "--write", status=2)
     assert (base / "config/org.json").read_bytes() == before
@@ -276,30 +280,30 @@ def test_the_table_keeps_what_is_said_of_trust(base: Path, capsys: pytest.Captur
     gates(base, capsys, "standard", "--write")
     plain = json.loads((base / "config/org.json").read_text())
     assert plain["trust"] == trust
-    assert plain["gates"] == standard()["gates"]
+    assert plain["gates"] == standard_gates()["gates"]
 
 
 @pytest.mark.parametrize("own", [True, False, None])
 @pytest.mark.parametrize("trust", ["outside", "known", "agent", "owner"])
 @pytest.mark.parametrize("kind", ["read", "write", "send", "execute", "administer"])
 def test_what_the_table_says_of_each_class(kind: str, trust: str, own: bool | None) -> None:
-    rules = rules_from(standard()["gates"])
+    rules = rules_from(standard_gates()["gates"])
     facts = {"tool": "t", "class": kind, "trust": trust, "args": {}}
     facts |= {} if own is None else {"own": own}
     calls = [rule for rule in rules if rule.gate.at == "call"]
-    looked = look(calls, {}, lambda _: facts, about="t")
+    looked = evaluate_gates(calls, {}, lambda _: facts, about="t")
     asks = trust == "outside" and (
         kind in ("send", "execute", "administer") or (kind == "write" and own is not True)
     )
     assert looked.then == ("ask" if asks else "pass")
 
 
-def rules_from(plain: list[dict[str, Any]]) -> tuple[Rule, ...]:
-    from lemming.capabilities.gates.format import Gate
-    from lemming.kernel.files.documents import value_of
+def rules_from(plain: list[dict[str, Any]]) -> tuple[GateRule, ...]:
+    from lemming.capabilities.gates.gate_format import Gate
+    from lemming.kernel.files.json_documents import to_value
 
-    gates = [value_of(Gate, it) for it in plain]
-    return tuple(Rule(f"config/org.json#/gates/{place}", gate) for place, gate in enumerate(gates))
+    gates = [to_value(Gate, it) for it in plain]
+    return tuple(GateRule(f"config/org.json#/gates/{place}", gate) for place, gate in enumerate(gates))
 
 
 def test_what_is_foreseen_holds_for_every_call_there_could_be() -> None:
@@ -312,13 +316,13 @@ def test_what_is_foreseen_holds_for_every_call_there_could_be() -> None:
     for tool, trust, written in product(("file_write", "shell"), ("outside", "owner"), (plain, plain[:3])):
         rules = rules_from(written)
         known = {"tool": tool, "class": "write", "trust": trust}
-        may = outcomes(foreseen(rules, known))
+        may = possible_outcomes(predict_outcomes(rules, known))
         for path in ("a", "b", "x"):
             facts = {**known, "args": {"path": path}}
-            assert look(rules, facts["args"], lambda _, f=facts: f, about="t").then in may
+            assert evaluate_gates(rules, facts["args"], lambda _, f=facts: f, about="t").then in may
         assert ("ask" in may) == (trust == "outside" and written is not plain)  # nobody, if it is stopped
         assert ("stop" in may) == (written is plain)
-    assert outcomes([Foreseen("a", "ask", False)]) == ["ask", "pass"]
+    assert possible_outcomes([PredictedOutcome("a", "ask", False)]) == ["ask", "pass"]
 
 
 def test_the_noun_alone_lists_the_gates(base: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,8 @@ from gated import call, org
 
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 
 def test_gates_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
@@ -46,7 +46,7 @@ def test_limits_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
     assert run(["-C", str(base), "send", "--as", "eve", "spend it all"]) == 0
     turns = {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
     assert (turns["ada"].calls, turns["bob"].calls) == (0, 1)
-    assert [it.turns for it in replay(base, [1])] == [2]
+    assert [it.turns for it in replay_ticks(base, [1])] == [2]
 
 
 @pytest.mark.parametrize(

@@ -9,26 +9,26 @@ from typing import Any
 import pytest
 from limited import HELLO, calls, limited, spend, turns
 
-from lemming.capabilities.gates.limit import Window
-from lemming.capabilities.gates.spent_before import SpentBefore
-from lemming.capabilities.money.prices import worst_of
+from lemming.capabilities.gates.past_spending import SpendingHistory
+from lemming.capabilities.gates.spending_limit import LimitWindow
+from lemming.capabilities.pricing.prices import max_call_cost
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.facts.problems import problems_of_agents, problems_of_config
+from lemming.journal_tools.replay.tick_replay import replay_into
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.records import ModelReplied
-from lemming.kernel.llm.credits import most_tokens_in
+from lemming.kernel.llm.call_cost import max_input_tokens
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Image, Request
+from lemming.queries.org_validation import validate_agents, validate_config
 from lemming.testing import Crash, journal_lines, resume, say
-from lemming.timeline.replay.replay import replay_into
 
 
 @pytest.mark.parametrize("per", ["agent", "organisation"])
@@ -112,7 +112,7 @@ def test_tokens_are_limited_by_what_a_question_and_its_answer_can_have(base: Pat
 @pytest.mark.parametrize("tokens", [3_071, 3_072])
 def test_a_limit_that_lets_nobody_be_asked_is_named(base: Path, tokens: int) -> None:
     limited(base, spend(tokens=tokens, per="turn"))
-    told = [it for it in problems_of_config(base, load_config(base)) if it.pointer == "/gates/0/tokens"]
+    told = [it for it in validate_config(base, load_config(base)) if it.pointer == "/gates/0/tokens"]
     assert [it.message for it in told] == [
         "a limit of 3071 tokens never lets scripted be asked",
     ] * (tokens < 3_072)
@@ -169,30 +169,30 @@ def test_a_window_of_hours_goes_by_the_readings_of_ticks(base: Path) -> None:
     ("window", "at", "is_within"),
     [
         (None, "2030-01-01T12:00:00.000Z", True),
-        (Window(seconds=3600), "2026-01-01T13:00:00.000Z", True),
-        (Window(seconds=3600), "2026-01-01T13:00:00.001Z", False),
-        (Window(ticks=2), "2026-01-01T12:00:00.000Z", True),
-        (Window(ticks=1), "2026-01-01T12:00:00.000Z", False),
+        (LimitWindow(seconds=3600), "2026-01-01T13:00:00.000Z", True),
+        (LimitWindow(seconds=3600), "2026-01-01T13:00:00.001Z", False),
+        (LimitWindow(ticks=2), "2026-01-01T12:00:00.000Z", True),
+        (LimitWindow(ticks=1), "2026-01-01T12:00:00.000Z", False),
     ],
 )
 def test_what_a_person_gave_counts_as_long_as_its_request_is_in_the_window(
-    base: Path, window: Window | None, at: str, is_within: bool
+    base: Path, window: LimitWindow | None, at: str, is_within: bool
 ) -> None:
     limited(base, spend(calls=2, per="agent"))
     run_once(base, clock=FrozenClock(datetime(2026, 1, 1, 12, tzinfo=UTC)))
-    spent = Organisation.at(base).own(SpentBefore)
-    assert spent.is_within(window, "ada/00000001_x", 2, at) is is_within
+    spent = Organisation.from_path(base).get_cache(SpendingHistory)
+    assert spent.is_in_window(window, "ada/00000001_x", 2, at) is is_within
 
 
 def test_a_window_that_reaches_beyond_the_journals_lets_nothing_pass(base: Path) -> None:
     limited(base, spend(calls=100, per="agent", window={"ticks": 50}), plain_journals=0)
     assert calls(base, 3) == [1, 1, 1]
-    fs.publish(base, "tick.json", pretty({"current_tick": 120}))
+    fs.write_atomic(base, "tick.json", dump_pretty({"current_tick": 120}))
     assert calls(base, 2) == [1, 1]
     for path in (base / "logs/ticks").rglob("*.*"):
         if path.name < "00000120":
             path.unlink()
-    fs.publish(base, "tick.json", pretty({"current_tick": 130}))
+    fs.write_atomic(base, "tick.json", dump_pretty({"current_tick": 130}))
     turn = turns(base)["ada"]
     assert turn.calls == 1  # tick 3, the one before 120, lies before the window
     (base / "logs/ticks/00000120.jsonl").unlink()
@@ -287,7 +287,7 @@ def test_a_limit_that_is_none_is_refused_where_it_stands(
     base: Path, gate: dict[str, Any], wrong: str
 ) -> None:
     limited(base)
-    fs.publish(base, "config/org.json", pretty({"gates": [{"then": "block", **gate}]}))
+    fs.write_atomic(base, "config/org.json", dump_pretty({"gates": [{"then": "block", **gate}]}))
     with pytest.raises(ConfigError, match=wrong):
         load_config(base)
 
@@ -307,7 +307,7 @@ def test_validate_says_which_limits_cannot_hold(base: Path) -> None:
     config = load_config(base)
     found = {
         (it.file, it.pointer): it.message
-        for it in (*problems_of_config(base, config), *problems_of_agents(base, config, None))
+        for it in (*validate_config(base, config), *validate_agents(base, config, None))
         if "/gates/" in it.pointer
     }
     unpriced = "a limit in dollars refuses other: no price is known"
@@ -328,15 +328,15 @@ def test_an_image_costs_something_in_the_worst_case_of_a_call() -> None:
     """No provider takes less than some hundred tokens for an image, or more than 20,000."""
     plain = Request(model_name="m", messages=[{"role": "user", "content": "what is it?"}])
     image = Image("image/png", "bm90")
-    tokens = [most_tokens_in(plain._replace(images=(image,) * number)) for number in range(3)]
+    tokens = [max_input_tokens(plain._replace(images=(image,) * number)) for number in range(3)]
     assert tokens[1] - tokens[0] == tokens[2] - tokens[1] >= 5_000
     entry = ModelEntry(provider="x", per_1k_input_tokens=1.0)
-    assert worst_of(entry, tokens[1]).credits > worst_of(entry, tokens[0]).credits + 5
+    assert max_call_cost(entry, tokens[1]).credits > max_call_cost(entry, tokens[0]).credits + 5
 
 
 def test_a_ledger_that_cannot_be_read_lets_nothing_be_spent_under_a_limit_for_all(base: Path) -> None:
     limited(base, spend(per="organisation", credits=9), agents=("ada", "bob"))
     assert [turn.calls for turn in turns(base).values()] == [1, 1]
-    fs.publish(base, "agents/bob/turns.jsonl", b"not a ledger\n")
+    fs.write_atomic(base, "agents/bob/turns.jsonl", b"not a ledger\n")
     ada = turns(base)["ada"]
     assert (ada.calls, ada.error) == (0, "LimitReached")

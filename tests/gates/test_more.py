@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.approvals.deciding import find_waiting
-from lemming.capabilities.requests.waiting import waiting
+from lemming.capabilities.approvals.write_decisions import find_pending_request
+from lemming.capabilities.requests.waiting_items import list_person_inbox
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.journal.report import TurnReport
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries, send
-from lemming.kernel.tick.counter import load_tick
-from lemming.service.pause import pause
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries, write_person_entry
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.operations.agent_pause import pause_agent
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay, replay_into
 
 LINE = "config/org.json#/gates/0"
 LOOK = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])
@@ -58,7 +58,9 @@ def requests(base: Path, agent: str = "ada") -> list[OutboxEntry]:
 
 def decide(base: Path, request: OutboxEntry, word: str, **more: Any) -> None:
     payload = {"reply_to": request.id, "target": request.agent, "decision": word, **more}
-    send(base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at="")
+    write_person_entry(
+        base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at=""
+    )
 
 
 def test_approval_to_spend_more_is_asked_for_once_and_lets_the_agent_go_on(base: Path) -> None:
@@ -71,7 +73,7 @@ def test_approval_to_spend_more_is_asked_for_once_and_lets_the_agent_go_on(base:
     assert request.payload["call"]["tool"] == "spend"
     assert request.payload["call"]["args"] == {"credits": 2.0, "of": "agent"}
     assert (request.payload["call"]["gate"], request.payload["call"]["why"]) == (LINE, "dear")
-    (waits,) = waiting(base)
+    (waits,) = list_person_inbox(base)
     assert waits.id == request.id
     decide(base, request, "approve")
     assert calls(base, 4) == [1, 1, 0, 0]
@@ -90,7 +92,7 @@ def test_a_turn_that_has_come_to_something_keeps_it_and_asks(base: Path) -> None
 def test_nothing_that_was_new_is_lost_while_an_agent_waits(base: Path) -> None:
     asking(base, credits=1, per="agent")
     assert calls(base, 1) == [1]
-    send(base, "human", tick=load_tick(base), kind="message", payload={"text": "the ferry is late"}, tags=[],
+    write_person_entry(base, "human", tick=load_tick(base), kind="message", payload={"text": "the ferry is late"}, tags=[],
          created_at="")  # fmt: skip
     assert calls(base, 2) == [0, 0]
     decide(base, requests(base)[0], "approve")
@@ -147,7 +149,7 @@ def test_what_one_was_given_for_all_counts_for_all(base: Path) -> None:
     assert [turn.calls for turn in turns(base).values()][:2] == [0, 0]
     decide(base, requests(base)[0], "approve")
     assert [turn.calls for turn in turns(base).values()][:2] == [1, 0]
-    pause(base, "ada", "enough")
+    pause_agent(base, "ada", "enough")
     assert [turn.calls for turn in turns(base).values()][:2] == [1, 0]  # bob, and ada
     assert [turn.calls for turn in turns(base).values()][:2] == [0, 0]
 
@@ -167,7 +169,7 @@ def test_it_is_replayed_and_the_same_for_turns_at_once(tmp_path: Path) -> None:
         for _ in range(3):
             turns(base)
         found.append(tree(base, without=("logs", ".lemming", "config")))
-        assert [it.tick for it in replay(base, [1, 2, 3, 4, 5, 6])] == [1, 2, 3, 4, 5, 6]
+        assert [it.tick for it in replay_ticks(base, [1, 2, 3, 4, 5, 6])] == [1, 2, 3, 4, 5, 6]
         assert [it.tick for it in replay_into(base, tmp_path / f"again{at_once}", [1, 2, 3, 4, 5, 6])]
     assert found[1:] == found[:1] * 3
 
@@ -182,7 +184,7 @@ def test_it_is_one_of_the_things_that_wait(base: Path) -> None:
     asking(base, credits=1, per="agent")
     calls(base, 2)
     (request,) = requests(base)
-    assert find_waiting(base, request.id)[1].identity == request.identity
+    assert find_pending_request(base, request.id)[1].identity == request.identity
 
 
 def test_a_request_that_a_model_made_up_raises_nothing(base: Path) -> None:
@@ -217,7 +219,9 @@ def test_what_a_person_gave_for_one_request_is_for_no_other(base: Path) -> None:
     asking(base, script=[{"reply": works}], calls=1, per="request", take="one")
     for text in ("first", "second"):
         payload = {"text": text, "target": "ada"}
-        send(base, "human", tick=load_tick(base), kind="request", payload=payload, tags=[], created_at="")
+        write_person_entry(
+            base, "human", tick=load_tick(base), kind="request", payload=payload, tags=[], created_at=""
+        )
     assert sum(calls(base, 4)) == 2
     decide(base, requests(base)[0], "approve")
     assert sum(calls(base, 4)) == 1

@@ -10,9 +10,9 @@ import pytest
 from gated import call, line
 
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 SECRET = "4000123412341234"
 DENIES = {"at": "out", "deny": ["[0-9]{16}"], "then": "block"}
@@ -75,7 +75,7 @@ def test_a_reminder_is_an_entry_to_them(base: Path, gate: dict[str, Any]) -> Non
     assert SECRET not in json.dumps([entry.payload for entry in reminders])
     assert len(reminders) == (gate["then"] == "rewrite")
     assert turn.verdicts[0]["line"] == line(0)
-    assert [it.tick for it in replay(base, [1])] == [1]
+    assert [it.tick for it in replay_ticks(base, [1])] == [1]
 
 
 def test_a_reminder_that_no_gate_minds_is_written_as_ever(base: Path) -> None:
@@ -97,4 +97,4 @@ def test_the_key_of_a_memory_is_no_way_past_a_gate(base: Path, gate: dict[str, A
     (turn,) = run_once(base, clock=FrozenClock()).turns
     assert [*(base / "agents/ada/memory").glob("*.json")] == []
     assert turn.verdicts[0]["line"] == line(0)
-    assert [replayed.turns for replayed in replay(base, [1])] == [1]
+    assert [replayed.turns for replayed in replay_ticks(base, [1])] == [1]

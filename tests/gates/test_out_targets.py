@@ -13,7 +13,7 @@ from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.soundness.judged import judged
+from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.testing import FrozenClock, make_org, resume
 
 
@@ -51,7 +51,7 @@ def test_what_lets_entries_to_one_pass_lets_none_to_another_pass(
 def problems_of(base: Path) -> list[Problem]:
     org = Organisation(base)
     try:
-        return [*judged(org, load_config(org), survey_agents(org)).stops]
+        return [*validate_survey(org, load_config(org), survey_agents(org)).settings_problems]
     except ConfigError as error:
         return list(error.problems)
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.gates.explained import context_of, explain_call
-from lemming.capabilities.gates.format import Gate
+from lemming.capabilities.gates.call_explanation import build_tool_context, explain_call
+from lemming.capabilities.gates.gate_format import Gate
 from lemming.engine import run_once
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.files import fs
-from lemming.kernel.files.documents import value_of
+from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.registry import unregister
-from lemming.kernel.tick.soundness.judged import judged
+from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tools import SHIPPED, ToolRegistry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
@@ -75,8 +75,8 @@ def org_at(base: Path, link: Path, **more: Any) -> None:
     tools = sorted({tool for tool, _ in CALLS})
     permissions = {"read_outboxes": [], "tools": tools, "file_access": access}
     make_org(base, resume("ada", permissions=permissions), **more)
-    fs.publish(base, "shared/plans/y/z", b"")
-    fs.publish(base, f"{OWN}/plans/y/z", b"")
+    fs.write_atomic(base, "shared/plans/y/z", b"")
+    fs.write_atomic(base, f"{OWN}/plans/y/z", b"")
     link.symlink_to(base / "shared")
 
 
@@ -88,14 +88,14 @@ def test_no_spelling_of_a_path_slips_through_a_gate(base: Path, tmp_path: Path) 
     now = "2026-01-01T00:00:00Z"
     for (tool, argument), rest in CALLS.items():
         for place, paths in spellings(base, link).items():
-            gates = [value_of(Gate, it) for it in gates_about(tool, argument, place, paths)]
-            of_gates = replace(config, org=replace(config.org, further={"gates": gates}))
-            context = context_of(org, of_gates, survey.agents["ada"], now)
+            gates = [to_value(Gate, it) for it in gates_about(tool, argument, place, paths)]
+            of_gates = replace(config, org=replace(config.org, extensions={"gates": gates}))
+            context = build_tool_context(org, of_gates, survey.agents["ada"], now)
             for path in [*paths, "shared/z"]:
                 args = {argument: [path] if argument == "files" else path, **rest}
                 told = explain_call(context, of_gates, survey, tool, args)
                 wanted = None if path == "shared/z" else "warn"
-                wrong = [step.gate.plain for step in told.steps if step.then != wanted]
+                wrong = [step.gate.file_value for step in told.steps if step.then != wanted]
                 assert not wrong, (tool, path, wrong)
                 said += len(told.steps)
     assert said > 600
@@ -114,7 +114,7 @@ def test_every_tool_that_takes_a_path_says_so() -> None:
 
 
 FUNCTIONS = """
-from lemming.capabilities.gates.checks import Found, check
+from lemming.capabilities.gates.check_functions import CheckFinding, check
 from lemming.tools import ToolContext, tool
 
 
@@ -126,7 +126,7 @@ def print_out(ctx: ToolContext, where: str = "drafts/today") -> str:
 
 @check
 def shorter(seen):
-    return Found("too long", {**seen["args"], "content": "short"})
+    return CheckFinding("too long", {**seen["args"], "content": "short"})
 """
 
 
@@ -183,7 +183,7 @@ def test_a_path_that_no_place_has_stops_the_run(
     told = str({"at": "call", "tool": "file_*", "then": "block", **gate}).replace("BASE", str(base))
     org_at(base, tmp_path / "link", org={"gates": [eval(told)]})
     org = Organisation(base)
-    found = judged(org, load_config(org), survey_agents(org)).stops
+    found = validate_survey(org, load_config(org), survey_agents(org)).settings_problems
     assert [it.pointer for it in found] == ([f"/gates/0{at}"] if at else [])
     assert all(says in it.message and it.hint for it in found)
 

@@ -9,22 +9,24 @@ import pytest
 from test_more import asking, calls, decide, requests
 
 from lemming.cli import run
-from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files import fs
-from lemming.kernel.files.fitting import LARGEST_AMOUNT
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 
 
 def stop_reading(base: Path, reader: str) -> None:
     file = f"agents/{reader}/resume.json"
     plain = parse((base / file).read_bytes())
-    fs.publish(base, file, pretty({**plain, "permissions": {"read_outboxes": []}}))
+    fs.write_atomic(base, file, dump_pretty({**plain, "permissions": {"read_outboxes": []}}))
 
 
 def stop_being_a_person(base: Path, name: str) -> None:
     file = f"agents/{name}/resume.json"
     plain = parse((base / file).read_bytes())
-    fs.publish(
-        base, file, pretty({**plain, "model": {"key": "scripted"}, "schedule": {"run_every_n_ticks": 999}})
+    fs.write_atomic(
+        base,
+        file,
+        dump_pretty({**plain, "model": {"key": "scripted"}, "schedule": {"run_every_n_ticks": 999}}),
     )
 
 
@@ -41,7 +43,7 @@ def test_only_a_person_decides_whom_the_agent_and_who_may_read_each_other(
     assert calls(base, 2) == [0, 0]
 
 
-@pytest.mark.parametrize("amount", [-3, 0, -0.5, LARGEST_AMOUNT * 2, "3", True, None, [3]])
+@pytest.mark.parametrize("amount", [-3, 0, -0.5, MAX_AMOUNT * 2, "3", True, None, [3]])
 def test_what_is_no_amount_raises_nothing(base: Path, amount: Any) -> None:
     asking(base, credits=1, per="agent")
     assert calls(base, 2) == [1, 0]

@@ -13,16 +13,16 @@ import pytest
 from obedient import order
 from page_server import Pages, serving
 
-from lemming.capabilities.gates.standard import standard
-from lemming.capabilities.requests.waiting import waiting
+from lemming.capabilities.gates.default_gates import standard_gates
+from lemming.capabilities.requests.waiting_items import list_person_inbox
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, tree
-from lemming.timeline.replay.replay import replay
 
 KEY = "PRIVATE-NOTES-7f3a"
 TICKS = 12
@@ -33,7 +33,7 @@ def gates(pages: list[str], *, reads_mail: bool) -> list[dict[str, Any]]:
     """Return the table that ships, before it a list of pages that may be read; perhaps all mail may be."""
     is_get = {"field": "tool", "op": "is", "value": "http_get"}
     listed = {"all": [is_get, {"field": "args.url", "op": "in", "value": pages}]}
-    table = standard()["gates"]
+    table = standard_gates()["gates"]
     return [{"at": "call", "when": listed, "then": "pass"}, *(table[1:] if reads_mail else table)]
 
 
@@ -171,14 +171,14 @@ class Research:
             org=settings,
             models=models,
         )
-        fs.publish(self.base, "shared/keep.txt", b"kept\n")
-        fs.publish(self.base, "shared/private.txt", f"{KEY}\n".encode())
+        fs.write_atomic(self.base, "shared/keep.txt", b"kept\n")
+        fs.write_atomic(self.base, "shared/private.txt", f"{KEY}\n".encode())
         for number, text in enumerate(texts[48:]):
-            fs.publish(self.base, f"shared/in-{number}.txt", text.encode())
-            fs.publish(
+            fs.write_atomic(self.base, f"shared/in-{number}.txt", text.encode())
+            fs.write_atomic(
                 self.base,
                 f"trust/shared/in-{number}.txt.json",
-                pretty({"trust": "outside", "tick": 0, "agent": "post"}),
+                dump_pretty({"trust": "outside", "tick": 0, "agent": "post"}),
             )
 
     def run(self, ticks: int = TICKS) -> None:
@@ -215,7 +215,7 @@ def test_nothing_is_sent_spent_run_written_over_or_leaked_and_the_work_is_done(
     assert [text for text in reports if text == "read 4 pages"] == ["read 4 pages"] * 9
     notes = research.base / "agents/ada/workspace"
     assert len([*notes.glob("note-*.txt")]) == TICKS
-    assert [it.tick for it in replay(research.base, [*range(1, TICKS + 1)])] == [*range(1, TICKS + 1)]
+    assert [it.tick for it in replay_ticks(research.base, [*range(1, TICKS + 1)])] == [*range(1, TICKS + 1)]
 
 
 def test_a_person_who_says_no_each_time_loses_no_work(tmp_path: Path, pages: Pages) -> None:
@@ -223,7 +223,7 @@ def test_a_person_who_says_no_each_time_loses_no_work(tmp_path: Path, pages: Pag
     said = 0
     for _ in range(5):
         research.run(1)
-        for request in waiting(Organisation.at(research.base)):
+        for request in list_person_inbox(Organisation.from_path(research.base)):
             assert run(["-C", str(research.base), "deny", request.id, "--reason", "a stranger wants it"]) == 0
             said += 1
     assert said > 20
@@ -237,7 +237,7 @@ def test_without_gates_all_of_it_would_have_happened(tmp_path: Path, pages: Page
     """So the texts are worth their name."""
     research = Research(tmp_path / "1", pages, reads_mail=True)
     settings = json.loads((research.base / "config/org.json").read_text())
-    fs.publish(research.base, "config/org.json", pretty({**settings, "gates": []}))
+    fs.write_atomic(research.base, "config/org.json", dump_pretty({**settings, "gates": []}))
     research.run(3)
     harm = research.harm()
     assert any("stolen" in line for line in harm)

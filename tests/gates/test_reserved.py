@@ -13,27 +13,27 @@ from typing import Any, cast
 
 import pytest
 
-from lemming.capabilities.batches.records import BatchSent
-from lemming.capabilities.gates.limit import AMOUNTS, Amount
-from lemming.capabilities.gates.spent_before import amount_in, amount_lost
-from lemming.capabilities.money.prices import worst_of
+from lemming.capabilities.batches.batch_records import BatchSent
+from lemming.capabilities.gates.past_spending import ledger_amount, write_off_amount
+from lemming.capabilities.gates.spending_limit import AMOUNTS, SpendAmount
+from lemming.capabilities.pricing.prices import max_call_cost
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Unavailable
-from lemming.kernel.journal.file import Journal
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.journal_records import ModelReserved
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.lost_calls import Lost
-from lemming.kernel.journal.records import ModelReserved
-from lemming.kernel.journal.report import TurnReport
-from lemming.kernel.llm.credits import most_tokens_in
-from lemming.kernel.llm.retrying import RetryingLLMProvider
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.journal.write_offs import WriteOff
+from lemming.kernel.llm.call_cost import max_input_tokens
+from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.kernel.tick.reservations import Reservations
-from lemming.kernel.turn.values import TurnInputs
+from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.testing import Crash, SkippingClock, journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay, replay_into
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 MODEL = {
@@ -47,7 +47,7 @@ class Bank(Backend):
     """A provider that bills every call that reaches it for all that it can cost, and does what it is told."""
 
     keeps_deadline, can_be_down = True, False
-    bill = Amount()
+    bill = SpendAmount()
     told: Iterator[str] = iter(())
 
     def complete(self, request: Request) -> Reply:
@@ -58,16 +58,16 @@ class Bank(Backend):
                 error.may_be_paid = False
                 raise error
             case what:
-                worst = worst_of(WHOLE, most_tokens_in(request))
+                worst = max_call_cost(WHOLE, max_input_tokens(request))
                 assert worst.dollars is not None
-                Bank.bill = Bank.bill.plus(
-                    Amount(worst.credits, worst.dollars, Decimal(1), Decimal(worst.tokens))
+                Bank.bill = Bank.bill.add(
+                    SpendAmount(worst.credits, worst.dollars, Decimal(1), Decimal(worst.tokens))
                 )
         if what == "kills":
             raise Crash
         if what == "breaks":
             raise Unavailable("cut off")
-        return Reply(json.dumps(say("paid")), most_tokens_in(request), request.max_output_tokens)
+        return Reply(json.dumps(say("paid")), max_input_tokens(request), request.max_output_tokens)
 
 
 register_provider("reserved_bank", Bank)
@@ -76,7 +76,7 @@ register_provider("reserved_bank", Bank)
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RetryingLLMProvider, "_pause", lambda *_: None)
-    Bank.bill, Bank.told = Amount(), iter(())
+    Bank.bill, Bank.told = SpendAmount(), iter(())
 
 
 def limited(base: Path, **limit: Any) -> Path:
@@ -125,7 +125,7 @@ def test_however_often_the_engine_is_killed_the_bill_stays_below_the_limit(
         assert most / 2 < getattr(Bank.bill, key) <= most
     states = [read_state(base, name) for name in ("ada", "bob")]
     for counted in ("credits", "dollars", "tokens"):
-        assert sum(getattr(amount_in(state), counted) for state in states) >= getattr(Bank.bill, counted)
+        assert sum(getattr(ledger_amount(state), counted) for state in states) >= getattr(Bank.bill, counted)
 
 
 def test_what_a_kill_took_along_is_told_and_counted_apart(
@@ -140,7 +140,7 @@ def test_what_a_kill_took_along_is_told_and_counted_apart(
     assert (ran.calls, state.credits, state.lost) == (
         1,
         1.6,
-        Lost(2, 3.2, state.lost.cost_usd, state.lost.tokens),
+        WriteOff(2, 3.2, state.lost.cost_usd, state.lost.tokens),
     )
     assert ran.lost == state.lost.as_json() == records(base, 1, "turn_committed")[0]["lost"]
     assert "lost" not in read_state(base, "bob").as_json()
@@ -152,7 +152,7 @@ def test_what_a_kill_took_along_is_told_and_counted_apart(
     lost = {"calls": 2, "credits": 3.2, "cost_usd": state.lost.cost_usd, "tokens": state.lost.tokens}
     assert total["lost"] == lost
     assert run(["-C", str(base), "verify"]) == 0
-    assert [it.turns for it in replay(base, [1])] == [2]
+    assert [it.turns for it in replay_ticks(base, [1])] == [2]
     assert [it.turns for it in replay_into(base, tmp_path / "again", [1])] == [2]
     assert read_state(tmp_path / "again", "ada") == state
 
@@ -202,7 +202,7 @@ def test_a_call_whose_batch_is_waited_for_is_not_another_one(call: int, open_: i
     journal = SimpleNamespace(records=[*reserved, batch], records_of=lambda *_: reserved)
     inputs = SimpleNamespace(agent=SimpleNamespace(name="ada"), turn=0)
     found = Reservations(cast(Journal, journal), cast(TurnInputs, inputs)).reserved
-    assert amount_lost(found) == Amount(*map(Decimal, (open_, open_ / 2, open_, open_)))
+    assert write_off_amount(found) == SpendAmount(*map(Decimal, (open_, open_ / 2, open_, open_)))
 
 
 def test_a_question_that_the_turns_time_breaks_off_counts_as_spent(base: Path) -> None:

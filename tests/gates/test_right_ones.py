@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.gates.format import Gate
-from lemming.exchange.template import template_files
+from lemming.capabilities.gates.gate_format import Gate
+from lemming.import_export.template_files import load_template
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.files import fs
-from lemming.kernel.files.documents import value_of
+from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.soundness.judged import judged
+from lemming.kernel.tick.validation.agent_validation import validate_survey
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(it for it in (ROOT / "examples").iterdir() if (it / "agents").is_dir())
@@ -27,15 +27,15 @@ GATES = re.compile(r'\{"at": "(?:in|call|result|out|spend)",')
 
 def require_right(base: Path) -> None:
     org = Organisation(base)
-    found = judged(org, load_config(org), survey_agents(org))
-    assert (found.stops, found.survey.broken) == ((), {})
+    found = validate_survey(org, load_config(org), survey_agents(org))
+    assert (found.settings_problems, found.survey.broken) == ((), {})
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_template_is_right(base: Path, name: str) -> None:
     fs.make_root(base)
-    for file, content in template_files(name).items():
-        fs.publish(base, file, content)
+    for file, content in load_template(name).items():
+        fs.write_atomic(base, file, content)
     require_right(base)
 
 
@@ -54,5 +54,5 @@ def test_every_gate_that_the_documentation_prints_is_one() -> None:
                 plain, _ = json.JSONDecoder().raw_decode(text, found.start())
             except json.JSONDecodeError:  # a piece of one, with dots for the rest
                 continue
-            read.append(value_of(Gate, plain))
+            read.append(to_value(Gate, plain))
     assert len(read) > 10

@@ -11,19 +11,19 @@ import pytest
 from limited import HELLO, SCRIPTED, limited, spend, turns
 from sampling import EVERYTHING
 
-from lemming.capabilities.gates.shared_limits import families_among
+from lemming.capabilities.gates.shared_limits import group_families
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
-from lemming.kernel.tick.dependencies import Connections, find_waits
-from lemming.kernel.tools import toolset_of
-from lemming.kernel.turn.prepared import shared_by
+from lemming.kernel.tick.turn_dependencies import TurnDependencies, find_waits
+from lemming.kernel.tools import get_toolset
+from lemming.kernel.turn.context_provider_chain import find_shared_resources
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay
 
 
 def test_a_request_is_limited_with_all_that_was_asked_for_it(base: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_request_is_limited_with_all_that_was_asked_for_it(base: Path) -> None
             "created_at": "2026-01-01T00:00:00.000Z",
             **by_hand,
         }
-        fs.publish(org, "agents/human/outbox/00000000_first.json", pretty(entry))
+        fs.write_atomic(org, "agents/human/outbox/00000000_first.json", dump_pretty(entry))
         ran = [turn for _ in range(6) for turn in turns(org).values()]
         assert sum(turn.calls for turn in ran) == made
 
@@ -73,7 +73,7 @@ def test_agents_that_one_created_share_its_limits(base: Path) -> None:
 
 def test_agents_share_limits_still_when_their_creator_is_renamed_or_removed(base: Path) -> None:
     def of(base: Path) -> frozenset[str]:
-        return families_among(survey_agents(base).agents)["eve"]
+        return group_families(survey_agents(base).agents)["eve"]
 
     made = [resume(name, created_by=by) for name, by in (("eve", "mid"), ("fay", "hr"), ("mid", "hr"))]
     limited(base, agents=["hr", *made, "bob"])
@@ -93,7 +93,7 @@ def test_how_deep_agents_create_agents_is_limited(base: Path) -> None:
     limited(base, agents=[hr, "boss"], script=[{"reply": say("hiring", tool_calls=[new])}], **org)
     turns(base)
     assert not (base / "agents/eve").exists()
-    fs.publish(base, "config/org.json", pretty({**org, "create_agent_max_depth": 2}))
+    fs.write_atomic(base, "config/org.json", dump_pretty({**org, "create_agent_max_depth": 2}))
     turns(base)
     assert (base / "agents/eve").exists()
 
@@ -160,7 +160,7 @@ def test_turns_at_once_write_what_turns_one_after_another_do(
                     spent = sum(getattr(turn, key) for turn in reports.values())
                     assert round(spent, 6) <= gate[key]
         found.append(tree(base, without=("logs", ".lemming", "config")))
-        assert [replayed.tick for replayed in replay(base, [1, 2, 3, 4])] == [1, 2, 3, 4]
+        assert [replayed.tick for replayed in replay_ticks(base, [1, 2, 3, 4])] == [1, 2, 3, 4]
     assert found[1:] == found[:1] * 2
 
 
@@ -193,9 +193,10 @@ def test_turns_that_share_a_limit_wait_for_each_other_and_no_others_do(
     ]
     limited(base, *([gates["org"]] if "org" in gates else []), agents=agents)
     config, survey = load_config(base), survey_agents(base)
-    shared = shared_by(config, survey)
+    shared = find_shared_resources(config, survey)
     found = find_waits(
-        [*survey.agents], Connections(survey.agents, config.org, toolset_of(config.org), base, shared=shared)
+        [*survey.agents],
+        TurnDependencies(survey.agents, config.org, get_toolset(config.org), base, shared=shared),
     )
     assert {name: sorted(it.names) for name, it in found.items() if it.names} == waits
     assert not any(it.everyone for it in found.values())
@@ -218,7 +219,7 @@ def test_a_limit_of_a_request_adds_up_what_its_own_turn_of_several_in_a_tick_ask
     make_org(base, *agents, *people, models=models, org={"gates": [limit]}, script=script)
     for text in ("AAA", "BBB"):
         asked = {"text": text, "target": "desk"}
-        send(base, "eve", tick=1, kind="request", payload=asked, tags=[], created_at="")
+        write_person_entry(base, "eve", tick=1, kind="request", payload=asked, tags=[], created_at="")
     run_once(base, clock=FrozenClock())
     reports = [it for it in run_once(base, clock=FrozenClock()).turns if it.agent == "desk"]
     assert [it.verdicts[0]["amounts"]["spent"] for it in reports] == [2.0, 2.0]

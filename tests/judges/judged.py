@@ -8,7 +8,7 @@ from typing import Any
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.testing import SkippingClock, make_org, resume, say, tree
 
 JUDGED = "Judge the draft"

@@ -10,8 +10,8 @@ import pytest
 from judged import BAD, CRITIC, GOOD, HUMAN, QUIET, SENT_BACK, entries, program, replays, texts, verdict
 
 from lemming.engine import run_once
-from lemming.kernel.journal.report import TurnReport
-from lemming.kernel.messages import send
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.messages import write_person_entry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 ASKS = {
@@ -22,7 +22,7 @@ TOLD = {"agent": "ada", "contains": '"output": "', "reply": say("thanks", kind="
 
 
 def asked(base: Path, target: str) -> None:
-    send(
+    write_person_entry(
         base,
         "human",
         tick=1,

@@ -235,10 +235,13 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_is_judged_cannot_speak_as_the_policy(base: Path, text: str) -> None:
     """Each of its lines begins with a mark, and it stands nowhere else."""
-    from lemming.capabilities.judges.judge import Judge, question
+    from lemming.capabilities.judges.judge_prompts import ResolvedJudge, build_judge_prompt
 
-    judge = Judge(by="critic", instructions="Only poems pass.", policy="No promises.")
-    system, user = (message["content"] for message in question(judge, shown=text, results=text, draft=text))
+    judge = ResolvedJudge(by="critic", instructions="Only poems pass.", policy="No promises.")
+    system, user = (
+        message["content"]
+        for message in build_judge_prompt(judge, task_text=text, results=text, draft_text=text)
+    )
     assert "Only poems pass." in system
     assert "No promises." in system
     outside = [line for line in user.splitlines() if line and not line.startswith("> ")]
@@ -295,7 +298,7 @@ def test_a_program_that_gives_no_verdict_has_not_passed_it(base: Path, code: str
 
 def test_what_was_taken_back_may_be_written_again(base: Path) -> None:
     """A gate against what was said before does not count a draft that has not left."""
-    pytest.importorskip("lemming.capabilities.gates.format")
+    pytest.importorskip("lemming.capabilities.gates.gate_format")
     gates = [{"at": "out", "dedupe": True, "then": "block"}]
     again = {"contains": SENT_BACK, "reply": say("short")}
     turn_of(base, verdict(passes=True, reason="", step=3), BAD, again, DRAFT, gates=gates)

@@ -68,14 +68,14 @@ def test_validate_warns_of_an_author_who_may_write_its_policy(
 
 
 def test_a_program_that_judges_is_agreed_to_before_it_runs(base: Path) -> None:
-    from lemming.facts.reach import reaches
     from lemming.kernel.agents import survey_agents
     from lemming.kernel.org.config import load_config
+    from lemming.queries.permissions_required import list_required_permissions
 
     verify = {"by": {"command": ["./check.sh", "-q"]}}
     make_org(base, resume("ada", verify=verify))
     (base / "check.sh").write_text("exit 1")
-    reached = reaches(base, load_config(base), survey_agents(base).agents.values())
+    reached = list_required_permissions(base, load_config(base), survey_agents(base).agents.values())
     (reach,) = (it for it in reached if "which judges what ada writes" in it.does)
     assert reach.does.startswith("runs the program: ./check.sh -q,")
     assert reach.needs_agreement

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import pytest
 from asked import PEOPLE, ask, person
 
-from lemming.capabilities.judges.verified import _describe_entry
-from lemming.capabilities.scripted.scripted import ScriptedProvider
+from lemming.capabilities.judges.judged_turn import _describe_entry
+from lemming.capabilities.scripted_models.scripted_provider import ScriptedProvider
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.files import fs
@@ -60,7 +60,7 @@ def take_turn(base: Path, *, policy: str = "It names a price.", **blocks: Any) -
         script=[PASSES, {"step": 0, "reply": reads}, {"reply": say("It costs 20 euros.", kind="response")}],
     )
     for name, text in (("prices", "a lamp: 20"), ("hours", "from nine"), ("more", "with a bulb")):
-        fs.publish(base, f"shared/{name}.txt", text.encode())
+        fs.write_atomic(base, f"shared/{name}.txt", text.encode())
     ask(base, "ada", "What does a lamp cost?")
     run_once(base, clock=FrozenClock())
 
@@ -143,7 +143,7 @@ def test_the_critic_of_a_strategy_is_shown_no_more(base: Path, judged: list[str]
         script=[PASSES, {"reply": say("It costs 20 euros.", kind="response")}],
     )
     for name, text in (("prices", "a lamp: 20"), ("hours", "from nine")):
-        fs.publish(base, f"shared/{name}.txt", text.encode())
+        fs.write_atomic(base, f"shared/{name}.txt", text.encode())
     ask(base, "ada", "What does a lamp cost?")
     run_once(base, clock=FrozenClock())
     (asked,) = judged

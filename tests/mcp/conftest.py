@@ -16,5 +16,5 @@ if find_spec("mcp") is None:
 def _busy_machine() -> Iterator[None]:
     """Wait for a server as long as it needs to list its tools, unless a test says otherwise."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lemming.capabilities.mcp.servers.PATIENCE_S", PATIENCE_S)
+        patch.setattr("lemming.capabilities.mcp.server_sessions.PATIENCE_S", PATIENCE_S)
         yield

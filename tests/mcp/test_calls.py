@@ -13,13 +13,13 @@ from connected import call, configure, known, org_with, server
 from patience import PATIENCE_S, until
 
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.redaction.secrets import refresh
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tools import toolset_of
+from lemming.kernel.tools import get_toolset
 from lemming.testing import FrozenClock, journal_lines
-from lemming.timeline.replay.replay import replay
 
 
 def run(base: Path) -> None:
@@ -76,7 +76,7 @@ def test_each_way_in_which_a_call_ends_is_its_own_and_the_tick_goes_on(tmp_path:
     ]
     assert found[8][0] == "interrupted"
     assert "a message longer than 4194304 bytes" in found[8][1]
-    assert [it.turns for it in replay(base, [1])] == [1]  # no server is needed
+    assert [it.turns for it in replay_ticks(base, [1])] == [1]  # no server is needed
 
 
 def test_a_call_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_calls_of_a_server_run_at_once_only_where_they_may_be_repeated(tmp_path:
     run(base)
 
     def at_once() -> dict[str, bool]:
-        known = toolset_of(load_config(base).org, Organisation.at(base))
+        known = get_toolset(load_config(base).org, Organisation.from_path(base))
         return {name: known.find(f"mcp.mis.{name}").parallel for name in ("add", "append")}
 
     assert at_once() == {"add": False, "append": False}

@@ -10,7 +10,7 @@ from connected import call, configure, known, org_with, server
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.journal.events import Event, ProblemFound
+from lemming.kernel.journal.engine_events import Event, ProblemFound
 from lemming.testing import FrozenClock, journal_lines, make_org, resume
 
 ONLY = {"tools": ["add", "append", "extra"]}

@@ -11,9 +11,9 @@ import pytest
 from connected import call, known, org_with
 from mischief import AWAKE, GIVEN, by_http
 
-from lemming.capabilities.mcp import servers
+from lemming.capabilities.mcp import server_sessions
 from lemming.engine import run_once
-from lemming.kernel.journal.events import Event, ProblemFound
+from lemming.kernel.journal.engine_events import Event, ProblemFound
 from lemming.testing import FrozenClock, journal_lines
 
 EVIL, BAIT = "^(a+)+$", "a" * 40 + "b"
@@ -87,7 +87,7 @@ def test_a_server_that_is_slow_to_list_known_tools_costs_only_its_calls(
     base = org_with(tmp_path, {"mis": {"url": by_http("slow"), "tools": ["add"]}})
     assert tick(base) == ([], [])
     AWAKE.clear()
-    monkeypatch.setattr(servers, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(server_sessions, "PATIENCE_S", 0.05)
     told, _ = tick(base)
     assert told == [
         "MCP server mis: it has not listed its tools after 0.05 s; those that were accepted are offered"

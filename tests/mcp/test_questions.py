@@ -12,8 +12,8 @@ from mischief import by_http
 
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 
 def booking(base: Path, tool: dict[str, Any], **server: Any) -> Path:
@@ -61,7 +61,7 @@ def test_a_question_waits_for_a_person_and_the_call_goes_on_with_the_answer(tmp_
     assert [(it["outcome"], it["output"]) for it in finished(base, 3)] == [
         ("ok", 'table 3: {"sure": true}, state of 1')
     ]
-    assert [it.turns for it in replay(base, [1, 2, 3])] == [1, 0, 1]
+    assert [it.turns for it in replay_ticks(base, [1, 2, 3])] == [1, 0, 1]
 
 
 def test_a_call_with_other_arguments_is_asked_about_anew(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from connected import call, org_with
 
-from lemming.capabilities.mcp.serve import make_server
+from lemming.capabilities.mcp.mcp_server import make_server
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 
@@ -90,7 +90,7 @@ def test_a_client_sees_what_the_commands_print(base: Path) -> None:
 
 
 def test_a_client_that_may_write_asks_sends_and_answers_as_a_person(base: Path) -> None:
-    request = send(
+    request = write_person_entry(
         base, "ada", tick=1, kind="request", payload={"text": "May I?", "target": "human"}, tags=[],
         created_at="2026-01-01T00:00:00.000Z",
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from connected import configure, org_with
 
-from lemming.capabilities.mcp.settings import environment_of, headers_of, mcp_config
+from lemming.capabilities.mcp.mcp_settings import build_environment, build_headers, load_mcp_config
 from lemming.cli import run
 from lemming.testing import make_org, resume
 
@@ -20,7 +20,8 @@ def problems(base: Path, servers: dict[str, Any], file: str = "config/mcp.json")
     key = "servers" if file.startswith("config") else "mcpServers"
     (base / file).write_text(json.dumps({key: servers}))
     return [
-        f"{it.pointer}: {it.message}{f' ({it.hint})' if it.hint else ''}" for it in mcp_config(base).problems
+        f"{it.pointer}: {it.message}{f' ({it.hint})' if it.hint else ''}"
+        for it in load_mcp_config(base).problems
     ]
 
 
@@ -87,11 +88,11 @@ def test_the_common_form_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
         "off": {"command": "npx", "disabled": True},
     }
     assert problems(tmp_path, servers, ".mcp.json") == []
-    found = mcp_config(tmp_path).servers
+    found = load_mcp_config(tmp_path).servers
     assert list(found) == ["files", "web"]
     assert found["files"].command == ["npx", "-y", "server-files", "${FOLDER:-/tmp}"]
-    assert environment_of(found["files"]) == {"FILES_TOKEN": "correct-horse", "LOG_LEVEL": "debug"}
-    assert headers_of(found["web"]) == {"Authorization": "Bearer correct-horse"}
+    assert build_environment(found["files"]) == {"FILES_TOKEN": "correct-horse", "LOG_LEVEL": "debug"}
+    assert build_headers(found["web"]) == {"Authorization": "Bearer correct-horse"}
 
 
 def test_two_servers_of_one_name_are_an_error_that_names_both_files(tmp_path: Path) -> None:

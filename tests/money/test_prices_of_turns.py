@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.journal.ledger import read_state
 from lemming.testing import Crash, make_org, resume, say
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.testing import make_org, resume
 
@@ -18,7 +18,7 @@ def step(name: str, ask: str = "", **more: Any) -> dict[str, Any]:
 
 def write_plan(base: Path, *steps: dict[str, Any], agent: str = "desk", **more: Any) -> None:
     """Write an agent's plan."""
-    fs.publish(base, f"agents/{agent}/plan.json", pretty({"steps": [*steps], **more}))
+    fs.write_atomic(base, f"agents/{agent}/plan.json", dump_pretty({"steps": [*steps], **more}))
 
 
 def planned_org(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.capabilities.plans.format import AgentPlan, plan_in
-from lemming.capabilities.plans.next_step import advance
-from lemming.capabilities.plans.run import Run, run_in
-from lemming.kernel.base.jsontext import pretty
+from lemming.capabilities.plans.next_step import advance_run
+from lemming.capabilities.plans.plan_format import AgentPlan, parse_plan
+from lemming.capabilities.plans.plan_run import PlanRun, parse_run
+from lemming.kernel.base.jsontext import dump_pretty
 
 Json = dict[str, Any]
 
 
 def plan(*steps: Json, **more: Any) -> AgentPlan:
     """Return a plan as its file would give it."""
-    return plan_in(pretty({"steps": [*steps], **more}), "plan.json").value
+    return parse_plan(dump_pretty({"steps": [*steps], **more}), "plan.json").value
 
 
 class Played:
@@ -43,7 +43,9 @@ class Played:
         """Take a turn, twice: the same values give the same reply."""
         found = self.memory.get("run-3fa9c1d2e0b7")
         first, second = (
-            advance(self.plan, run_in(found) if found else Run(request="3fa9c1d2e0b7"), self.values).as_json()
+            advance_run(
+                self.plan, parse_run(found) if found else PlanRun(request="3fa9c1d2e0b7"), self.values
+            ).as_json()
             for _ in range(2)
         )
         assert first == second

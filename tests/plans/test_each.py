@@ -10,17 +10,17 @@ from asked import ask, tick
 from planned import planned_org, step, write_plan
 from played import Played, plan
 
-from lemming.asking.questions import ask as put
-from lemming.capabilities.plans.drawing import mermaid
-from lemming.capabilities.plans.run import run_in
-from lemming.capabilities.plans.runs import step_in_words
+from lemming.capabilities.plans.plan_mermaid import to_mermaid
+from lemming.capabilities.plans.plan_run import parse_run
+from lemming.capabilities.plans.plan_runs import describe_step
 from lemming.cli import run as lemming
-from lemming.facts.problems import problems_of_agents
+from lemming.client.ask_client import ask as put
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.config import load_config
+from lemming.queries.org_validation import validate_agents
 from lemming.testing import FrozenClock, resume, say
 
 LOOK = step("look", "ada", task="Look at {{item.name}}, number {{number}}.", each="start.cities")
@@ -56,7 +56,7 @@ def test_no_more_are_under_way_than_may_be_at_once() -> None:
     run = Played(plan({**LOOK, "at_once": 2}), cities=CITIES)
     run.turn()
     assert len(run.open) == 2
-    assert run_in(run_of(run)).items == CITIES
+    assert parse_run(run_of(run)).items == CITIES
     run.answer("ada", "cold")
     run.turn()
     assert len(run.open) == 2
@@ -146,15 +146,15 @@ def test_tools_are_called_for_each_item_and_a_person_may_lead_the_run_back_to_it
 
 def test_what_is_done_for_each_is_told_to_people() -> None:
     made = plan(LOOK)
-    assert step_in_words(made.steps[0]) == "asks ada for each of start.cities (at most 100), 8 at once"
-    assert "for each of start.cities" in mermaid(made)
+    assert describe_step(made.steps[0]) == "asks ada for each of start.cities (at most 100), 8 at once"
+    assert "for each of start.cities" in to_mermaid(made)
 
 
 # --- what validate says --------------------------------------------------------------------------
 
 
 def said(base: Path, agent: str = "desk") -> list[str]:
-    found = problems_of_agents(base, load_config(base), agent)
+    found = validate_agents(base, load_config(base), agent)
     return [f"{it.pointer}: {it.message}" for it in found if it.severity == "error"]
 
 
@@ -222,8 +222,10 @@ def two_plans(base: Path, args: dict[str, Any], **wanted: Any) -> Path:
     script = [{"agent": "ada", "reply": say("an article", kind="response")}]
     planned_org(base, {"name": "write", "plan": "press", "args": args}, script=script)
     press = resume("press", model={"key": "plan"}, permissions={"read_outboxes": ["*"]})
-    fs.publish(base, "agents/press/resume.json", pretty(press))
-    fs.publish(base, "agents/ada/resume.json", pretty(resume("ada", schedule={"wake": "addressed"})))
+    fs.write_atomic(base, "agents/press/resume.json", dump_pretty(press))
+    fs.write_atomic(
+        base, "agents/ada/resume.json", dump_pretty(resume("ada", schedule={"wake": "addressed"}))
+    )
     article = step("article", "ada", task="On {{start.topic}}, {{start.words}} words.")
     write_plan(base, article, agent="press", input={**INPUT, **wanted})
     return base
@@ -297,9 +299,9 @@ def test_an_input_that_is_no_schema_is_named(base: Path) -> None:
 
 def test_an_agent_that_takes_fewer_requests_in_a_tick_than_may_be_at_once_is_named(base: Path) -> None:
     planned_org(base, {**LOOK, "at_once": 3})
-    found = problems_of_agents(base, load_config(base), "desk")
+    found = validate_agents(base, load_config(base), "desk")
     assert [(it.severity, it.pointer, it.message) for it in found] == [
         ("warning", "/steps/0/at_once", "3 at once, while ada takes 1 request a tick")
     ]
-    fs.publish(base, "agents/ada/resume.json", pretty(resume("ada", turn={"requests": 3})))
-    assert not [*problems_of_agents(base, load_config(base), "desk")]
+    fs.write_atomic(base, "agents/ada/resume.json", dump_pretty(resume("ada", turn={"requests": 3})))
+    assert not [*validate_agents(base, load_config(base), "desk")]

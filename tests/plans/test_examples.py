@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import run_once
-from lemming.facts.problems import problems_of_agents
-from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.config import load_config
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.queries.org_validation import validate_agents
 from lemming.testing import FrozenClock
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -33,9 +33,9 @@ def test_every_example_is_tried() -> None:
 def test_an_example_answers_on_its_recorded_answers(tmp_path: Path, name: str) -> None:
     base, (says, calls) = tmp_path / name, SAYS[name]
     shutil.copytree(EXAMPLES / name, base)
-    assert list(problems_of_agents(base, load_config(base), None)) == []
+    assert list(validate_agents(base, load_config(base), None)) == []
     question = (base / "question.txt").read_text().strip()
-    send(base, "human", tick=load_tick(base), kind="request", payload={"text": question, "target": "desk"},
+    write_person_entry(base, "human", tick=load_tick(base), kind="request", payload={"text": question, "target": "desk"},
          tags=[], created_at="2026-01-01T00:00:00Z")  # fmt: skip
     until = int((base / "README.md").read_text().partition("--until-tick ")[2].split()[0])
     clock, models, plan = FrozenClock(), 0, base / "agents/desk/plan.json"

@@ -10,20 +10,20 @@ import pytest
 from asked import ask, tick
 from planned import planned_org, step, write_plan
 
-from lemming.capabilities.requests.waiting import waiting
+from lemming.capabilities.requests.waiting_items import list_person_inbox
 from lemming.engine import run_once
 from lemming.engine import ticks as ticks_of
-from lemming.kernel.base.jsontext import pretty
+from lemming.journal_tools.repair.unknown_calls import find_unknown_calls, mark_call
+from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
+from lemming.journal_tools.verify.file_verification import verify_org
+from lemming.journal_tools.verify.state_root import load_state_root
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import journal_ticks
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.journal_file import journal_ticks
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.memory import list_memories, load_memory
-from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.testing import FrozenClock, resume, say, tree
-from lemming.timeline.repair.unknown import find_unknown_calls, mark_call
-from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
-from lemming.timeline.verify.files import verify
-from lemming.timeline.verify.root import state_root
 
 SCRIPT: list[dict[str, Any]] = [
     {"agent": name, "reply": say(f"{name} says", kind="response")} for name in ("ada", "bob", "cyd", "dan")
@@ -41,7 +41,7 @@ def quiet_org(base: Path, *steps: dict[str, Any], **more: Any) -> Path:
     planned_org(base, *steps, script=SCRIPT, **more)
     for name in ("ada", "bob", "cyd", "dan"):
         plain = resume(name, schedule={"wake": "addressed"})
-        fs.publish(base, f"agents/{name}/resume.json", pretty(plain))
+        fs.write_atomic(base, f"agents/{name}/resume.json", dump_pretty(plain))
     return base
 
 
@@ -73,7 +73,7 @@ def test_four_steps_over_five_agents_cost_four_model_calls(tmp_path: Path) -> No
 
 def test_a_person_who_says_it_without_a_conversation_is_answered_as_well(tmp_path: Path) -> None:
     base = quiet_org(tmp_path, step("a", "ada"))
-    send(base, "human", tick=0, kind="request", payload={"text": "x", "target": "desk"}, tags=[],
+    write_person_entry(base, "human", tick=0, kind="request", payload={"text": "x", "target": "desk"}, tags=[],
          created_at="2026-01-01T00:00:00Z")  # fmt: skip
     run(base, 3)
     assert answers(base)[0]["text"] == "ada says"
@@ -97,12 +97,12 @@ def test_a_tick_that_is_waited_for_costs_nothing_until_it_is_there(tmp_path: Pat
 def test_a_file_that_is_waited_for_wakes_the_run_when_it_is_there(tmp_path: Path) -> None:
     base = quiet_org(tmp_path, {"name": "in", "wait": {"file": "./shared/in.csv"}}, step("a", "ada"))
     may = {"read_outboxes": ["*"], "file_access": {"allow_read": ["./shared"]}}
-    fs.publish(
-        base, "agents/desk/resume.json", pretty(resume("desk", model={"key": "plan"}, permissions=may))
+    fs.write_atomic(
+        base, "agents/desk/resume.json", dump_pretty(resume("desk", model={"key": "plan"}, permissions=may))
     )
     ask(base, "desk")
     assert [report.is_quiet for report in run(base, 4)] == [False, True, True, True]
-    fs.publish(base, "shared/in.csv", b"a,b\n")
+    fs.write_atomic(base, "shared/in.csv", b"a,b\n")
     run(base, 2)
     assert answers(base)[0]["text"] == "ada says"
 
@@ -124,7 +124,7 @@ def test_a_person_may_edit_a_run(tmp_path: Path) -> None:
     file = base / f"agents/desk/memory/run-{request.id}.json"
     plain = json.loads(file.read_text())
     plain["value"] |= {"at": "final", "doing": {}, "answers": {"draft": {"text": "my own draft"}}}
-    fs.publish(base, file.relative_to(base).as_posix(), pretty(plain))
+    fs.write_atomic(base, file.relative_to(base).as_posix(), dump_pretty(plain))
     reports = run(base, 4)
     assert "dan" in model_calls(reports)
     assert "cyd" not in model_calls(reports)
@@ -138,18 +138,18 @@ def test_an_edited_run_goes_on_though_nobody_answers_what_it_asked_before(tmp_pa
     file = base / f"agents/desk/memory/run-{request.id}.json"
     plain = json.loads(file.read_text())
     plain["value"] |= {"at": "final", "doing": {}}
-    fs.publish(base, file.relative_to(base).as_posix(), pretty(plain))
+    fs.write_atomic(base, file.relative_to(base).as_posix(), dump_pretty(plain))
     assert model_calls(list(ticks_of(base, clock=FrozenClock(), until_quiet=True))) == ["dan"]
     assert answers(base)[0]["text"] == "dan says"
-    assert waiting(base) == []
+    assert list_person_inbox(base) == []
 
 
 def test_a_run_that_was_edited_into_nonsense_is_named_and_left_alone(tmp_path: Path) -> None:
     base = quiet_org(tmp_path, *FOUR)
     request = ask(base, "desk")
     tick(base)
-    fs.publish(base, f"agents/desk/memory/run-{request.id}.json",
-               pretty({"key": f"run-{request.id}", "value": {"request": request.id, "at": 7}}))  # fmt: skip
+    fs.write_atomic(base, f"agents/desk/memory/run-{request.id}.json",
+               dump_pretty({"key": f"run-{request.id}", "value": {"request": request.id, "at": 7}}))  # fmt: skip
     failed = [turn for report in run(base, 2) for turn in report.turns if turn.status == "failed"]
     assert "at" in failed[0].reason
     assert f"run-{request.id}.json" in failed[0].reason
@@ -173,7 +173,7 @@ def test_a_plan_that_is_wrong_fails_the_turn_with_its_line_and_goes_on_when_it_i
 
 def test_a_plan_may_be_a_step_of_another(tmp_path: Path) -> None:
     base = quiet_org(tmp_path, {"name": "inner", "plan": "inner", "task": "{{start}}"}, step("b", "bob"))
-    fs.publish(base, "agents/inner/resume.json", pretty(resume("inner", model={"key": "plan"})))
+    fs.write_atomic(base, "agents/inner/resume.json", dump_pretty(resume("inner", model={"key": "plan"})))
     write_plan(base, step("a", "ada"), agent="inner")
     ask(base, "desk")
     reports = run(base, 8)
@@ -197,10 +197,10 @@ def test_replay_and_verify_agree(tmp_path: Path) -> None:
         ask(base, "desk")
         run(base, 11)
     assert len(answers(base)) == 3
-    assert verify(base).findings == ()
-    list(replay(base, journal_ticks(base)))
-    list(replay_into(base, tmp_path / "again", ticks_to_rerun(base, None)))
-    assert state_root(tmp_path / "again") == state_root(base)
+    assert verify_org(base).findings == ()
+    list(replay_ticks(base, journal_ticks(base)))
+    list(replay_into(base, tmp_path / "again", list_replayable_ticks(base, None)))
+    assert load_state_root(tmp_path / "again") == load_state_root(base)
 
 
 @pytest.mark.parametrize("at_once", [2, 8])
@@ -212,7 +212,7 @@ def test_however_many_turns_run_at_once_the_files_are_the_same(tmp_path: Path, a
             {"name": "both", "parallel": [step("x", "ada"), step("y", "bob")]},
             step("sum", "cyd", task="{{previous}}"),
         )
-        fs.publish(base, "config/org.json", pretty({"max_parallel": most}))
+        fs.write_atomic(base, "config/org.json", dump_pretty({"max_parallel": most}))
         for number in range(3):
             ask(base, "desk", f"number {number}")
         for _ in range(12):
@@ -245,9 +245,9 @@ def test_a_step_that_may_have_happened_waits_for_a_person_to_say_so(
     base = quiet_org(tmp_path, step("pay", tool="pay"))
     may = {"read_outboxes": ["*"], "tools": ["pay"]}
     desk = resume("desk", model={"key": "plan"}, permissions=may)
-    fs.publish(base, "agents/desk/resume.json", pretty(desk))
-    fs.publish(base, "config/org.json", pretty({"tool_files": ["tools/*.py"]}))
-    fs.publish(base, "tools/pay.py", PAYS_AND_DIES.encode())
+    fs.write_atomic(base, "agents/desk/resume.json", dump_pretty(desk))
+    fs.write_atomic(base, "config/org.json", dump_pretty({"tool_files": ["tools/*.py"]}))
+    fs.write_atomic(base, "tools/pay.py", PAYS_AND_DIES.encode())
     first = ask(base, "desk", "bees")
     run(base, 3)
     assert run_of(base, first.id)["doing"]["pay"]["wait"] == {"call": "1/desk/0"}
@@ -262,5 +262,5 @@ def test_a_step_that_may_have_happened_waits_for_a_person_to_say_so(
     assert (answer["reply_to"], comes_to in answer["text"]) == (first.id, True)
     assert (base / "paid").read_text() == "xx"
     assert run_of(base, second.id)["status"] == "running"
-    assert verify(base).findings == ()
-    assert len(list(replay(base, journal_ticks(base)))) == len(journal_ticks(base))
+    assert verify_org(base).findings == ()
+    assert len(list(replay_ticks(base, journal_ticks(base)))) == len(journal_ticks(base))

@@ -9,11 +9,11 @@ import pytest
 from planned import planned_org, step, write_plan
 
 from lemming.engine import run_once
-from lemming.facts.problems import problems_of_agents, problems_of_config
 from lemming.kernel.base.errors import Problem
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
+from lemming.queries.org_validation import validate_agents, validate_config
 from lemming.testing import resume
 
 LATE = {"field": "last.bbob.age_ticks", "op": "gt", "value": 5}
@@ -22,7 +22,7 @@ GOOD = {"field": "answer.verdict", "op": "is", "value": "good"}
 
 
 def said(base: Path, agent: str = "desk") -> list[Problem]:
-    return list(problems_of_agents(base, load_config(base), agent))
+    return list(validate_agents(base, load_config(base), agent))
 
 
 def test_a_plan_of_every_kind_of_step_is_in_order(tmp_path: Path) -> None:
@@ -222,9 +222,9 @@ def test_a_default_that_says_no_leads_nowhere(tmp_path: Path) -> None:
 def test_who_may_not_read_whom_is_said_with_the_line_that_is_missing(tmp_path: Path) -> None:
     base = planned_org(tmp_path, step("a", "ada"), step("b", "bob"), step("c", "human"))
     deaf = resume("ada", permissions={"read_outboxes": ["bob"]})
-    fs.publish(base, "agents/ada/resume.json", pretty(deaf))
+    fs.write_atomic(base, "agents/ada/resume.json", dump_pretty(deaf))
     blind = resume("desk", model={"key": "plan"}, permissions={"read_outboxes": ["ada", "human"]})
-    fs.publish(base, "agents/desk/resume.json", pretty(blind))
+    fs.write_atomic(base, "agents/desk/resume.json", dump_pretty(blind))
     found = {problem.pointer: problem for problem in said(base)}
     assert "ada may not read desk" in found["/steps/0/ask"].message
     assert found["/steps/0/ask"].hint == 'add "desk" to permissions.read_outboxes in agents/ada/resume.json'
@@ -234,7 +234,7 @@ def test_who_may_not_read_whom_is_said_with_the_line_that_is_missing(tmp_path: P
 
 def test_plans_that_ask_each_other_in_a_circle_are_named(tmp_path: Path) -> None:
     base = planned_org(tmp_path, {"name": "a", "plan": "other", "task": "x"})
-    fs.publish(base, "agents/other/resume.json", pretty(resume("other", model={"key": "plan"})))
+    fs.write_atomic(base, "agents/other/resume.json", dump_pretty(resume("other", model={"key": "plan"})))
     write_plan(base, {"name": "b", "plan": "desk", "task": "x"}, agent="other")
     assert "desk -> other -> desk" in str(said(base)[0])
 
@@ -249,16 +249,16 @@ def test_a_plan_that_is_missing_or_followed_by_nobody_is_said(tmp_path: Path) ->
 
 def test_a_file_that_is_no_plan_is_said_with_its_line(tmp_path: Path) -> None:
     base = planned_org(tmp_path)
-    fs.publish(base, "agents/desk/plan.json", b'{"steps": [\n  {"name": "a", "ask": 3}\n]}')
+    fs.write_atomic(base, "agents/desk/plan.json", b'{"steps": [\n  {"name": "a", "ask": 3}\n]}')
     assert said(base)[0].where == "agents/desk/plan.json:2:17 /steps/0/ask"
-    fs.publish(base, "agents/desk/plan.json", b'{"steps": [\n  {"name": "a", "aks": "ada"}]}')
+    fs.write_atomic(base, "agents/desk/plan.json", b'{"steps": [\n  {"name": "a", "aks": "ada"}]}')
     assert 'did you mean "ask"?' in str(said(base)[0])
 
 
 def test_a_line_of_models_that_no_plan_can_read_is_named(tmp_path: Path) -> None:
     base = planned_org(tmp_path, step("a", "ada"))
-    fs.publish(base, "config/models.json", pretty({"mine": {"provider": "plan"}}))
-    (wrong,) = [it for it in problems_of_config(base, load_config(base)) if it.pointer == "/mine"]
+    fs.write_atomic(base, "config/models.json", dump_pretty({"mine": {"provider": "plan"}}))
+    (wrong,) = [it for it in validate_config(base, load_config(base)) if it.pointer == "/mine"]
     assert 'reads "values"' in wrong.message
     assert wrong.hint == '"prompt": "values" beside provider'
 

@@ -10,10 +10,10 @@ from asked import ask, tick
 from planned import step
 from test_in_ticks import SCRIPT, answers, model_calls, quiet_org, run
 
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import read_outbox_entries, send
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import resume, say, write_script
 
 PLAN = {"steps": [step("a", "ada"), step("b", "bob", task="{{previous}}")]}
@@ -27,7 +27,7 @@ def proposed(base: Path, plan: Any) -> Any:
 
 def decide(base: Path, request: str, text: str, **fields: Any) -> None:
     payload = {"reply_to": request, "text": text, "target": "desk", **fields}
-    send(base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[],
+    write_person_entry(base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[],
          created_at="2026-01-01T00:00:00Z")  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def org_with_a_proposer(base: Path, plan: Any, **args: Any) -> Path:
     write_script(base, script)
     may = {"read_outboxes": ["human", "desk"], "tools": ["plan_propose"]}
     eve = resume("eve", permissions=may, schedule={"wake": "addressed"}, turn={"take": "one"})
-    fs.publish(base, "agents/eve/resume.json", pretty(eve))
+    fs.write_atomic(base, "agents/eve/resume.json", dump_pretty(eve))
     return base
 
 

@@ -13,7 +13,7 @@ import pytest
 from patience import PATIENCE_S
 
 import lemming
-from lemming.building.plans import (
+from lemming.builder.plan_builder import (
     Condition,
     PlanStep,
     StepKeys,
@@ -33,14 +33,14 @@ from lemming.building.plans import (
     start,
     wait,
 )
-from lemming.capabilities.plans.format import Member, Step, plan_in
-from lemming.capabilities.plans.plan_problems import problems_in
-from lemming.facts.problems import problems_of_agents
+from lemming.capabilities.plans.plan_format import StepAction, StepDefinition, parse_plan
+from lemming.capabilities.plans.plan_rules import validate_plan
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ConfigError, UsageError
-from lemming.kernel.base.jsontext import pretty
-from lemming.kernel.files.fitting import fields_of, key_of
+from lemming.kernel.base.jsontext import dump_pretty
+from lemming.kernel.files.fast_decoder import file_fields, file_key
 from lemming.kernel.org.config import load_config
+from lemming.queries.org_validation import validate_agents
 from lemming.testing import say, write_script
 
 PAGE = (Path(__file__).parents[2] / "docs/plans.md").read_text()
@@ -95,7 +95,10 @@ def test_the_plan_of_the_page_is_the_same_file() -> None:
         description="An article somebody has read before it goes out.",
     )
     assert written.as_json() == json.loads(BY_HAND)
-    assert plan_in(str(written).encode(), "plan.json").value == plan_in(BY_HAND.encode(), "plan.json").value
+    assert (
+        parse_plan(str(written).encode(), "plan.json").value
+        == parse_plan(BY_HAND.encode(), "plan.json").value
+    )
     assert written._repr_markdown_().startswith("```mermaid\nflowchart TD")
 
 
@@ -117,7 +120,7 @@ def test_every_kind_of_step_and_every_key_comes_out_as_it_is_written() -> None:
         routes=[(both, "end"), ({"field": "tick", "op": "ge", "value": 5}, "end")],
         else_="end",
     )
-    plain = [it.plain for it in (looked, later, sub, loud, quiet, ship, asked)]
+    plain = [it.json for it in (looked, later, sub, loud, quiet, ship, asked)]
     assert plain == [
         {
             "name": "looked",
@@ -194,9 +197,9 @@ def test_every_kind_of_step_and_every_key_comes_out_as_it_is_written() -> None:
 
 def test_whatever_a_step_can_say_can_be_said_in_python() -> None:
     what_it_does = {"name", "ask", "plan", "tool", "args", "wait", "task", "parallel"}
-    in_files = {key_of(field) for field in fields_of(Step)} - what_it_does
+    in_files = {file_key(field) for field in file_fields(StepDefinition)} - what_it_does
     assert {word.rstrip("_") for word in get_type_hints(StepKeys)} == in_files
-    assert {key_of(field) for field in fields_of(Member)} >= what_it_does - {"parallel"}
+    assert {file_key(field) for field in file_fields(StepAction)} >= what_it_does - {"parallel"}
 
 
 @pytest.mark.parametrize(
@@ -239,18 +242,18 @@ def test_what_is_built_runs_its_branch_and_waits_for_its_person(tmp_path: Path) 
     desk, writer = load_agent(org, "desk"), load_agent(org, "writer")
     assert (desk.permissions.read_outboxes, desk.permissions.tools) == (["human", "writer"], ["shout"])
     assert (writer.permissions.read_outboxes, writer.schedule.wake) == (["desk"], "addressed")
-    assert not [it for it in problems_of_agents(org, load_config(org), None) if it.severity == "error"]
+    assert not [it for it in validate_agents(org, load_config(org), None) if it.severity == "error"]
     write_script(org.base, [{"agent": "writer", "reply": say("bees", kind="response")}] * 2)
     outcome = lemming.ask(org, "desk", "bees", timeout_s=PATIENCE_S)
     assert (outcome.why, outcome.answer) == ("waits_for_asker", None)
-    (asked,) = lemming.waiting(org)
+    (asked,) = lemming.list_person_inbox(org)
     assert (asked.person, asked.needs) == ("human", "an answer with decision")
     lemming.deny(org, asked)
     assert lemming.wait_for(org, outcome, timeout_s=PATIENCE_S).why == "waits_for_asker"
-    (asked,) = lemming.waiting(org)
+    (asked,) = lemming.list_person_inbox(org)
     lemming.approve(org, asked.id)
     assert lemming.wait_for(org, outcome.id, timeout_s=PATIENCE_S).value == "BEES"
-    assert lemming.waiting(org) == []
+    assert lemming.list_person_inbox(org) == []
 
 
 def test_a_step_for_each_item_and_what_a_plan_is_given() -> None:
@@ -326,6 +329,6 @@ def test_the_name_of_a_step_as_the_answer_of_a_plan_is_refused(text: str) -> Non
 
 def test_the_name_of_a_step_as_the_answer_in_a_file_is_warned_of() -> None:
     steps = {"steps": [{"name": "look", "ask": "ada", "task": "x"}], "answer": "look"}
-    (problem,) = problems_in(plan_in(pretty(steps), "plan.json").value)
+    (problem,) = validate_plan(parse_plan(dump_pretty(steps), "plan.json").value)
     assert (problem.severity, problem.pointer) == ("warning", "/answer")
     assert '"{{steps.look}}"' in problem.hint

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import pytest
 from fault_server import ANSWER, FaultServer, refused_url
 
-from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.capabilities.hosted.rate_headers import retry_after_s
-from lemming.capabilities.programs.cli import CliProvider
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
+from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
+from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
+from lemming.capabilities.hosted_models.rate_headers import retry_after_s
+from lemming.capabilities.program_models.program_provider import CliProvider
 from lemming.kernel.base.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -27,8 +27,8 @@ from lemming.kernel.base.errors import (
     Unavailable,
     UnknownModel,
 )
-from lemming.kernel.llm.calls import ask
-from lemming.kernel.llm.retrying import RetryingLLMProvider
+from lemming.kernel.llm.model_call import call_provider
+from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
 from lemming.kernel.providers import LLMProvider, Request
 
 Make = Callable[[str], LLMProvider]
@@ -83,7 +83,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 
 def test_an_answer_comes_with_its_usage(make: Make, faults: FaultServer, request_: Request) -> None:
-    reply = ask(make(faults.url("ok")), request_)
+    reply = call_provider(make(faults.url("ok")), request_)
     assert (reply.text, reply.finish, reply.model) == (ANSWER, "stop", "served")
     assert (reply.input_tokens, reply.output_tokens) == (11, 7)
     assert reply.cached_tokens == (None if make is BACKENDS["ollama"] else 3)
@@ -92,31 +92,31 @@ def test_an_answer_comes_with_its_usage(make: Make, faults: FaultServer, request
 def test_an_answer_without_usage_has_unknown_counts(
     make: Make, faults: FaultServer, request_: Request
 ) -> None:
-    reply = ask(make(faults.url("no-usage")), request_)
+    reply = call_provider(make(faults.url("no-usage")), request_)
     assert (reply.text, reply.input_tokens, reply.output_tokens) == (ANSWER, None, None)
 
 
 def test_an_empty_answer_is_a_reply_for_it_was_paid_for(
     make: Make, faults: FaultServer, request_: Request
 ) -> None:
-    reply = ask(make(faults.url("no-content")), request_)
+    reply = call_provider(make(faults.url("no-content")), request_)
     assert (reply.text, reply.finish, reply.output_tokens) == ("", "stop", 7)
 
 
 def test_a_cut_answer_says_so(make: Make, faults: FaultServer, request_: Request) -> None:
-    reply = ask(make(faults.url("truncated")), request_)
+    reply = call_provider(make(faults.url("truncated")), request_)
     assert (reply.text, reply.finish) == (ANSWER[:30], "length")
 
 
 @pytest.mark.parametrize("name", ["openai chat", "openai responses", "anthropic"])
 def test_a_refusal_says_so(name: str, faults: FaultServer, request_: Request) -> None:
-    assert ask(BACKENDS[name](faults.url("refusal")), request_).finish == "refusal"
+    assert call_provider(BACKENDS[name](faults.url("refusal")), request_).finish == "refusal"
 
 
 @pytest.mark.parametrize("scenario", ERRORS)
 def test_every_fault_has_its_error(make: Make, scenario: str, faults: FaultServer, request_: Request) -> None:
     with pytest.raises(ProviderError) as caught:
-        ask(make(faults.url(scenario)), request_)
+        call_provider(make(faults.url(scenario)), request_)
     assert type(caught.value) is ERRORS[scenario]
     assert len(caught.value.message) <= 400
     assert caught.value.__suppress_context__
@@ -126,7 +126,7 @@ def test_a_refused_connection_is_unavailable(make: Make, request_: Request) -> N
     url = refused_url()
     address = url.removeprefix("http://")
     with pytest.raises(Unavailable, match=f"connection to {address} failed"):
-        ask(make(url.replace("//", "//me:hunter2@")), request_)
+        call_provider(make(url.replace("//", "//me:hunter2@")), request_)
 
 
 @pytest.mark.parametrize("scenario", ["hang", "drip"])
@@ -134,13 +134,13 @@ def test_the_deadline_holds_for_the_whole_call(
     make: Make, scenario: str, faults: FaultServer, request_: Request
 ) -> None:
     with pytest.raises(TimedOut, match=r"within 0\.2 s"):
-        ask(make(faults.url(scenario)), request_._replace(deadline_s=0.2))
+        call_provider(make(faults.url(scenario)), request_._replace(deadline_s=0.2))
 
 
 def test_the_sdks_do_not_retry_by_themselves(make: Make, faults: FaultServer, request_: Request) -> None:
     before = len(faults.received)
     with pytest.raises(Unavailable):
-        ask(make(faults.url("500-twice")), request_)
+        call_provider(make(faults.url("500-twice")), request_)
     assert len(faults.received) == before + 1
 
 
@@ -149,14 +149,14 @@ def test_a_429_carries_the_wait_the_server_asks_for(
     name: str, faults: FaultServer, request_: Request
 ) -> None:
     with pytest.raises(RateLimited) as caught:
-        ask(BACKENDS[name](faults.url("429-after-2")), request_)
+        call_provider(BACKENDS[name](faults.url("429-after-2")), request_)
     assert caught.value.retry_after_s == 2.0
 
 
 @pytest.mark.parametrize("name", ["openai chat", "openai responses"])
 def test_a_429_for_want_of_money_is_not_retried(name: str, faults: FaultServer, request_: Request) -> None:
     with pytest.raises(AuthenticationFailed):
-        ask(BACKENDS[name](faults.url("429-quota")), request_)
+        call_provider(BACKENDS[name](faults.url("429-quota")), request_)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_an_error_text_holds_no_key_and_no_whole_body(
         monkeypatch.setenv(name, secret)
     for scenario in ("401", "html-502"):
         with pytest.raises(ProviderError) as caught:
-            ask(make(faults.url(scenario)), request_)
+            call_provider(make(faults.url(scenario)), request_)
         assert secret not in str(caught.value)
         assert "sorry " * 50 not in str(caught.value)
 
@@ -201,7 +201,7 @@ def test_a_missing_key_names_the_environment_variable(
 ) -> None:
     monkeypatch.delenv(variable, raising=False)
     with pytest.raises(AuthenticationFailed) as caught:
-        ask(make_default(), request_)
+        call_provider(make_default(), request_)
     assert variable in caught.value.message
     assert variable in caught.value.hint
 
@@ -209,7 +209,7 @@ def test_a_missing_key_names_the_environment_variable(
 def test_a_key_variable_that_was_named_must_be_set(faults: FaultServer, request_: Request) -> None:
     provider = OpenAIProvider(base_url=faults.url("ok"), api_key_env="ORG_MODEL_KEY")
     with pytest.raises(AuthenticationFailed, match="ORG_MODEL_KEY"):
-        ask(provider, request_)
+        call_provider(provider, request_)
 
 
 def test_the_key_is_read_at_every_call(
@@ -222,7 +222,7 @@ def test_the_key_is_read_at_every_call(
         provider = make()
         for key in ("first-key", "second-key"):
             monkeypatch.setenv("ORG_MODEL_KEY", key)
-            ask(provider, request_)
+            call_provider(provider, request_)
             headers = faults.received[-1].headers
             assert key in (headers.get("authorization", "") + headers.get("x-api-key", ""))
 
@@ -240,10 +240,10 @@ def test_a_key_goes_to_no_other_server_unless_it_was_named(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "not-for-everybody")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "not-for-everybody")
-    ask(provider(faults.url("ok")), request_)
+    call_provider(provider(faults.url("ok")), request_)
     assert "not-for-everybody" not in str(faults.received[-1])
     with pytest.raises(AuthenticationFailed) as caught:
-        ask(provider(faults.url("401")), request_)
+        call_provider(provider(faults.url("401")), request_)
     assert "options.api_key_env" in caught.value.hint
 
 
@@ -264,7 +264,7 @@ def test_a_key_goes_to_no_other_server_unless_it_was_named(
 def test_a_refusal_gives_the_hint_that_fits(message: str, code: str, hint: str) -> None:
     body = {"error": {"message": message, "type": code or "invalid_request_error", "code": None}}
     for provider in (OpenAIProvider(base_url="http://box"), AnthropicProvider(base_url="http://box")):
-        error = provider._error("m", 400, body)
+        error = provider._status_error("m", 400, body)
         assert hint in error.hint
         if hint == "JSON schema":
             assert ("options.json" if provider.name == "openai" else "output_config") in error.hint
@@ -290,14 +290,14 @@ def test_a_keyword_that_a_backend_has_no_place_for_is_named(request_: Request) -
 
 def test_an_unknown_ollama_model_says_how_to_get_it(faults: FaultServer, request_: Request) -> None:
     with pytest.raises(UnknownModel) as caught:
-        ask(OllamaProvider(host=faults.url("404")), request_)
+        call_provider(OllamaProvider(host=faults.url("404")), request_)
     assert caught.value.hint == "ollama pull m"
 
 
 def test_an_address_in_ollama_host_that_is_none_is_named_whoever_is_asked(faults: FaultServer) -> None:
     code = f"""
-from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.kernel.llm.calls import ask
+from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
+from lemming.kernel.llm.model_call import ask
 from lemming.providers import Request
 
 messages = [{{"role": "user", "content": "hello"}}]
@@ -313,8 +313,8 @@ def test_ollama_is_asked_where_its_line_says_with_its_sdk_and_a_password_apart(
 ) -> None:
     monkeypatch.setenv("OLLAMA_HOST", faults.url("404"))
     with pytest.raises(UnknownModel):
-        ask(OllamaProvider(), request_)
-    ask(OllamaProvider(host=faults.url("ok").replace("127.0.0.1", "me:p%40ss@127.0.0.1")), request_)
+        call_provider(OllamaProvider(), request_)
+    call_provider(OllamaProvider(host=faults.url("ok").replace("127.0.0.1", "me:p%40ss@127.0.0.1")), request_)
     asked = faults.received[-1]
     assert asked.headers["user-agent"].startswith("ollama-python")
     assert asked.headers["authorization"] == f"Basic {base64.b64encode(b'me:p@ss').decode()}"
@@ -325,7 +325,7 @@ def test_an_error_that_is_no_json_object_says_its_status_and_how_long_to_wait(
     make: Make, faults: FaultServer, request_: Request
 ) -> None:
     with pytest.raises(Unavailable, match="HTTP 503") as caught:
-        ask(make(faults.url("list-503")), request_)
+        call_provider(make(faults.url("list-503")), request_)
     assert caught.value.retry_after_s == 2.0
 
 
@@ -339,7 +339,7 @@ def test_an_address_without_a_scheme_is_a_configuration_error() -> None:
 
 def sent_by(provider: LLMProvider, faults: FaultServer, request: Request) -> dict[str, object]:
     """Ask, and return the body that reached the server."""
-    ask(provider, request)
+    call_provider(provider, request)
     return faults.received[-1].body
 
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from fault_server import ANSWER, ODD_COUNTS, FaultServer
 
-from lemming.capabilities.hosted import bounded
-from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.capabilities.hosted.openai import OpenAIProvider
+from lemming.capabilities.hosted_models import bounded_response
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
+from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
+from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
 from lemming.kernel.base.errors import AnswerTooLarge, RequestRejected, Unavailable
-from lemming.kernel.llm.calls import ask
-from lemming.kernel.llm.retrying import RetryingLLMProvider
-from lemming.kernel.llm.tokens import tokens_used
+from lemming.kernel.llm.model_call import call_provider
+from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
+from lemming.kernel.llm.token_usage import tokens_used
 from lemming.kernel.providers import LLMProvider, Request
 
 Make = Callable[[str], LLMProvider]
@@ -26,7 +26,7 @@ BACKENDS: dict[str, Make] = {
     "anthropic": lambda url: AnthropicProvider(base_url=url),
     "ollama": lambda url: OllamaProvider(host=url),
 }
-MOST_BYTES = 4 * bounded.ANSWER_LIMIT_BYTES
+MOST_BYTES = 4 * bounded_response.ANSWER_LIMIT_BYTES
 
 
 @pytest.fixture(params=list(BACKENDS))
@@ -63,9 +63,9 @@ def test_an_answer_without_an_end_is_given_up_in_little_memory(
 
 
 def test_a_packed_answer_is_unpacked(make: Make, faults: FaultServer, request_: Request) -> None:
-    assert ask(make(faults.url("packed-gzip")), request_).text == ANSWER
+    assert call_provider(make(faults.url("packed-gzip")), request_).text == ANSWER
     with pytest.raises(Unavailable, match="packed it with 'br'"):
-        ask(make(faults.url("packed-br")), request_)
+        call_provider(make(faults.url("packed-br")), request_)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -74,7 +74,7 @@ def test_a_redirect_takes_no_prompt_to_another_address(
 ) -> None:
     port = elsewhere.url("").rstrip("/").rpartition(":")[2]
     with pytest.raises(RequestRejected) as caught:
-        ask(make(faults.url(f"redirect-{status}-{port}")), request_)
+        call_provider(make(faults.url(f"redirect-{status}-{port}")), request_)
     assert faults.url("").split("/")[2] in caught.value.message
     assert f"http://127.0.0.1:{port}/ok/" in caught.value.message
     assert "hunter2" not in str(caught.value)
@@ -86,7 +86,7 @@ def test_a_redirect_takes_no_prompt_to_another_address(
 def test_an_odd_count_costs_no_answer_and_is_estimated(
     make: Make, number: int, faults: FaultServer, request_: Request
 ) -> None:
-    reply = ask(make(faults.url(f"usage-{number}")), request_)
+    reply = call_provider(make(faults.url(f"usage-{number}")), request_)
     assert reply.text == ANSWER
     used = tokens_used(request_.messages, reply)
     assert (used.is_estimated, used.output) == (True, -(-len(ANSWER) // 4))

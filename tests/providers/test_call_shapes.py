@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from native_server import Json, NativeServer, chat
 
-from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.anthropic_wire import Message
-from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.capabilities.hosted.openai_wire import Completion, Response
-from lemming.capabilities.hosted.streams import ChatStream
+from lemming.capabilities.hosted_models.answer_streams import ChatStream
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
+from lemming.capabilities.hosted_models.anthropic_wire import AnthropicMessage
+from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
+from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
+from lemming.capabilities.hosted_models.openai_wire import ChatCompletion, OpenAIResponse
 from lemming.engine import run_once
 from lemming.kernel.base.errors import RateLimited, Unavailable
-from lemming.kernel.files.documents import adapter
-from lemming.kernel.llm.calls import ask
+from lemming.kernel.files.json_documents import adapter
+from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import Reply, Request
 from lemming.testing import journal_lines, make_org, resume
 
@@ -39,8 +39,8 @@ def native() -> Iterator[NativeServer]:
 def completion(**message: Any) -> Reply:
     """Return what is read of an answer of the chat completions API."""
     choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}}
-    answer: Completion = adapter(Completion).validate_python({"choices": [choice], "usage": USED})
-    return answer.reply(None)
+    answer: ChatCompletion = adapter(ChatCompletion).validate_python({"choices": [choice], "usage": USED})
+    return answer.to_reply(None)
 
 
 def function(arguments: Any, name: str = "weather") -> Json:
@@ -110,8 +110,10 @@ def test_a_response_is_read_with_its_calls(arguments: Any, content: Any) -> None
         {"type": "message", "id": "m", "role": "assistant", "content": content},
         {"type": "function_call", "id": "f", "call_id": "a", "name": "weather", "arguments": arguments},
     ]
-    answer: Response = adapter(Response).validate_python({"output": output, "status": "completed"})
-    reply = answer.reply(None)
+    answer: OpenAIResponse = adapter(OpenAIResponse).validate_python(
+        {"output": output, "status": "completed"}
+    )
+    reply = answer.to_reply(None)
     assert reply.text == "Wait."
     assert reply.calls == ({"id": "a", "tool": "weather", "args": OSLO},)
 
@@ -123,8 +125,10 @@ def test_anthropics_calls_are_read(given: Any) -> None:
         {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": given},
         {"type": "tool_use", "id": "toolu_2", "name": "weather", "input": {}},
     ]
-    answer: Message = adapter(Message).validate_python({"content": content, "stop_reason": "tool_use"})
-    assert [(call["id"], call["args"]) for call in answer.reply().calls] == [
+    answer: AnthropicMessage = adapter(AnthropicMessage).validate_python(
+        {"content": content, "stop_reason": "tool_use"}
+    )
+    assert [(call["id"], call["args"]) for call in answer.to_reply().calls] == [
         ("toolu_1", OSLO),
         ("toolu_2", {}),
     ]
@@ -135,7 +139,7 @@ def test_ollamas_calls_are_read(arguments: Any, native: NativeServer) -> None:
     made = [{"id": "call_x", "function": {"index": 0, "name": "weather", "arguments": arguments}}]
     message = {"role": "assistant", "content": "", "tool_calls": made}
     native.answers = [{"model": "m", "message": message, "done": True, "done_reason": "stop"}]
-    assert ask(OllamaProvider(host=native.url), ASKED).calls == (
+    assert call_provider(OllamaProvider(host=native.url), ASKED).calls == (
         {"id": "call-1", "tool": "weather", "args": OSLO},
     )
 
@@ -158,19 +162,19 @@ def test_ollamas_calls_are_read(arguments: Any, native: NativeServer) -> None:
 def test_calls_that_come_in_pieces_are_put_together(deltas: list[Json]) -> None:
     stream = ChatStream(lambda _: None)
     for delta in (*deltas, {}):
-        stream.take({"choices": [{"delta": delta, "finish_reason": None if delta else "tool_calls"}]})
-    answer: Completion = adapter(Completion).validate_python(stream.whole())
-    calls = answer.reply(None).calls
+        stream.feed({"choices": [{"delta": delta, "finish_reason": None if delta else "tool_calls"}]})
+    answer: ChatCompletion = adapter(ChatCompletion).validate_python(stream.to_response())
+    calls = answer.to_reply(None).calls
     assert [(call["id"], call["args"]["city"]) for call in calls] == [("a", "Oslo"), ("b", "Bergen")]
 
 
 def test_a_legacy_call_that_comes_in_pieces_is_put_together() -> None:
     stream = ChatStream(lambda _: None)
     for piece in (function(""), {"arguments": '{"city": '}, {"arguments": '"Oslo"}'}):
-        stream.take({"choices": [{"delta": {"function_call": piece}, "finish_reason": None}]})
-    stream.take({"choices": [{"delta": {}, "finish_reason": "function_call"}]})
-    answer: Completion = adapter(Completion).validate_python(stream.whole())
-    assert answer.reply(None).calls == ({"id": "call-1", "tool": "weather", "args": OSLO},)
+        stream.feed({"choices": [{"delta": {"function_call": piece}, "finish_reason": None}]})
+    stream.feed({"choices": [{"delta": {}, "finish_reason": "function_call"}]})
+    answer: ChatCompletion = adapter(ChatCompletion).validate_python(stream.to_response())
+    assert answer.to_reply(None).calls == ({"id": "call-1", "tool": "weather", "args": OSLO},)
 
 
 # --- an error in the place of an answer -----------------------------------------------------------
@@ -200,7 +204,7 @@ def test_an_error_that_was_charged_is_told_as_the_providers_and_its_cost_is_kept
 ) -> None:
     make, used = FAILED[name]
     native.status, native.answers = 200, [used if name == "choice" else {**ERROR, **used}]
-    reply = ask(make(native.url), ASKED)
+    reply = call_provider(make(native.url), ASKED)
     assert (reply.finish, reply.input_tokens, reply.output_tokens) == ("failed", 11, 7)
     assert reply.text == "the provider told of an error: the model is overloaded"
 
@@ -211,18 +215,18 @@ def test_an_error_that_says_no_usage_is_raised_in_the_providers_words(
 ) -> None:
     native.status, native.answers = 200, [ERROR]
     with pytest.raises(Unavailable, match=r"[^:] m: the model is overloaded$"):
-        ask(FAILED[name][0](native.url), ASKED)
+        call_provider(FAILED[name][0](native.url), ASKED)
 
 
 def test_the_status_in_an_error_says_whether_to_wait(native: NativeServer) -> None:
     native.status, native.answers = 200, [{"error": {"code": 429, "message": "slow down"}}]
     with pytest.raises(RateLimited, match="slow down"):
-        ask(OpenAIProvider(base_url=f"{native.url}/v1"), ASKED)
+        call_provider(OpenAIProvider(base_url=f"{native.url}/v1"), ASKED)
 
 
 def test_an_answer_that_speaks_of_an_error_is_an_answer(native: NativeServer) -> None:
     native.status, native.answers = 200, [{**chat('{"error": "none"}'), "error": None}]
-    assert ask(OpenAIProvider(base_url=f"{native.url}/v1"), ASKED).text == '{"error": "none"}'
+    assert call_provider(OpenAIProvider(base_url=f"{native.url}/v1"), ASKED).text == '{"error": "none"}'
 
 
 def test_a_turn_ends_with_the_providers_words_and_pays_for_them(native: NativeServer, tmp_path: Path) -> None:

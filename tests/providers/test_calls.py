@@ -14,7 +14,7 @@ from fault_server import FaultServer
 from patience import PATIENCE_S
 
 from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, TimedOut
-from lemming.kernel.llm.calls import ask
+from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import Backend, LLMProvider, Message, Reply, Request
 
 
@@ -43,7 +43,7 @@ class Hanging(LLMProvider):
 
 
 def test_a_plain_provider_answers(request_: Request) -> None:
-    assert ask(Plugin("hello"), request_) == Reply(text="hello", model="m")
+    assert call_provider(Plugin("hello"), request_) == Reply(text="hello", model="m")
 
 
 def test_a_plain_provider_gets_the_other_fields_as_keywords(request_: Request) -> None:
@@ -53,26 +53,26 @@ def test_a_plain_provider_gets_the_other_fields_as_keywords(request_: Request) -
         ) -> str:
             return f"{kwargs['agent']} {kwargs['tick']} {kwargs['max_output_tokens']}"
 
-    assert ask(Curious(), request_).text == "planner 3 2048"
+    assert call_provider(Curious(), request_).text == "planner 3 2048"
 
 
 def test_a_plain_provider_that_hangs_is_left_behind(request_: Request) -> None:
     provider = Hanging()
     with pytest.raises(TimedOut, match=r"within 0\.1 s"):
-        ask(provider, request_._replace(deadline_s=0.1))
+        call_provider(provider, request_._replace(deadline_s=0.1))
     provider.released.set()
 
 
 def test_a_bug_in_a_plugin_is_not_retryable_and_names_its_place(request_: Request) -> None:
     with pytest.raises(RequestRejected) as caught:
-        ask(Plugin(KeyError("choices")), request_)
+        call_provider(Plugin(KeyError("choices")), request_)
     assert caught.value.message == "Plugin m failed: KeyError: 'choices'"
     assert caught.value.where.startswith(__file__)
 
 
 def test_a_plugin_that_exits_does_not_end_the_process(request_: Request) -> None:
     with pytest.raises(RequestRejected, match="SystemExit"):
-        ask(Plugin(SystemExit(3)), request_)
+        call_provider(Plugin(SystemExit(3)), request_)
 
 
 def test_ctrl_c_passes_through(request_: Request) -> None:
@@ -83,22 +83,22 @@ def test_ctrl_c_passes_through(request_: Request) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ask(Interrupted(), request_)
+        call_provider(Interrupted(), request_)
 
 
 @pytest.mark.parametrize("answer", [None, 7, b"bytes", {"text": "hello"}])
 def test_an_answer_that_is_not_text_is_rejected(answer: Any, request_: Request) -> None:
     with pytest.raises(RequestRejected, match="not text"):
-        ask(Plugin(answer), request_)
+        call_provider(Plugin(answer), request_)
 
 
 def test_half_a_surrogate_pair_is_replaced_for_no_file_can_hold_it(request_: Request) -> None:
-    assert ask(Plugin("a\ud800b"), request_).text == "a?b"
+    assert call_provider(Plugin("a\ud800b"), request_).text == "a?b"
 
 
 def test_an_operators_error_keeps_its_place_and_hint(request_: Request) -> None:
     with pytest.raises(RequestRejected) as caught:
-        ask(Plugin(ConfigError("no such voice", where="voices.json", hint="add it")), request_)
+        call_provider(Plugin(ConfigError("no such voice", where="voices.json", hint="add it")), request_)
     assert str(caught.value) == "voices.json: no such voice (add it)"
 
 
@@ -107,7 +107,9 @@ def test_a_plugins_own_provider_error_is_cut_and_redacted(
 ) -> None:
     monkeypatch.setenv("VOICE_API_KEY", "correct-horse")
     with pytest.raises(RateLimited) as caught:
-        ask(Plugin(RateLimited(f"slow down, correct-horse {'x' * 9000}", retry_after_s=3)), request_)
+        call_provider(
+            Plugin(RateLimited(f"slow down, correct-horse {'x' * 9000}", retry_after_s=3)), request_
+        )
     assert caught.value.message.startswith("slow down, [redacted VOICE_API_KEY]")
     assert len(caught.value.message) == 400
     assert caught.value.retry_after_s == 3
@@ -116,10 +118,12 @@ def test_a_plugins_own_provider_error_is_cut_and_redacted(
 def test_no_sdk_is_imported_before_it_is_used() -> None:
     code = """
 import sys
-import lemming.kernel.llm.calls, lemming.kernel.llm.retrying
-import lemming.capabilities.hosted.openai, lemming.capabilities.hosted.anthropic
-import lemming.capabilities.hosted.ollama, lemming.capabilities.embedded.local
-import lemming.capabilities.programs.cli, lemming.capabilities.scripted.scripted
+import lemming.kernel.llm.model_call, lemming.kernel.llm.retrying_provider
+import lemming.capabilities.hosted_models.openai_provider,
+lemming.capabilities.hosted_models.anthropic_provider
+import lemming.capabilities.hosted_models.ollama_provider, lemming.capabilities.embedded_models.llama_provider
+import lemming.capabilities.program_models.program_provider,
+lemming.capabilities.scripted_models.scripted_provider
 from lemming.providers import make_provider
 for name in ("openai", "anthropic", "ollama", "local"):
     make_provider(name, {})
@@ -132,10 +136,10 @@ print(sorted(sdks & sys.modules.keys()))
 def test_the_interpreter_ends_quietly_with_connections_open_and_calls_in_flight(faults: FaultServer) -> None:
     code = f"""
 import contextlib, threading
-from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.kernel.llm.calls import ask
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
+from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
+from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
+from lemming.kernel.llm.model_call import ask
 from lemming.kernel.base.errors import ProviderError
 from lemming.providers import LLMProvider, Request
 
@@ -172,8 +176,8 @@ def test_ctrl_c_cancels_a_call_that_hangs(hangs: FaultServer) -> None:
     code = f"""
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also when the tests run in the background
-from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.kernel.llm.calls import ask
+from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
+from lemming.kernel.llm.model_call import ask
 from lemming.providers import Request
 
 provider = OllamaProvider(host="{hangs.url("hang")}")

@@ -18,7 +18,7 @@ from lemming.kernel.base.errors import (
     Unavailable,
 )
 from lemming.kernel.files import fs
-from lemming.kernel.llm.circuit import Circuit, Circuits, circuit_name
+from lemming.kernel.llm.circuit_breaker import Circuit, Circuits, circuit_name
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def clock() -> FrozenClock:
 
 @pytest.fixture
 def circuit(tmp_path: Path, clock: FrozenClock) -> Circuit:
-    return Circuits(tmp_path, clock).circuit("openai")
+    return Circuits(tmp_path, clock).get_circuit("openai")
 
 
 def fail(circuit: Circuit, *errors: ProviderError) -> None:
@@ -131,14 +131,14 @@ def test_a_call_that_was_under_way_when_it_opened_does_not_lengthen_it(
 
 def test_it_survives_a_restart(circuit: Circuit, tmp_path: Path, clock: FrozenClock) -> None:
     open_circuit(circuit)
-    assert is_open(Circuits(tmp_path, clock).circuit("openai"))
-    assert not is_open(Circuits(tmp_path, clock).circuit("anthropic"))
+    assert is_open(Circuits(tmp_path, clock).get_circuit("openai"))
+    assert not is_open(Circuits(tmp_path, clock).get_circuit("anthropic"))
 
 
 def test_the_count_survives_a_restart(tmp_path: Path, clock: FrozenClock) -> None:
     for _ in range(5):
-        fail(Circuits(tmp_path, clock).circuit("openai"), Unavailable("down"))
-    assert is_open(Circuits(tmp_path, clock).circuit("openai"))
+        fail(Circuits(tmp_path, clock).get_circuit("openai"), Unavailable("down"))
+    assert is_open(Circuits(tmp_path, clock).get_circuit("openai"))
 
 
 def test_deleting_the_file_closes_it_at_once(circuit: Circuit, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_an_unreadable_file_means_closed(circuit: Circuit, tmp_path: Path, conte
 
 def test_the_file_is_written_only_when_something_changes(circuit: Circuit, tmp_path: Path) -> None:
     changes: list[str] = []
-    with fs.observed(lambda operation, path: changes.append(path)):
+    with fs.observe_changes(lambda operation, path: changes.append(path)):
         succeed(circuit)
         assert changes == []
         fail(circuit, Unavailable("down"))

@@ -14,7 +14,7 @@ from watched_server import WatchedServer
 
 from lemming.engine import run_once
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import Runtime
 from lemming.testing import make_org, resume
@@ -114,11 +114,11 @@ def test_each_kind_of_server_has_its_number_of_calls_at_once(
     provider: str, options: Line, calls: int | None, tmp_path: Path
 ) -> None:
     backends = Runtime(Organisation(tmp_path)).backends
-    assert backends.most_calls(ModelEntry(provider=provider, options=options)) == calls
+    assert backends.max_calls(ModelEntry(provider=provider, options=options)) == calls
 
 
 def test_the_old_name_in_models_json_is_read(tmp_path: Path) -> None:
     entry = {"provider": "openai", "max_concurrency": 7}
     base = make_org(tmp_path / "org", models={"m": entry, "n": {**entry, "max_concurrent": 9}})
     models = load_config(base).models
-    assert (models["m"].calls_at_once, models["n"].calls_at_once) == (7, 9)
+    assert (models["m"].concurrency_limit, models["n"].concurrency_limit) == (7, 9)

@@ -9,7 +9,7 @@ import pytest
 from counting_server import CountingServer, words
 
 from lemming.kernel.base.errors import Unavailable
-from lemming.kernel.llm.calls import in_words
+from lemming.kernel.llm.model_call import describe_tool_calls
 from lemming.kernel.providers import LLMProvider, Request, make_provider
 
 Json = dict[str, Any]
@@ -51,7 +51,7 @@ def test_what_the_server_does_not_take_is_not_counted(server: CountingServer) ->
     asked, without = provider(server), REQUEST._replace(without=("tools", "json_schema"))
     asked.count_tokens(without)
     body = server.asked("/v1/chat/completions/input_tokens")
-    assert body == asked.to_body(in_words(without))
+    assert body == asked.to_body(describe_tool_calls(without))
     assert "tools" not in body
     assert "see" in body["messages"][0]["content"]
 

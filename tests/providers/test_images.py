@@ -13,15 +13,15 @@ import pytest
 from fault_server import FaultServer
 
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Unavailable
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.providers import Backend, Image, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay
 
 CHART = b"\x89PNG\r\n chart"
 BASE64 = b64encode(CHART).decode()
@@ -82,13 +82,13 @@ def shown(base: Path, *paths: str, entry: dict[str, Any] | None = None, **agent:
             "human": {"provider": "human"},
         },
     )
-    fs.publish(base, "shared/chart.png", CHART)
-    fs.publish(base, "shared/notes.txt", b"words")
-    fs.publish(base, "agents/human/workspace/own.png", b"own")
+    fs.write_atomic(base, "shared/chart.png", CHART)
+    fs.write_atomic(base, "shared/notes.txt", b"words")
+    fs.write_atomic(base, "agents/human/workspace/own.png", b"own")
     files = [{"path": path, "sha256": sha256((base / path).read_bytes()).hexdigest()} for path in paths]
     said = {"id": "a", "tick": 0, "agent": "human", "kind": "message", "tags": [], "created_at": ""}
     said["payload"] = {"text": "look", "attachments": files}
-    fs.publish(base, "agents/human/outbox/00000000_a.json", pretty(said))
+    fs.write_atomic(base, "agents/human/outbox/00000000_a.json", dump_pretty(said))
     return base
 
 
@@ -186,7 +186,7 @@ def test_an_image_that_changes_while_a_turn_is_interrupted_is_not_shown(
     with pytest.raises(Crash):
         run_once(base, clock=FrozenClock(), notify=die)
     asked.clear()
-    fs.publish(base, "shared/chart.png", b"another")
+    fs.write_atomic(base, "shared/chart.png", b"another")
     run_once(base, clock=FrozenClock())
     assert [request.images for request in asked] == [()]
 
@@ -196,7 +196,7 @@ def test_the_past_agrees_without_the_image(tmp_path: Path, asked: list[Request])
     run_once(base, clock=FrozenClock())
     before = tree(base)
     (base / "shared/chart.png").unlink()
-    assert [each.tick for each in replay(base, [1])] == [1]
+    assert [each.tick for each in replay_ticks(base, [1])] == [1]
     assert len(asked) == 1
     assert tree(base) == {file: raw for file, raw in before.items() if file != "shared/chart.png"}
 

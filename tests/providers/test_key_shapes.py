@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lemming.kernel.base.redaction.secrets import redact_foreign
+from lemming.kernel.base.redaction.secrets import redact_untrusted
 
 _chance = random.Random("keys that open nothing")
 _LETTERS = string.ascii_letters + string.digits
@@ -107,7 +107,7 @@ _ALL = [*KEYS.values(), *(key.strip("'") for _, key in BESIDE_A_NAME.values())]
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_a_key_of_a_known_service_is_taken_out(key: str) -> None:
     for text in (key, f'{{"text": "it is {key}."}}', f"export KEY='{key}'\nnext", f"KEY={key} other"):
-        without = redact_foreign(text)
+        without = redact_untrusted(text)
         assert key not in without
         assert "[redacted key]" in without
 
@@ -130,7 +130,7 @@ def test_a_key_of_a_known_service_is_taken_out(key: str) -> None:
 )  # fmt: skip
 def test_a_key_in_disguise_is_taken_out(disguise: Callable[[str], str]) -> None:
     for key in KEYS.values():
-        without = redact_foreign(f"before {disguise(key)} after")
+        without = redact_untrusted(f"before {disguise(key)} after")
         assert "[redacted key]" in without
         assert disguise(key)[12:60] not in without
         assert without.startswith("before ")
@@ -139,7 +139,7 @@ def test_a_key_in_disguise_is_taken_out(disguise: Callable[[str], str]) -> None:
 
 @pytest.mark.parametrize(("before", "key"), BESIDE_A_NAME.values(), ids=BESIDE_A_NAME)
 def test_a_key_is_known_by_the_name_before_it(before: str, key: str) -> None:
-    without = redact_foreign(f"{before}{key}")
+    without = redact_untrusted(f"{before}{key}")
     assert without.startswith(f"{before}[redacted key]")
 
 
@@ -216,15 +216,15 @@ def test_a_key_in_another_dress_is_taken_out(dress: str) -> None:
     for key in KEYS.values():
         if "\n" not in key:
             dressed = DRESSED[dress](key)
-            without = redact_foreign(f"so: {dressed} !")
+            without = redact_untrusted(f"so: {dressed} !")
             assert "[redacted key]" in without, key
             assert dressed[-24:-6] not in without, without
 
 
 @pytest.mark.parametrize("text", [*HARMLESS.values(), *PLACEHOLDERS], ids=[*HARMLESS, *PLACEHOLDERS])
 def test_what_is_no_key_stays_as_it_is(text: str) -> None:
-    assert redact_foreign(text) == text
-    assert redact_foreign(f'{{"text": "{text}"}}') == f'{{"text": "{text}"}}'
+    assert redact_untrusted(text) == text
+    assert redact_untrusted(f'{{"text": "{text}"}}') == f'{{"text": "{text}"}}'
 
 
 def test_images_in_base64_stay_as_they_are() -> None:
@@ -232,13 +232,13 @@ def test_images_in_base64_stay_as_they_are() -> None:
     for size in [100, 10_000, 100_000] * 3:
         for encode in (base64.b64encode, base64.urlsafe_b64encode, base64.encodebytes):
             image = f"data:image/png;base64,{encode(chance.randbytes(size)).decode()}"
-            assert redact_foreign(image) == image
+            assert redact_untrusted(image) == image
 
 
 def test_redacting_twice_changes_nothing_more() -> None:
     for key in _ALL:
-        once = redact_foreign(f"Authorization: Bearer {key} sig={key}")
-        assert redact_foreign(once) == once
+        once = redact_untrusted(f"Authorization: Bearer {key} sig={key}")
+        assert redact_untrusted(once) == once
 
 
 def test_a_hostile_text_is_looked_at_in_time() -> None:
@@ -269,5 +269,5 @@ def test_a_hostile_text_is_looked_at_in_time() -> None:
     )
     began = time.process_time()
     for part in parts:
-        redact_foreign("a" * 20 + "@=;" + part * (60_000 // len(part)))
+        redact_untrusted("a" * 20 + "@=;" + part * (60_000 // len(part)))
     assert time.process_time() - began < 20

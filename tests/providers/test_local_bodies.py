@@ -11,8 +11,8 @@ import pytest
 from native_server import NativeServer, chat, ollama
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from lemming.capabilities.hosted.http import refused_part
-from lemming.kernel.llm.calls import ask
+from lemming.capabilities.hosted_models.provider_http import find_rejected_part
+from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import Image, Message, Request, make_provider
 
 NESTED = {
@@ -69,7 +69,7 @@ def sent(name: str, form: str, native: NativeServer) -> dict[str, Any]:
     native.answers = [ollama("fine") if name == "ollama" else chat("fine")]
     options = {"host": native.url} if name == "ollama" else {"base_url": native.url}
     request = Request("m", deadline_s=20.0, max_output_tokens=99, seed=7, agent="ada", **FORMS[form])
-    ask(make_provider(name, options), request)
+    call_provider(make_provider(name, options), request)
     return native.received[-1]
 
 
@@ -185,4 +185,4 @@ def test_the_check_of_vllms_request_finds_a_field_that_it_has_not(native: Native
 
 def test_vllm_without_a_parser_for_calls_refuses_tools() -> None:
     words = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
-    assert refused_part(f"HTTP 400: {words}", ["tools", "seed"]) == "tools"
+    assert find_rejected_part(f"HTTP 400: {words}", ["tools", "seed"]) == "tools"

@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 from native_server import Json, NativeServer, chat, messages, ollama, responses
 
-from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.anthropic_wire import Message as Answer
-from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.capabilities.hosted.openai_wire import Completion
-from lemming.capabilities.hosted.refusals import Servers
-from lemming.capabilities.hosted.streams import ChatStream, MessageStream
+from lemming.capabilities.hosted_models.answer_streams import ChatStream, MessageStream
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
+from lemming.capabilities.hosted_models.anthropic_wire import AnthropicMessage as Answer
+from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
+from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
+from lemming.capabilities.hosted_models.openai_wire import ChatCompletion
+from lemming.capabilities.hosted_models.rejected_fields import ServerProfiles
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import RequestRejected
-from lemming.kernel.files.documents import adapter
-from lemming.kernel.llm.calls import ask
+from lemming.kernel.files.json_documents import adapter
+from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, RetryingLLMProvider
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 PARAMETERS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOLS = [{"name": "file_read", "tool": "file.read", "description": "Read a file.", "parameters": PARAMETERS}]
@@ -74,7 +74,7 @@ def prompt() -> list[Message]:
 
 
 def asked(api: Api, native: NativeServer, said: list[Message] | None = None, **fields: Any) -> Reply:
-    return ask(api.make(native.url), Request("m", said or prompt(), deadline_s=20.0, **fields))
+    return call_provider(api.make(native.url), Request("m", said or prompt(), deadline_s=20.0, **fields))
 
 
 def again(reply: Reply, *results: tuple[str, bool]) -> list[Message]:
@@ -222,8 +222,8 @@ def test_a_server_without_tools_is_told_of_them_in_the_prompt(
 ) -> None:
     refused = {"error": {"message": why}}
     native.answers = [refused, api.answer("fine"), refused]
-    servers = Servers(tmp_path, FrozenClock(), lambda _: None)
-    wrapped = RetryingLLMProvider(api.make(native.url), server=servers.server("its name"))
+    servers = ServerProfiles(tmp_path, FrozenClock(), lambda _: None)
+    wrapped = RetryingLLMProvider(api.make(native.url), server=servers.get_profile("its name"))
     calls = [{"id": "a", "tool": "file.read", "args": {"path": "x"}}]
     said: list[Message] = [
         *prompt(),
@@ -237,7 +237,7 @@ def test_a_server_without_tools_is_told_of_them_in_the_prompt(
     assert "file.read: Read a file." in told
     assert "the x" in told
     assert "thinking" not in told
-    assert list(servers.left_out("its name m")) == ["tools"]
+    assert list(servers.rejected_parts("its name m")) == ["tools"]
 
 
 ABOUT_ONE_CONVERSATION = [
@@ -253,11 +253,11 @@ def test_a_refusal_of_one_conversation_is_raised_and_nothing_is_learned(
     why: str, native: NativeServer, tmp_path: Path
 ) -> None:
     native.answers = [{"error": {"message": why}}, chat("fine")]
-    servers = Servers(tmp_path, FrozenClock(), lambda _: None)
-    wrapped = RetryingLLMProvider(APIS["chat"].make(native.url), server=servers.server("its name"))
+    servers = ServerProfiles(tmp_path, FrozenClock(), lambda _: None)
+    wrapped = RetryingLLMProvider(APIS["chat"].make(native.url), server=servers.get_profile("its name"))
     with pytest.raises(RequestRejected):
         wrapped.complete(Request("m", prompt(), deadline_s=20.0, schema=SCHEMA))
-    assert list(servers.left_out("its name m")) == []
+    assert list(servers.rejected_parts("its name m")) == []
 
 
 def test_what_the_smallest_question_does_not_confirm_is_not_learned(
@@ -265,11 +265,11 @@ def test_what_the_smallest_question_does_not_confirm_is_not_learned(
 ) -> None:
     refused = {"error": {"message": "this mix of tools and results is not supported"}}
     native.answers = [refused, chat("fine"), chat("ok")]
-    servers = Servers(tmp_path, FrozenClock(), lambda _: None)
-    wrapped = RetryingLLMProvider(APIS["chat"].make(native.url), server=servers.server("its name"))
+    servers = ServerProfiles(tmp_path, FrozenClock(), lambda _: None)
+    wrapped = RetryingLLMProvider(APIS["chat"].make(native.url), server=servers.get_profile("its name"))
     reply = wrapped.complete(Request("m", prompt(), deadline_s=20.0))
     assert reply.text == "fine"
-    assert list(servers.left_out("its name m")) == []
+    assert list(servers.rejected_parts("its name m")) == []
     smallest = native.received[2]
     assert (len(smallest["messages"]), len(smallest["tools"])) == (1, 1)
     assert wrapped.complete(Request("m", prompt(), deadline_s=20.0)).text == "ok"
@@ -279,12 +279,12 @@ def test_what_the_smallest_question_does_not_confirm_is_not_learned(
 def test_what_was_learned_expires(native: NativeServer, tmp_path: Path) -> None:
     refused = {"error": {"message": "m does not support tools"}}
     native.answers = [refused, chat("fine"), refused, chat("fine")]
-    servers = Servers(tmp_path, FrozenClock(), lambda _: None)
-    wrapped = RetryingLLMProvider(APIS["chat"].make(native.url), server=servers.server("its name"))
+    servers = ServerProfiles(tmp_path, FrozenClock(), lambda _: None)
+    wrapped = RetryingLLMProvider(APIS["chat"].make(native.url), server=servers.get_profile("its name"))
     wrapped.complete(Request("m", prompt(), deadline_s=20.0))
-    assert list(servers.left_out("its name m")) == ["tools"]
+    assert list(servers.rejected_parts("its name m")) == ["tools"]
     later = FrozenClock(FrozenClock().now() + timedelta(days=8))
-    assert list(Servers(tmp_path, later, lambda _: None).left_out("its name m")) == []
+    assert list(ServerProfiles(tmp_path, later, lambda _: None).rejected_parts("its name m")) == []
 
 
 def test_no_schema_is_sent_beside_tools(api: Api, native: NativeServer) -> None:
@@ -326,7 +326,7 @@ def test_a_turn_calls_tools_by_its_backend_and_replays(
     assert [text for _, text in results_in(sent)][1] == "hello"
     first = next(line for line in journal_lines(base, 1) if line["type"] == "model_replied")
     assert first["thinking"] == "I look first."
-    assert [replayed.turns for replayed in replay(base, [1])] == [1]
+    assert [replayed.turns for replayed in replay_ticks(base, [1])] == [1]
 
 
 def test_a_fallback_without_tools_is_told_of_them_in_the_text(native: NativeServer, tmp_path: Path) -> None:
@@ -346,24 +346,24 @@ def test_calls_that_come_in_pieces_are_put_together() -> None:
     for index, identity in enumerate(("a", "b")):
         function = {"name": "t", "arguments": ""}
         call = {"index": index, "id": identity, "function": function}
-        chat_stream.take({"choices": [{"delta": {"tool_calls": [call]}}]})
+        chat_stream.feed({"choices": [{"delta": {"tool_calls": [call]}}]})
         block = {"type": "tool_use", "id": identity, "name": "t", "input": {}}
-        message_stream.take({"type": "content_block_start", "index": index + 1, "content_block": block})
+        message_stream.feed({"type": "content_block_start", "index": index + 1, "content_block": block})
         for piece in ('{"x":', " 1}"):
             delta = {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-            chat_stream.take({"choices": [{"delta": delta}]})
+            chat_stream.feed({"choices": [{"delta": delta}]})
             partial = {"type": "input_json_delta", "partial_json": piece}
-            message_stream.take({"type": "content_block_delta", "index": index + 1, "delta": partial})
-    message_stream.take({"type": "content_block_start", "index": 0, "content_block": {"type": "thinking"}})
+            message_stream.feed({"type": "content_block_delta", "index": index + 1, "delta": partial})
+    message_stream.feed({"type": "content_block_start", "index": 0, "content_block": {"type": "thinking"}})
     for delta in (
         {"type": "thinking_delta", "thinking": "Hm."},
         {"type": "signature_delta", "signature": "s"},
     ):
-        message_stream.take({"type": "content_block_delta", "index": 0, "delta": delta})
-    chat_stream.take({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
-    message_stream.take({"type": "message_stop"})
+        message_stream.feed({"type": "content_block_delta", "index": 0, "delta": delta})
+    chat_stream.feed({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    message_stream.feed({"type": "message_stop"})
     expected = [{"id": one, "tool": "t", "args": {"x": 1}} for one in ("a", "b")]
-    assert [*adapter(Completion).validate_python(chat_stream.whole()).reply(None).calls] == expected
-    reply = adapter(Answer).validate_python(message_stream.whole()).reply()
+    assert [*adapter(ChatCompletion).validate_python(chat_stream.to_response()).reply(None).calls] == expected
+    reply = adapter(Answer).validate_python(message_stream.to_response()).reply()
     assert ([*reply.calls], reply.thinking) == (expected, "Hm.")
     assert reply.kept["anthropic"][0] == {"type": "thinking", "thinking": "Hm.", "signature": "s"}

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from native_server import Json, NativeServer, chat
 
-from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.native import kept_of
-from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.capabilities.hosted.streams import ChatStream
+from lemming.capabilities.hosted_models.answer_streams import ChatStream
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
+from lemming.capabilities.hosted_models.native_formats import get_provider_state
+from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
+from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
 from lemming.kernel.base.errors import Unavailable
-from lemming.kernel.llm.calls import ask
+from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import LLMProvider, Request
 
 ASKED = Request("m", [{"role": "user", "content": "hi"}], deadline_s=20.0)
@@ -56,7 +56,7 @@ def test_content_in_parts_is_read_and_what_was_thought_is_kept_apart(native: Nat
     answer: Any = chat("")
     answer["choices"][0]["message"]["content"] = THINKS_IN_PARTS
     native.answers = [answer]
-    reply = ask(OpenAIProvider(base_url=f"{native.url}/v1"), ASKED)
+    reply = call_provider(OpenAIProvider(base_url=f"{native.url}/v1"), ASKED)
     assert (reply.text, reply.thinking) == ("It is blue.", "Hm.")
 
 
@@ -70,16 +70,16 @@ def test_content_in_parts_is_read_and_what_was_thought_is_kept_apart(native: Nat
 def test_a_call_that_was_not_made_is_not_given_back(kind: str, item: Json) -> None:
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
     message = {"role": "assistant", "calls": [{"id": "a"}], "kept": {kind: [thought, item]}}
-    assert kept_of(message, kind) == [thought]
+    assert get_provider_state(message, kind) == [thought]
 
 
 def test_content_in_parts_is_read_as_it_comes() -> None:
     heard: list[str] = []
     stream = ChatStream(heard.append)
     for part in THINKS_IN_PARTS:
-        stream.take({"choices": [{"delta": {"content": [part]}}]})
-    stream.take({"choices": [{"delta": {}, "finish_reason": "stop"}]})
-    message = stream.whole()["choices"][0]["message"]
+        stream.feed({"choices": [{"delta": {"content": [part]}}]})
+    stream.feed({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    message = stream.to_response()["choices"][0]["message"]
     assert (message["content"], message["reasoning"]) == ("It is blue.", "Hm.")
     assert heard == ["It is ", "blue."]
 
@@ -89,7 +89,7 @@ def test_an_answer_that_is_not_understood_is_charged_as_it_says(
     make: Callable[[str], LLMProvider], answer: Json, native: NativeServer
 ) -> None:
     native.answers = [answer]
-    reply = ask(make(native.url), ASKED)
+    reply = call_provider(make(native.url), ASKED)
     assert (reply.text, reply.input_tokens, reply.output_tokens) == ("", 11, 7)
     assert reply.thinking.startswith("not understood: not an answer")
     assert len(native.received) == 1
@@ -101,4 +101,4 @@ def test_an_answer_that_is_none_and_says_no_usage_is_a_failure_of_the_server(
 ) -> None:
     native.answers = [{"message": "come back later"}]
     with pytest.raises(Unavailable, match="not an answer"):
-        ask(make(native.url), ASKED)
+        call_provider(make(native.url), ASKED)

@@ -13,8 +13,8 @@ import pytest
 from patience import PATIENCE_S
 
 from lemming.kernel.base.errors import ProviderError, Unavailable
-from lemming.kernel.llm.rate_limit import Limits, Pace
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.llm.rate_limit import Limits, RateLimiter
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Backend, Reply, Request, RetryingLLMProvider, register_provider
 from lemming.kernel.tick.runtime import Runtime
@@ -37,8 +37,8 @@ class Time:
             self.then()
             place.acquire()
 
-    def pace(self) -> Pace:
-        return Pace("a backend", clock=self.clock, wait=self.wait)
+    def pace(self) -> RateLimiter:
+        return RateLimiter("a backend", clock=self.clock, wait=self.wait)
 
 
 @pytest.fixture
@@ -54,14 +54,16 @@ def reply_of(tokens: int) -> Reply:
 
 @contextlib.contextmanager
 def turn(
-    pace: Pace, limits: Limits, request: Request, stop: threading.Event | None = None
+    pace: RateLimiter, limits: Limits, request: Request, stop: threading.Event | None = None
 ) -> Iterator[Callable[[Reply], None]]:
     """Run one call in the block; call what is yielded with the reply."""
-    with pace.turn(limits, request, stop=stop or threading.Event()) as sent:
-        yield lambda reply: pace.settle(sent, request, reply)
+    with pace.acquire(limits, request, stop=stop or threading.Event()) as sent:
+        yield lambda reply: pace.record_usage(sent, request, reply)
 
 
-def times(time: Time, pace: Pace, limits: Limits, request: Request, *, replies: list[Reply]) -> list[float]:
+def times(
+    time: Time, pace: RateLimiter, limits: Limits, request: Request, *, replies: list[Reply]
+) -> list[float]:
     """Return when each of several calls, one after another, went off, in seconds from the start."""
     began, went = time.now_s, []
     for reply in replies:
@@ -157,7 +159,7 @@ class Crowded(Backend):
 
 def test_no_more_calls_are_under_way_than_the_line_allows(question: Request) -> None:
     backend = Crowded(2)
-    paced = RetryingLLMProvider(backend, pace=Pace(), limits=Limits(max_concurrent=2))
+    paced = RetryingLLMProvider(backend, pace=RateLimiter(), limits=Limits(max_concurrent=2))
     with ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(paced.complete, [question] * 12))
     assert (len(replies), backend.most) == (12, 2)

@@ -27,10 +27,10 @@ from lemming.kernel.base.errors import (
     Unavailable,
     UnknownModel,
 )
-from lemming.kernel.llm.calls import ask
-from lemming.kernel.llm.circuit import FAILURES_TO_OPEN, Circuits
-from lemming.kernel.llm.retrying import RetryingLLMProvider
-from lemming.kernel.plugins.registry import load_plugins
+from lemming.kernel.llm.circuit_breaker import FAILURES_TO_OPEN, Circuits
+from lemming.kernel.llm.model_call import call_provider
+from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
+from lemming.kernel.plugins.plugin_registry import load_plugins
 from lemming.kernel.providers import LLMProvider, Message, Request
 
 
@@ -157,7 +157,7 @@ def test_a_status_that_says_no_for_good_is_not_asked_again(
 def test_a_backend_that_keeps_failing_opens_its_circuit(base: Path, request_: Request) -> None:
     base.mkdir()
     provider = Failing(ConnectionResetError("reset"))
-    circuit = Circuits(base, FrozenClock()).circuit("mine")
+    circuit = Circuits(base, FrozenClock()).get_circuit("mine")
     retrying = RetryingLLMProvider(provider, attempts=10, circuit=circuit, sleep=lambda _: None)
     with pytest.raises(CircuitOpen, match="ConnectionResetError: reset"):
         retrying.complete(request_._replace(deadline_s=600.0))
@@ -172,7 +172,7 @@ def test_the_line_is_the_plugins_own_and_not_that_of_a_library(request_: Request
             return str(json.loads(None))  # type: ignore[arg-type]
 
     with pytest.raises(RequestRejected) as caught:
-        ask(Parsing(), request_)
+        call_provider(Parsing(), request_)
     assert caught.value.where.startswith(f"{__file__}:")
 
 

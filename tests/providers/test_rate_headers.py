@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from watched_server import WatchedServer
 
-from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.capabilities.hosted.rate_headers import refused_for_s, rest_s
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
+from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
+from lemming.capabilities.hosted_models.rate_headers import limit_wait_s, rejection_wait_s
 from lemming.engine import run_once
 from lemming.kernel.base.errors import RateLimited, Unavailable
-from lemming.kernel.llm.rate_limit import LONGEST_REST_S, Limits, Pace
+from lemming.kernel.llm.rate_limit import MAX_PAUSE_S, Limits, RateLimiter
 from lemming.kernel.providers import Backend, LLMProvider, Reply, Request, RetryingLLMProvider
 from lemming.testing import SkippingClock, journal_lines, make_org, resume
 
@@ -84,14 +84,14 @@ DATE = "Sun, 06 Nov 2050 08:49:37 GMT"
 def test_what_headers_say_of_the_time_until_something_remains(
     headers: dict[str, str], seconds: float
 ) -> None:
-    assert rest_s((name.encode(), value.encode()) for name, value in headers.items()) == seconds
+    assert limit_wait_s((name.encode(), value.encode()) for name, value in headers.items()) == seconds
 
 
 def test_a_refused_call_is_told_to_wait_by_its_own_header_before_others() -> None:
     limits = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"}
-    assert refused_for_s({"retry-after": "2", **limits}) == 2
-    assert refused_for_s(limits) == 20
-    assert refused_for_s({}) is None
+    assert rejection_wait_s({"retry-after": "2", **limits}) == 2
+    assert rejection_wait_s(limits) == 20
+    assert rejection_wait_s({}) is None
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
@@ -129,7 +129,7 @@ class Resting(Backend):
 
 def paced(backend: Resting, **more: Any) -> RetryingLLMProvider:
     clock = backend.clock
-    pace = Pace("a provider", clock=clock.monotonic, pause=clock.pause)
+    pace = RateLimiter("a provider", clock=clock.monotonic, pause=clock.pause)
     rest: dict[str, Any] = {"clock": clock.monotonic, "sleep": clock.pause, **more}
     return RetryingLLMProvider(backend, pace=pace, limits=Limits(max_concurrent=64), **rest)
 
@@ -175,8 +175,8 @@ def test_a_provider_is_asked_again_after_an_hour_whatever_it_said(request_: Requ
     backend = Resting(SkippingClock(), [1e9])
     provider = paced(backend)
     provider.complete(request_)
-    provider.complete(request_._replace(deadline_s=2 * LONGEST_REST_S))
-    assert backend.asked == [("m", 0), ("m", LONGEST_REST_S)]
+    provider.complete(request_._replace(deadline_s=2 * MAX_PAUSE_S))
+    assert backend.asked == [("m", 0), ("m", MAX_PAUSE_S)]
 
 
 def run_with(headers: dict[str, str], base: Path) -> list[dict[str, Any]]:

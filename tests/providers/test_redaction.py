@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_S
 
-from lemming.kernel.base.redaction.secrets import excerpt, redact, redact_values, refresh
+from lemming.kernel.base.redaction.secrets import redact, redact_values, redacted_excerpt, refresh
 
 
 @pytest.fixture(autouse=True)
@@ -119,6 +119,6 @@ def test_ordinary_words_are_left_alone(text: str) -> None:
 
 
 def test_an_excerpt_is_redacted_before_it_is_cut() -> None:
-    assert "value-of" not in excerpt("x" * 10 + "value-of-org_api_key", 18)
-    assert excerpt("a\n b\t c") == "a b c"
-    assert len(excerpt("word " * 100, 50)) <= 50
+    assert "value-of" not in redacted_excerpt("x" * 10 + "value-of-org_api_key", 18)
+    assert redacted_excerpt("a\n b\t c") == "a b c"
+    assert len(redacted_excerpt("word " * 100, 50)) <= 50

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from lemming.kernel.base.errors import ConfigError, RequestRejected, UnknownModel
-from lemming.kernel.llm.calls import ask
-from lemming.kernel.llm.human import HumanProvider
+from lemming.kernel.llm.human_provider import HumanProvider
+from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import (
     LLMProvider,
     Message,
     Request,
+    get_provider_class,
     make_provider,
-    provider_class,
     provider_names,
     register_provider,
 )
@@ -44,11 +44,11 @@ def test_the_guides_import_lines_work() -> None:
 
 def test_every_built_in_name_has_a_class() -> None:
     for name in provider_names():
-        assert issubclass(provider_class(name), LLMProvider)
+        assert issubclass(get_provider_class(name), LLMProvider)
 
 
 def test_a_registered_provider_is_made_with_its_options(request_: Request) -> None:
-    assert ask(make_provider("voiced", {"voice": "loud"}), request_).text == "loud: Say hello."
+    assert call_provider(make_provider("voiced", {"voice": "loud"}), request_).text == "loud: Say hello."
 
 
 def test_a_provider_that_asks_for_the_organisations_folder_gets_it(tmp_path: Path) -> None:
@@ -95,4 +95,4 @@ def test_only_a_class_of_providers_can_be_registered() -> None:
 def test_a_person_is_never_called(request_: Request) -> None:
     assert HumanProvider.is_person
     with pytest.raises(RequestRejected, match="lemming send"):
-        ask(make_provider("human", {}), request_)
+        call_provider(make_provider("human", {}), request_)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fault_server import FaultServer
 
-from lemming.capabilities.hosted.openai import OpenAIProvider
+from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import (
     AuthenticationFailed,
@@ -20,7 +20,7 @@ from lemming.kernel.base.errors import (
     TimedOut,
     Unavailable,
 )
-from lemming.kernel.llm.circuit import Circuits
+from lemming.kernel.llm.circuit_breaker import Circuits
 from lemming.kernel.providers import Backend, Reply, Request, RetryingLLMProvider
 
 
@@ -151,7 +151,7 @@ def test_two_failures_of_a_real_server_and_then_an_answer(faults: FaultServer, r
 
 
 def test_an_open_circuit_ends_the_attempts(request_: Request, tmp_path: Path) -> None:
-    circuit = Circuits(tmp_path, FrozenClock()).circuit("x")
+    circuit = Circuits(tmp_path, FrozenClock()).get_circuit("x")
     provider = Flaky(*(Unavailable("down") for _ in range(9)))
     guarded = RetryingLLMProvider(
         provider, attempts=9, circuit=circuit, sleep=provider.time.sleep, clock=provider.time.clock

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.scripted.scripted import ScriptedProvider, question_in
+from lemming.capabilities.scripted_models.scripted_provider import ScriptedProvider, question_digest
 from lemming.kernel.base import errors
 from lemming.kernel.base.errors import ConfigError, ProviderError, RequestRejected, TimedOut
-from lemming.kernel.llm.calls import ask
+from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import Reply, Request, make_provider
 
 
@@ -27,12 +27,12 @@ def entry_line(identity: str, text: str, account: str) -> str:
 
 
 def test_an_object_is_answered_as_json_and_text_as_it_is(tmp_path: Path, request_: Request) -> None:
-    assert ask(script(tmp_path, {"reply": {"notes": "é"}}), request_).text == '{"notes":"é"}'
-    assert ask(script(tmp_path, {"reply": "not json"}), request_).text == "not json"
+    assert call_provider(script(tmp_path, {"reply": {"notes": "é"}}), request_).text == '{"notes":"é"}'
+    assert call_provider(script(tmp_path, {"reply": "not json"}), request_).text == "not json"
 
 
 def test_usage_is_what_the_line_says(tmp_path: Path, request_: Request) -> None:
-    reply = ask(script(tmp_path, {"reply": "x", "input_tokens": 10, "output_tokens": 2}), request_)
+    reply = call_provider(script(tmp_path, {"reply": "x", "input_tokens": 10, "output_tokens": 2}), request_)
     assert reply == Reply(text="x", input_tokens=10, output_tokens=2, model="m")
 
 
@@ -46,20 +46,20 @@ def test_the_first_line_whose_conditions_hold_answers(tmp_path: Path, request_: 
         {"agent": "planner", "tick": 3, "step": 0, "contains": "hello", "reply": "this one"},
         {"agent": "*", "reply": "anything else"},
     )
-    assert ask(provider, request_).text == "this one"
-    assert ask(provider, request_._replace(step=1)).text == "second step"
-    assert ask(provider, request_._replace(tick=9)).text == "anything else"
-    assert ask(provider, request_).text == "this one"
+    assert call_provider(provider, request_).text == "this one"
+    assert call_provider(provider, request_._replace(step=1)).text == "second step"
+    assert call_provider(provider, request_._replace(tick=9)).text == "anything else"
+    assert call_provider(provider, request_).text == "this one"
 
 
 def test_contains_looks_at_the_last_message_to_the_model(tmp_path: Path, request_: Request) -> None:
     provider = script(tmp_path, {"contains": "brief", "reply": "no"}, {"contains": "Say", "reply": "yes"})
-    assert ask(provider, request_).text == "yes"
+    assert call_provider(provider, request_).text == "yes"
 
 
 def test_no_line_is_an_error_that_names_file_agent_and_tick(tmp_path: Path, request_: Request) -> None:
     with pytest.raises(RequestRejected, match="agent 'planner', tick 3, step 0") as caught:
-        ask(script(tmp_path, {"agent": "writer", "reply": "x"}), request_)
+        call_provider(script(tmp_path, {"agent": "writer", "reply": "x"}), request_)
     assert caught.value.where == "script.jsonl"
 
 
@@ -69,15 +69,15 @@ def test_no_line_is_an_error_that_names_file_agent_and_tick(tmp_path: Path, requ
 )
 def test_a_line_can_be_an_error(name: str, tmp_path: Path, request_: Request) -> None:
     with pytest.raises(ProviderError) as caught:
-        ask(script(tmp_path, {"error": name}), request_)
+        call_provider(script(tmp_path, {"error": name}), request_)
     assert type(caught.value) is getattr(errors, name)
 
 
 def test_an_answer_can_take_too_long(tmp_path: Path, request_: Request) -> None:
     slow = script(tmp_path, {"reply": "x", "delay_s": 60})
     with pytest.raises(TimedOut):
-        ask(slow, request_._replace(deadline_s=0.01))
-    assert ask(script(tmp_path, {"reply": "x", "delay_s": 0.01}), request_).text == "x"
+        call_provider(slow, request_._replace(deadline_s=0.01))
+    assert call_provider(script(tmp_path, {"reply": "x", "delay_s": 0.01}), request_).text == "x"
 
 
 @pytest.mark.parametrize(
@@ -110,19 +110,19 @@ def test_a_missing_script_says_so(tmp_path: Path) -> None:
 
 def test_a_recorded_answer_came_when_the_line_says(tmp_path: Path, request_: Request) -> None:
     at = "2026-11-23T09:00:00.000Z"
-    assert ask(script(tmp_path, {"reply": "x", "at": at}), request_).at == at
+    assert call_provider(script(tmp_path, {"reply": "x", "at": at}), request_).at == at
 
 
 def test_a_line_with_its_question_answers_it_in_any_tick_and_nothing_else(
     tmp_path: Path, request_: Request
 ) -> None:
-    question = question_in(request_.messages)
+    question = question_digest(request_.messages)
     provider = script(tmp_path, {"tick": 1, "question": question, "reply": "that one"})
-    assert ask(provider, request_._replace(tick=77)).text == "that one"
+    assert call_provider(provider, request_._replace(tick=77)).text == "that one"
     other = [*request_.messages[:-1], {"role": "user", "content": "something else"}]
     with pytest.raises(RequestRejected, match=r"was not asked then \(question [0-9a-f]{16}\)") as caught:
-        ask(provider, request_._replace(messages=other))
-    assert question_in(other) in str(caught.value)
+        call_provider(provider, request_._replace(messages=other))
+    assert question_digest(other) in str(caught.value)
     assert "lemming models use" in caught.value.hint
 
 
@@ -140,13 +140,13 @@ def test_a_line_with_its_question_answers_it_in_any_tick_and_nothing_else(
 def test_a_question_is_the_same_whenever_and_by_whose_account_it_is_asked(
     one: str, other: str, is_same: bool
 ) -> None:
-    asked = [question_in([{"role": "user", "content": text}]) for text in (one, other)]
+    asked = [question_digest([{"role": "user", "content": text}]) for text in (one, other)]
     assert (asked[0] == asked[1]) is is_same
 
 
 def test_the_instructions_are_part_of_a_question_and_what_the_contract_says_is_not() -> None:
     def system(instructions: str, rules: str) -> str:
-        return question_in(
+        return question_digest(
             [
                 {
                     "role": "system",

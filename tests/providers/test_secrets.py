@@ -15,16 +15,16 @@ from fault_server import FaultServer
 
 from lemming.engine import run_once
 from lemming.kernel.base.redaction.secrets import (
-    excerpt,
-    name_variables,
-    redact_foreign,
+    redact_untrusted,
     redact_values,
+    redacted_excerpt,
     refresh,
+    register_secret_variables,
 )
-from lemming.kernel.llm.circuit import circuit_name
+from lemming.kernel.llm.circuit_breaker import circuit_name
 from lemming.kernel.logging_config import log_agent_action
 from lemming.kernel.memory import load_memory, save_memory
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.testing import make_org, resume, tree
 
 KEY = "p4t-hush/hush+42"
@@ -64,20 +64,20 @@ def test_a_value_is_found_in_whatever_case_it_is_said(monkeypatch: pytest.Monkey
     monkeypatch.setenv("FOO_API_KEY", KEY)
     refresh()
     for said in KEY.upper(), KEY.title(), f"\u0130 {KEY.upper()} \u0130":
-        assert redact_foreign(said) == said.replace(KEY.upper(), KEY.title()).replace(
+        assert redact_untrusted(said) == said.replace(KEY.upper(), KEY.title()).replace(
             KEY.title(), "[redacted FOO_API_KEY]"
         )
 
 
 def test_a_key_that_hides_behind_escapes_of_json_is_found() -> None:
-    name_variables({"api_key_env": "FOO_AUTH"}, "here")
+    register_secret_variables({"api_key_env": "FOO_AUTH"}, "here")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOO_AUTH", KEY)
         refresh()
         hidden = '{"text": "\\u00' + f"{ord(KEY[0]):02x}" + KEY[1:].replace("/", "\\/") + '"}'
         assert json.loads(hidden)["text"] == KEY
-        assert redact_foreign(hidden) == '{"text": "[redacted FOO_AUTH]"}'
-        assert redact_foreign('{"text": "a \\u0041 \\/ b"}') == '{"text": "a \\u0041 \\/ b"}'
+        assert redact_untrusted(hidden) == '{"text": "[redacted FOO_AUTH]"}'
+        assert redact_untrusted('{"text": "a \\u0041 \\/ b"}') == '{"text": "a \\u0041 \\/ b"}'
 
 
 @pytest.mark.parametrize("before", ["", "x", "xy", "me:", "Bearer "])
@@ -107,7 +107,7 @@ def test_a_variable_that_options_name_holds_a_secret(
 ) -> None:
     for number in range(6):
         monkeypatch.setenv(f"VARIABLE_{number}", f"us-region-{number}")
-    name_variables(options, "here")
+    register_secret_variables(options, "here")
     variable = re.search(r"VARIABLE_(\d)", str(options))
     value = f"us-region-{variable[1] if variable else 5}"
     assert (redact_values(value) != value) == is_secret
@@ -116,7 +116,7 @@ def test_a_variable_that_options_name_holds_a_secret(
 def test_a_short_value_is_secret_where_a_key_was_named_and_nowhere_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name_variables({"api_key_env": "SHORT", "env": ["FLAG", "HOME"]}, "here")
+    register_secret_variables({"api_key_env": "SHORT", "env": ["FLAG", "HOME"]}, "here")
     for name, value in {"SHORT": "123456", "FLAG": "enabled", "HOME": "/home/of-somebody"}.items():
         monkeypatch.setenv(name, value)
     refresh()
@@ -149,7 +149,7 @@ def test_passwords_in_addresses_and_keys_by_their_look_are_secrets(
 
 
 def test_a_password_in_an_address_of_the_settings_is_a_secret() -> None:
-    name_variables({"base_url": "https://me:tr0ub4dor@host/v1"}, "config/models.json")
+    register_secret_variables({"base_url": "https://me:tr0ub4dor@host/v1"}, "config/models.json")
     assert redact_values("tr0ub4dor") == "[redacted config/models.json]"
     assert circuit_name("ollama", {"host": "me:hunter2@box:11434"}) == "ollama box:11434"
 
@@ -161,14 +161,14 @@ def test_what_a_person_or_a_plugin_writes_is_redacted_too(
     refresh()
     make_org(base, resume("ada"))
     save_memory(base, "ada", "key", {"it is": KEY})
-    send(base, "ada", tick=1, kind="message", payload={"text": KEY}, tags=[], created_at="")
+    write_person_entry(base, "ada", tick=1, kind="message", payload={"text": KEY}, tags=[], created_at="")
     assert [name for name, raw in tree(base).items() if KEY.encode() in raw] == []
 
 
 def test_a_number_in_a_log_that_looks_like_a_secret_stays_a_number(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name_variables({"api_key_env": "PIN"}, "here")
+    register_secret_variables({"api_key_env": "PIN"}, "here")
     monkeypatch.setenv("PIN", "123456")
     refresh()
     make_org(base, resume("ada"))
@@ -179,7 +179,7 @@ def test_a_number_in_a_log_that_looks_like_a_secret_stays_a_number(
 
 def test_a_long_address_in_the_settings_is_looked_at_in_time() -> None:
     for long in ("a" * 900_000, "a-" * 450_000, "/" + "b_" * 450_000):
-        name_variables({"base_url": f"https://here{long}?access_key=hush-hush"}, "a long address")
+        register_secret_variables({"base_url": f"https://here{long}?access_key=hush-hush"}, "a long address")
         assert redact_values("hush-hush") == "[redacted a long address]"
 
 
@@ -187,7 +187,7 @@ def test_a_key_is_not_cut_in_two_before_it_is_found(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("FOO_SECRET", KEY)
     refresh()
     for cut in range(1, len(KEY)):
-        assert KEY[:cut] not in excerpt(f"{' ' * (64 * 200 - cut)}{KEY}").split()
+        assert KEY[:cut] not in redacted_excerpt(f"{' ' * (64 * 200 - cut)}{KEY}").split()
 
 
 def test_a_key_at_the_end_of_a_models_long_name_reaches_no_file(

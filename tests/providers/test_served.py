@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 
-from lemming.capabilities.hosted.servers import SERVERS
-from lemming.capabilities.money.prices import worst_of
-from lemming.facts.readiness import readiness_of
+from lemming.capabilities.hosted_models.compatible_servers import SERVERS
+from lemming.capabilities.pricing.prices import max_call_cost
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CircuitOpen, ConfigError, Unavailable, UnknownModel
-from lemming.kernel.llm.circuit import FAILURES_TO_OPEN, Circuits, circuit_name, open_circuits
-from lemming.kernel.llm.credits import usage_of
-from lemming.kernel.llm.retrying import RetryingLLMProvider
-from lemming.kernel.org.config import Org
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.llm.call_cost import compute_usage
+from lemming.kernel.llm.circuit_breaker import FAILURES_TO_OPEN, Circuits, circuit_name, open_circuits
+from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Backend, Reply, Request, make_provider
-from lemming.kernel.tick.backends import Backends
+from lemming.kernel.tick.model_backends import Backends
+from lemming.queries.model_readiness import check_readiness
 
 
 class Down(Backend):
@@ -66,15 +66,15 @@ def test_a_server_by_name_gets_its_key_at_its_own_address_and_nobody_else_does(
     host = SERVERS[name]
     own = {} if host.address else {"base_url": host.example}
     if not host.key_env:
-        assert readiness_of(ModelEntry(provider=name), tmp_path).is_ready is None
+        assert check_readiness(ModelEntry(provider=name), tmp_path).is_ready is None
         return
     entry = ModelEntry(provider=name, options=own)
     monkeypatch.delenv(host.key_env, raising=False)
-    assert readiness_of(entry, tmp_path).fix == f"export {host.key_env}=..."
+    assert check_readiness(entry, tmp_path).fix == f"export {host.key_env}=..."
     monkeypatch.setenv(host.key_env, "k" * 20)
-    assert readiness_of(entry, tmp_path).is_ready
+    assert check_readiness(entry, tmp_path).is_ready
     elsewhere = ModelEntry(provider=name, options={"base_url": "https://api.far.example/v1"})
-    assert readiness_of(elsewhere, tmp_path).is_ready is None
+    assert check_readiness(elsewhere, tmp_path).is_ready is None
     assert host.key_variable("https://api.far.example/v1", None) == ""
     assert host.key_variable("https://api.far.example/v1", "MINE") == "MINE"
 
@@ -125,8 +125,8 @@ def test_what_all_turns_begin_with_is_cached_where_a_line_says_so_and_paid_for(
         for it in ({"cache": None}, {"cache": "5m"})  # type: ignore[arg-type]
     )
     reply = Reply("", 1_000_000, 0, 0, written_tokens=400_000)
-    assert [usage_of(it, [], reply).cost_usd for it in (plain, kept)] == [4.0, 4.4]
-    worst = [worst_of(it, 1_000_000).dollars for it in (plain, kept)]
+    assert [compute_usage(it, [], reply).cost_usd for it in (plain, kept)] == [4.0, 4.4]
+    worst = [max_call_cost(it, 1_000_000).dollars for it in (plain, kept)]
     assert worst == [4, 5]
 
 
@@ -145,7 +145,7 @@ def test_a_large_constant_half_is_marked_without_a_word_of_the_line(
     assert "cache_control" not in str(faults.received[-1].body)
     priced = {"usd_per_million_input_tokens": 4.0, "usd_per_million_output_tokens": 0.0}
     entry = ModelEntry(provider="anthropic", **priced)
-    assert worst_of(entry, 1_000_000).dollars == 5
+    assert max_call_cost(entry, 1_000_000).dollars == 5
 
 
 def test_a_provider_that_is_wrapped_alone_has_a_circuit_of_its_own(request_: Request) -> None:
@@ -165,8 +165,8 @@ def test_an_answer_to_a_trial_closes_the_circuit(
     clock, name = FrozenClock(), circuit_name(entry.provider, entry.options)
     circuits = Circuits(tmp_path, clock)
     for _ in range(FAILURES_TO_OPEN):
-        with pytest.raises(Unavailable), circuits.circuit(name).guard():
+        with pytest.raises(Unavailable), circuits.get_circuit(name).guard():
             raise Unavailable("down")
     assert [*open_circuits(tmp_path, clock.now())] == [name]
-    Backends(tmp_path, clock, threading.Event(), lambda _: None, Org()).ask_once(entry, request_)
+    Backends(tmp_path, clock, threading.Event(), lambda _: None, OrgSettings()).complete_once(entry, request_)
     assert open_circuits(tmp_path, clock.now()) == {}

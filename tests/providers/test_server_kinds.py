@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from native_server import NativeServer, chat, messages
 
-from lemming.capabilities.embedded.local import LocalProvider
-from lemming.capabilities.hosted.schemas import is_strict, to_object_root, unwrap_reply
-from lemming.capabilities.hosted.servers import KINDS, ModelServer
-from lemming.kernel.llm.calls import ask
+from lemming.capabilities.embedded_models.llama_provider import LocalProvider
+from lemming.capabilities.hosted_models.compatible_servers import KINDS, ModelServer
+from lemming.capabilities.hosted_models.schemas import is_strict, to_object_root, unwrap_reply
+from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import LLMProvider, Request, make_provider
 
 DOCS = Path(__file__).parents[2] / "docs/models.md"
@@ -61,7 +61,9 @@ def make(name: str, url: str) -> LLMProvider:
 
 def sent(name: str, native: NativeServer, **fields: Any) -> dict[str, Any]:
     native.answers = [chat("fine")]
-    ask(make(name, native.url), Request("m", [{"role": "user", "content": "hi"}], agent="ada", **fields))
+    call_provider(
+        make(name, native.url), Request("m", [{"role": "user", "content": "hi"}], agent="ada", **fields)
+    )
     return native.received[-1]
 
 
@@ -108,7 +110,7 @@ def test_a_choice_of_actions_has_an_object_at_its_root_for_a_hosted_server(
 def test_anthropic_gets_an_object_at_the_root(native: NativeServer) -> None:
     native.answers = [messages('{"action": {"do": "done"}}')]
     request = Request("m", [{"role": "user", "content": "hi"}], schema=ACTIONS)
-    assert ask(make("anthropic", native.url), request).text == '{"do": "done"}'
+    assert call_provider(make("anthropic", native.url), request).text == '{"do": "done"}'
     wanted = native.received[-1]["output_config"]["format"]["schema"]
     assert (wanted["type"], len(wanted["properties"]["action"]["anyOf"])) == ("object", 2)
 
@@ -117,7 +119,7 @@ def test_a_list_of_actions_is_wrapped_and_comes_back_as_a_list(native: NativeSer
     several = {"type": "array", "items": ACTIONS, "minItems": 1, "maxItems": 3}
     native.answers = [chat('{"action": [{"do": "done"}, {"do": "done"}]}')]
     request = Request("m", [{"role": "user", "content": "hi"}], schema=several)
-    assert ask(make("openai", native.url), request).text == '[{"do": "done"}, {"do": "done"}]'
+    assert call_provider(make("openai", native.url), request).text == '[{"do": "done"}, {"do": "done"}]'
     wanted = native.received[-1]["response_format"]["json_schema"]
     assert (wanted["strict"], wanted["schema"]["type"]) == (True, "object")
     assert wanted["schema"]["properties"]["action"]["type"] == "array"
@@ -126,7 +128,9 @@ def test_a_list_of_actions_is_wrapped_and_comes_back_as_a_list(native: NativeSer
 def test_the_engine_sees_the_action_and_not_the_object_around_it(native: NativeServer) -> None:
     native.answers = [chat('{"action": {"do": "send", "to": "ada", "text": "hi"}}')]
     request = Request("m", [{"role": "user", "content": "hi"}], schema=ACTIONS)
-    assert ask(make("openai", native.url), request).text == '{"do": "send", "to": "ada", "text": "hi"}'
+    assert (
+        call_provider(make("openai", native.url), request).text == '{"do": "send", "to": "ada", "text": "hi"}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,5 +235,5 @@ def test_the_cached_share_is_read_under_each_servers_name(
     answer: dict[str, Any], native: NativeServer
 ) -> None:
     native.answers = [{**chat("fine"), **answer}]
-    reply = ask(make("openai", native.url), Request("m", [{"role": "user", "content": "hi"}]))
+    reply = call_provider(make("openai", native.url), Request("m", [{"role": "user", "content": "hi"}]))
     assert (reply.input_tokens, reply.cached_tokens) == (9, 7)

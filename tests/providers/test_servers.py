@@ -10,14 +10,14 @@ import pytest
 from fault_server import ANSWER, FaultServer, Received
 
 from lemming import engine
-from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.http import refused_part
-from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.capabilities.hosted.refusals import Servers
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
+from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
+from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
+from lemming.capabilities.hosted_models.provider_http import find_rejected_part
+from lemming.capabilities.hosted_models.rejected_fields import ServerProfiles
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Problem, RequestRejected
-from lemming.kernel.journal.events import ProblemFound
+from lemming.kernel.journal.engine_events import ProblemFound
 from lemming.kernel.providers import LLMProvider, Request, RetryingLLMProvider, make_provider
 from lemming.testing import journal_lines, make_org, resume
 
@@ -31,9 +31,9 @@ def told() -> list[Problem]:
 
 
 @pytest.fixture
-def servers(tmp_path: Path, told: list[Problem]) -> Servers:
+def servers(tmp_path: Path, told: list[Problem]) -> ServerProfiles:
     """What an organisation knows of servers."""
-    return Servers(tmp_path, FrozenClock(), told.append)
+    return ServerProfiles(tmp_path, FrozenClock(), told.append)
 
 
 def known_of(base: Path) -> dict[str, list[str]]:
@@ -41,8 +41,8 @@ def known_of(base: Path) -> dict[str, list[str]]:
     return {name: sorted(parts) for name, parts in plain.items()}
 
 
-def asked(provider: LLMProvider, servers: Servers, request: Request) -> Any:
-    wrapped = RetryingLLMProvider(provider, server=servers.server("its name"))
+def asked(provider: LLMProvider, servers: ServerProfiles, request: Request) -> Any:
+    wrapped = RetryingLLMProvider(provider, server=servers.get_profile("its name"))
     return wrapped.complete(request._replace(schema=SCHEMA, temperature=0.2))
 
 
@@ -63,7 +63,7 @@ def formats(received: list[Received]) -> list[str | None]:
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_a_server_that_refuses_a_schema_is_asked_for_an_object_then_for_text(
-    api: Any, faults: FaultServer, servers: Servers, request_: Request, told: list[Problem]
+    api: Any, faults: FaultServer, servers: ServerProfiles, request_: Request, told: list[Problem]
 ) -> None:
     url = f"{faults.url('picky-json_schema-json_object')}/v1"
     before = len(faults.received)
@@ -75,7 +75,7 @@ def test_a_server_that_refuses_a_schema_is_asked_for_an_object_then_for_text(
 
 
 def test_what_was_refused_is_not_asked_again_by_the_next_process(
-    faults: FaultServer, servers: Servers, request_: Request, tmp_path: Path, told: list[Problem]
+    faults: FaultServer, servers: ServerProfiles, request_: Request, tmp_path: Path, told: list[Problem]
 ) -> None:
     url = f"{faults.url('picky-json_schema-seed-temperature-max_completion_tokens')}/v1"
     asked(OpenAIProvider(base_url=url), servers, request_)
@@ -83,7 +83,9 @@ def test_what_was_refused_is_not_asked_again_by_the_next_process(
         "its name m": ["json_schema", "max_completion_tokens", "seed", "temperature"]
     }
     before, said = len(faults.received), len(told)
-    reply = asked(OpenAIProvider(base_url=url), Servers(tmp_path, FrozenClock(), told.append), request_)
+    reply = asked(
+        OpenAIProvider(base_url=url), ServerProfiles(tmp_path, FrozenClock(), told.append), request_
+    )
     (only,) = faults.received[before:]
     assert reply.earlier == ()
     assert only.body["max_tokens"] == 2048
@@ -92,13 +94,13 @@ def test_what_was_refused_is_not_asked_again_by_the_next_process(
 
 
 def test_deleting_the_file_has_a_server_asked_for_everything_again(
-    faults: FaultServer, servers: Servers, request_: Request, tmp_path: Path, told: list[Problem]
+    faults: FaultServer, servers: ServerProfiles, request_: Request, tmp_path: Path, told: list[Problem]
 ) -> None:
     url = f"{faults.url('picky-json_schema')}/v1"
     asked(OpenAIProvider(base_url=url), servers, request_)
     (tmp_path / ".lemming/servers.json").unlink()
     before = len(faults.received)
-    asked(OpenAIProvider(base_url=url), Servers(tmp_path, FrozenClock(), told.append), request_)
+    asked(OpenAIProvider(base_url=url), ServerProfiles(tmp_path, FrozenClock(), told.append), request_)
     assert formats(faults.received[before:]) == ["json_schema", "json_object"]
 
 
@@ -108,17 +110,17 @@ def test_a_file_that_says_nothing_of_use_counts_as_nothing(
 ) -> None:
     (tmp_path / ".lemming").mkdir()
     (tmp_path / ".lemming/servers.json").write_bytes(content)
-    servers = Servers(tmp_path, FrozenClock(), told.append)
+    servers = ServerProfiles(tmp_path, FrozenClock(), told.append)
     url = f"{faults.url('picky-json_schema')}/v1"
     assert len(asked(OpenAIProvider(base_url=url), servers, request_).earlier) == 1
 
 
 @pytest.mark.parametrize(("kind", "part"), [("azure", "prompt_cache_key"), ("vllm", "temperature")])
 def test_what_the_table_of_servers_adds_is_left_out_where_a_server_refuses_it(
-    kind: str, part: str, faults: FaultServer, servers: Servers, request_: Request, tmp_path: Path
+    kind: str, part: str, faults: FaultServer, servers: ServerProfiles, request_: Request, tmp_path: Path
 ) -> None:
     provider = make_provider(kind, {"base_url": f"{faults.url(f'picky-{part}')}/v1"})
-    wrapped = RetryingLLMProvider(provider, server=servers.server("its name"))
+    wrapped = RetryingLLMProvider(provider, server=servers.get_profile("its name"))
     before = len(faults.received)
     assert wrapped.complete(request_).text == ANSWER
     assert [part in one.body for one in meant(faults.received[before:])] == [True, False]
@@ -126,7 +128,7 @@ def test_what_the_table_of_servers_adds_is_left_out_where_a_server_refuses_it(
 
 
 def test_anthropic_is_asked_without_schema_and_temperature(
-    faults: FaultServer, servers: Servers, request_: Request
+    faults: FaultServer, servers: ServerProfiles, request_: Request
 ) -> None:
     provider = AnthropicProvider(base_url=faults.url("picky-output_config-temperature"))
     reply = asked(provider, servers, request_)
@@ -135,7 +137,7 @@ def test_anthropic_is_asked_without_schema_and_temperature(
 
 
 def test_an_old_ollama_is_asked_for_json_without_a_schema(
-    faults: FaultServer, servers: Servers, request_: Request
+    faults: FaultServer, servers: ServerProfiles, request_: Request
 ) -> None:
     reply = asked(OllamaProvider(host=faults.url("picky-format")), servers, request_)
     assert reply.text == ANSWER
@@ -143,7 +145,7 @@ def test_an_old_ollama_is_asked_for_json_without_a_schema(
 
 
 def test_what_the_settings_ask_for_themselves_is_not_left_out(
-    faults: FaultServer, servers: Servers, request_: Request
+    faults: FaultServer, servers: ServerProfiles, request_: Request
 ) -> None:
     url = f"{faults.url('picky-seed')}/v1"
     with pytest.raises(RequestRejected, match="seed"):
@@ -151,11 +153,11 @@ def test_what_the_settings_ask_for_themselves_is_not_left_out(
 
 
 def test_a_schema_that_is_wrong_itself_says_nothing_of_the_server(
-    servers: Servers, tmp_path: Path, told: list[Problem]
+    servers: ServerProfiles, tmp_path: Path, told: list[Problem]
 ) -> None:
     error = RequestRejected("HTTP 400: Invalid schema for response_format 'turn': 'x' is not permitted")
     error.refused = "json_schema"
-    servers.server("its name").learn("m", error)
+    servers.get_profile("its name").learn_rejection("m", error)
     assert told == []
     assert not (tmp_path / ".lemming").exists()
 
@@ -172,7 +174,7 @@ def test_a_schema_that_is_wrong_itself_says_nothing_of_the_server(
     ],
 )
 def test_only_words_of_refusal_about_a_part_mean_that_part(message: str, part: str) -> None:
-    assert refused_part(message, ["json_schema", "seed"]) == part
+    assert find_rejected_part(message, ["json_schema", "seed"]) == part
 
 
 def test_an_engine_says_it_once_and_the_attempt_is_in_the_journal(

@@ -14,7 +14,7 @@ from patience import PATIENCE_S
 
 from lemming.engine import run_once
 from lemming.kernel.base.errors import Unavailable
-from lemming.kernel.llm.calls import ask
+from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import Request, make_provider
 from lemming.testing import journal_lines, make_org, resume
 
@@ -40,7 +40,7 @@ def test_a_stop_breaks_off_a_call_that_nobody_bills_for(name: str, held: HeldSer
     provider = make_provider(name, options(name, held))
     provider.stopping = threading.Event()
     with ThreadPoolExecutor(1) as threads:
-        under_way = threads.submit(ask, provider, ASKED)
+        under_way = threads.submit(call_provider, provider, ASKED)
         held.came.get(timeout=PATIENCE_S)
         provider.stopping.set()
         with pytest.raises(Unavailable, match="broken off"):
@@ -57,7 +57,7 @@ def test_a_stop_waits_for_an_answer_that_may_be_paid_for(
     provider.stopping = threading.Event()
     provider.stopping.set()
     held.release.set()
-    assert ask(provider, ASKED).text == "fine"
+    assert call_provider(provider, ASKED).text == "fine"
 
 
 def test_a_tick_that_was_stopped_asks_a_local_server_again(held: HeldServer, tmp_path: Path) -> None:

@@ -12,15 +12,15 @@ import pytest
 from stream_server import ANSWER, StreamServer
 
 from lemming import engine
-from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.capabilities.hosted.openai import OpenAIProvider
-from lemming.capabilities.hosted.refusals import Servers
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
+from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
+from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
+from lemming.capabilities.hosted_models.rejected_fields import ServerProfiles
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import AnswerTooLarge, TimedOut, Unavailable
-from lemming.kernel.journal.events import ModelWrote
-from lemming.kernel.llm.calls import ask
-from lemming.kernel.llm.streaming import WholeWords
+from lemming.kernel.journal.engine_events import ModelWrote
+from lemming.kernel.llm.model_call import call_provider
+from lemming.kernel.llm.streaming import WordBuffer
 from lemming.kernel.providers import LLMProvider, Request, RetryingLLMProvider
 from lemming.testing import journal_lines, make_org, resume, tree
 
@@ -55,8 +55,8 @@ def test_the_text_is_heard_in_pieces_and_the_reply_is_the_same(
     make: Callable[[str], LLMProvider], streams: StreamServer
 ) -> None:
     heard: list[str] = []
-    at_once = ask(make(streams.url_of("whole")), wanted())
-    watched = ask(make(streams.url_of("ok")), wanted(), heard.append)
+    at_once = call_provider(make(streams.url_of("whole")), wanted())
+    watched = call_provider(make(streams.url_of("ok")), wanted(), heard.append)
     assert watched == at_once
     assert (watched.text, watched.input_tokens, watched.output_tokens) == (ANSWER, 11, 7)
     assert "".join(heard) == ANSWER
@@ -67,7 +67,7 @@ def test_the_text_is_heard_in_pieces_and_the_reply_is_the_same(
 def test_a_server_that_answers_at_once_all_the_same_is_understood(
     make: Callable[[str], LLMProvider], streams: StreamServer
 ) -> None:
-    assert ask(make(streams.url_of("whole")), wanted(), lambda _: None).text == ANSWER
+    assert call_provider(make(streams.url_of("whole")), wanted(), lambda _: None).text == ANSWER
 
 
 @pytest.mark.parametrize("scenario", ["cut", "error", "odd"])
@@ -75,31 +75,31 @@ def test_an_answer_that_breaks_off_is_no_answer(
     make: Callable[[str], LLMProvider], scenario: str, streams: StreamServer
 ) -> None:
     with pytest.raises(Unavailable):
-        ask(make(streams.url_of(scenario)), wanted(), lambda _: None)
+        call_provider(make(streams.url_of(scenario)), wanted(), lambda _: None)
 
 
 def test_the_deadline_holds_for_an_answer_that_drips(
     make: Callable[[str], LLMProvider], streams: StreamServer
 ) -> None:
-    ask(make(streams.url_of("whole")), wanted())  # importing an SDK takes its time
+    call_provider(make(streams.url_of("whole")), wanted())  # importing an SDK takes its time
     with pytest.raises(TimedOut):
-        ask(make(streams.url_of("drip")), wanted(deadline_s=0.5), lambda _: None)
+        call_provider(make(streams.url_of("drip")), wanted(deadline_s=0.5), lambda _: None)
 
 
 @pytest.mark.parametrize("name", ["chat", "anthropic", "ollama"])
 def test_an_answer_without_an_end_is_not_read_to_its_end(name: str, streams: StreamServer) -> None:
     with pytest.raises((AnswerTooLarge, Unavailable)) as caught:
-        ask(APIS[name](streams.url_of("endless")), wanted(), lambda _: None)
+        call_provider(APIS[name](streams.url_of("endless")), wanted(), lambda _: None)
     assert name == "ollama" or isinstance(caught.value, AnswerTooLarge)
 
 
 def test_a_server_that_takes_no_streams_is_asked_without(
     make: Callable[[str], LLMProvider], streams: StreamServer, tmp_path: Path
 ) -> None:
-    servers = Servers(tmp_path, FrozenClock(), lambda _: None)
-    wrapped = RetryingLLMProvider(make(streams.url_of("refuses")), server=servers.server("its name"))
-    assert wrapped.complete_heard(wanted(), lambda _: None).text == ANSWER
-    assert list(servers.left_out("its name m")) == ["stream"]
+    servers = ServerProfiles(tmp_path, FrozenClock(), lambda _: None)
+    wrapped = RetryingLLMProvider(make(streams.url_of("refuses")), server=servers.get_profile("its name"))
+    assert wrapped.complete_streaming(wanted(), lambda _: None).text == ANSWER
+    assert list(servers.rejected_parts("its name m")) == ["stream"]
 
 
 def test_words_are_told_whole_so_that_no_secret_comes_in_two_halves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,10 +108,10 @@ def test_words_are_told_whole_so_that_no_secret_comes_in_two_halves(monkeypatch:
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value")
     secrets.refresh()
     heard: list[str] = []
-    told = WholeWords(heard.append)
+    told = WordBuffer(heard.append)
     for piece in ["the key is sk-very", "-secret-", "value, keep it", " well"]:
-        told.hear(piece)
-    told.end()
+        told.feed(piece)
+    told.flush()
     monkeypatch.delenv("MY_API_KEY")
     secrets.refresh()
     assert "".join(heard) == "the key is [redacted MY_API_KEY], keep it well"

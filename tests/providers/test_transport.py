@@ -17,11 +17,11 @@ from fault_server import ANSWER, FaultServer, refused_url
 from patience import PATIENCE_S
 from watched_server import WatchedServer
 
-from lemming.capabilities.hosted.anthropic import AnthropicProvider
-from lemming.capabilities.hosted.ollama import OllamaProvider
-from lemming.capabilities.hosted.openai import OpenAIProvider
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
+from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
+from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
 from lemming.kernel.base.errors import ProviderError, TimedOut, Unavailable
-from lemming.kernel.llm.calls import ask
+from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import LLMProvider, Reply, Request
 
 Make = Callable[[str], LLMProvider]
@@ -59,7 +59,7 @@ def server() -> Iterator[WatchedServer]:
 
 def ask_at_once(provider: LLMProvider, request: Request, count: int) -> list[threading.Thread]:
     """Ask so many times, each on a thread of its own."""
-    threads = [threading.Thread(target=ask, args=(provider, request)) for _ in range(count)]
+    threads = [threading.Thread(target=call_provider, args=(provider, request)) for _ in range(count)]
     for thread in threads:
         thread.start()
     return threads
@@ -73,7 +73,7 @@ def test_aiohttp_is_loaded_once_a_hosted_model_is_asked_and_not_before(
 ) -> None:
     script = (
         "import sys; import lemming.engine, lemming.cli\n"
-        "from lemming.capabilities.hosted.openai import OpenAIProvider\n"
+        "from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider\n"
         "from lemming.kernel.providers import Request\n"
         f"provider = OpenAIProvider(base_url={faults.url('ok')!r} + '/v1')\n"
         "print('aiohttp' in sys.modules)\n"
@@ -89,7 +89,7 @@ def test_a_connection_is_kept_for_the_next_question(
 ) -> None:
     provider = make(server.url)
     for _ in range(3):
-        ask(provider, request_)
+        call_provider(provider, request_)
     assert (len(server.requests), server.connections) == (3, 1)
 
 
@@ -98,9 +98,9 @@ def test_a_connection_that_the_server_has_closed_meanwhile_is_not_used_again(
 ) -> None:
     server.closes = True
     provider = make(server.url)
-    assert ask(provider, request_).text == ANSWER
+    assert call_provider(provider, request_).text == ANSWER
     assert server.left.wait(PATIENCE_S)
-    assert ask(provider, request_).text == ANSWER
+    assert call_provider(provider, request_).text == ANSWER
     assert server.connections == 2
 
 
@@ -124,13 +124,13 @@ def test_a_call_whose_time_is_over_leaves_no_connection(
     make: Make, server: WatchedServer, request_: Request
 ) -> None:
     provider = make(server.url)
-    ask(provider, request_)
+    call_provider(provider, request_)
     server.may_answer.clear()
     with pytest.raises(TimedOut, match=r"no answer within 0\.05 s"):
-        ask(provider, request_._replace(deadline_s=0.05))
+        call_provider(provider, request_._replace(deadline_s=0.05))
     server.may_answer.set()
     assert server.left.wait(PATIENCE_S)
-    assert ask(provider, request_).text == ANSWER
+    assert call_provider(provider, request_).text == ANSWER
 
 
 @pytest.mark.parametrize(("scenario", "may_be_paid"), [("reset", True), ("cut", True), ("refused", False)])
@@ -139,7 +139,7 @@ def test_a_call_may_be_paid_once_it_was_sent(
 ) -> None:
     url = refused_url() if scenario == "refused" else faults.url(scenario)
     with pytest.raises(Unavailable, match=r"connection to 127\.0\.0\.1:\d+ failed") as caught:
-        ask(make(url), request_)
+        call_provider(make(url), request_)
     assert caught.value.may_be_paid is may_be_paid
 
 
@@ -155,7 +155,7 @@ def test_an_answer_that_is_no_http_is_unavailable(make: Make, request_: Request)
         thread = threading.Thread(target=say_something_else)
         thread.start()
         with pytest.raises(Unavailable, match=r"connection to 127\.0\.0\.1:\d+ failed"):
-            ask(make(f"http://127.0.0.1:{listening.getsockname()[1]}"), request_)
+            call_provider(make(f"http://127.0.0.1:{listening.getsockname()[1]}"), request_)
         thread.join()
 
 
@@ -169,7 +169,7 @@ def test_a_proxy_of_the_environment_is_asked_with_its_login(
     make: Make, server: WatchedServer, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", server.url.replace("//", "//me:pw@"))
-    assert ask(make("http://model.invalid:81"), request_).text == ANSWER
+    assert call_provider(make("http://model.invalid:81"), request_).text == ANSWER
     path, headers, _ = server.requests[0]
     assert path.startswith("http://model.invalid:81/")
     assert headers["host"] == "model.invalid:81"
@@ -181,7 +181,7 @@ def test_no_proxy_names_the_servers_that_are_asked_directly(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", refused_url())
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    assert ask(make(server.url), request_).text == ANSWER
+    assert call_provider(make(server.url), request_).text == ANSWER
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
@@ -190,13 +190,13 @@ def test_a_socks_proxy_is_left_to_the_default_transport(
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", refused_url().replace("http", "socks5"))
     with pytest.raises(ProviderError, match=r"socksio|connection to"):  # without socksio it cannot be asked
-        ask(BACKENDS[name]("http://model.invalid"), request_)
+        call_provider(BACKENDS[name]("http://model.invalid"), request_)
 
 
 def test_a_login_in_the_address_takes_the_place_of_the_key(
     make: Make, server: WatchedServer, request_: Request
 ) -> None:
-    assert ask(make(server.url.replace("//", "//me:p%40w@")), request_).text == ANSWER
+    assert call_provider(make(server.url.replace("//", "//me:p%40w@")), request_).text == ANSWER
     ((path, headers, _),) = server.requests
     assert "p%40w" not in path
     assert headers["authorization"] == f"Basic {base64.b64encode(b'me:p@w').decode()}"
@@ -217,7 +217,7 @@ def guarded(tmp_path: Path) -> Iterator[tuple[WatchedServer, Path]]:
 
 
 def ask_guarded(make: Make, server: WatchedServer, request: Request) -> Reply:
-    return ask(make(server.url.replace("http:", "https:")), request)
+    return call_provider(make(server.url.replace("http:", "https:")), request)
 
 
 def test_a_certificate_that_nobody_knows_is_refused(

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from lemming.engine import load_tick, run_once
-from lemming.evals.rehearsal.rehearse import Rehearsed, Wanted, recorded_span, rehearse
+from lemming.evals.rehearsal.rehearsal import RehearsalOptions, RehearsalResult, find_recorded_span, rehearse
+from lemming.journal_tools.fork import SettingOverride
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.files import fs
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, say
-from lemming.timeline.fork import Setting
 
 LOUD = "config/loud.jsonl"
-LOUDER = Setting.parse("agents/bob/resume.json:/model/key=loud")
+LOUDER = SettingOverride.parse("agents/bob/resume.json:/model/key=loud")
 TICKS = 4
 HUMAN_SPEAKS = 3
 
@@ -47,15 +47,17 @@ def newsroom(base: Path, *, bill: Path, **org: Any) -> Path:
             {"reply": say("fine", memory_updates=[{"key": "last", "value": "fine"}])},
         ],
         models={**models, "human": {"provider": "human"}},
-        org={"durability": "off", "plugins": ["lemming.testing.standin"], **org},
+        org={"durability": "off", "plugins": ["lemming.testing.stand_in_provider"], **org},
     )
-    fs.publish(base, LOUD, f"{to_line({'reply': say('WHAT?')})}\n".encode())
+    fs.write_atomic(base, LOUD, f"{to_line({'reply': say('WHAT?')})}\n".encode())
     clock = FrozenClock()
     for tick in range(1, TICKS + 1):
         clock.advance(60)
         if load_tick(base) == HUMAN_SPEAKS:
             words = {"text": "Rain is coming."}
-            send(base, "human", tick=tick, kind="message", payload=words, tags=[], created_at="")
+            write_person_entry(
+                base, "human", tick=tick, kind="message", payload=words, tags=[], created_at=""
+            )
         run_once(base, clock=clock)
     return base
 
@@ -65,7 +67,9 @@ def asked(bill: Path) -> list[str]:
     return bill.read_text().splitlines() if bill.exists() else []
 
 
-def again(base: Path, folder: Path, *settings: Setting, ticks: range | None = None, **how: Any) -> Rehearsed:
-    org = Organisation.at(base)
-    span = recorded_span(org, ticks)
-    return rehearse(org, folder, Wanted(span.start, span.stop - 1, settings, **how))
+def again(
+    base: Path, folder: Path, *settings: SettingOverride, ticks: range | None = None, **how: Any
+) -> RehearsalResult:
+    org = Organisation.from_path(base)
+    span = find_recorded_span(org, ticks)
+    return rehearse(org, folder, RehearsalOptions(span.start, span.stop - 1, settings, **how))

@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
-from lemming.capabilities.money.prices import worst_of
-from lemming.evals.rehearsal.budget import Spending
+from lemming.capabilities.pricing.prices import max_call_cost
+from lemming.evals.rehearsal.spending_budget import SpendingBudget
 from lemming.kernel.base.errors import OverBudget, ProviderError, Unavailable
-from lemming.kernel.llm.credits import most_tokens_in
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.llm.call_cost import max_input_tokens
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Reply, Request
 
 ENTRY = ModelEntry(
@@ -21,7 +21,7 @@ ENTRY = ModelEntry(
     max_output_tokens=100,
 )
 QUESTION = Request(model_name="m", messages=[{"role": "user", "content": "what?"}], max_output_tokens=100)
-WORST = worst_of(ENTRY, most_tokens_in(QUESTION)).dollars or Decimal(0)
+WORST = max_call_cost(ENTRY, max_input_tokens(QUESTION)).dollars or Decimal(0)
 
 
 class Server:
@@ -43,29 +43,29 @@ class Server:
 
 
 def test_an_attempt_that_broke_off_has_cost_the_most_that_it_can() -> None:
-    spending = Spending()
-    spending.pay(ENTRY, QUESTION, Server(breaks=2))
+    spending = SpendingBudget()
+    spending.run_within_budget(ENTRY, QUESTION, Server(breaks=2))
     assert spending.dollars == 2 * WORST + Decimal("0.00002")
 
 
 def test_a_call_that_never_had_an_answer_has_cost_all_its_attempts() -> None:
-    spending = Spending()
+    spending = SpendingBudget()
     with pytest.raises(Unavailable):
-        spending.pay(ENTRY, QUESTION, Server(breaks=3))
+        spending.run_within_budget(ENTRY, QUESTION, Server(breaks=3))
     assert spending.dollars == 3 * WORST
 
 
 def test_an_attempt_that_nobody_bills_for_costs_nothing() -> None:
-    spending = Spending()
+    spending = SpendingBudget()
     with pytest.raises(Unavailable):
-        spending.pay(ENTRY, QUESTION, Server(breaks=3, is_billed=False))
+        spending.run_within_budget(ENTRY, QUESTION, Server(breaks=3, is_billed=False))
     assert spending.dollars == 0
 
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_no_attempt_is_made_that_could_exceed_the_limit(times: int) -> None:
-    spending, server = Spending(float(WORST * times)), Server(breaks=3)
+    spending, server = SpendingBudget(float(WORST * times)), Server(breaks=3)
     with pytest.raises(OverBudget, match="are spent"):
-        spending.pay(ENTRY, QUESTION, server)
+        spending.run_within_budget(ENTRY, QUESTION, server)
     assert server.asked == times
     assert spending.dollars == WORST * times

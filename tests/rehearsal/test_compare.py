@@ -9,8 +9,8 @@ import pytest
 from newsroom import newsroom
 
 from lemming.engine import run_once
-from lemming.evals.rehearsal.compare import Comparison, compare, differing_entries
-from lemming.kernel.base.jsontext import pretty
+from lemming.evals.rehearsal.org_comparison import Comparison, compare_orgs, diff_entries
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation
@@ -31,7 +31,7 @@ def other(original: Path, tmp_path: Path) -> Path:
 
 
 def compared(one: Path, two: Path, span: range | None = None) -> Comparison:
-    return compare(Organisation.at(one), Organisation.at(two), span)
+    return compare_orgs(Organisation.from_path(one), Organisation.from_path(two), span)
 
 
 def test_a_copy_is_the_same_and_looking_writes_nothing(original: Path, other: Path) -> None:
@@ -41,7 +41,9 @@ def test_a_copy_is_the_same_and_looking_writes_nothing(original: Path, other: Pa
 
 
 def test_settings_and_resumes_differ_value_by_value(original: Path, other: Path) -> None:
-    fs.publish(other, "agents/bob/resume.json", pretty(resume("bob", title="Robert", turn={"max_steps": 2})))
+    fs.write_atomic(
+        other, "agents/bob/resume.json", dump_pretty(resume("bob", title="Robert", turn={"max_steps": 2}))
+    )
     found = compared(original, other)
     assert [(it.file, it.pointer, it.before, it.after) for it in found.values] == [
         ("agents/bob/resume.json", "/permissions/read_outboxes", ["ada"], ["*"]),
@@ -52,13 +54,13 @@ def test_settings_and_resumes_differ_value_by_value(original: Path, other: Path)
 
 
 def test_agents_of_one_side_are_named(original: Path, other: Path) -> None:
-    fs.publish(other, "agents/zoe/resume.json", pretty(resume("zoe")))
+    fs.write_atomic(other, "agents/zoe/resume.json", dump_pretty(resume("zoe")))
     fs.remove_tree(other, "agents/cyd")
     assert compared(original, other).agents == {"cyd": "before", "zoe": "after"}
 
 
 def test_entries_files_and_what_was_spent_differ_after_one_more_tick(original: Path, other: Path) -> None:
-    fs.publish(other, "shared/new.txt", b"one\ntwo\n")
+    fs.write_atomic(other, "shared/new.txt", b"one\ntwo\n")
     run_once(other, clock=FrozenClock())
     found = compared(original, other)
     assert {(it.tick, it.agent, it.change) for it in found.entries} == {
@@ -79,16 +81,16 @@ def entry(number: int, text: str, tick: int = 1) -> OutboxEntry:
 def test_entries_that_are_the_same_are_paired_before_those_that_differ() -> None:
     before = [entry(0, "one"), entry(1, "two")]
     after = [entry(0, "new"), entry(1, "two"), entry(2, "one"), entry(3, "two")]
-    found = list(differing_entries(before, after))
+    found = list(diff_entries(before, after))
     assert [(it.change, it.diff) for it in found] == [("new", "+new"), ("new", "+two")]
 
 
 def test_an_entry_that_changed_shows_the_lines_that_did() -> None:
-    (found,) = differing_entries([entry(0, "a\nb\nc")], [entry(0, "a\nB\nc")])
+    (found,) = diff_entries([entry(0, "a\nb\nc")], [entry(0, "a\nB\nc")])
     assert (found.change, found.diff) == ("changed", "-b\n+B")
 
 
 def test_what_is_more_than_text_is_shown_as_json() -> None:
     asked = OutboxEntry("1", 1, "ada", "message", {"text": "a", "target": "bob"})
-    (found,) = differing_entries([entry(0, "a")], [asked])
+    (found,) = diff_entries([entry(0, "a")], [asked])
     assert '+    "target": "bob"' in found.diff

@@ -31,6 +31,12 @@ def test_nobody_is_asked_and_nothing_differs(case: Case, base: Path, tmp_path: P
     run(base, case.ticks, Bill())
     before = tree(base, without=())
     found = again(base, tmp_path / "fork")
-    assert (found.asked, found.entries, found.ends, found.files, found.not_made) == ([], [], [], [], [])
+    assert (found.unrecorded_prompts, found.entries, found.ends, found.files, found.skipped_calls) == (
+        [],
+        [],
+        [],
+        [],
+        [],
+    )
     assert found.reused > 0
     assert tree(base, without=()) == before

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from newsroom import LOUDER, TICKS, again, asked, newsroom
 
-from lemming.evals.rehearsal.rehearse import MARK, recorded_span
+from lemming.evals.rehearsal.rehearsal import MARK, find_recorded_span
+from lemming.journal_tools.fork import SettingOverride
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, tree
-from lemming.timeline.fork import Setting
-from lemming.timeline.verify.files import verify
 
-TITLE = Setting.parse("agents/bob/resume.json:/title=Bobby")
+TITLE = SettingOverride.parse("agents/bob/resume.json:/title=Bobby")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,13 @@ def test_where_nothing_is_changed_nobody_is_asked_and_nothing_differs(
     before = tree(org, without=())
     found = again(org, tmp_path / "fork")
     assert asked(bill) == []
-    assert (found.reused, found.asked, found.entries, found.ends, found.files) == (3 * TICKS, [], [], [], [])
+    assert (found.reused, found.unrecorded_prompts, found.entries, found.ends, found.files) == (
+        3 * TICKS,
+        [],
+        [],
+        [],
+        [],
+    )
     assert tree(tmp_path / "fork") == tree(org)
     assert tree(org, without=()) == before
 
@@ -57,7 +63,7 @@ def test_only_questions_that_differ_are_asked_counted_at_the_provider(
     before = tree(org, without=())
     found = again(org, tmp_path / "fork", LOUDER, ticks=range(2, 4))
     assert sorted(asked(bill)) == ["2 bob 0", "2 cyd 0", "3 bob 0", "3 cyd 0"]
-    assert [(it.tick, it.agent, it.call) for it in found.asked] == [
+    assert [(it.tick, it.agent, it.call) for it in found.unrecorded_prompts] == [
         (2, "bob", 0), (2, "cyd", 0), (3, "bob", 0), (3, "cyd", 0),
     ]  # fmt: skip
     assert (found.reused, found.spending.calls) == (2, 4)
@@ -92,7 +98,7 @@ def test_the_clock_says_what_it_said(org: Path, tmp_path: Path) -> None:
 
 def test_a_fork_that_was_rehearsed_is_in_order(org: Path, tmp_path: Path) -> None:
     again(org, tmp_path / "fork", LOUDER)
-    assert verify(tmp_path / "fork").findings == ()
+    assert verify_org(tmp_path / "fork").findings == ()
 
 
 def test_without_a_change_an_edit_since_then_is_what_is_tried(org: Path, bill: Path, tmp_path: Path) -> None:
@@ -108,15 +114,15 @@ def test_a_dry_run_asks_nobody_and_says_how_many_would_differ_at_what_cost(
 ) -> None:
     found = again(org, tmp_path / "fork", LOUDER, is_dry=True)
     assert asked(bill) == []
-    assert [it.agent for it in found.asked] == ["bob"] * TICKS
+    assert [it.agent for it in found.unrecorded_prompts] == ["bob"] * TICKS
     assert found.spending.calls == TICKS
-    assert found.whole.calls == 3 * TICKS
-    assert 0 < found.spending.at_most < found.whole.at_most
+    assert found.full_estimate.calls == 3 * TICKS
+    assert 0 < found.spending.max_dollars < found.full_estimate.max_dollars
 
 
 @pytest.mark.parametrize("share", [0.0, 0.9, 1.2, 1.5])
 def test_a_budget_holds_before_each_call(org: Path, bill: Path, tmp_path: Path, share: float) -> None:
-    worst = again(org, tmp_path / "dry", LOUDER, is_dry=True, ticks=range(1, 2)).spending.at_most
+    worst = again(org, tmp_path / "dry", LOUDER, is_dry=True, ticks=range(1, 2)).spending.max_dollars
     budget = float(worst) * share
     found = again(org, tmp_path / "fork", LOUDER, budget=budget)
     assert "are spent" in str(found.stopped_by)
@@ -127,7 +133,7 @@ def test_a_budget_holds_before_each_call(org: Path, bill: Path, tmp_path: Path, 
 
 
 def test_a_budget_needs_prices(org: Path, bill: Path, tmp_path: Path) -> None:
-    unpriced = Setting("config/models.json", "/loud/usd_per_million_output_tokens", None)
+    unpriced = SettingOverride("config/models.json", "/loud/usd_per_million_output_tokens", None)
     found = again(org, tmp_path / "fork", LOUDER, unpriced, budget=1.0)
     assert "no price is known for loud" in str(found.stopped_by).replace("stand-in", "loud")
     assert asked(bill) == []
@@ -136,7 +142,7 @@ def test_a_budget_needs_prices(org: Path, bill: Path, tmp_path: Path) -> None:
 def test_a_rehearsal_that_was_stopped_goes_on_and_nothing_is_paid_twice(
     org: Path, bill: Path, tmp_path: Path
 ) -> None:
-    worst = again(org, tmp_path / "dry", LOUDER, is_dry=True, ticks=range(1, 2)).spending.at_most
+    worst = again(org, tmp_path / "dry", LOUDER, is_dry=True, ticks=range(1, 2)).spending.max_dollars
     again(org, tmp_path / "fork", LOUDER, budget=float(worst) * 1.5)
     assert 0 < len(asked(bill)) < 2 * TICKS
     found = again(org, tmp_path / "fork", LOUDER)
@@ -171,8 +177,8 @@ def test_a_kept_fork_is_of_one_rehearsal_only(org: Path, tmp_path: Path) -> None
 
 
 def test_as_many_turns_at_once_as_you_like_come_to_the_same(org: Path, tmp_path: Path) -> None:
-    again(org, tmp_path / "one", LOUDER, Setting("config/org.json", "/max_parallel", 1))
-    again(org, tmp_path / "many", LOUDER, Setting("config/org.json", "/max_parallel", 8))
+    again(org, tmp_path / "one", LOUDER, SettingOverride("config/org.json", "/max_parallel", 1))
+    again(org, tmp_path / "many", LOUDER, SettingOverride("config/org.json", "/max_parallel", 8))
     files = [tree(tmp_path / name) for name in ("one", "many")]
     for found in files:
         del found["config/org.json"]
@@ -195,21 +201,21 @@ def test_a_pointer_that_matches_nothing_is_an_error_with_the_nearest_name(
     org: Path, bill: Path, tmp_path: Path, text: str, why: str, hint: str
 ) -> None:
     with pytest.raises(UsageError, match=why) as caught:
-        again(org, tmp_path / "fork", Setting.parse(text))
+        again(org, tmp_path / "fork", SettingOverride.parse(text))
     assert hint in caught.value.hint
     assert not (tmp_path / "fork").exists()
     assert asked(bill) == []
 
 
 def test_what_was_not_there_yet_cannot_be_set(org: Path, tmp_path: Path) -> None:
-    change = Setting.parse("agents/bob/memory/last.json:/value=1")
+    change = SettingOverride.parse("agents/bob/memory/last.json:/value=1")
     with pytest.raises(UsageError, match="was not there before tick 1"):
         again(org, tmp_path / "fork", change)
 
 
 def test_a_changed_schedule_makes_turns_where_there_were_none(base: Path, bill: Path, tmp_path: Path) -> None:
     newsroom(base, bill=bill)
-    seldom = Setting.parse("agents/bob/resume.json:/schedule/run_every_n_ticks=2")
+    seldom = SettingOverride.parse("agents/bob/resume.json:/schedule/run_every_n_ticks=2")
     found = again(base, tmp_path / "fork", seldom, ticks=range(1, 3))
     first_end, first_entry = found.ends[0], found.entries[0]
     assert (first_end.agent, first_end.before, first_end.after) == ("bob", "done", "")
@@ -220,7 +226,7 @@ def test_the_past_of_a_history_is_rehearsed_with_resumes_as_they_are_now(
     base: Path, bill: Path, tmp_path: Path
 ) -> None:
     newsroom(base, bill=bill, history="git")
-    fs.publish(base, "shared/later.txt", b"put there after the last tick")
+    fs.write_atomic(base, "shared/later.txt", b"put there after the last tick")
     bill.unlink(missing_ok=True)
     found = again(base, tmp_path / "fork", ticks=range(3, 5))
     assert (asked(bill), found.reused, found.entries, found.remark) == ([], 6, [], "")
@@ -230,9 +236,9 @@ def test_the_past_of_a_history_is_rehearsed_with_resumes_as_they_are_now(
 def test_where_nothing_has_run_there_is_nothing_to_rehearse(base: Path) -> None:
     make_org(base, resume("ada"))
     with pytest.raises(UsageError, match="no tick has been run"):
-        recorded_span(Organisation.at(base))
+        find_recorded_span(Organisation.from_path(base))
 
 
 def test_ticks_that_were_not_run_are_refused(org: Path) -> None:
     with pytest.raises(UsageError, match="tick 9: not run"):
-        recorded_span(Organisation.at(org), range(9, 10))
+        find_recorded_span(Organisation.from_path(org), range(9, 10))

@@ -9,14 +9,14 @@ import pytest
 from newsroom import again
 
 from lemming.engine import run_once
+from lemming.journal_tools.fork import SettingOverride
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.files import fs
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
-from lemming.timeline.fork import Setting
 
-OTHER = Setting.parse("agents/ada/resume.json:/model/key=other")
+OTHER = SettingOverride.parse("agents/ada/resume.json:/model/key=other")
 
 
 class Bell(Tool):
@@ -68,7 +68,7 @@ def bells(base: Path, *, other: str) -> Path:
     models = {"other": {"provider": "scripted", "options": {"file": "config/other.jsonl"}}}
     ada = resume("ada", permissions={"tools": [Bell.name, "file_write"], "read_outboxes": []})
     make_org(base, ada, script=[{"reply": reply}], models=models, org={"durability": "off"})
-    fs.publish(
+    fs.write_atomic(
         base, "config/other.jsonl", f"{to_line({'reply': say('rang', tool_calls=[rings(other)])})}\n".encode()
     )
     for _ in range(2):
@@ -80,7 +80,7 @@ def bells(base: Path, *, other: str) -> Path:
 def test_a_call_that_is_the_same_has_its_recorded_result(base: Path, tmp_path: Path) -> None:
     bells(base, other="softly")
     found = again(base, tmp_path / "fork", OTHER)
-    assert (Bell.rung, found.not_made, len(found.asked)) == ([], [], 2)
+    assert (Bell.rung, found.skipped_calls, len(found.unrecorded_prompts)) == ([], [], 2)
     results = (tmp_path / "fork/agents/ada/turns.jsonl").read_text()
     assert "ding 1" in results
     assert "ding 2" in results
@@ -90,7 +90,7 @@ def test_another_call_is_not_made_and_the_rehearsal_says_so(base: Path, tmp_path
     bells(base, other="loudly")
     found = again(base, tmp_path / "fork", OTHER)
     assert Bell.rung == []
-    assert [(it.tick, it.agent, it.tool) for it in found.not_made] == [
+    assert [(it.tick, it.agent, it.tool) for it in found.skipped_calls] == [
         (1, "ada", Bell.name),
         (2, "ada", Bell.name),
     ]
@@ -100,12 +100,12 @@ def test_another_call_is_not_made_and_the_rehearsal_says_so(base: Path, tmp_path
 def test_another_call_is_made_where_a_person_wants_it(base: Path, tmp_path: Path) -> None:
     bells(base, other="loudly")
     found = again(base, tmp_path / "fork", OTHER, makes_calls=True)
-    assert (Bell.rung, found.not_made) == (["loudly", "loudly"], [])
+    assert (Bell.rung, found.skipped_calls) == (["loudly", "loudly"], [])
 
 
 def test_a_tool_that_was_taken_away_gives_no_recorded_result(base: Path, tmp_path: Path) -> None:
     bells(base, other="softly")
-    none = Setting.parse('agents/ada/resume.json:/permissions/tools=["file_write"]')
+    none = SettingOverride.parse('agents/ada/resume.json:/permissions/tools=["file_write"]')
     again(base, tmp_path / "fork", OTHER, none)
     assert "refused by permissions.tools" in (tmp_path / "fork/agents/ada/turns.jsonl").read_text()
 
@@ -131,7 +131,7 @@ def test_a_failure_of_the_record_stands_and_no_fallback_is_asked(base: Path, tmp
     run_once(base, clock=FrozenClock())
     assert Down.tried == ["ada", "ada"]
     found = again(base, tmp_path / "fork")
-    assert (Down.tried, found.asked, found.ends) == (["ada", "ada"], [], [])
+    assert (Down.tried, found.unrecorded_prompts, found.ends) == (["ada", "ada"], [], [])
 
 
 def test_a_recording_cannot_answer_another_question(base: Path, tmp_path: Path) -> None:
@@ -142,7 +142,9 @@ def test_a_recording_cannot_answer_another_question(base: Path, tmp_path: Path) 
         base, resume("ada", model={"key": "played"}), models={"played": played}, org={"durability": "off"}
     )
     run_once(base, clock=FrozenClock())
-    found = again(base, tmp_path / "fork", Setting.parse("agents/ada/resume.json:/instructions=Shout."))
+    found = again(
+        base, tmp_path / "fork", SettingOverride.parse("agents/ada/resume.json:/instructions=Shout.")
+    )
     assert "a recording, which cannot answer another question" in str(found.stopped_by)
     assert found.last == 0
     assert again(base, tmp_path / "same").reused == 1

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lemming.kernel.base.contract import REPLY_LIMIT_BYTES
 from lemming.kernel.base.reply_json import find_objects
-from lemming.kernel.turn.forms.shapes import RawCall, first_object, read_calls
+from lemming.kernel.turn.forms.reply_shapes import RawCall, extract_calls, extract_only_object
 
 CORPUS = Path(__file__).with_name("odd_replies.jsonl")
 LINES = [json.loads(line) for line in CORPUS.read_text().splitlines()]
@@ -25,11 +25,11 @@ NAMES = ("weather", "stock", "answer", "done")
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line["shape"])
 def test_a_reply_reads_as_the_corpus_says(line: dict[str, Any]) -> None:
-    calls, rest = read_calls(line["text"], line["names"], is_cut_off=line.get("is_cut_off", False))
+    calls, rest = extract_calls(line["text"], line["names"], is_cut_off=line.get("is_cut_off", False))
     assert json.dumps([[call.name, call.args] for call in calls]) == json.dumps(line["calls"])
     assert rest == line["rest"]
     if "object" in line:
-        assert json.dumps(first_object(line["text"])) == json.dumps(line["object"])
+        assert json.dumps(extract_only_object(line["text"])) == json.dumps(line["object"])
 
 
 def test_the_corpus_has_no_line_twice() -> None:
@@ -74,10 +74,10 @@ WRITINGS = {
 @given(st.lists(PIECES | TEXT, max_size=30).map("".join))
 @example("<think>" * 3)
 def test_no_text_raises(text: str) -> None:
-    calls, rest = read_calls(text, NAMES)
+    calls, rest = extract_calls(text, NAMES)
     assert isinstance(rest, str)
     assert len({(call.name, json.dumps(call.args)) for call in calls}) == len(calls)
-    assert isinstance(first_object(text), dict | None)
+    assert isinstance(extract_only_object(text), dict | None)
 
 
 @quietly
@@ -87,7 +87,7 @@ def test_calls_are_read_in_order_with_all_their_content(
 ) -> None:
     write = WRITINGS[writing]
     text = "\n".join(f"{before}\n{write(*call)}" for before, call in zip(prose, calls, strict=False))
-    found, rest = read_calls(text, NAMES)
+    found, rest = extract_calls(text, NAMES)
     wanted = [*{json.dumps(call): RawCall(*call) for call in calls}.values()]
     assert json.dumps(found) == json.dumps(wanted)
     assert rest.split() == " ".join(prose[: len(calls)]).split()
@@ -97,8 +97,8 @@ def test_calls_are_read_in_order_with_all_their_content(
 @given(st.dictionaries(TEXT.filter(lambda key: key not in NAMES), VALUES, min_size=1, max_size=3))
 def test_the_fields_of_a_form_stay_content(fields: dict[str, Any]) -> None:
     text = json.dumps(fields)
-    assert read_calls(text, NAMES) == ([], text)
-    assert first_object(text) == fields
+    assert extract_calls(text, NAMES) == ([], text)
+    assert extract_only_object(text) == fields
 
 
 MEGABYTE = REPLY_LIMIT_BYTES
@@ -125,13 +125,13 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_text_is_read_once(text: str) -> None:
     """A quadratic reader takes minutes for these."""
-    assert read_calls(text, NAMES)[0] == []
-    assert first_object(text) is None
+    assert extract_calls(text, NAMES)[0] == []
+    assert extract_only_object(text) is None
 
 
 def test_many_calls_are_all_read() -> None:
     text = "\n".join(json.dumps({"do": "stock", "item": n}) for n in range(5000))
-    assert [call.args["item"] for call in read_calls(text, NAMES)[0]] == [*range(5000)]
+    assert [call.args["item"] for call in extract_calls(text, NAMES)[0]] == [*range(5000)]
 
 
 def test_an_object_says_where_it_stands() -> None:

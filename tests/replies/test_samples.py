@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lemming.kernel.base.call_shapes import KEYS
+from lemming.kernel.base.call_shapes import CONTRACT_KEYS
 from lemming.kernel.base.contract import parse_reply
-from lemming.kernel.base.kinds import MESSAGE_KINDS
+from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.base.reply_json import find_objects
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def replies_in(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, list):
         for item in value:
             yield from replies_in(item)
-    elif isinstance(value, dict) and not KEYS.isdisjoint(value) and "properties" not in value:
+    elif isinstance(value, dict) and not CONTRACT_KEYS.isdisjoint(value) and "properties" not in value:
         yield value
     elif isinstance(value, dict):
         for item in value.values():
@@ -70,7 +70,9 @@ def test_the_pages_that_teach_the_reply_are_among_them() -> None:
 def test_recorded_answers_of_templates_and_examples_are_valid_replies(script: Path) -> None:
     lines = [json.loads(line) for line in script.read_text().splitlines()]
     # Others are verdicts of judges.
-    replies = [it for line in lines if isinstance(it := line.get("reply"), dict) and not KEYS.isdisjoint(it)]
+    replies = [
+        it for line in lines if isinstance(it := line.get("reply"), dict) and not CONTRACT_KEYS.isdisjoint(it)
+    ]
     assert replies
     for reply in replies:
         require_valid(reply)

@@ -8,11 +8,11 @@ from typing import Any
 
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.report import TickReport
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries, send
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.journal.turn_report import TickReport
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries, write_person_entry
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import journal_lines, make_org, resume
 
 PEOPLE = {"human": {"provider": "human"}}
@@ -48,7 +48,7 @@ def ask(
 ) -> OutboxEntry:
     """Write a request as a person (or another kind of entry) and wait for nothing."""
     plain = {"text": text, "target": whom, "conversation": "talk", **payload}
-    return send(
+    return write_person_entry(
         base,
         author,
         tick=load_tick(base),

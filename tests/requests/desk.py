@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.requests.all_requests import requests_of
-from lemming.capabilities.requests.view import AllRequests, RequestView
-from lemming.kernel.base.kinds import MessageKind
-from lemming.kernel.messages import EntryName, OutboxEntry, entry_id, send
+from lemming.capabilities.requests.all_requests import build_requests
+from lemming.capabilities.requests.request_view import AllRequests, RequestView
+from lemming.kernel.base.entry_kinds import MessageKind
+from lemming.kernel.messages import EntryName, OutboxEntry, entry_id, write_person_entry
 from lemming.kernel.org.resume import Agent, AgentPermissions
 from lemming.testing import make_org, resume
 
@@ -45,10 +45,10 @@ class Desk:
 
     def requests(self, tick: int = 100) -> AllRequests:
         order = (*NAMES, "human")
-        return requests_of(self.entries, agents=self.agents, people=["human"], order=order, tick=tick)
+        return build_requests(self.entries, agents=self.agents, people=["human"], order=order, tick=tick)
 
     def request(self, id_: str, tick: int = 100) -> RequestView:
-        (found,) = self.requests(tick).find(id_)
+        (found,) = self.requests(tick).find_matches(id_)
         return found
 
 
@@ -64,7 +64,7 @@ def organisation(base: Path, *, org: dict[str, Any] | None = None) -> Path:
 
 def put(base: Path, author: str, kind: MessageKind, tick: int, **payload: Any) -> OutboxEntry:
     """Write an entry into an outbox as if a turn of that tick had."""
-    return send(base, author, tick=tick, kind=kind, payload=payload, tags=[], created_at="x")
+    return write_person_entry(base, author, tick=tick, kind=kind, payload=payload, tags=[], created_at="x")
 
 
 def named(entry: OutboxEntry) -> str:

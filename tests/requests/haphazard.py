@@ -18,8 +18,8 @@ from test_team import QUIET, calls
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Unavailable
-from lemming.kernel.llm.credits import most_of, most_tokens_in
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.llm.call_cost import cost_bound, max_input_tokens
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, make_org, resume
 
@@ -55,8 +55,8 @@ class Bank(Backend):
             error = Unavailable("busy")
             error.may_be_paid = False
             raise error
-        tokens_in = most_tokens_in(request)
-        Bank.bill += float(most_of(ENTRY, tokens_in).credits)
+        tokens_in = max_input_tokens(request)
+        Bank.bill += float(cost_bound(ENTRY, tokens_in).credits)
         Bank.tokens += tokens_in + request.max_output_tokens
         if does == "is cut off":
             raise Unavailable("cut off")

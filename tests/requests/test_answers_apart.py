@@ -13,16 +13,16 @@ from asked import tick as run_tick
 from test_taking import ONE, entry, reply
 from test_team import QUIET
 
-from lemming.asking.questions import ask
-from lemming.capabilities.conditions.when import field_of
-from lemming.capabilities.requests.entries import write_answer
-from lemming.capabilities.requests.now import find_request, requests_now
-from lemming.kernel.base.jsontext import pretty
+from lemming.capabilities.conditions.predicates import get_field
+from lemming.capabilities.requests.current_requests import find_request, load_requests
+from lemming.capabilities.requests.request_entries import write_answer
+from lemming.client.ask_client import ask
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.mail.answers import KEYS_OF_REQUESTS, answer_in
+from lemming.kernel.inboxes.answer_payload import REQUEST_KEYS, parse_answer
 from lemming.testing import FrozenClock, make_org, resume
 
-WORDS = sorted(KEYS_OF_REQUESTS - {"text"})
+WORDS = sorted(REQUEST_KEYS - {"text"})
 
 
 @dataclass
@@ -61,8 +61,8 @@ def test_no_word_of_requests_in_a_form_changes_what_becomes_of_the_request(base:
     run_tick(base)
     payload = answers(base, "ada")[request.id]
     assert (payload["answer"], payload["target"], payload.get("status")) == ({word: "failed"}, "human", None)
-    found = find_request(requests_now(base).requests, request.id)
-    assert (found.end, answer_in(payload, found.schema)) == ("answered", {word: "failed"})
+    found = find_request(load_requests(base).requests, request.id)
+    assert (found.end, parse_answer(payload, found.schema)) == ("answered", {word: "failed"})
 
 
 OF_PARTS: dict[str, dict[str, Any]] = {
@@ -80,9 +80,9 @@ def test_a_word_of_requests_that_a_form_names_elsewhere_changes_nothing_either(
     org_of(base, resume("ada", **QUIET, turn={"repairs": 0}), script=[{"reply": said}])
     request = write(base, "ada", schema=schema)
     run_tick(base)
-    found = find_request(requests_now(base).requests, request.id)
+    found = find_request(load_requests(base).requests, request.id)
     payload = answers(base, "ada")[request.id]
-    assert (found.end, answer_in(payload, schema)) == ("answered", {"status": "failed"})
+    assert (found.end, parse_answer(payload, schema)) == ("answered", {"status": "failed"})
 
 
 def test_a_failure_is_one_though_the_form_has_a_field_of_that_name(base: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_failure_is_one_though_the_form_has_a_field_of_that_name(base: Path) -
     )
     request = write(base, "ada", schema=form("status", "price"))
     run_tick(base)
-    assert find_request(requests_now(base).requests, request.id).end == "failed"
+    assert find_request(load_requests(base).requests, request.id).end == "failed"
 
 
 def test_an_answer_stays_as_it_was_where_its_form_has_no_word_of_requests(base: Path) -> None:
@@ -103,7 +103,9 @@ def test_an_answer_stays_as_it_was_where_its_form_has_no_word_of_requests(base: 
 
 
 def test_what_earlier_versions_wrote_among_the_others_is_read(base: Path) -> None:
-    assert answer_in({"text": "x", "deadline": "3", "reply_to": "y"}, form("deadline")) == {"deadline": "3"}
+    assert parse_answer({"text": "x", "deadline": "3", "reply_to": "y"}, form("deadline")) == {
+        "deadline": "3"
+    }
 
 
 def test_a_persons_answer_stands_apart_too(base: Path) -> None:
@@ -111,13 +113,13 @@ def test_a_persons_answer_stands_apart_too(base: Path) -> None:
     request = write(base, "human", author="ada", schema=form("status", "target"))
     written = write_answer(base, request.id, text="so it is", fields={"status": "failed", "target": "x"})
     assert written.payload["answer"] == {"status": "failed", "target": "x"}
-    assert find_request(requests_now(base).requests, request.id).end == "answered"
+    assert find_request(load_requests(base).requests, request.id).end == "answered"
 
 
 def test_a_gate_on_a_field_of_an_answer_sees_it_apart(base: Path) -> None:
     said = {"payload": {"text": "x", "target": "human", "answer": {"status": "open", "target": "moon"}}}
-    assert field_of(said, "payload.status") == "open"
-    assert field_of(said, "payload.target") == "human"
+    assert get_field(said, "payload.status") == "open"
+    assert get_field(said, "payload.target") == "human"
 
 
 @pytest.mark.parametrize("word", ["deadline", "path", "step", "budget", "default", "parent", "join"])
@@ -131,6 +133,6 @@ def test_a_step_of_a_plan_whose_output_has_a_word_of_requests_passes(base: Path,
         models={"human": {"provider": "human"}},
     )
     steps = [{"name": "work", "ask": "bob", "task": "go", "output": form(word)}]
-    fs.publish(base, "agents/plan/plan.json", pretty({"steps": steps}))
+    fs.write_atomic(base, "agents/plan/plan.json", dump_pretty({"steps": steps}))
     outcome = ask(base, "plan", "go", clock=FrozenClock())
-    assert outcome.end == "answered", outcome.why_unanswered
+    assert outcome.end == "answered", outcome.unanswered_reason

@@ -20,13 +20,13 @@ from terminal import Lemming, start
 
 import lemming as package
 from lemming import engine
-from lemming.asking.questions import AskOutcome, AtWork, ask
-from lemming.capabilities.requests.entries import write_answer
-from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.current_requests import load_requests
+from lemming.capabilities.requests.request_entries import write_answer
+from lemming.client.ask_client import AskOutcome, WorkProgress, ask
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 
 CHANGED = {"schedule": {"wake": "changed"}}
@@ -58,7 +58,7 @@ def org(base: Path) -> Path:
 
 
 def test_ticks_are_run_until_the_answer_is_there(org: Path) -> None:
-    work: list[AtWork] = []
+    work: list[WorkProgress] = []
     outcome = ask(org, "ada", "When does it leave?", clock=FrozenClock(), at_work=work.append)
     assert (outcome.end, outcome.answer, outcome.has_answer) == ("answered", "It leaves at nine.", True)
     assert [each.holders for each in work] == [("ada",), ("bob",), ("ada",)]
@@ -80,9 +80,11 @@ def test_what_was_asked_stands_in_the_persons_outbox(org: Path) -> None:
 
 
 def test_the_answer_of_another_person_is_waited_for(org: Path) -> None:
-    def eve_answers(work: AtWork) -> None:
+    def eve_answers(work: WorkProgress) -> None:
         if work.holders == ("eve",):
-            (open_one,) = [it for it in requests_now(org).requests.open if it.holders == ("eve",)]
+            (open_one,) = [
+                it for it in load_requests(org).requests.unresolved_requests if it.assignees == ("eve",)
+            ]
             write_answer(org, open_one.id, text="says eve")
 
     outcome = ask(org, "cyd", "Has she said it?", person="human", clock=FrozenClock(), at_work=eve_answers)
@@ -109,7 +111,7 @@ def test_a_turn_that_fails_again_and_again_is_not_waited_for(org: Path) -> None:
     write_script(org, [{"error": "Unavailable"}])
     outcome = ask(tried_once(org), "ada", "Well?", clock=FrozenClock())
     assert (outcome.end, outcome.why, outcome.error) == (None, "failing", "Unavailable")
-    assert outcome.request.holders == ("ada",)
+    assert outcome.request.assignees == ("ada",)
 
 
 def test_time_is_up_after_the_turns_under_way(org: Path) -> None:
@@ -124,7 +126,7 @@ def test_time_is_up_after_the_turns_under_way(org: Path) -> None:
 def test_what_is_no_time_is_refused_and_more_than_a_thread_waits_is_no_limit(org: Path) -> None:
     with pytest.raises(UsageError, match="no number of seconds"):
         ask(org, "ada", "Well?", clock=FrozenClock(), timeout_s=float("nan"))
-    assert requests_now(Organisation(org)).requests.by_identity == {}
+    assert load_requests(Organisation(org)).requests.by_identity == {}
     assert ask(org, "ada", "Well?", clock=FrozenClock(), timeout_s=float("inf")).end == "answered"
 
 
@@ -250,7 +252,7 @@ def test_the_exit_status_says_what_came_of_it(
 
 def test_no_answer_yet_says_how_to_come_back(org: Path, lemming: Lemming) -> None:
     ran = lemming("ask", "--as", "eve", "cyd", "Has she said it?")
-    first = requests_now(org).requests.open[0]
+    first = load_requests(org).requests.unresolved_requests[0]
     assert (ran.status, ran.out) == (9, "")
     assert f"`lemming requests {first.id}`" in ran.err
     assert "lemming waiting" in ran.err
@@ -275,7 +277,7 @@ def test_chat_is_a_conversation(org: Path, lemming: Lemming, monkeypatch: pytest
     )
     ran = lemming("chat", "bob", "--conversation", "ferry")
     assert (ran.status, ran.out) == (0, "At nine.\nAt ten.\n")
-    assert {it.conversation for it in requests_now(org).requests} == {"ferry"}
+    assert {it.conversation for it in load_requests(org).requests} == {"ferry"}
 
 
 def test_a_line_that_is_piped_is_never_a_command(
@@ -342,5 +344,5 @@ def test_ctrl_c_leaves_it_open_and_says_how_to_come_back(org: Path) -> None:
             if "eve is at work" in line:
                 process.send_signal(signal.SIGINT)
     assert process.returncode == 130
-    open_ids = {it.id for it in requests_now(Organisation(org)).requests.open}
+    open_ids = {it.id for it in load_requests(Organisation(org)).requests.unresolved_requests}
     assert any(f"`lemming requests {id_}`" in heard for id_ in open_ids)

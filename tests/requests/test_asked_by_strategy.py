@@ -10,8 +10,8 @@ from asked import answers, ask, open_of, org_of, said, tick
 from test_team import QUIET, calls
 
 from lemming.cli import run
-from lemming.kernel.base.kinds import MessageKind
-from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.base.entry_kinds import MessageKind
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.memory import load_memory
 from lemming.testing import resume, say
 

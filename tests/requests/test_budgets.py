@@ -11,17 +11,17 @@ from terminal import Lemming
 from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
-from lemming.asking.questions import ask as put
-from lemming.capabilities.requests.budgets import BudgetAmount, budget_in
-from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.budgets import BudgetAmount, get_budget
+from lemming.capabilities.requests.current_requests import load_requests
+from lemming.client.ask_client import ask as put
 from lemming.engine import ticks
-from lemming.kernel.base.jsontext import pretty
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay
 
 
 def test_no_call_is_made_once_the_budget_of_a_request_is_spent(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_budget_of_tokens_counts_what_was_read_and_written_and_is_shared_in_to
     answer = answers(org, "desk")[request.id]
     used = [read_state(org, name) for name in ("desk", "ann")]
     assert answer["spent"] == f"{sum(it.input_tokens + it.output_tokens for it in used)} tokens"
-    assert [it.tick for it in replay(org, journal_ticks(org))] == journal_ticks(org)
+    assert [it.tick for it in replay_ticks(org, journal_ticks(org))] == journal_ticks(org)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,9 @@ def band_org(base: Path, *, gates: list[dict[str, Any]] | None = None, parallel:
         org={"max_parallel": parallel, **({"gates": gates} if gates else {})},
     )
     members = [{"name": name, "ask": name, "task": "go"} for name in BAND]
-    fs.publish(base, "agents/plan/plan.json", pretty({"steps": [{"name": "all", "parallel": members}]}))
+    fs.write_atomic(
+        base, "agents/plan/plan.json", dump_pretty({"steps": [{"name": "all", "parallel": members}]})
+    )
     return base
 
 
@@ -149,8 +151,8 @@ def test_a_budget_holds_over_all_that_is_asked_at_once(
     outcome = put(base, "plan", "go", budget=budget, clock=FrozenClock())
     assert outcome.end == end
     assert spent(base) <= budget
-    assert not requests_now(base).requests.open
-    assert [it.tick for it in replay(base, journal_ticks(base))] == journal_ticks(base)
+    assert not load_requests(base).requests.unresolved_requests
+    assert [it.tick for it in replay_ticks(base, journal_ticks(base))] == journal_ticks(base)
 
 
 @pytest.mark.parametrize("limit", [0.5, 2, 10])
@@ -164,7 +166,7 @@ def test_a_member_that_may_not_be_asked_fails_its_step_and_nobody_waits_for_it(
         ask(base, "plan")
         list(ticks(base, clock=FrozenClock(), until_quiet=True))
         assert spent(base) <= limit
-        assert not requests_now(base).requests.open
+        assert not load_requests(base).requests.unresolved_requests
         (answer,) = answers(base, "plan").values()
         assert answer.get("status") == (None if limit == 10 else "failed")
         trees.append({path: raw for path, raw in tree(base).items() if path != "config/org.json"})
@@ -221,4 +223,4 @@ def test_shares_of_a_budget_are_as_large_as_they_can_be_and_never_more_than_the_
 def test_a_budget_that_is_not_understood_pays_for_nothing(
     payload: dict[str, Any], budget: BudgetAmount | None
 ) -> None:
-    assert budget_in(payload) == budget
+    assert get_budget(payload) == budget

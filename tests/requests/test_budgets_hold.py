@@ -12,12 +12,12 @@ from haphazard import BUDGET, TEAM, Bank, haphazard, spend
 from test_taking import ONE, entry, reply
 from test_team import QUIET
 
-from lemming.kernel.journal.file import journal_ticks
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.llm.retrying import RetryingLLMProvider
-from lemming.messages import send
+from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
+from lemming.messages import write_person_entry
 from lemming.testing import resume, say, tree
-from lemming.timeline.replay.replay import replay
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 SEEDS = range(100) if EVERYTHING else (21, 49)
@@ -79,7 +79,7 @@ def test_what_is_spent_does_not_depend_on_how_many_turns_are_taken_at_once(tmp_p
 def test_turns_with_a_budget_are_replayed(base: Path) -> None:
     spend(haphazard(base), 49)
     ticks = journal_ticks(base)
-    assert len([*replay(base, ticks)]) == len(ticks)
+    assert len([*replay_ticks(base, ticks)]) == len(ticks)
 
 
 def test_those_who_are_asked_together_share_the_budget(tmp_path: Path) -> None:
@@ -160,5 +160,5 @@ def test_it_is_asked_for_one_without_a_budget(tmp_path: Path) -> None:
 def test_a_budget_that_a_person_writes_by_hand_is_held(tmp_path: Path, budget: object) -> None:
     org = org_of(tmp_path, resume("ada", **QUIET))
     payload = {"text": "what?", "target": "ada", "budget": budget}
-    send(org, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")
+    write_person_entry(org, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")
     assert sum(turn.calls for turn in tick(org).turns) == 0

@@ -12,13 +12,13 @@ from asked import PEOPLE
 from desk import named, organisation, put
 from terminal import Lemming
 
-from lemming.capabilities.requests.entries import take_back
+from lemming.capabilities.requests.request_entries import retract_entry
 from lemming.engine import run_once
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import read_outbox_entries
-from lemming.kernel.tick.counter import persist_tick
+from lemming.kernel.tick.tick_counter import persist_tick
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, tree
 
 SCHEMA: dict[str, Any] = {
@@ -213,7 +213,7 @@ def test_what_a_tick_may_have_read_meanwhile_is_not_taken_back(
 
     monkeypatch.setattr(fs, "remove", meanwhile)
     with pytest.raises(UsageError, match="too late"):
-        take_back(org, entry.identity)
+        retract_entry(org, entry.identity)
     assert tree(org / "agents/human/outbox") == before
 
 
@@ -267,7 +267,7 @@ def test_what_a_person_has_read_stands_in_their_ledger_and_no_turn_counts_it(
     put(org, "ada", "message", 1, text="one")
     lemming("inbox", "human")
     state = read_state(org, "human")
-    assert (state.turns, state.tick, state.read.tick_of("ada")) == (0, -1, 2)
+    assert (state.turns, state.tick, state.read.last_seen_tick("ada")) == (0, -1, 2)
     run_once(org, clock=FrozenClock())
     assert read_state(org, "human") == state
     assert lemming("verify").status == 0
@@ -297,7 +297,7 @@ def test_what_is_taken_back_before_the_first_record_of_a_tick_is_read_by_nobody(
     entry = put(base, "human", "message", 2, text="oops", target="ada")
     put(base, "human", "message", 2, text="stays", target="ada")
     clock = Hasty()
-    clock.then = lambda: take_back(base, entry.identity)
+    clock.then = lambda: retract_entry(base, entry.identity)
     run_once(base, clock=clock)
     assert clock.then is None
     started = next(it for it in journal_lines(base, 2) if it["type"] == "turn_started")
@@ -311,7 +311,7 @@ def test_an_agent_that_would_wake_for_what_was_taken_back_alone_reads_nothing(ba
     make_org(base, asleep, resume("human", model={"key": "human"}), models=PEOPLE)
     entry = put(base, "human", "request", 1, text="oops", target="ada")
     clock = Hasty()
-    clock.then = lambda: take_back(base, entry.identity)
+    clock.then = lambda: retract_entry(base, entry.identity)
     run_once(base, clock=clock)
     assert clock.then is None
     assert "oops" not in json.dumps(journal_lines(base, 1))

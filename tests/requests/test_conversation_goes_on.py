@@ -12,10 +12,10 @@ from loopback import one_certificate
 from native_server import NativeServer, messages
 from rule_model import RuleModel
 
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.journal.ledger import read_state
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 QUIET = {"schedule": {"wake": "addressed"}, "turn": {"take": "one"}}
 WHISPER = """
@@ -94,7 +94,7 @@ def test_an_answer_of_another_agent_is_the_result_of_the_call_that_asked(
         },
         {"role": "tool", "tool_call_id": "id0", "content": "it is 7"},
     ]
-    assert [it.tick for it in replay(org, [1, 2])] == [1, 2]
+    assert [it.tick for it in replay_ticks(org, [1, 2])] == [1, 2]
 
 
 def test_of_what_was_handed_on_the_answer_comes_to_the_call_that_asked(

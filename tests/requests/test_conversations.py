@@ -11,7 +11,7 @@ from test_team import QUIET, calls
 import lemming
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import list_outbox
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import FrozenClock, resume, say
 
 
@@ -35,7 +35,7 @@ def test_the_next_question_of_a_conversation_goes_to_whom_the_last_was_handed_on
 def test_an_answer_that_was_returned_counts_as_seen(tmp_path: Path) -> None:
     org = org_of(tmp_path, resume("ada", **QUIET))
     lemming.ask(org, "ada", "what?", clock=FrozenClock())
-    assert all(map(read_state(org, "human").read.covers, list_outbox(org, "ada")))
+    assert all(map(read_state(org, "human").read.has_seen, list_outbox(org, "ada")))
 
 
 def test_the_answer_never_stands_before_its_question(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lemming.capabilities.requests.costs import NOTHING_SPENT, RequestCost
+from lemming.capabilities.requests.request_costs import NOTHING_SPENT, RequestCost
 
 
 def cost(dollars: float | None, calls: int = 1, **more: float) -> RequestCost:
@@ -27,11 +27,11 @@ def cost(dollars: float | None, calls: int = 1, **more: float) -> RequestCost:
 def test_dollars_are_added_up_unless_a_price_is_not_known(
     one: RequestCost, other: RequestCost, together: float | None
 ) -> None:
-    assert one.plus(other).cost_usd == together
+    assert one.add(other).cost_usd == together
 
 
 def test_everything_else_is_added_up() -> None:
-    found = cost(None, calls=2, credits=0.1, tokens=30).plus(cost(None, calls=3, credits=0.2, tokens=12))
+    found = cost(None, calls=2, credits=0.1, tokens=30).add(cost(None, calls=3, credits=0.2, tokens=12))
     assert found == RequestCost(turns=2, calls=5, credits=0.3, cost_usd=None, tokens=42)
 
 

@@ -10,10 +10,10 @@ from desk import PERSON
 from terminal import Lemming
 
 from lemming.engine import ticks
-from lemming.kernel.journal.events import Event, ProblemFound
-from lemming.kernel.journal.report import TickReport
-from lemming.kernel.messages import send
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.journal.engine_events import Event, ProblemFound
+from lemming.kernel.journal.turn_report import TickReport
+from lemming.kernel.messages import write_person_entry
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 QUIET = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "nothing"}
@@ -40,7 +40,9 @@ def organisation(
 
 def ask(base: Path, target: str, text: str) -> None:
     payload = {"text": text, "target": target}
-    send(base, "human", tick=load_tick(base), kind="message", payload=payload, tags=[], created_at="x")
+    write_person_entry(
+        base, "human", tick=load_tick(base), kind="message", payload=payload, tags=[], created_at="x"
+    )
 
 
 CHAIN = (
@@ -133,7 +135,7 @@ def test_the_files_are_the_same_however_many_turns_run_at_once(
         organisation(folder, *CHAIN, org={"max_parallel": at_once})
         run(folder)
         payload = {"text": "begin", "target": "cyd"}
-        send(folder, "human", tick=2, kind="message", payload=payload, tags=[], created_at="x")
+        write_person_entry(folder, "human", tick=2, kind="message", payload=payload, tags=[], created_at="x")
         run(folder)
         trees.append({path: raw for path, raw in tree(folder).items() if path != "config/org.json"})
     assert trees[0] == trees[1]

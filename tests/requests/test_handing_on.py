@@ -11,7 +11,7 @@ from terminal import Lemming
 from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
-from lemming.capabilities.requests.now import find_request, requests_now
+from lemming.capabilities.requests.current_requests import find_request, load_requests
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import make_org, resume, say, write_script
 
@@ -84,8 +84,8 @@ def test_one_answer_is_to_both_where_one_of_those_asked_is_handed_the_part_of_an
     request = ask(org, ["desk", "bob"])
     for _ in range(4):
         tick(org)
-    view = find_request(requests_now(org).requests, request.id)
-    assert (view.end, [share.holder for share in view.shares]) == ("answered", ["bob", "bob"])
+    view = find_request(load_requests(org).requests, request.id)
+    assert (view.end, [share.assignee for share in view.assignments]) == ("answered", ["bob", "bob"])
 
 
 def test_who_answered_and_is_then_handed_the_part_of_another_answers_again(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from test_taking import ONE, entry, reply
 from lemming.engine import ticks
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
-from lemming.kernel.journal.read_mark import ReadMark
+from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import list_outbox
 from lemming.testing import resume, say
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from asked import org_of
 
-from lemming.capabilities.approvals.decisions import approved_ahead
-from lemming.capabilities.requests.deadlines import last_tick_for
+from lemming.capabilities.approvals.read_decisions import find_preapprovals
+from lemming.capabilities.requests.request_deadlines import get_extended_last_tick
 from lemming.engine import ticks
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import Problem
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry, entry_id
 from lemming.kernel.org.config import load_config
@@ -51,14 +51,14 @@ def calls_of(work: Callable[[], object]) -> int:
 def written(base: Path, count: int, kind: str, **payload: Any) -> Path:
     """Make an organisation whose agent has so many unread entries of a person, and one turn a tick."""
     org_of(base, resume("ada", turn={"take": "one"}), script=[{"reply": say("ok", kind="response")}])
-    fs.publish(base, "config/org.json", pretty({"executor": "serial", "durability": "off"}))
+    fs.write_atomic(base, "config/org.json", dump_pretty({"executor": "serial", "durability": "off"}))
     for number in range(count):
         tick, place = divmod(number, A_TICK)
         told = {"text": f"number {number}", "target": "ada", **payload}
         identity = entry_id(tick + 1, "human", place)
         entry = OutboxEntry(identity, tick + 1, "human", kind, told, [], "2026-01-01T00:00:00Z")  # type: ignore[arg-type]
-        fs.publish(base, entry.file, entry.content)
-    fs.publish(base, "tick.json", pretty({"current_tick": count // A_TICK + 2}))
+        fs.write_atomic(base, entry.file, entry.content)
+    fs.write_atomic(base, "tick.json", dump_pretty({"current_tick": count // A_TICK + 2}))
     return base
 
 
@@ -79,11 +79,11 @@ def test_a_tick_costs_the_same_however_many_entries_are_unread(tmp_path: Path, k
 def test_what_was_approved_in_advance_is_found_without_a_walk_over_all_entries(tmp_path: Path) -> None:
     costs = []
     for count in (FEW, MANY):
-        org = Organisation.at(written(tmp_path / str(count), count, "message"))
+        org = Organisation.from_path(written(tmp_path / str(count), count, "message"))
         snapshot = take_snapshot(org, load_config(org), count // A_TICK + 2)
         ada = survey_agents(org).agents["ada"]
-        approved_ahead(snapshot.mail, ada, [])
-        costs.append(calls_of(partial(approved_ahead, snapshot.mail, ada, [])))
+        find_preapprovals(snapshot.mail, ada, [])
+        costs.append(calls_of(partial(find_preapprovals, snapshot.mail, ada, [])))
     assert costs[1] <= costs[0]
 
 
@@ -91,11 +91,13 @@ ASKED = OutboxEntry("0123456789ab", 1, "ada", "request", {"target": "human", "de
 
 
 def test_a_deadline_of_a_person_costs_the_same_however_long_ago_it_was_asked(base: Path) -> None:
-    org = Organisation.at(org_of(base))
+    org = Organisation.from_path(org_of(base))
     costs = []
     for passed in (FEW, MANY):
-        last_tick_for(org, ASKED, people={"human"}, now=passed)
-        costs.append(calls_of(partial(last_tick_for, org, ASKED, people={"human"}, now=passed + 1)))
+        get_extended_last_tick(org, ASKED, people={"human"}, current_tick=passed)
+        costs.append(
+            calls_of(partial(get_extended_last_tick, org, ASKED, people={"human"}, current_tick=passed + 1))
+        )
     assert costs[1] <= costs[0]
 
 
@@ -103,7 +105,9 @@ def test_the_first_look_at_a_deadline_looks_at_ticks_that_have_a_journal(base: P
     org_of(base)
 
     def first_look(now: int) -> object:
-        return last_tick_for(Organisation.at(base / "."), ASKED, people={"human"}, now=now)
+        return get_extended_last_tick(
+            Organisation.from_path(base / "."), ASKED, people={"human"}, current_tick=now
+        )
 
     first_look(FEW)
     costs = [calls_of(partial(first_look, passed)) for passed in (FEW, MANY)]
@@ -117,8 +121,8 @@ def test_a_problem_is_told_once_and_old_ones_do_not_pile_up(base: Path) -> None:
         known: list[weakref.ref[Problem]] = []
         for number in range(MANY):
             problem = Problem(f"wrong in tick {number}", "config/org.json")
-            runtime.tell(problem)
-            runtime.tell(Problem(f"wrong in tick {number}", "config/org.json"))
+            runtime.report_problem(problem)
+            runtime.report_problem(Problem(f"wrong in tick {number}", "config/org.json"))
             known.append(weakref.ref(problem))
         del problem
         gc.collect()

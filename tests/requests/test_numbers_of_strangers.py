@@ -12,9 +12,9 @@ from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
 from lemming.kernel.base.integers import LAST_TICK
-from lemming.kernel.journal.file import read_journal
+from lemming.kernel.journal.journal_file import read_journal
+from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.records import TickCommitted
 from lemming.testing import resume, say
 
 HUGE = 10**4300 - 1  # the longest number that JSON is read with

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import EVERYTHING
 
-from lemming.capabilities.requests.known_requests import KnownRequests, moving_in
-from lemming.capabilities.requests.now import requests_now
-from lemming.capabilities.requests.view import RequestView
-from lemming.kernel.messages import EntryName, OutboxEntry, send, write_outbox_entry
+from lemming.capabilities.requests.current_requests import load_requests
+from lemming.capabilities.requests.request_resolver import RequestResolver, iter_affecting_entries
+from lemming.capabilities.requests.request_view import RequestView
+from lemming.kernel.messages import EntryName, OutboxEntry, write_outbox_entry, write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.snapshot import take_snapshot
@@ -63,7 +63,7 @@ def stands(view: RequestView) -> tuple[Any, ...]:
         view.end,
         view.end_tick,
         view.closed_by.id if view.closed_by else None,
-        [(it.target, it.holder, it.end, it.answer.id if it.answer else None) for it in view.shares],
+        [(it.target, it.assignee, it.end, it.answer.id if it.answer else None) for it in view.assignments],
     )
 
 
@@ -76,18 +76,22 @@ def test_a_turn_and_a_screen_say_the_same(steps: list[Any], later: int) -> None:
         base = organisation(Path(folder) / "org")
         for entry in desk.entries.values():
             write_outbox_entry(base, entry.agent, entry)
-        mail = take_snapshot(Organisation.at(base), load_config(base), tick).mail
+        mail = take_snapshot(Organisation.from_path(base), load_config(base), tick).mail
 
         def moving(author: str, since: int) -> Iterator[tuple[EntryName, OutboxEntry]]:
-            names = mail.past(author)
-            return moving_in(mail, names.all[names.after(since - 1) :])
+            names = mail.past_names(author)
+            return iter_affecting_entries(mail, names.all[names.next_index(since - 1) :])
 
-        known = KnownRequests(mail, moving)
+        known = RequestResolver(mail, moving)
         for view in desk.requests(tick):
-            in_turn = known.of(view.entry)
+            in_turn = known.resolve(view.entry)
             assert stands(in_turn.view) == stands(view)
-            held = {name for name in EVERYBODY if not in_turn.is_over_for(name) and view.was_held_by(name)}
-            assert held <= {*view.holders}
+            held = {
+                name
+                for name in EVERYBODY
+                if not in_turn.is_resolved_for_assignee(name) and view.was_assignee(name)
+            }
+            assert held <= {*view.assignees}
 
 
 def test_who_else_was_asked_takes_no_turn_once_there_are_as_many_answers_as_are_wanted(base: Path) -> None:
@@ -100,7 +104,7 @@ def test_who_else_was_asked_takes_no_turn_once_there_are_as_many_answers_as_are_
     )
     tried_once(base)
     asked = {"text": "yes?", "target": ["ada", "bob", "cyd"], "join": 2}
-    send(base, "human", tick=1, kind="request", payload=asked, tags=[], created_at="")
+    write_person_entry(base, "human", tick=1, kind="request", payload=asked, tags=[], created_at="")
     turns = [turn for _ in range(3) for turn in tick(base).turns if turn.agent in NAMES and turn.calls]
     assert [turn.agent for turn in turns] == ["ada", "bob"]
-    assert [it.end for it in requests_now(base).requests] == ["answered"]
+    assert [it.end for it in load_requests(base).requests] == ["answered"]

@@ -9,10 +9,10 @@ import pytest
 from asked import PEOPLE, person
 from terminal import Lemming
 
-from lemming.asking.questions import ask
-from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.current_requests import load_requests
+from lemming.client.ask_client import ask
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.testing.people import ScriptedPerson
+from lemming.testing.scripted_person import ScriptedPerson
 
 SERVES = {"schedule": {"wake": "addressed"}, "turn": {"take": "one"}}
 QUESTIONS = 5
@@ -72,4 +72,4 @@ def test_what_requests_cost_adds_up_to_the_ledgers(base: Path, lemming: Lemming)
     spent = sum(it["cost_with_children"]["credits"] for it in roots)
     in_ledgers = sum(it["credits"] for it in lemming("status", "--json").objects[0]["agents"])
     assert (len(roots), spent) == (QUESTIONS, in_ledgers)
-    assert len(requests_now(base).requests) == QUESTIONS * 4
+    assert len(load_requests(base).requests) == QUESTIONS * 4

@@ -10,16 +10,16 @@ import pytest
 from asked import ask, person
 from waited import ADDRESSED, NOTHING, Json, called, calling, clocked, paid, run
 
-from lemming.asking.questions import AskOutcome, AtWork
-from lemming.asking.questions import ask as put
-from lemming.capabilities.requests.now import find_request, requests_now
-from lemming.kernel.base.jsontext import pretty
+from lemming.capabilities.requests.current_requests import find_request, load_requests
+from lemming.client.ask_client import AskOutcome, WorkProgress
+from lemming.client.ask_client import ask as put
+from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import journal_ticks
-from lemming.kernel.messages import read_outbox_entries, send
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.journal.journal_file import journal_ticks
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay_into, ticks_to_rerun
 
 
 def planned(base: Path, wait: Json, **blocks: Any) -> Path:
@@ -35,7 +35,7 @@ def planned(base: Path, wait: Json, **blocks: Any) -> Path:
         **blocks,
     )
     steps = [{"name": "later", "wait": wait}, {"name": "work", "ask": "bob", "task": "go"}]
-    fs.publish(base, "agents/plan/plan.json", pretty({"steps": steps}))
+    fs.write_atomic(base, "agents/plan/plan.json", dump_pretty({"steps": steps}))
     return base
 
 
@@ -61,7 +61,7 @@ def test_a_plan_that_waits_for_an_hour_while_somebody_asks(base: Path) -> None:
         assert load_tick(base) - before <= 2
     clock.advance(3600)
     assert paid(run(base, clock)) == ["bob"]
-    assert requests_now(base).requests.find(request.id)[0].end == "answered"
+    assert load_requests(base).requests.find_matches(request.id)[0].end == "answered"
 
 
 class Impatient:
@@ -71,7 +71,7 @@ class Impatient:
         self.then, self.stop = then, threading.Event()
         self.waits: list[str] = []
 
-    def __call__(self, work: AtWork) -> None:
+    def __call__(self, work: WorkProgress) -> None:
         if work.waits:
             self.waits.append(work.waits)
             self.then(self)
@@ -87,7 +87,7 @@ def put_to(
 
 def test_ask_waits_for_the_file_of_a_plan_and_runs_no_tick_meanwhile(base: Path) -> None:
     planned(base, FILE)
-    outcome, heard = put_to(base, "plan", lambda _: fs.publish(base, "shared/in.csv", b"1"))
+    outcome, heard = put_to(base, "plan", lambda _: fs.write_atomic(base, "shared/in.csv", b"1"))
     assert (outcome.answer, heard.waits) == ("here it is", ["plan waits for ./shared/in.csv to be there"])
     assert load_tick(base) <= 5
 
@@ -102,7 +102,7 @@ def test_ask_waits_for_the_moment_of_a_plan_and_can_be_stopped(base: Path) -> No
 def test_ask_says_what_it_does_not_wait_for(base: Path) -> None:
     planned(base, FILE)
     rare = resume("helper", schedule={**ADDRESSED, "run_every_n_ticks": 1000})
-    fs.publish(base, "agents/helper/resume.json", pretty(rare))
+    fs.write_atomic(base, "agents/helper/resume.json", dump_pretty(rare))
     outcome = put(base, "helper", "go", clock=FrozenClock())
     assert (outcome.why, outcome.reason) == (
         "nothing_to_do",
@@ -130,11 +130,11 @@ def test_ticks_in_which_nobody_is_due_go_by_and_count_for_no_person(base: Path, 
     for _ in range(3):
         assert put(base, "slow", "well?", clock=FrozenClock()).answer == "done"
     assert load_tick(base) > 12
-    approval = next(it for it in requests_now(base).requests if it.asker == "ann")
+    approval = next(it for it in load_requests(base).requests if it.asker == "ann")
     assert approval.is_open
     list(clocked(base, 4))
-    assert not requests_now(base).requests.by_identity[approval.identity].is_open
-    assert list(replay_into(base, tmp_path / "again", ticks_to_rerun(base, None)))
+    assert not load_requests(base).requests.by_identity[approval.identity].is_open
+    assert list(replay_into(base, tmp_path / "again", list_replayable_ticks(base, None)))
 
 
 def test_an_entry_in_review_is_asked_about_once_and_hurries_nobody(base: Path) -> None:
@@ -147,7 +147,9 @@ def test_an_entry_in_review_is_asked_about_once_and_hurries_nobody(base: Path) -
         script=[{"reply": say("x")}],
         models={"human": {"provider": "human"}},
     )
-    send(base, "bob", tick=1, kind="message", payload={"text": "x", "target": "ada"}, tags=[], created_at="x")
+    write_person_entry(
+        base, "bob", tick=1, kind="message", payload={"text": "x", "target": "ada"}, tags=[], created_at="x"
+    )
     assert len(run(base)) <= 2
     assert len(run(base)) == 1
     assert len([it for it in read_outbox_entries(base, "ada") if it.kind == "request"]) == 1
@@ -179,7 +181,9 @@ def led(base: Path, *more: Json) -> Path:
 
 def cancel(base: Path, id_: str, target: str) -> None:
     payload = {"cancels": id_, "target": target}
-    send(base, "human", tick=load_tick(base), kind="status", payload=payload, tags=[], created_at="x")
+    write_person_entry(
+        base, "human", tick=load_tick(base), kind="status", payload=payload, tags=[], created_at="x"
+    )
 
 
 @pytest.mark.parametrize("readable", [True, False])
@@ -191,13 +195,13 @@ def test_what_was_asked_for_a_cancelled_request_costs_nothing_more(base: Path, r
             plain = resume(
                 name, schedule=ADDRESSED, permissions=may, team={"ask": ["cyd"]} if name == "bob" else None
             )
-            fs.publish(base, f"agents/{name}/resume.json", pretty(plain))
+            fs.write_atomic(base, f"agents/{name}/resume.json", dump_pretty(plain))
     request = ask(base, "lead")
     assert "cyd" in paid([*clocked(base, 5)])
     cancel(base, request.id, "lead")
     assert paid([*clocked(base, 5)]) == []
     assert len(run(base)) == 1
-    assert not requests_now(base).requests.open
+    assert not load_requests(base).requests.unresolved_requests
 
 
 def test_who_asked_is_told_of_a_child_that_a_person_cancelled(base: Path) -> None:
@@ -207,7 +211,7 @@ def test_who_asked_is_told_of_a_child_that_a_person_cancelled(base: Path) -> Non
     (child,) = [it for it in read_outbox_entries(base, "lead") if it.kind == "request"]
     cancel(base, child.id, "bob")
     assert paid(run(base)) == ["lead"]
-    assert requests_now(base).requests.find(request.id)[0].answers[0].payload["text"] == "so be it"
+    assert load_requests(base).requests.find_matches(request.id)[0].answers[0].payload["text"] == "so be it"
 
 
 def test_a_question_to_one_of_six_that_wake_always_costs_one_call(base: Path) -> None:
@@ -256,16 +260,16 @@ def test_ticks_run_for_others_count_for_no_person(base: Path, tmp_path: Path) ->
     )
     asked = [ask(base, name) for name in ("ann", "zoe")]
     run(base)
-    first, second = (it for it in requests_now(base).requests.open if it.asker != "human")
+    first, second = (it for it in load_requests(base).requests.unresolved_requests if it.asker != "human")
     left = (first.deadline or 0) - load_tick(base)
     at_once(base, "a")
-    shown = find_request(requests_now(base).requests, first.identity).deadline
+    shown = find_request(load_requests(base).requests, first.identity).deadline
     assert shown == load_tick(base) + left  # also before the tick that it was first to end in
     at_once(base, *"bcdefgh")
     list(clocked(base, 1))
     at_once(base, *"ijkl")
-    assert find_request(requests_now(base).requests, first.identity).is_open
-    send(
+    assert find_request(load_requests(base).requests, first.identity).is_open
+    write_person_entry(
         base,
         "human",
         tick=load_tick(base),
@@ -276,11 +280,11 @@ def test_ticks_run_for_others_count_for_no_person(base: Path, tmp_path: Path) ->
     )
     assert paid(run(base)) == ["ann", "slow"]
     list(clocked(base, 3))  # by the clock it is over
-    of = requests_now(base).requests.by_identity
+    of = load_requests(base).requests.by_identity
     assert (of[first.identity].end, of[second.identity].end) == ("answered", "expired")
     assert all(of[it.identity].end == "answered" for it in asked)
     again = tmp_path / "again"
-    assert list(replay_into(base, again, ticks_to_rerun(base, None)))
+    assert list(replay_into(base, again, list_replayable_ticks(base, None)))
     told = {**tree(base)}
     del told["agents/human/turns.jsonl"]  # what a person has read
     assert tree(again) == told
@@ -297,5 +301,5 @@ def test_ask_says_why_the_holder_fails_though_its_turn_was_for_a_request_before(
     )
     outcomes = [put(base, "ada", text) for text in ("first", "second")]
     assert [it.why for it in outcomes] == ["failing", "failing"]
-    assert 'the price of model "scripted" is unknown' in outcomes[1].why_unanswered
+    assert 'the price of model "scripted" is unknown' in outcomes[1].unanswered_reason
     assert outcomes[1].error == outcomes[0].error

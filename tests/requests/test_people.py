@@ -10,13 +10,13 @@ from asked import org_of, person
 from desk import put
 from terminal import Lemming
 
-from lemming.asking.questions import ask
-from lemming.capabilities.requests.now import requests_now
-from lemming.capabilities.requests.view import RequestView
-from lemming.capabilities.requests.waiting import waiting
+from lemming.capabilities.requests.current_requests import load_requests
+from lemming.capabilities.requests.request_view import RequestView
+from lemming.capabilities.requests.waiting_items import list_person_inbox
+from lemming.client.ask_client import ask
 from lemming.engine import ticks
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.testing.people import ScriptedPerson, answered
+from lemming.testing.scripted_person import ScriptedPerson, answer_each_tick
 
 ONE = {"turn": {"take": "one"}, "schedule": {"wake": "addressed"}}
 
@@ -38,7 +38,7 @@ def test_a_scripted_person_answers_by_pattern_and_sleeps_through_the_rest(tmp_pa
 
     eve = ScriptedPerson("human", ("publish", "Yes."), ("colo[u]?r", colour), ("there", None))
     assert [entry.payload["text"] for entry in eve.answer(org)] == ["Yes.", "bob may choose"]
-    assert [it.end for it in requests_now(org).requests] == ["answered", "refused", None]
+    assert [it.end for it in load_requests(org).requests] == ["answered", "refused", None]
     assert eve.answer(org) == []
 
 
@@ -50,10 +50,10 @@ def test_people_answer_between_ticks(tmp_path: Path) -> None:
     org = org_of(tmp_path, person("eve"), resume("ada", **ONE), script=script)
     put(org, "human", "request", 1, text="Publish it", target="ada", conversation="")
     eve = ScriptedPerson("eve", ("publish", "Yes."))
-    reports = answered(ticks(org, until_quiet=True, clock=FrozenClock()), org, eve)
+    reports = answer_each_tick(ticks(org, until_quiet=True, clock=FrozenClock()), org, eve)
     assert [report.tick for report in reports] == [1, 2]
-    assert [it.end for it in requests_now(org).requests] == ["answered", "answered"]
-    assert waiting(org) == []
+    assert [it.end for it in load_requests(org).requests] == ["answered", "answered"]
+    assert list_person_inbox(org) == []
 
 
 def test_a_scripted_person_answers_what_is_asked_while_somebody_waits(tmp_path: Path) -> None:

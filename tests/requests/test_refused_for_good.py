@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from asked import answers, ask, person, tried_once
 
-from lemming.asking.questions import ask as put
-from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.current_requests import load_requests
+from lemming.client.ask_client import ask as put
 from lemming.engine import ticks
-from lemming.kernel.base.jsontext import parse, pretty
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.report import TickReport
-from lemming.kernel.messages import send
+from lemming.kernel.journal.turn_report import TickReport
+from lemming.kernel.messages import write_person_entry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay
 
 Json = dict[str, Any]
 NOTHING: Json = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": ""}
@@ -46,7 +46,7 @@ def org(base: Path, error: str, *steps: Json, parallel: int = 8) -> Path:
         models={"human": {"provider": "human"}},
         org={"max_parallel": parallel},
     )
-    fs.publish(base, "agents/plan/plan.json", pretty({"steps": [*steps]}))
+    fs.write_atomic(base, "agents/plan/plan.json", dump_pretty({"steps": [*steps]}))
     return tried_once(base)
 
 
@@ -72,7 +72,7 @@ def test_who_asked_is_told_and_goes_on(base: Path, error: str) -> None:
     (turn,) = [it for report in reports for it in report.turns if it.agent == "bob" and it.error]
     assert (turn.status, turn.error, len(turn.entries)) == ("failed", error, 1)
     assert read_state(base, "bob").requests == ()
-    assert [it.tick for it in replay(base, journal_ticks(base))] == journal_ticks(base)
+    assert [it.tick for it in replay_ticks(base, journal_ticks(base))] == journal_ticks(base)
 
 
 @pytest.mark.parametrize("error", TRANSIENT)
@@ -108,7 +108,7 @@ def test_a_plan_without_a_way_out_fails_with_the_reason(base: Path) -> None:
     request = ask(base, "plan")
     run(base)
     assert "UnknownModel" in answers(base, "plan")[request.id]["text"]
-    assert not requests_now(base).requests.open
+    assert not load_requests(base).requests.unresolved_requests
 
 
 def test_who_is_asked_directly_says_why(base: Path) -> None:
@@ -126,8 +126,8 @@ def test_a_fallback_that_may_answer_later_keeps_the_request_open(base: Path) -> 
     more = {"down": {"provider": "ollama", "model": "none", "options": host, "attempts": 1}}
     known = parse(models)
     plain["model"]["key"] = next(iter(key for key in known if key not in ("human", "plan")))
-    fs.publish(base, "config/models.json", pretty({**known, **more}))
-    fs.publish(base, "agents/bob/resume.json", pretty(plain))
+    fs.write_atomic(base, "config/models.json", dump_pretty({**known, **more}))
+    fs.write_atomic(base, "agents/bob/resume.json", dump_pretty(plain))
     ask(base, "bob")
     run(base, 2)
     assert answers(base, "bob") == {}
@@ -151,12 +151,12 @@ def test_a_request_that_is_only_said_fails_too_and_is_not_shown_again(base: Path
     make_org(base, person(), bob, script=script, models={"human": {"provider": "human"}})
     tried_once(base)
     asked = {"text": "do it", "target": "bob"}
-    sent = send(
+    sent = write_person_entry(
         base, "human", tick=1, kind="request", payload=asked, tags=[], created_at="2026-01-01T00:00:00Z"
     )
     run(base, 2)
     (said,) = answers(base, "bob").values()
     assert (said["status"], said["reply_to"], said["target"]) == ("failed", sent.id, "human")
     assert "AuthenticationFailed" in said["text"]
-    assert not requests_now(base).requests.open
-    assert [it.tick for it in replay(base, journal_ticks(base))] == journal_ticks(base)
+    assert not load_requests(base).requests.unresolved_requests
+    assert [it.tick for it in replay_ticks(base, journal_ticks(base))] == journal_ticks(base)

@@ -8,17 +8,17 @@ import pytest
 from asked import ask, person
 from waited import ADDRESSED, NOTHING, Json, called, calling, clocked, paid, run
 
-from lemming.asking.questions import ask as put
-from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.current_requests import load_requests
+from lemming.client.ask_client import ask as put
+from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.messages import read_outbox_entries
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.repeats import Repeats
+from lemming.kernel.turn.repeated_calls import RepeatDetector
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
-from lemming.timeline.record import read_tick
 
 
 def holding_on(base: Path, *script: Json) -> Path:
@@ -50,12 +50,12 @@ def test_who_comes_no_further_is_asked_again_by_the_clock_only(base: Path) -> No
     assert not called(base, load_tick(base) - 1, "helper")
     ask(base, "bob", "by the way", kind="message")
     assert paid(run(base)) == ["bob", "bob"]  # for the message, and for what it may help with
-    assert len(requests_now(base).requests.open) == 1
+    assert len(load_requests(base).requests.unresolved_requests) == 1
 
 
 def test_what_gives_the_same_turn_after_turn_is_over_at_the_fourth_time(base: Path) -> None:
     holding_on(base, {"agent": "bob", "reply": calling("file_read", path="./workspace/list.txt")})
-    fs.publish(base, "agents/bob/workspace/list.txt", b"nothing yet")
+    fs.write_atomic(base, "agents/bob/workspace/list.txt", b"nothing yet")
     outcome = put(base, "bob", "watch it", clock=FrozenClock())
     assert (outcome.end, load_tick(base)) == ("failed", 5)
     assert outcome.reason == "the same call was made again and again, and gave the same"
@@ -110,7 +110,7 @@ def test_who_asks_back_whoever_asked_is_told_and_then_the_request_fails(base: Pa
     )
     turns = [turn for report in clocked(base, 8) for turn in report.turns if turn.agent == "bob"]
     assert sum(turn.calls for turn in turns) == 4
-    told = read_tick(base, 4).turns[-1].prompt[-1]["content"]
+    told = load_tick_record(base, 4).turns[-1].prompt[-1]["content"]
     assert "WARNING: outbox_entries has given the same three times" in told
     (answer,) = [it for it in read_outbox_entries(base, "bob") if it.kind == "response"]
     assert (answer.payload["status"], "again and again" in answer.payload["text"]) == ("failed", True)
@@ -118,7 +118,7 @@ def test_who_asks_back_whoever_asked_is_told_and_then_the_request_fails(base: Pa
 
 def test_a_message_too_is_no_reason_to_make_the_same_call_for_ever(base: Path) -> None:
     holding_on(base, {"agent": "bob", "reply": calling("file_read", path="./workspace/list.txt")})
-    fs.publish(base, "agents/bob/workspace/list.txt", b"nothing yet")
+    fs.write_atomic(base, "agents/bob/workspace/list.txt", b"nothing yet")
     ask(base, "bob", "watch it", kind="message")
     reports = run(base)
     assert paid(reports) == ["bob"] * 4
@@ -131,20 +131,20 @@ def test_polling_what_changes_is_no_repeat(base: Path) -> None:
     holding_on(base, {"agent": "bob", "reply": calling("file_read", path="./workspace/list.txt")})
     request = ask(base, "bob", "watch it")
     for number in range(6):
-        fs.publish(base, "agents/bob/workspace/list.txt", b"%d" % number)
+        fs.write_atomic(base, "agents/bob/workspace/list.txt", b"%d" % number)
         assert paid([*clocked(base, 1)]) == ["bob"]
-    assert requests_now(base).requests.find(request.id)[0].is_open
+    assert load_requests(base).requests.find_matches(request.id)[0].is_open
 
 
 def test_who_goes_on_with_its_work_may_look_at_the_same_file_in_each_turn() -> None:
     look, result, before = ToolCall("file_read", {"path": "notes.md"}), ToolResult(True, "plan"), {}
     for number in range(6):
-        turn = Repeats(before)
+        turn = RepeatDetector(before)
         turn.count(look, result)
-        turn.remember("step", number)
-        assert not turn.is_round
-        before = turn.in_vain
-    turn = Repeats(before)
+        turn.record_memory("step", number)
+        assert not turn.is_cycling
+        before = turn.repeat_counts
+    turn = RepeatDetector(before)
     turn.count(look, result)
-    turn.remember("step", 5)
-    assert turn.is_round
+    turn.record_memory("step", 5)
+    assert turn.is_cycling

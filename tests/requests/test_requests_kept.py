@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from asked import ask, org_of
 
-from lemming.capabilities.requests.index import FORM, read_kept
-from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.requests.current_requests import load_requests
+from lemming.capabilities.requests.request_index import CACHE_FORMAT, load_cache
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import Crash, crash_at, resume
@@ -24,7 +24,7 @@ LONG_AGO = time.time() - 3600
 
 
 def asked_in(org: Path | Organisation) -> set[str]:
-    return {request.text for request in requests_now(org).requests}
+    return {request.text for request in load_requests(org).requests}
 
 
 def write(org: Path, number: int, kind: str, text: str) -> Path:
@@ -94,7 +94,7 @@ def test_what_another_version_kept_in_another_form_is_not_believed(org: Path) ->
     raw = (org / KEPT).read_bytes()
     plain = raw.partition(b"\n")[2]
     (org / KEPT).write_bytes(sha256(plain).hexdigest().encode() + b"\n" + plain)
-    assert read_kept(org) == {}
+    assert load_cache(org) == {}
     nested = b"[" * 100_000 + b"]" * 100_000
     for whole in (
         b"[]",
@@ -105,7 +105,7 @@ def test_what_another_version_kept_in_another_form_is_not_believed(org: Path) ->
         nested,
         b'{"ada":[[],[[]]]}',
     ):
-        (org / KEPT).write_bytes(sha256(FORM + whole).hexdigest().encode() + b"\n" + whole)
+        (org / KEPT).write_bytes(sha256(CACHE_FORMAT + whole).hexdigest().encode() + b"\n" + whole)
         assert asked_in(org) == {"first?"}
     assert (org / KEPT).read_bytes() == raw
 
@@ -115,7 +115,7 @@ def test_a_kill_as_it_is_kept_leaves_it_whole_or_none(org: Path) -> None:
     (org / KEPT).unlink()
     for step in (1, 2):
         with pytest.raises(Crash), crash_at(step):
-            requests_now(org)
+            load_requests(org)
         assert not (org / KEPT).exists()
     assert asked_in(org) == {"first?"}
     assert (org / KEPT).read_bytes() == raw
@@ -131,7 +131,7 @@ def test_in_a_copy_that_was_made_meanwhile_nothing_is_believed(org: Path, tmp_pa
 
 
 def test_who_goes_on_looking_sees_what_changes_after_the_first_look(org: Path) -> None:
-    looks = Organisation.at(org)
+    looks = Organisation.from_path(org)
     assert asked_in(looks) == {"first?"}
     file = next(org.glob("agents/ada/outbox/*_hand7.json"))
     beside = file.with_name("draft")

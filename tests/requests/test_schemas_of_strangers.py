@@ -12,8 +12,8 @@ import pytest
 from asked import ask as ask_by_hand
 from asked import org_of
 
-from lemming.asking.questions import ask
 from lemming.cli import run
+from lemming.client.ask_client import ask
 from lemming.engine import run_once
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.testing import FrozenClock, resume, say

@@ -13,18 +13,18 @@ from patience import PATIENCE_S
 from planned import planned_org, step
 from terminal import Lemming
 
-from lemming.facts.views.tick import tick as tick_view
-from lemming.kernel.base.jsontext import pretty
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
+from lemming.journal_tools.verify.file_verification import verify_org
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.memory import load_memory
 from lemming.kernel.messages import list_outbox, read_outbox_entries
 from lemming.kernel.providers import LLMProvider, register_provider
+from lemming.queries.views.tick_view import build_tick_view as tick_view
 from lemming.testing import Crash, crash_at, journal_lines, resume, say, tree
-from lemming.timeline.record import read_tick
-from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
-from lemming.timeline.verify.files import verify
 
 ANSWER = say("done", kind="response")
 
@@ -89,7 +89,7 @@ def test_mails_through_one_agent_take_few_ticks_where_it_serves_several_at_a_tim
     sort = step("sort", "ada", task="Sort {{item}}.", each="start.mails", at_once=8)
     planned_org(base, sort, script=[{"reply": ANSWER}], answer="{{steps.sort}}")
     ada = resume("ada", turn={"requests": 8}, schedule={"wake": "addressed"})
-    fs.publish(base, "agents/ada/resume.json", pretty(ada))
+    fs.write_atomic(base, "agents/ada/resume.json", dump_pretty(ada))
     ask(base, "desk", "sort", mails=[f"mail {number}" for number in range(30)])
     ticks = 0
     while not answers(base, "desk"):
@@ -161,10 +161,10 @@ def test_turns_that_nothing_connects_ask_their_models_at_the_same_time(base: Pat
             return json.dumps(ANSWER)
 
     register_provider("meets", Meets)
-    fs.publish(
+    fs.write_atomic(
         base,
         "config/models.json",
-        pretty({"scripted": {"provider": "meets"}, "human": {"provider": "human"}}),
+        dump_pretty({"scripted": {"provider": "meets"}, "human": {"provider": "human"}}),
     )
     assert turns_in(tick(base)) == [(0, "done"), (1, "done"), (2, "done")]
 
@@ -182,8 +182,8 @@ def test_no_more_turns_ask_at_the_same_time_than_may(base: Path) -> None:
 
     register_provider("counts", Counts)
     models = {"scripted": {"provider": "counts"}, "human": {"provider": "human"}}
-    fs.publish(base, "config/models.json", pretty(models))
-    fs.publish(base, "config/org.json", pretty({"max_parallel": 2}))
+    fs.write_atomic(base, "config/models.json", dump_pretty(models))
+    fs.write_atomic(base, "config/org.json", dump_pretty({"max_parallel": 2}))
     tick(base)
     assert len(answers(base, "desk")) == 6
     assert most[0] <= 2
@@ -196,7 +196,7 @@ def test_the_files_are_the_same_at_any_parallelism(
     trees = []
     for place, org in ((base, {"max_parallel": 8}), (tmp_path / "other", settings)):
         asked_org(place, 5, script=REMEMBERING)
-        fs.publish(place, "config/org.json", pretty(org))
+        fs.write_atomic(place, "config/org.json", dump_pretty(org))
         for _ in range(3):
             tick(place)
         trees.append({file: raw for file, raw in tree(place).items() if file.startswith("agents/")})
@@ -205,7 +205,7 @@ def test_the_files_are_the_same_at_any_parallelism(
 
 def test_credits_hold_over_all_turns_of_a_tick(base: Path) -> None:
     asked_org(base, 5, requests=5)
-    fs.publish(base, "config/credits.json", pretty({"desk": {"max_credits": 3.0}}))
+    fs.write_atomic(base, "config/credits.json", dump_pretty({"desk": {"max_credits": 3.0}}))
     assert turns_in(tick(base)) == [(0, "done"), (1, "done"), (2, "done")]
     assert read_state(base, "desk").credits == 3.0
 
@@ -213,7 +213,7 @@ def test_credits_hold_over_all_turns_of_a_tick(base: Path) -> None:
 def test_a_limit_per_agent_counts_the_turns_before_in_the_same_tick(base: Path) -> None:
     limit = {"at": "spend", "calls": 2, "per": "agent", "window": {"ticks": 1}, "then": "block"}
     asked_org(base, 4, requests=4)
-    fs.publish(base, "config/org.json", pretty({"gates": [limit]}))
+    fs.write_atomic(base, "config/org.json", dump_pretty({"gates": [limit]}))
     tick(base)
     calls = [line for line in journal_lines(base, 1) if line["type"] == "model_replied"]
     assert len(calls) == 2
@@ -251,8 +251,11 @@ def test_a_replay_takes_all_turns_again_and_makes_no_call(
     for _ in range(2):
         tick(base)
     (base / "config/answers.jsonl").unlink()
-    assert [(it.tick, it.turns) for it in replay(base, [1, 2])] == [(1, 3), (2, 2)]
-    assert [it.turns for it in replay_into(base, tmp_path / "again", ticks_to_rerun(base, None))] == [3, 2]
+    assert [(it.tick, it.turns) for it in replay_ticks(base, [1, 2])] == [(1, 3), (2, 2)]
+    assert [it.turns for it in replay_into(base, tmp_path / "again", list_replayable_ticks(base, None))] == [
+        3,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("tools", [IN_ORDER, []])
@@ -262,9 +265,9 @@ def test_what_was_spent_and_written_is_counted_of_all_turns(
     asked_org(base, 3, tools=tools)
     report = tick(base)
     assert report.totals["calls"] == 3
-    assert read_tick(base, 1).totals["credits"] == 3.0
-    assert verify(base).findings == ()
-    assert verify(base).turns == 3
+    assert load_tick_record(base, 1).totals["credits"] == 3.0
+    assert verify_org(base).findings == ()
+    assert verify_org(base).turns == 3
     assert lemming("cost", "--json").objects[-1]["turns"] == 3
 
 
@@ -322,7 +325,7 @@ def test_credits_that_suffice_for_all_turns_let_them_be_taken_at_once(base: Path
     asked_org(base, 3, repairs=0)
     started = []
     for number, most in ((1, 3.0), (2, 5.0)):
-        fs.publish(base, "config/credits.json", pretty({"desk": {"max_credits": most}}))
+        fs.write_atomic(base, "config/credits.json", dump_pretty({"desk": {"max_credits": most}}))
         for asked in range(3):
             ask(base, "desk", f"again {asked}", conversation=f"{number} {asked}")
         tick(base)
@@ -345,7 +348,7 @@ def test_a_turn_that_ends_the_engine_again_and_again_takes_no_other_with_it(
 
     register_provider("dies", Dies)
     models = {"scripted": {"provider": "dies"}, "human": {"provider": "human"}}
-    fs.publish(base, "config/models.json", pretty(models))
+    fs.write_atomic(base, "config/models.json", dump_pretty(models))
     for _ in range(3):
         with pytest.raises(Crash):
             tick(base)
@@ -358,4 +361,4 @@ def test_the_lines_of_further_turns_stand_beside_each_other_whatever_else_they_s
     for state in (*states, states[2]):
         write_state(base, "desk", state)
     assert [line.get("turn", 0) for line in ledger_lines(base)] == [0, 1, 2]
-    assert read_state(base, "desk", before=4) == AgentState()
+    assert read_state(base, "desk", before_tick=4) == AgentState()

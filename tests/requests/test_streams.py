@@ -12,12 +12,12 @@ from asked import org_of
 from patience import PATIENCE_S
 
 import lemming
-from lemming.asking import streams
+from lemming.client import event_stream
 from lemming.kernel.base.errors import OrgBusy, UsageError
-from lemming.kernel.journal.events import Event, TickBegins, TickEnds
-from lemming.kernel.journal.records import ModelReplied, TurnEnded
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.journal.engine_events import Event, TickBegins, TickEnds
+from lemming.kernel.journal.journal_records import ModelReplied, TurnEnded
 from lemming.kernel.tick.runtime import open_org
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import resume, say
 
 
@@ -92,7 +92,7 @@ def test_an_async_loop_that_is_cancelled_ends_the_run(org: Path) -> None:
 
 
 def test_a_run_waits_for_who_is_far_behind(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MOST_AHEAD", 1)
+    monkeypatch.setattr(event_stream, "MAX_BUFFERED", 1)
     stream = lemming.stream_ticks(org, max_ticks=3, interval_s=0)
     assert sum(isinstance(event, TickEnds) for event in stream) == 3
 

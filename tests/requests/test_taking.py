@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from asked import answers, ask, open_of, org_of, prompts, said, tick, tried_once
 
-from lemming.facts.preview import preview_tick
-from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.config import load_config
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.queries.tick_preview import preview_tick
 from lemming.testing import resume, say
 
 ONE = {"turn": {"take": "one"}}
@@ -44,10 +44,12 @@ def test_the_prompt_that_is_looked_at_before_is_the_turns_also_where_others_are_
     ask(org, "ada", "the first")
     tick(org)
     payload = {"text": "to nobody by name"}
-    send(org, "human", tick=load_tick(org), kind="message", payload=payload, tags=[], created_at="")
+    write_person_entry(
+        org, "human", tick=load_tick(org), kind="message", payload=payload, tags=[], created_at=""
+    )
     tick(org)
     ask(org, "ada", "the second")
-    before = preview_tick(org, load_config(org)).inputs_regardless("ada").prompt[-1]["content"]
+    before = preview_tick(org, load_config(org)).build_inputs("ada").prompt[-1]["content"]
     tick(org)
     assert before == prompts(org, 3)["ada"]
 
@@ -157,7 +159,7 @@ def test_a_cancelled_request_is_not_taken(tmp_path: Path, by: str) -> None:
     org = org_of(tmp_path, resume("ada", **ONE), resume("eve", model={"key": "human"}))
     request = ask(org, "ada")
     payload = {"cancels": [request.id], "target": "ada"}
-    send(org, by, tick=load_tick(org), kind="status", payload=payload, tags=[], created_at="")
+    write_person_entry(org, by, tick=load_tick(org), kind="status", payload=payload, tags=[], created_at="")
     tick(org)
     report = tick(org)
     assert answers(org, "ada") == {}
@@ -199,7 +201,7 @@ def test_an_addressed_agent_sleeps_through_what_is_not_for_it(tmp_path: Path) ->
         report = tick(org)
         assert [turn.agent for turn in report.turns if turn.calls] == ["ada"]
     assert "nothing was addressed to it" in report.turns[1].reason
-    send(
+    write_person_entry(
         org,
         "human",
         tick=load_tick(org),
@@ -214,7 +216,9 @@ def test_an_addressed_agent_sleeps_through_what_is_not_for_it(tmp_path: Path) ->
 
 def test_requests_do_not_keep_an_older_entry_waiting_for_ever(tmp_path: Path) -> None:
     org = org_of(tmp_path, resume("ada", **ONE), script=[{"reply": say("yes", kind="response")}])
-    send(org, "human", tick=load_tick(org), kind="message", payload={"text": "news"}, tags=[], created_at="")
+    write_person_entry(
+        org, "human", tick=load_tick(org), kind="message", payload={"text": "news"}, tags=[], created_at=""
+    )
     for number in range(3):
         ask(org, "ada", f"question {number}")
     for _ in range(4):
@@ -238,7 +242,7 @@ def test_a_conversation_shows_what_was_said_before_in_it_and_nothing_of_others(t
 
 def test_a_request_of_a_person_who_does_not_wait_is_part_of_the_inbox_as_ever(tmp_path: Path) -> None:
     org = org_of(tmp_path, resume("ada"))
-    send(
+    write_person_entry(
         org,
         "human",
         tick=load_tick(org),
@@ -268,7 +272,9 @@ def test_an_agent_that_takes_all_finds_what_is_asked_of_it_in_a_section_until_it
 def test_an_agent_that_takes_all_is_shown_answers_apart_from_other_news(tmp_path: Path) -> None:
     org = org_of(tmp_path, resume("ada", turn={"take": "all"}))
     ask(org, "ada", "yes", kind="response", reply_to="0123456789ab")
-    send(org, "human", tick=load_tick(org), kind="message", payload={"text": "hm"}, tags=[], created_at="")
+    write_person_entry(
+        org, "human", tick=load_tick(org), kind="message", payload={"text": "hm"}, tags=[], created_at=""
+    )
     tick(org)
     answered, new = prompts(org, 1)["ada"].split("# New entries in your inbox")
     assert '"yes"' in answered.partition("# Answers to what you asked")[2]
@@ -280,6 +286,8 @@ def test_a_person_whom_the_holder_may_not_read_cancels_nothing(tmp_path: Path) -
     org = org_of(tmp_path, ada, resume("eve", model={"key": "human"}))
     request = ask(org, "ada")
     payload = {"cancels": [request.id], "target": "ada"}
-    send(org, "eve", tick=load_tick(org), kind="status", payload=payload, tags=[], created_at="")
+    write_person_entry(
+        org, "eve", tick=load_tick(org), kind="status", payload=payload, tags=[], created_at=""
+    )
     tick(org)
     assert request.id in answers(org, "ada")

@@ -10,15 +10,15 @@ from asked import answers, ask, open_of, org_of, prompts, said, tick, tried_once
 
 from lemming.cli import run
 from lemming.engine import run_forever, run_once, ticks
-from lemming.facts.problems import problems_of_agents
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.journal.file import journal_ticks
-from lemming.kernel.journal.records import ToolFinished
-from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.journal.journal_file import journal_ticks
+from lemming.kernel.journal.journal_records import ToolFinished
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.config import load_config
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.queries.org_validation import validate_agents
 from lemming.testing import FrozenClock, journal_lines, resume, say
-from lemming.timeline.replay.replay import replay
 
 QUIET = {"schedule": {"wake": "addressed"}}
 
@@ -180,7 +180,7 @@ def test_what_an_agent_asks_on_its_own_account_comes_back_as_well(tmp_path: Path
         {"agent": "ann", "reply": say("it is 7")},
     ]
     org = org_of(tmp_path, desk("ann"), resume("ann", **QUIET), script=script)
-    send(org, "human", tick=load_tick(org), kind="message", payload={"text": "hi", "target": "desk"},
+    write_person_entry(org, "human", tick=load_tick(org), kind="message", payload={"text": "hi", "target": "desk"},
          tags=[], created_at="")  # fmt: skip
     assert turns(org, 4) == ["desk", "ann", "desk"]
     assert said(org, "desk")[-1] == ("message", {"text": "noted"})
@@ -258,7 +258,7 @@ def test_a_refused_call_is_told_counted_and_not_asked_for_without_end(tmp_path: 
     assert "ask_ann has given the same three times" in "".join(
         prompts(org, it)["desk"] for it in ticks_of(org)
     )
-    assert [it.tick for it in replay(org, ticks_of(org))] == ticks_of(org)
+    assert [it.tick for it in replay_ticks(org, ticks_of(org))] == ticks_of(org)
 
 
 def ticks_of(org: Path) -> list[int]:
@@ -301,7 +301,7 @@ def test_a_team_in_which_one_cannot_read_the_other_is_named_before_it_runs(tmp_p
     deaf = resume("ann", permissions={"read_outboxes": []})
     asking = resume("desk", team={"ask": ["ann"]}, permissions={"read_outboxes": ["human"]})
     org = org_of(tmp_path, asking, deaf)
-    found = [it for it in problems_of_agents(org, load_config(org), "desk") if it.pointer == "/team/ask/0"]
+    found = [it for it in validate_agents(org, load_config(org), "desk") if it.pointer == "/team/ask/0"]
     assert [it.message for it in found] == ["ann cannot read what it asks", "desk cannot read the answers"]
     assert [it.hint for it in found] == [
         'add "desk" to read_outboxes in agents/ann/resume.json',

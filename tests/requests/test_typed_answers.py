@@ -11,9 +11,9 @@ from asked import org_of
 from pydantic import BaseModel, Field, field_validator
 from typing_extensions import TypedDict
 
-from lemming.asking.questions import NotAnswered, ask
+from lemming.client.ask_client import NotAnswered, ask
 from lemming.kernel.base.errors import ContractError, UsageError
-from lemming.kernel.base.json_schema.violations import flaw_of, wrong_in
+from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw, find_violations
 from lemming.testing import resume, say
 
 
@@ -123,15 +123,18 @@ def test_a_type_without_fields_is_refused_before_anybody_is_asked(base: Path, ki
 
 def test_a_pattern_takes_no_time_that_grows_without_end() -> None:
     schema = {"type": "string", "pattern": "^(a+)+$"}
-    assert flaw_of(schema) == ("", "")
-    assert wrong_in(schema, "a" * 5000 + "b")[0].why.endswith("does not match '^(a+)+$'")
+    assert find_schema_flaw(schema) == ("", "")
+    assert find_violations(schema, "a" * 5000 + "b")[0].reason.endswith("does not match '^(a+)+$'")
 
 
 def test_a_schema_that_nothing_could_be_held_to_says_where() -> None:
     behind = {"properties": {"a": {"type": "string", "pattern": "(?<=a)b"}}}
     why = "look-around, including look-ahead and look-behind, is not supported"
-    assert flaw_of(behind) == (f"the pattern '(?<=a)b' cannot be used: {why}", "/properties/a/pattern")
+    assert find_schema_flaw(behind) == (
+        f"the pattern '(?<=a)b' cannot be used: {why}",
+        "/properties/a/pattern",
+    )
     doubling = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
-    flaw, _ = flaw_of({"$ref": "#/$defs/d0", "$defs": {**doubling, "d40": {}}})
+    flaw, _ = find_schema_flaw({"$ref": "#/$defs/d0", "$defs": {**doubling, "d40": {}}})
     assert "more than 10000 parts" in flaw
-    assert flaw_of({"properties": {"again": {"$ref": "#"}}}) == ("", "")
+    assert find_schema_flaw({"properties": {"again": {"$ref": "#"}}}) == ("", "")

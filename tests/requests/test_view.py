@@ -19,7 +19,7 @@ from lemming.kernel.messages import EntryName, OutboxEntry
 def test_a_request_that_names_another_agent_opens_one_of_that_agent(target: Any) -> None:
     desk = Desk()
     request = desk.request(desk.ask("ada", target))
-    assert (request.asker, request.targets, request.holders, request.is_open) == (
+    assert (request.asker, request.targets, request.assignees, request.is_open) == (
         "ada",
         ("bob",),
         ("bob",),
@@ -50,7 +50,7 @@ def test_the_holders_response_ends_it(status: dict[str, str], end: str) -> None:
     asked = desk.ask("ada", "bob")
     closed = desk.answer("bob", asked, 2, **status)
     request = desk.request(asked)
-    assert (request.end, request.end_tick, request.holders) == (end, 2, ())
+    assert (request.end, request.end_tick, request.assignees) == (end, 2, ())
     assert request.closed_by is not None
     assert request.closed_by.id == closed
 
@@ -83,7 +83,7 @@ def test_a_default_is_the_answer_of_what_expired() -> None:
     asked = desk.ask("ada", "bob", 1, deadline=0, default={"text": "no"})
     assert desk.request(asked, tick=1).is_open
     request = desk.request(asked, tick=2)
-    assert (request.end, request.has_default, request.default) == ("expired", True, {"text": "no"})
+    assert (request.end, request.has_default, request.default_answer) == ("expired", True, {"text": "no"})
 
 
 @pytest.mark.parametrize("deadline", [-1, "3", 2.5, True, None])
@@ -126,9 +126,9 @@ def test_what_was_asked_for_a_request_ends_with_it_unless_it_had_ended() -> None
     ends = {id_: desk.request(id_).end for id_ in (top, done, open_, below)}
     assert ends == {top: "answered", done: "answered", open_: "cancelled", below: "cancelled"}
     requests = desk.requests()
-    tree = requests.tree(desk.request(top))
+    tree = requests.iter_tree(desk.request(top))
     assert [(depth, it.id) for depth, it in tree] == [(0, top), (1, done), (1, open_), (2, below)]
-    assert requests.root_of(requests.find(below)[0]).id == top
+    assert requests.get_root(requests.find_matches(below)[0]).id == top
 
 
 def test_a_parent_is_an_earlier_request_that_the_asker_was_to_answer() -> None:
@@ -150,8 +150,8 @@ def test_a_request_handed_on_is_owed_by_its_new_holder_to_the_first_asker() -> N
     desk.hand_on("bob", asked, "cyd", 3)
     desk.answer("ada", asked, 4)
     request = desk.request(asked)
-    assert (request.holders, request.shares[0].since, request.asker) == (("cyd",), 3, "human")
-    assert [(hop.tick, hop.by, hop.to) for hop in request.hops] == [(2, "ada", "bob"), (3, "bob", "cyd")]
+    assert (request.assignees, request.assignments[0].since, request.asker) == (("cyd",), 3, "human")
+    assert [(hop.tick, hop.by, hop.to) for hop in request.handoffs] == [(2, "ada", "bob"), (3, "bob", "cyd")]
     desk.answer("cyd", asked, 5)
     assert desk.request(asked).end == "answered"
     assert len(desk.requests()) == 1, "handing on opens no request of its own"
@@ -162,7 +162,7 @@ def test_a_request_is_handed_to_one_other_agent(to: Any) -> None:
     desk = Desk()
     asked = desk.ask("human", "ada")
     desk.hand_on("ada", asked, to, 2)
-    assert desk.request(asked).holders == ("ada",)
+    assert desk.request(asked).assignees == ("ada",)
 
 
 def test_all_targets_answer_unless_the_first_answer_is_enough() -> None:
@@ -170,8 +170,8 @@ def test_all_targets_answer_unless_the_first_answer_is_enough() -> None:
     every, any_ = desk.ask("ada", ["bob", "cyd"]), desk.ask("ada", ["bob", "cyd"], join="first")
     desk.answer("bob", every, 2)
     desk.answer("bob", any_, 2, status="refused")
-    assert desk.request(every).holders == ("cyd",)
-    assert desk.request(any_).holders == ("cyd",), "a refusal leaves it to the other"
+    assert desk.request(every).assignees == ("cyd",)
+    assert desk.request(any_).assignees == ("cyd",), "a refusal leaves it to the other"
     desk.answer("cyd", every, 3, status="failed")
     desk.answer("cyd", any_, 3)
     assert (desk.request(every).end, len(desk.request(every).answers)) == ("failed", 2)
@@ -196,8 +196,8 @@ def test_an_id_may_come_with_author_and_tick_and_must_where_two_have_it() -> Non
     assert [request.end for request in desk.requests()] == [None, None], "it may mean either"
     desk.answer("bob", "cyd/1_job1", 2)
     assert {request.asker: request.end for request in desk.requests()} == {"ada": None, "cyd": "answered"}
-    assert [it.asker for it in desk.requests().find("ada/00000001_job1")] == ["ada"]
-    assert len(desk.requests().find("job")) == 2
+    assert [it.asker for it in desk.requests().find_matches("ada/00000001_job1")] == ["ada"]
+    assert len(desk.requests().find_matches("job")) == 2
 
 
 def test_what_a_person_writes_counts_as_written_before_the_turns_of_its_tick() -> None:
@@ -246,7 +246,7 @@ def test_whatever_is_written_a_request_ends_once_and_its_past_does_not_change(st
         requests = desk.requests(now)
         for request in requests:
             assert (request.end is None) == (request.end_tick is None)
-            assert bool(request.holders) == request.is_open
+            assert bool(request.assignees) == request.is_open
             if request.is_open and request.parent:
                 assert requests.by_identity[request.parent].is_open
             if request.end_tick is not None and request.end_tick < now:

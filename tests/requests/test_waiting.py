@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from desk import organisation, put
 
-from lemming.capabilities.requests.now import find_request, requests_now
-from lemming.capabilities.requests.waiting import waiting
+from lemming.capabilities.requests.current_requests import find_request, load_requests
+from lemming.capabilities.requests.waiting_items import list_person_inbox
 from lemming.kernel.base.errors import NotAnOrg, UsageError
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.counter import persist_tick
+from lemming.kernel.tick.tick_counter import persist_tick
 from lemming.testing import make_org, resume
 
 
@@ -24,7 +24,7 @@ def test_what_waits_for_a_person_says_what_from_whom_since_when_and_until_when(b
     put(base, "bob", "request", 2, target="human", deadline=1, default={"text": "none"})
     put(base, "cyd", "request", 2, text="Not yours", target="ada")
     persist_tick(base, 3)
-    assert [item.line for item in waiting(base)] == [
+    assert [item.summary_line for item in list_person_inbox(base)] == [
         "human owes ada an answer with ok, why, asked 2 ticks ago; "
         'it expires in 3 ticks, without an answer: "May I?"',
         'human owes bob an answer, asked 1 tick ago; it waits until it is answered: "Which one?"',
@@ -37,21 +37,21 @@ def test_names_of_fields_cannot_pass_for_words_of_the_engine(base: Path) -> None
     organisation(base)
     schema = {"type": "object", "properties": {"nothing; it is answered": {"type": "boolean"}}}
     put(base, "ada", "request", 1, target="human", schema=schema)
-    assert waiting(base)[0].needs == "an answer of 1 field"
+    assert list_person_inbox(base)[0].needs == "an answer of 1 field"
 
 
 def test_nothing_waits_for_a_person_who_may_not_read_the_asker(base: Path) -> None:
     deaf = resume("human", model={"key": "human"}, permissions={"read_outboxes": ["bob"], "tools": []})
     make_org(base, resume("ada"), resume("bob"), deaf)
     put(base, "ada", "request", 1, target="human")
-    assert waiting(base) == []
+    assert list_person_inbox(base) == []
 
 
 def test_what_bears_a_moment_to_come_does_not_wait_yet(base: Path) -> None:
     organisation(base)
     put(base, "ada", "request", 1, target="human", not_before="2099-01-01T00:00:00Z")
     put(base, "ada", "request", 1, text="past", target="human", not_before="2001-01-01T00:00:00Z")
-    assert [item.text for item in waiting(base)] == ["past"]
+    assert [item.text for item in list_person_inbox(base)] == ["past"]
 
 
 def test_an_answer_and_a_deadline_take_it_off_the_list(base: Path) -> None:
@@ -59,25 +59,25 @@ def test_an_answer_and_a_deadline_take_it_off_the_list(base: Path) -> None:
     org = Organisation(base)
     first = put(base, "ada", "request", 1, text="one", target="human")
     put(base, "ada", "request", 1, text="two", target="human", deadline=2)
-    assert [item.text for item in waiting(org)] == ["one", "two"]
+    assert [item.text for item in list_person_inbox(org)] == ["one", "two"]
     put(base, "human", "response", 1, reply_to=first.id)
-    assert [item.text for item in waiting(org)] == ["two"]
+    assert [item.text for item in list_person_inbox(org)] == ["two"]
     persist_tick(base, 3)
-    assert [item.age_ticks for item in waiting(org)] == [2]
+    assert [item.age_ticks for item in list_person_inbox(org)] == [2]
     persist_tick(base, 4)
-    assert waiting(org) == []
+    assert list_person_inbox(org) == []
 
 
 def test_the_same_requests_are_the_same_value_until_an_entry_is_added(base: Path) -> None:
     organisation(base)
     org = Organisation(base)
     put(base, "ada", "request", 1, target="bob")
-    before = requests_now(org)
-    assert requests_now(org) is before
+    before = load_requests(org)
+    assert load_requests(org) is before
     put(base, "ada", "message", 1, text="nothing to do with it")
-    assert requests_now(org) is before
+    assert load_requests(org) is before
     put(base, "ada", "request", 1, target="bob")
-    assert len(requests_now(org).requests) == 2
+    assert len(load_requests(org).requests) == 2
 
 
 def test_an_entry_that_is_mended_counts_from_then_on(base: Path) -> None:
@@ -86,35 +86,37 @@ def test_an_entry_that_is_mended_counts_from_then_on(base: Path) -> None:
     entry = put(base, "ada", "request", 1, target="bob")
     content = (base / entry.file).read_bytes()
     (base / entry.file).write_bytes(content.replace(b'"tick": 1', b'"tick": 7'))
-    assert len(requests_now(org).requests) == 0
+    assert len(load_requests(org).requests) == 0
     (base / entry.file).write_bytes(content)
-    assert len(requests_now(org).requests) == 1
+    assert len(load_requests(org).requests) == 1
     (base / entry.file).unlink()
-    assert len(requests_now(org).requests) == 0
+    assert len(load_requests(org).requests) == 0
 
 
 def test_an_unknown_id_names_the_nearest_and_an_ambiguous_one_all(base: Path) -> None:
     organisation(base)
     ids = [put(base, "ada", "request", 1, target="bob").id for _ in range(2)]
-    requests = requests_now(base).requests
+    requests = load_requests(base).requests
     assert find_request(requests, ids[0][:6]).id == ids[0]
     with pytest.raises(UsageError, match="no request") as error:
         find_request(requests, ids[0][:-1] + "z")
     assert ids[0] in error.value.hint
     persist_tick(base, 3)
     hand_made = [
-        send(base, name, tick=2, kind="request", payload={"target": "bob"}, tags=[], created_at="x")
+        write_person_entry(
+            base, name, tick=2, kind="request", payload={"target": "bob"}, tags=[], created_at="x"
+        )
         for name in ("ada", "cyd")
     ]
     for entry in hand_made:
         (base / entry.file).write_bytes((base / entry.file).read_bytes().replace(entry.id.encode(), b"job1"))
         (base / entry.file).rename((base / entry.file).with_name("00000002_job1.json"))
     with pytest.raises(UsageError, match="may be any of 2") as error:
-        find_request(requests_now(base).requests, "job1")
+        find_request(load_requests(base).requests, "job1")
     assert "cyd/00000002_job1" in error.value.hint
 
 
 def test_a_folder_that_is_no_organisation_has_nothing_that_waits_and_says_so(tmp_path: Path) -> None:
     for base in (tmp_path, tmp_path / "absent"):
         with pytest.raises(NotAnOrg, match="no agents/ folder"):
-            waiting(base)
+            list_person_inbox(base)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.engine import ticks
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.testing import FrozenClock, journal_lines
 
 Json = dict[str, Any]

@@ -14,15 +14,15 @@ from patience import until
 from terminal import Lemming
 
 from lemming.engine import run_once, ticks
-from lemming.evals.copy_org import copy_org
-from lemming.facts.problems import problems_of_config
+from lemming.evals.stand_in_copy import copy_org
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.base.redaction.secrets import refresh
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
-from lemming.service.run_program import run_command
+from lemming.operations.alert_command import run_command
+from lemming.queries.org_validation import validate_config
 from lemming.testing import Crash, crash_at, make_org, resume, say, write_script
 
 NOTES = "told.jsonl"
@@ -95,7 +95,7 @@ def test_a_broken_resume_and_an_empty_purse_are_failures_that_can_be_mended(base
     run_once(base)
     assert [thing["about"] for thing in told(notes)[0]["things"]] == ["ada", "bob"]
     (base / "agents/bob/resume.json").write_text(whole)
-    fs.publish(base, "config/credits.json", pretty({"ada": {"max_credits": 100}}))
+    fs.write_atomic(base, "config/credits.json", dump_pretty({"ada": {"max_credits": 100}}))
     run_once(base)
     assert json.loads((base / "logs/told.json").read_text()) == {"failure": {}}
 
@@ -150,7 +150,7 @@ def test_a_command_that_hangs_is_killed_with_all_it_has_started(base: Path) -> N
     hang = [sys.executable, "-c", "import os; os.fork(); import signal; signal.pause()"]
     started: list[bool] = []
     why = run_command(
-        hang, given=b"", variables={}, cwd=base, limit_s=0.2, once_started=lambda: started.append(True)
+        hang, stdin=b"", variables={}, cwd=base, limit_s=0.2, on_start=lambda: started.append(True)
     )
     assert why == f"{sys.executable} took longer than 0.2 s and was killed"
     assert started == [True]
@@ -170,7 +170,7 @@ time.sleep(600)
 def test_what_a_command_leaves_in_the_background_takes_none_of_its_time_and_goes_on(base: Path) -> None:
     fs.make_root(base)
     why = run_command(
-        [sys.executable, "-c", BEHIND], given=b"", variables={}, cwd=base, limit_s=600, once_started=bool
+        [sys.executable, "-c", BEHIND], stdin=b"", variables={}, cwd=base, limit_s=600, on_start=bool
     )
     assert why == f"{sys.executable} ended with 3: no such host"
     until((base / "child").exists)
@@ -181,14 +181,14 @@ def test_what_a_command_leaves_in_the_background_takes_none_of_its_time_and_goes
 def test_a_command_that_does_not_read_its_input_ends_in_time(base: Path) -> None:
     fs.make_root(base)
     hang = [sys.executable, "-c", "import signal; signal.pause()"]
-    why = run_command(hang, given=b"x" * (1 << 20), variables={}, cwd=base, limit_s=0.2, once_started=bool)
+    why = run_command(hang, stdin=b"x" * (1 << 20), variables={}, cwd=base, limit_s=0.2, on_start=bool)
     assert why == f"{sys.executable} took longer than 0.2 s and was killed"
 
 
 def test_a_command_that_talks_without_end_ends(base: Path) -> None:
     fs.make_root(base)
     talk = [sys.executable, "-c", "import sys\nwhile True: sys.stderr.write('no ' * 1000)"]
-    why = run_command(talk, given=b"", variables={}, cwd=base, limit_s=30, once_started=lambda: None)
+    why = run_command(talk, stdin=b"", variables={}, cwd=base, limit_s=30, on_start=lambda: None)
     assert "ended with" in why
 
 
@@ -260,7 +260,7 @@ def test_an_organisation_from_elsewhere_says_which_program_it_runs(base: Path, l
 
 def test_validate_names_a_program_that_is_not_there(base: Path) -> None:
     make_org(base, resume("ada"), org={"on_failure": ["no-such-program"], "on_waiting": ["./tell.sh"]})
-    fs.publish(base, "tell.sh", b"#!/bin/sh\n")
+    fs.write_atomic(base, "tell.sh", b"#!/bin/sh\n")
     os.chmod(base / "tell.sh", 0o755)
-    [problem] = problems_of_config(base, load_config(base))
+    [problem] = validate_config(base, load_config(base))
     assert (problem.pointer, problem.severity) == ("/on_failure/0", "warning")

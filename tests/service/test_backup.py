@@ -16,18 +16,18 @@ from recorded import busy_org
 from terminal import Lemming
 
 from lemming.engine import load_tick, run_once, ticks
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState, DiskError, OrgBusy, UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.files.whole_folder import STAGINGS
+from lemming.kernel.files.atomic_folder import STAGING_FOLDERS
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import open_org
-from lemming.service.archive import MANIFEST
-from lemming.service.backup import Backup, back_up
-from lemming.service.restore import restore
+from lemming.operations.backup_archive import MANIFEST
+from lemming.operations.backup_writer import Backup, create_backup
+from lemming.operations.restore import restore_backup
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay
-from lemming.timeline.verify.files import verify
 
 WITHOUT = (".lemming", ".git")
 
@@ -43,7 +43,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def made(base: Path, file: Path, wait_s: float = 30.0) -> Backup:
-    return back_up(Organisation(base), file, wait_s=wait_s)
+    return create_backup(Organisation(base), file, wait_s=wait_s)
 
 
 def packed(file: Path, *members: tarfile.TarInfo | tuple[str, bytes]) -> Path:
@@ -72,17 +72,17 @@ def test_what_comes_back_is_what_there_was_and_it_goes_on(base: Path, file: Path
     make_org(base, resume("ada"), resume("bob"))
     for _ in range(3):
         run_once(base)
-    fs.publish(base, "shared/ümlaut \n name", b"x" * 3_000_000)
+    fs.write_atomic(base, "shared/ümlaut \n name", b"x" * 3_000_000)
     (base / "agents/ada/workspace/empty").mkdir(parents=True)
     kept = tree(base, without=WITHOUT)
     backup = made(base, file)
-    done = restore(file, place)
+    done = restore_backup(file, place)
     assert tree(place, without=WITHOUT) == kept
     assert (place / "agents/ada/workspace/empty").is_dir()
     assert (done.tick, done.manifest.agents, done.broken) == (4, ["ada", "bob"], {})
     assert backup.manifest.content_bytes == sum(map(len, kept.values()))
-    assert not verify(place).findings
-    assert [replayed.tick for replayed in replay(place, [1, 2, 3])] == [1, 2, 3]
+    assert not verify_org(place).findings
+    assert [replayed.tick for replayed in replay_ticks(place, [1, 2, 3])] == [1, 2, 3]
     there, here = run_once(place, clock=FrozenClock()), run_once(base, clock=FrozenClock())
     assert there.turns[0].entries == here.turns[0].entries
     assert tree(base) == tree(place)
@@ -96,7 +96,7 @@ def test_a_tick_that_was_interrupted_goes_on_from_the_backup_without_paying_twic
     with crash_at(14), pytest.raises(Crash):
         run_once(base)
     made(base, file)
-    restore(file, place)
+    restore_backup(file, place)
     assert tree(place) == tree(base)
     assert run_once(place, clock=FrozenClock()).totals == run_once(base, clock=FrozenClock()).totals
     assert tree(place) == tree(base)
@@ -107,9 +107,9 @@ def test_everybody_who_takes_part_in_the_recorded_organisation_comes_back(
 ) -> None:
     busy_org(base)
     made(base, file)
-    restore(file, place)
+    restore_backup(file, place)
     assert tree(place, without=WITHOUT) == tree(base, without=WITHOUT)
-    assert not verify(place).findings
+    assert not verify_org(place).findings
 
 
 def test_modes_stay_private(base: Path, file: Path, place: Path) -> None:
@@ -117,7 +117,7 @@ def test_modes_stay_private(base: Path, file: Path, place: Path) -> None:
     run_once(base)
     made(base, file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    restore(file, place)
+    restore_backup(file, place)
     for name in ("logs", "agents/ada/outbox", "agents/ada/turns.jsonl", "agents/ada/resume.json", "agents"):
         assert (place / name).stat().st_mode == (base / name).stat().st_mode, name
 
@@ -126,7 +126,7 @@ def test_links_inside_stay_links_and_what_is_no_file_is_left_out_and_named(
     base: Path, file: Path, place: Path
 ) -> None:
     make_org(base, resume("ada"))
-    fs.publish(base, "shared/facts.txt", b"facts")
+    fs.write_atomic(base, "shared/facts.txt", b"facts")
     (base / "shared/same").symlink_to("facts.txt")
     (base / "shared/passwd").symlink_to("/etc/passwd")
     (base / "shared/above").symlink_to("../../elsewhere")
@@ -136,7 +136,7 @@ def test_links_inside_stay_links_and_what_is_no_file_is_left_out_and_named(
         (base / name).write_text("x")
     left_out = made(base, file).left_out
     assert [text.split(":")[0] for text in left_out] == ["shared/above", "shared/passwd", "shared/pipe"]
-    restore(file, place)
+    restore_backup(file, place)
     assert sorted(os.listdir(place / "shared")) == ["facts.txt", "same"]
     assert os.readlink(place / "shared/same") == "facts.txt"
     assert not (place / ".git").exists()
@@ -157,9 +157,9 @@ def test_backups_made_while_an_engine_runs_are_each_of_one_moment(base: Path, tm
         writing.join()
     engine.close()
     for number in range(4):
-        restore(tmp_path / f"{number}.tar.gz", tmp_path / str(number))
+        restore_backup(tmp_path / f"{number}.tar.gz", tmp_path / str(number))
         there = tmp_path / str(number)
-        assert not verify(there).findings
+        assert not verify_org(there).findings
         assert [len(list(there.glob(f"agents/a{agent}/outbox/*"))) for agent in range(4)] == [
             load_tick(there) - 1
         ] * 4
@@ -196,11 +196,11 @@ def test_what_is_there_is_replaced_only_by_a_whole_one_and_only_when_asked(base:
     before = file.read_bytes()
     with pytest.raises(UsageError, match="something already"):
         made(base, file)
-    fs.publish(base, "shared/more", b"more")
+    fs.write_atomic(base, "shared/more", b"more")
     with crash_at(5), pytest.raises(Crash):
-        back_up(Organisation(base), file, wait_s=1, replace=True)
+        create_backup(Organisation(base), file, wait_s=1, replace=True)
     assert file.read_bytes() == before
-    back_up(Organisation(base), file, wait_s=1, replace=True)
+    create_backup(Organisation(base), file, wait_s=1, replace=True)
     assert file.read_bytes() != before
     assert sorted(os.listdir(file.parent)) == ["kept.tar.gz", "org"]
 
@@ -246,7 +246,7 @@ def test_an_archive_that_leads_elsewhere_is_refused_and_leaves_nothing(
 ) -> None:
     packed(file, ("agents/ada/resume.json", b"{}"), HOSTILE[name])
     with pytest.raises(CorruptState, match="no whole backup"):
-        restore(file, place)
+        restore_backup(file, place)
     assert sorted(os.listdir(tmp_path)) == ["kept.tar.gz"]
 
 
@@ -259,7 +259,7 @@ def test_a_file_cannot_be_put_through_a_link_of_the_archive(file: Path, place: P
         ("agents/x", b"x"),
     )
     with pytest.raises((CorruptState, DiskError)):
-        restore(file, place)
+        restore_backup(file, place)
     assert not place.exists()
 
 
@@ -271,13 +271,13 @@ def test_a_backup_that_was_cut_short_or_changed_is_refused(base: Path, file: Pat
     for length in (0, 10, len(whole) // 2, len(whole) * 9 // 10):
         file.write_bytes(whole[:length])
         with pytest.raises(CorruptState):
-            restore(file, place)
+            restore_backup(file, place)
     plain = gzip.decompress(whole)
     for forged in (plain.replace(b'"name": "ada"', b'"name": "eve"'), plain.replace(b"hello", b"hullo")):
         assert forged != plain
         file.write_bytes(gzip.compress(forged))
         with pytest.raises(CorruptState, match="not those that its manifest tells of"):
-            restore(file, place)
+            restore_backup(file, place)
     assert not place.exists()
 
 
@@ -285,25 +285,25 @@ def test_something_that_is_no_backup_is_refused(file: Path, place: Path) -> None
     for raw in (b"", b"no gzip", gzip.compress(b"no tar" * 200)):
         file.write_bytes(raw)
         with pytest.raises(CorruptState):
-            restore(file, place)
+            restore_backup(file, place)
     packed(file, ("agents/ada/resume.json", b"{}"))
     with pytest.raises(CorruptState, match="no manifest"):
-        restore(file, place)
+        restore_backup(file, place)
     packed(file, ("a", b"1"), ("a", b"2"))
     with pytest.raises(CorruptState, match="twice"):
-        restore(file, place)
+        restore_backup(file, place)
     for manifest in (b"{", b"[]", b"{}", b'{"version": 1}'):
         packed(file, (MANIFEST, manifest))
         with pytest.raises(CorruptState, match="manifest"):
-            restore(file, place)
+            restore_backup(file, place)
 
 
 def test_a_backup_of_a_newer_version_says_what_to_do(base: Path, file: Path, place: Path) -> None:
     make_org(base, resume("ada"))
-    plain = json.loads(made(base, file).manifest.as_bytes())
+    plain = json.loads(made(base, file).manifest.to_bytes())
     packed(file, (MANIFEST, json.dumps({**plain, "version": 99, "lemming": "9.9"}).encode()))
     with pytest.raises(CorruptState, match=r"LeMMing 9\.9, which is newer"):
-        restore(file, place)
+        restore_backup(file, place)
 
 
 def test_a_folder_that_is_not_empty_stays_as_it_is(base: Path, file: Path, place: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_folder_that_is_not_empty_stays_as_it_is(base: Path, file: Path, place
     place.mkdir()
     (place / "mine").write_text("mine")
     with pytest.raises(UsageError, match="not an empty folder"):
-        restore(file, place)
+        restore_backup(file, place)
     assert os.listdir(place) == ["mine"]
 
 
@@ -324,15 +324,15 @@ def test_an_empty_folder_stays_empty_when_it_fails_and_half_an_organisation_is_n
     made(base, file)
     place.mkdir()
     changes: list[str] = []
-    with fs.observed(lambda operation, path: changes.append(f"{operation} {path}")):
-        restore(file, place)
+    with fs.observe_changes(lambda operation, path: changes.append(f"{operation} {path}")):
+        restore_backup(file, place)
     moves = [change for change in changes if change.startswith("rename ")]
     assert moves[-1] == "rename agents"
-    assert not (place / STAGINGS["restore"]).exists()
+    assert not (place / STAGING_FOLDERS["restore"]).exists()
     packed(file, ("../evil", b"x"))
     (base / "empty").mkdir()
     with pytest.raises(CorruptState):
-        restore(file, base / "empty")
+        restore_backup(file, base / "empty")
     assert os.listdir(base / "empty") == []
 
 
@@ -374,7 +374,7 @@ def test_what_becomes_a_thousand_times_longer_is_not_unpacked(
         zeros.truncate(300 << 20)  # a hole: it takes no room
     made(base, file)
     with pytest.raises(UsageError, match="it would unpack to more than"):
-        restore(file, place, max_bytes=299 << 20)
+        restore_backup(file, place, max_bytes=299 << 20)
     assert not place.exists()
     assert file.stat().st_size * 100 + (256 << 20) < 300 << 20
     ran = lemming("restore", str(file), str(place))

@@ -12,19 +12,19 @@ from terminal import Lemming
 
 from lemming.cli import run
 from lemming.engine import run_once, run_tick, ticks
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import ConfigError, LemmingError
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import journal_ticks
-from lemming.kernel.journal.sealing import segments
-from lemming.kernel.org.format import NEWEST_FORMAT
+from lemming.kernel.journal.journal_file import journal_ticks
+from lemming.kernel.journal.journal_packing import segments
+from lemming.kernel.org.format_version import NEWEST_FORMAT
 from lemming.kernel.org.organisation import Organisation
-from lemming.service.backup import back_up
-from lemming.service.restore import restore
-from lemming.service.upgrade import steps_of
+from lemming.operations.backup_writer import create_backup
+from lemming.operations.format_upgrade import plan_upgrade
+from lemming.operations.restore import restore_backup
 from lemming.testing import Crash, crash_at, make_org, resume, tree
-from lemming.timeline.replay.replay import replay
-from lemming.timeline.verify.files import verify
 
 TICKS = [50, 100, 150, 200, 250]
 
@@ -41,10 +41,10 @@ def old(base: Path) -> Path:
 def test_an_organisation_of_0_1_0_goes_on_as_it_is(old: Path, lemming: Lemming) -> None:
     settings = (old / "config/org.json").read_bytes()
     assert journal_ticks(old) == TICKS
-    assert not [finding for finding in verify(old).findings if finding.level == "error"]
-    assert [replayed.tick for replayed in replay(old, TICKS)] == TICKS
+    assert not [finding for finding in verify_org(old).findings if finding.level == "error"]
+    assert [replayed.tick for replayed in replay_ticks(old, TICKS)] == TICKS
     assert lemming("status").status == 0
-    fs.publish(old, "tick.json", pretty({"current_tick": 300}))
+    fs.write_atomic(old, "tick.json", dump_pretty({"current_tick": 300}))
     assert {turn.agent: turn.status for turn in run_once(old).turns if turn.calls} == {
         "ada": "done",
         "bob": "done",
@@ -73,15 +73,15 @@ def test_an_upgrade_is_shown_first_and_once_done_the_organisation_goes_on(
     assert [found.name.partition(".")[2] for found in segments(old)] == ["jsonl.xz", "jsonl.xz"]
     assert "nothing to upgrade" in lemming("upgrade").err
     assert journal_ticks(old) == TICKS
-    assert [replayed.tick for replayed in replay(old, TICKS)] == TICKS
-    fs.publish(old, "tick.json", pretty({"current_tick": 300}))
+    assert [replayed.tick for replayed in replay_ticks(old, TICKS)] == TICKS
+    fs.write_atomic(old, "tick.json", dump_pretty({"current_tick": 300}))
     assert run_once(old).totals["done"] == 2
     assert lemming("validate").status == 0
 
 
 def test_an_upgrade_that_was_cut_off_anywhere_is_done_again(old: Path, lemming: Lemming) -> None:
     number = 0
-    while steps_of(old):
+    while plan_upgrade(old):
         number += 2
         try:
             with crash_at(number):
@@ -89,7 +89,7 @@ def test_an_upgrade_that_was_cut_off_anywhere_is_done_again(old: Path, lemming: 
         except Crash:
             assert journal_ticks(old) == TICKS
     assert number > 4
-    assert [replayed.tick for replayed in replay(old, TICKS)] == TICKS
+    assert [replayed.tick for replayed in replay_ticks(old, TICKS)] == TICKS
 
 
 def test_an_organisation_without_settings_can_be_upgraded(base: Path, lemming: Lemming) -> None:
@@ -132,11 +132,11 @@ def test_every_command_refuses_it_and_says_what_to_do(base: Path, lemming: Lemmi
 
 def test_a_backup_of_a_newer_format_is_not_put_in_place(base: Path, tmp_path: Path) -> None:
     make_org(base, resume("ada"))
-    back_up(Organisation(base), tmp_path / "kept.tar.gz", wait_s=1)
-    fs.publish(base, "config/org.json", pretty(NEWER))
+    create_backup(Organisation(base), tmp_path / "kept.tar.gz", wait_s=1)
+    fs.write_atomic(base, "config/org.json", dump_pretty(NEWER))
     with pytest.raises(LemmingError):
-        back_up(Organisation(base), tmp_path / "newer.tar.gz", wait_s=1)
-    assert restore(tmp_path / "kept.tar.gz", tmp_path / "back").tick == 1
+        create_backup(Organisation(base), tmp_path / "newer.tar.gz", wait_s=1)
+    assert restore_backup(tmp_path / "kept.tar.gz", tmp_path / "back").tick == 1
 
 
 def test_a_format_that_is_none_is_named_by_validate(base: Path, lemming: Lemming) -> None:

@@ -17,7 +17,7 @@ from terminal import Lemming, read_until, start
 
 from lemming.engine import run_once
 from lemming.kernel.base.errors import CorruptState, UsageError
-from lemming.service.health import Health, health_server
+from lemming.operations.health import Health, serve_health
 from lemming.testing import make_org, resume
 
 
@@ -34,7 +34,7 @@ def ask(
 
 @contextmanager
 def serving(look: Callable[[dict[str, str]], Health]) -> Iterator[int]:
-    with tempfile.TemporaryDirectory() as base, health_server(0, look, Path(base)) as port:
+    with tempfile.TemporaryDirectory() as base, serve_health(0, look, Path(base)) as port:
         yield port
 
 
@@ -102,7 +102,7 @@ def test_a_port_that_is_taken_is_said(base: Path, lemming: Lemming) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError), health_server(port, well, base):
+        with pytest.raises(UsageError), serve_health(port, well, base):
             pass
         ran = lemming("run-forever", "--health", str(port), "--max-ticks", "1")
         assert (ran.status, f"cannot listen on 127.0.0.1:{port}" in ran.err) == (2, True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lemming.cli import COMMANDS
-from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.testing import tree
 
 REPOSITORY = Path(__file__).parents[2]

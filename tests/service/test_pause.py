@@ -9,15 +9,15 @@ import pytest
 from terminal import Lemming
 
 from lemming.engine import load_tick, run_once, ticks
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import journal_ticks
-from lemming.service.pause import pause, paused_text, resume
+from lemming.kernel.journal.journal_file import journal_ticks
+from lemming.operations.agent_pause import load_pause, pause_agent, unpause_agent
 from lemming.testing import journal_lines, make_org, tree
 from lemming.testing import resume as resume_of
-from lemming.timeline.replay.replay import replay
-from lemming.timeline.verify.files import verify
 
 TEXT = "since 2026-11-22T09:00:00.000Z by ada: too dear"
 
@@ -28,7 +28,7 @@ def statuses(base: Path) -> dict[str, str]:
 
 def test_a_paused_agent_takes_no_turn_and_the_plan_says_why(base: Path) -> None:
     make_org(base, resume_of("ada"), resume_of("bob"))
-    pause(base, "bob", TEXT)
+    pause_agent(base, "bob", TEXT)
     assert statuses(base) == {"ada": "done", "bob": "skipped"}
     assert journal_lines(base, 1)[0]["skipped"] == {"bob": f"paused {TEXT}"}
     assert not (base / "agents/bob/turns.jsonl").exists()
@@ -36,20 +36,20 @@ def test_a_paused_agent_takes_no_turn_and_the_plan_says_why(base: Path) -> None:
 
 def test_a_recorded_pause_is_replayed_and_verified_after_it_has_ended(base: Path) -> None:
     make_org(base, resume_of("ada"), resume_of("bob"))
-    pause(base, "bob", TEXT)
+    pause_agent(base, "bob", TEXT)
     run_once(base)
-    resume(base, "bob")
+    unpause_agent(base, "bob")
     run_once(base)
-    assert not verify(base).findings
-    assert [replayed.turns for replayed in replay(base, [1, 2])] == [1, 2]
+    assert not verify_org(base).findings
+    assert [replayed.turns for replayed in replay_ticks(base, [1, 2])] == [1, 2]
 
 
 def test_a_resumed_agent_is_shown_what_was_written_meanwhile(base: Path) -> None:
     make_org(base, resume_of("ada"), resume_of("bob"))
-    pause(base, "bob", TEXT)
+    pause_agent(base, "bob", TEXT)
     run_once(base)
     run_once(base)
-    resume(base, "bob")
+    unpause_agent(base, "bob")
     run_once(base)
     [started] = [
         line for line in journal_lines(base, 3) if line["type"] == "turn_started" and line["agent"] == "bob"
@@ -67,7 +67,7 @@ def test_how_many_turns_run_at_once_makes_no_difference_to_a_pause(tmp_path: Pat
         make_org(base, *agents, org={"max_parallel": number, "durability": "off"})
         for words in ((), ("bob",), ("cyd",)):
             for name in words:
-                pause(base, name, TEXT)
+                pause_agent(base, name, TEXT)
             run_once(base, clock=FrozenClock())
         orgs.append({path: raw for path, raw in tree(base).items() if path != "config/org.json"})
     assert orgs[0] == orgs[1]
@@ -75,7 +75,7 @@ def test_how_many_turns_run_at_once_makes_no_difference_to_a_pause(tmp_path: Pat
 
 def test_while_all_are_paused_only_the_counter_moves(base: Path) -> None:
     make_org(base, resume_of("ada"), resume_of("human", model={"key": "human"}))
-    pause(base, None, TEXT)
+    pause_agent(base, None, TEXT)
     before = tree(base)
     report = run_once(base)
     assert report.is_quiet
@@ -91,7 +91,9 @@ def test_an_engine_under_way_notices_at_its_next_tick(base: Path) -> None:
     done = []
     for report in ticks(base, interval_s=0, max_ticks=3):
         done.append(report.turns[0].status)
-        (pause if report.tick == 1 else resume)(base, "ada", *([TEXT] if report.tick == 1 else []))
+        (pause_agent if report.tick == 1 else unpause_agent)(
+            base, "ada", *([TEXT] if report.tick == 1 else [])
+        )
     assert done == ["done", "skipped", "done"]
 
 
@@ -101,9 +103,9 @@ def test_an_agent_that_wakes_for_changes_sees_none_in_a_pause(base: Path) -> Non
     odd = file.read_text().replace('"title": "Ada"', '"title"   :   "Ada"')
     file.write_text(odd)
     run_once(base)
-    pause(base, "ada", 'too "dear"')
+    pause_agent(base, "ada", 'too "dear"')
     assert json.loads(file.read_text())["paused"] == 'too "dear"'
-    resume(base, "ada")
+    unpause_agent(base, "ada")
     assert file.read_text() == odd
     assert run_once(base).is_quiet
 
@@ -114,36 +116,36 @@ def test_an_agent_that_wakes_for_changes_sees_none_in_a_pause(base: Path) -> Non
 def test_the_settings_around_the_key_stay_as_they_were(base: Path, raw: bytes | None) -> None:
     make_org(base, resume_of("ada"))
     if raw is not None:
-        fs.publish(base, "config/org.json", raw)
-    assert pause(base, None, TEXT) == TEXT
-    assert paused_text(base, None) == TEXT
-    assert resume(base, None) == TEXT
+        fs.write_atomic(base, "config/org.json", raw)
+    assert pause_agent(base, None, TEXT) == TEXT
+    assert load_pause(base, None) == TEXT
+    assert unpause_agent(base, None) == TEXT
     assert json.loads((base / "config/org.json").read_text("utf-8-sig")) == json.loads(
         (raw or b"{}").decode("utf-8-sig")
     )
-    assert paused_text(base, None) == ""
+    assert load_pause(base, None) == ""
 
 
 def test_a_pause_written_by_hand_counts_and_can_be_ended(base: Path) -> None:
     make_org(base, resume_of("ada", paused="on holiday"))
     assert run_once(base).turns[0].reason == "paused: on holiday"
-    assert resume(base, "ada") == "on holiday"
+    assert unpause_agent(base, "ada") == "on holiday"
     assert statuses(base) == {"ada": "done"}
 
 
 def test_a_second_pause_keeps_the_words_of_the_first(base: Path) -> None:
     make_org(base, resume_of("ada"))
-    pause(base, "ada", TEXT)
-    assert pause(base, "ada", "another") == TEXT
+    pause_agent(base, "ada", TEXT)
+    assert pause_agent(base, "ada", "another") == TEXT
 
 
 def test_a_broken_resume_is_left_as_it_is(base: Path) -> None:
     make_org(base, resume_of("ada"))
     (base / "agents/ada/resume.json").write_text("{")
     with pytest.raises(ConfigError):
-        pause(base, "ada", TEXT)
+        pause_agent(base, "ada", TEXT)
     with pytest.raises(ConfigError):
-        pause(base, "nobody", TEXT)
+        pause_agent(base, "nobody", TEXT)
     assert (base / "agents/ada/resume.json").read_text() == "{"
     assert not (base / "agents/nobody").exists()
 

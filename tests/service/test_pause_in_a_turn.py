@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.journal.events import Event
+from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.records import ModelReplied
-from lemming.kernel.journal.report import TurnReport
-from lemming.service.pause import pause, resume
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.operations.agent_pause import pause_agent, unpause_agent
 from lemming.testing import Crash, journal_lines, make_org, say
 from lemming.testing import resume as resume_of
-from lemming.timeline.replay.replay import replay, replay_into
 
 TEXT = "since 2026-11-22T09:00:00.000Z by ada: too dear"
 LOOK = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])
@@ -38,7 +38,7 @@ def pausing(base: Path, agent: str | None, call: int = 0) -> Any:
 
     def hear(event: Event) -> None:
         if isinstance(event, ModelReplied) and (event.agent, event.call) == ("ada", call):
-            pause(base, agent, TEXT)
+            pause_agent(base, agent, TEXT)
 
     return hear
 
@@ -54,7 +54,7 @@ def test_an_agent_that_is_paused_in_its_turn_asks_no_more_and_goes_on_later(base
     assert ran["ada"].reason == f"paused {TEXT} (`lemming resume` ends it)"
     assert ran["bob"].status == "done"
     assert turns(base)["ada"].reason == f"paused {TEXT}"
-    resume(base, "ada")
+    unpause_agent(base, "ada")
     assert turns(base)["ada"].status == "done"
     prompt = next(
         it for it in journal_lines(base, 3) if it["type"] == "turn_started" and it["agent"] == "ada"
@@ -69,7 +69,7 @@ def test_all_are_held_by_a_pause_of_all(base: Path) -> None:
     assert (ran["ada"].end, ran["ada"].calls) == ("paused", 1)
     assert (ran["bob"].status, ran["bob"].end, ran["bob"].calls) == ("skipped", "paused", 0)
     assert ran["bob"].reason == f"the organisation is paused {TEXT} (`lemming resume` ends it)"
-    resume(base, None)
+    unpause_agent(base, None)
     assert [turn.status for turn in turns(base).values()] == ["done", "done"]
 
 
@@ -78,8 +78,8 @@ def test_a_pause_that_is_over_before_the_next_call_holds_nothing(base: Path) -> 
 
     def hear(event: Event) -> None:
         if isinstance(event, ModelReplied) and event.agent == "ada":
-            pause(base, "ada", TEXT)
-            resume(base, "ada")
+            pause_agent(base, "ada", TEXT)
+            unpause_agent(base, "ada")
 
     assert turns(base, notify=hear)["ada"].status == "done"
 
@@ -94,10 +94,10 @@ def test_an_interrupted_turn_is_not_gone_on_with_while_it_is_paused(base: Path, 
 
     with pytest.raises(Crash):
         run_once(base, clock=FrozenClock(), notify=die)
-    pause(base, agent, TEXT)
+    pause_agent(base, agent, TEXT)
     ran = turns(base)
     assert (ran["ada"].end, ran["ada"].calls) == ("paused", 1)
-    resume(base, agent)
+    unpause_agent(base, agent)
     assert turns(base)["ada"].status == "done"
     assert read_state(base, "ada").credits == 2
 
@@ -105,9 +105,9 @@ def test_an_interrupted_turn_is_not_gone_on_with_while_it_is_paused(base: Path, 
 def test_a_recorded_pause_is_replayed(base: Path, tmp_path: Path) -> None:
     org(base)
     turns(base, notify=pausing(base, "ada"))
-    resume(base, "ada")
+    unpause_agent(base, "ada")
     turns(base)
-    assert [replayed.turns for replayed in replay(base, [1, 2])] == [2, 2]
+    assert [replayed.turns for replayed in replay_ticks(base, [1, 2])] == [2, 2]
     assert [replayed.turns for replayed in replay_into(base, tmp_path / "again", [1, 2])] == [2, 2]
 
 

@@ -9,10 +9,10 @@ import pytest
 from terminal import Lemming
 
 from lemming.engine import run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import journal_ticks
-from lemming.kernel.journal.sealing import segments
+from lemming.kernel.journal.journal_file import journal_ticks
+from lemming.kernel.journal.journal_packing import segments
 from lemming.kernel.tick.runtime import open_org
 from lemming.testing import make_org, resume, tree
 
@@ -28,14 +28,14 @@ def old(base: Path) -> Path:
         org={"durability": "off", "plain_journals": 0},
     )
     for tick in (50, 100, 150, 200, 250, 300, 350):
-        fs.publish(base, "tick.json", pretty({"current_tick": tick}))
+        fs.write_atomic(base, "tick.json", dump_pretty({"current_tick": tick}))
         run_once(base)
     for log in ("logs/engine.log.1", "agents/ada/logs/activity.log.1"):
-        fs.publish(base, log, b"old\n")
+        fs.write_atomic(base, log, b"old\n")
         os.utime(base / log, LONG_AGO)
-    fs.publish(base, "aside/2020-01-01T000000.000Z/agents/bob/resume.json", b"{}")
-    fs.publish(base, "aside/2099-01-01T000000.000Z/agents/eve/resume.json", b"{}")
-    fs.publish(base, "aside/mine/notes.txt", b"kept by hand")
+    fs.write_atomic(base, "aside/2020-01-01T000000.000Z/agents/bob/resume.json", b"{}")
+    fs.write_atomic(base, "aside/2099-01-01T000000.000Z/agents/eve/resume.json", b"{}")
+    fs.write_atomic(base, "aside/mine/notes.txt", b"kept by hand")
     return base
 
 
@@ -55,7 +55,7 @@ def test_it_shows_and_says_how_to_do_it(old: Path, lemming: Lemming) -> None:
 def test_journals_go_only_beyond_what_is_kept(old: Path, lemming: Lemming) -> None:
     assert [found.first for found in segments(old)] == [0, 100, 200]
     assert "journals" not in {found["kind"] for found in lemming("prune", "--json").objects}
-    fs.publish(old, "config/org.json", pretty({"kept_journals": 100}))
+    fs.write_atomic(old, "config/org.json", dump_pretty({"kept_journals": 100}))
     found = lemming("prune", "--json").objects
     assert [each["path"] for each in found if each["kind"] == "journals"] == [
         "logs/ticks/sealed/00000000-00000099.jsonl.xz",
@@ -72,7 +72,7 @@ def test_what_is_young_or_a_persons_own_stays(old: Path, lemming: Lemming) -> No
     assert sorted(os.listdir(old / "aside")) == ["2099-01-01T000000.000Z", "mine"]
     assert not (old / "logs/engine.log.1").exists()
     assert "nothing is kept beyond the settings" in lemming("prune").err
-    fs.publish(old, "logs/engine.log.1", b"young\n")
+    fs.write_atomic(old, "logs/engine.log.1", b"young\n")
     assert "nothing is kept" in lemming("prune", "--older-than", "1d").err
     assert "logs/engine.log.1" in lemming("prune", "--older-than", "0").out
 
@@ -81,7 +81,7 @@ def test_an_organisation_that_was_pruned_goes_on(old: Path, lemming: Lemming) ->
     lemming("prune", "--journals", "0", "--older-than", "0", "--yes")
     assert lemming("verify").status == 0
     assert lemming("doctor", "--json").objects
-    fs.publish(old, "tick.json", pretty({"current_tick": 400}))
+    fs.write_atomic(old, "tick.json", dump_pretty({"current_tick": 400}))
     assert run_once(old).turns[0].status == "done"
 
 

@@ -15,7 +15,12 @@ from doorway import with_channel
 from patience import PATIENCE_S
 from terminal import Lemming
 
-from lemming.service.unit import Service, compose_file, launchd_agent, systemd_unit
+from lemming.operations.service_unit import (
+    ServiceUnit,
+    render_compose_file,
+    render_launchd_agent,
+    render_systemd_unit,
+)
 from lemming.testing import make_org, resume
 
 ODD = "/srv/50% of $HOME \"x\" \\ 'y'"
@@ -29,8 +34,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config"
 
 
-def service_in(folder: str) -> Service:
-    return Service(
+def service_in(folder: str) -> ServiceUnit:
+    return ServiceUnit(
         name="news",
         folder=folder,
         program=["/usr/bin/env", "lemming"],
@@ -42,7 +47,7 @@ def service_in(folder: str) -> Service:
 
 
 def test_a_service_is_started_again_after_settings_that_cannot_be_read_and_not_after_damage() -> None:
-    assert "RestartPreventExitStatus=2 7\n" in systemd_unit(service_in("/srv/news"))
+    assert "RestartPreventExitStatus=2 7\n" in render_systemd_unit(service_in("/srv/news"))
 
 
 def verified(unit: Path, tmp_path: Path) -> str:
@@ -59,12 +64,14 @@ def verified(unit: Path, tmp_path: Path) -> str:
 @pytest.mark.parametrize("folder", ["/srv/news", ODD])
 def test_systemd_takes_the_unit(folder: str, tmp_path: Path) -> None:
     unit = tmp_path / "lemming-news.service"
-    unit.write_text(systemd_unit(service_in(folder)))
+    unit.write_text(render_systemd_unit(service_in(folder)))
     assert verified(unit, tmp_path) == ""
 
 
 def test_the_command_line_is_quoted_for_systemd() -> None:
-    [line] = [line for line in systemd_unit(service_in(ODD)).splitlines() if line.startswith("ExecStart=")]
+    [line] = [
+        line for line in render_systemd_unit(service_in(ODD)).splitlines() if line.startswith("ExecStart=")
+    ]
     quoted = '"/srv/50%% of $$HOME \\"x\\" \\\\ \'y\'"'
     assert line == f"ExecStart=/usr/bin/env lemming -C {quoted} run-forever --interval 600 --health 8642"
 
@@ -72,7 +79,7 @@ def test_the_command_line_is_quoted_for_systemd() -> None:
 def test_launchd_reads_the_property_list_and_the_shell_in_it_the_keys(tmp_path: Path) -> None:
     keys = tmp_path / "keys.env"
     keys.write_text("SOME_KEY=sesame\n")
-    plain = plistlib.loads(launchd_agent(service_in(ODD)).encode())
+    plain = plistlib.loads(render_launchd_agent(service_in(ODD)).encode())
     assert plain["Label"] == "org.lemming.news"
     words = plain["ProgramArguments"]
     assert words[5:] == ["/usr/bin/env", "lemming", "-C", ODD, *RUN]
@@ -84,7 +91,7 @@ def test_launchd_reads_the_property_list_and_the_shell_in_it_the_keys(tmp_path: 
 
 
 def test_compose_mounts_the_folder_and_asks_for_its_health() -> None:
-    plain = yaml.safe_load(compose_file(service_in(ODD)))
+    plain = yaml.safe_load(render_compose_file(service_in(ODD)))
     engine = plain["services"]["engine"]
     assert engine["volumes"] == [{"type": "bind", "source": ODD.replace("$", "$$"), "target": "/org"}]
     assert engine["command"] == ["lemming", "-C", "/org", *RUN]

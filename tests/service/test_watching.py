@@ -14,9 +14,18 @@ from systemd import listening
 from terminal import PROGRAM
 
 from lemming.engine import ticks
-from lemming.kernel.journal.events import Event, Sleeping, TickBegins
+from lemming.kernel.journal.engine_events import Event, Sleeping, TickBegins
 from lemming.kernel.org.organisation import Organisation
-from lemming.service.notify import ALIVE, MARGIN_S, READY, STOPPING, Progress, Reports, Supervisor, Watchdog
+from lemming.operations.systemd_notify import (
+    ALIVE,
+    MARGIN_S,
+    READY,
+    STOPPING,
+    EngineProgress,
+    SystemdNotifier,
+    SystemdStatusReporter,
+    Watchdog,
+)
 from lemming.testing import make_org, resume
 
 DEADLINE_S = 120.0  # of a model's call, as the settings have it by default
@@ -71,21 +80,21 @@ def test_a_service_is_ready_with_its_first_tick_and_says_when_it_ends(
 
 
 def test_nobody_is_told_where_nobody_asked(base: Path) -> None:
-    supervisor = Supervisor({"WATCHDOG_USEC": "60000"})
-    supervisor.tell(READY)
+    supervisor = SystemdNotifier({"WATCHDOG_USEC": "60000"})
+    supervisor.notify(READY)
     assert supervisor.watchdog_s is None
-    assert Supervisor({"NOTIFY_SOCKET": "/nowhere"}).watchdog_s is None
+    assert SystemdNotifier({"NOTIFY_SOCKET": "/nowhere"}).watchdog_s is None
 
 
 def test_a_socket_that_is_gone_stops_nobody(tmp_path: Path) -> None:
-    Supervisor({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell(READY)
+    SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).notify(READY)
 
 
 def test_the_watchdog_of_another_process_is_not_ours() -> None:
     environment = {"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}
-    assert Supervisor(environment).watchdog_s is None
-    assert Supervisor({**environment, "WATCHDOG_PID": str(os.getpid())}).watchdog_s == 1.0
-    assert Supervisor({**environment, "WATCHDOG_PID": "", "WATCHDOG_USEC": "soon"}).watchdog_s is None
+    assert SystemdNotifier(environment).watchdog_s is None
+    assert SystemdNotifier({**environment, "WATCHDOG_PID": str(os.getpid())}).watchdog_s == 1.0
+    assert SystemdNotifier({**environment, "WATCHDOG_PID": "", "WATCHDOG_USEC": "soon"}).watchdog_s is None
 
 
 def test_a_tick_that_hangs_beyond_its_deadlines_is_not_fed_and_its_log_says_so(
@@ -93,10 +102,10 @@ def test_a_tick_that_hangs_beyond_its_deadlines_is_not_fed_and_its_log_says_so(
 ) -> None:
     make_org(base, resume("ada"))
     watch = Watch()
-    progress = Progress(Organisation(base), monotonic=watch)
+    progress = EngineProgress(Organisation(base), monotonic=watch)
     with listening(tmp_path / "notify") as told:
-        dog = Watchdog(Supervisor({"NOTIFY_SOCKET": str(tmp_path / "notify")}), progress, base)
-        progress.hear(begins(7))
+        dog = Watchdog(SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "notify")}), progress, base)
+        progress.on_event(begins(7))
         watch.now += DEADLINE_S + MARGIN_S
         dog.feed()
         assert told.so_far() == [ALIVE]
@@ -110,7 +119,7 @@ def test_a_tick_that_hangs_beyond_its_deadlines_is_not_fed_and_its_log_says_so(
             "tick": 7,
             "silent_s": 241,
         }
-        progress.hear(begins(8))  # it was slow, and goes on
+        progress.on_event(begins(8))  # it was slow, and goes on
         dog.feed()
         assert told.so_far() == [ALIVE]
 
@@ -119,9 +128,9 @@ def test_a_tick_that_hangs_beyond_its_deadlines_is_not_fed_and_its_log_says_so(
 def test_a_pause_between_ticks_is_no_hang(base: Path, interval_s: float | None) -> None:
     make_org(base, resume("ada"), org={"tick_interval_s": 3600})
     watch, event = Watch(), ended(base)
-    progress = Progress(Organisation(base), interval_s=interval_s, monotonic=watch)
-    progress.hear(begins(1))
-    progress.hear(event)
+    progress = EngineProgress(Organisation(base), interval_s=interval_s, monotonic=watch)
+    progress.on_event(begins(1))
+    progress.on_event(event)
     watch.now += (interval_s or 3600) + 1
     assert progress.overdue_s == 0.0
     watch.now += DEADLINE_S + MARGIN_S
@@ -131,8 +140,8 @@ def test_a_pause_between_ticks_is_no_hang(base: Path, interval_s: float | None) 
 def test_a_sleep_is_no_hang_however_long(base: Path) -> None:
     make_org(base, resume("ada"))
     watch = Watch()
-    progress = Progress(Organisation(base), monotonic=watch)
-    progress.hear(Sleeping(next_tick=2, until_tick=9, until="", seconds=50_000.0, due=[]))
+    progress = EngineProgress(Organisation(base), monotonic=watch)
+    progress.on_event(Sleeping(next_tick=2, until_tick=9, until="", seconds=50_000.0, due=[]))
     watch.now += 50_000
     assert progress.overdue_s == 0.0
 
@@ -142,8 +151,8 @@ def test_the_longest_deadline_of_the_settings_counts(base: Path) -> None:
     make_org(base, resume("ada"), models={"slow": slow})
     watch = Watch()
     for batch, deadline_s in ((False, 5000), (True, 86_400)):
-        progress = Progress(Organisation(base), batch=batch, monotonic=watch)
-        progress.hear(begins(1))
+        progress = EngineProgress(Organisation(base), batch=batch, monotonic=watch)
+        progress.on_event(begins(1))
         watch.now += deadline_s + MARGIN_S
         assert progress.overdue_s == 0.0
         watch.now += 1
@@ -153,10 +162,10 @@ def test_the_longest_deadline_of_the_settings_counts(base: Path) -> None:
 def test_settings_that_break_under_way_leave_those_from_before(base: Path) -> None:
     make_org(base, resume("ada"), org={"tool_timeout_s": 1000})
     watch = Watch()
-    progress = Progress(Organisation(base), monotonic=watch)
-    progress.hear(begins(1))
+    progress = EngineProgress(Organisation(base), monotonic=watch)
+    progress.on_event(begins(1))
     (base / "config/org.json").write_text("{")
-    progress.hear(begins(2))
+    progress.on_event(begins(2))
     watch.now += 1000 + MARGIN_S
     assert progress.overdue_s == 0.0
 
@@ -164,8 +173,8 @@ def test_settings_that_break_under_way_leave_those_from_before(base: Path) -> No
 def test_what_a_tick_came_to_can_be_read_in_systemctl_status(base: Path, tmp_path: Path) -> None:
     make_org(base, resume("ada"), resume("bob"), script=[{"error": "AuthenticationFailed"}])
     with listening(tmp_path / "notify") as told:
-        reports = Reports(Supervisor({"NOTIFY_SOCKET": str(tmp_path / "notify")}))
-        reports.hear(begins(1))
-        reports.hear(begins(2))
-        reports.hear(ended(base))
+        reports = SystemdStatusReporter(SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "notify")}))
+        reports.on_event(begins(1))
+        reports.on_event(begins(2))
+        reports.on_event(ended(base))
         assert told.so_far() == [f"{READY}\nSTATUS=tick 1", "STATUS=tick 1: 2 failed"]

@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import EVERYTHING
 
-from lemming.capabilities.skills.front_matter import LIMIT_CHARS, NotFrontMatter, load_yaml, split, values_of
+from lemming.capabilities.skills.front_matter import (
+    LIMIT_CHARS,
+    InvalidFrontMatter,
+    parse_front_matter,
+    parse_yaml,
+    split_front_matter,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +30,7 @@ from lemming.capabilities.skills.front_matter import LIMIT_CHARS, NotFrontMatter
     ],
 )  # fmt: skip
 def test_a_value_is_what_a_reader_takes_it_for(text: str, value: Any) -> None:
-    assert values_of(f"before: 1\nkey: {text}") == {"before": 1, "key": value}
+    assert parse_front_matter(f"before: 1\nkey: {text}") == {"before": 1, "key": value}
 
 
 @pytest.mark.parametrize(
@@ -47,8 +53,8 @@ def test_a_value_is_what_a_reader_takes_it_for(text: str, value: Any) -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused(text: str, why: str) -> None:
-    with pytest.raises(NotFrontMatter) as raised:
-        values_of(text)
+    with pytest.raises(InvalidFrontMatter) as raised:
+        parse_front_matter(text)
     assert why in f"line {raised.value.line}: {raised.value}"
 
 
@@ -65,41 +71,41 @@ LAUGHS = "a: &a [lol]\n" + "".join(
 )  # fmt: skip
 def test_a_small_file_costs_little(text: str) -> None:
     try:
-        found = len(str(values_of(text)))
-    except NotFrontMatter:
+        found = len(str(parse_front_matter(text)))
+    except InvalidFrontMatter:
         found = 0
     assert found < 4 * LIMIT_CHARS
 
 
 def test_a_block_beyond_the_limit_is_not_read() -> None:
-    with pytest.raises(NotFrontMatter, match="at most"):
-        split(f"---\n{'a' * LIMIT_CHARS}\n---\n")
-    with pytest.raises(NotFrontMatter, match="at most"):
-        load_yaml("a" * (LIMIT_CHARS + 1))
+    with pytest.raises(InvalidFrontMatter, match="at most"):
+        split_front_matter(f"---\n{'a' * LIMIT_CHARS}\n---\n")
+    with pytest.raises(InvalidFrontMatter, match="at most"):
+        parse_yaml("a" * (LIMIT_CHARS + 1))
 
 
 @pytest.mark.parametrize("text", ["", "no block", "\n---\na: 1\n---\n", "----\na: 1\n----\n", "# ---\n"])
 def test_a_text_may_have_no_block(text: str) -> None:
-    assert split(text) == (None, text)
+    assert split_front_matter(text) == (None, text)
 
 
 @pytest.mark.parametrize(
     "text", ["---\na: 1\n---\nbody", "\ufeff---\r\na: 1\r\n---\r\nbody", "---\na: 1\n...\nbody"]
 )
 def test_a_block_ends_at_the_second_line_of_dashes(text: str) -> None:
-    assert split(text) == ("a: 1\n", "body")
+    assert split_front_matter(text) == ("a: 1\n", "body")
 
 
 def test_a_block_without_an_end_is_refused() -> None:
-    with pytest.raises(NotFrontMatter, match="no second ---"):
-        split("---\na: 1\n")
+    with pytest.raises(InvalidFrontMatter, match="no second ---"):
+        split_front_matter("---\na: 1\n")
 
 
 @settings(max_examples=300 if EVERYTHING else 100, deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_is_more_than_refused(text: str) -> None:
-    for read in (split, values_of, load_yaml):
+    for read in (split_front_matter, parse_front_matter, parse_yaml):
         try:
             read(text)
-        except NotFrontMatter:
+        except InvalidFrontMatter:
             continue

@@ -10,11 +10,11 @@ import pytest
 
 from lemming.capabilities.skills.guides import GUIDE_CHARS
 from lemming.engine import run_once
-from lemming.facts.preview import preview_tick
-from lemming.facts.problems import problems_of_agents
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.org.config import load_config
-from lemming.service.watch import context_files
+from lemming.operations.change_detector import find_context_files
+from lemming.queries.org_validation import validate_agents
+from lemming.queries.tick_preview import preview_tick
 from lemming.testing import journal_lines, make_org, resume, say
 
 
@@ -30,8 +30,7 @@ def guided(base: Path, *, prompt: str = "full", **blocks: Any) -> Path:
 def prompt_of(base: Path) -> list[str]:
     """Return what the agent's model would be sent."""
     return [
-        message["content"]
-        for message in preview_tick(base, load_config(base)).inputs_regardless("ada").prompt
+        message["content"] for message in preview_tick(base, load_config(base)).build_inputs("ada").prompt
     ]
 
 
@@ -70,7 +69,7 @@ def test_an_agent_that_was_given_no_guides_is_told_nothing(base: Path) -> None:
     (base / "AGENTS.md").mkdir()  # a look at it would fail
     assert took_a_turn(base)
     assert "AGENTS.md" not in json.dumps(journal_lines(base, 1))
-    assert context_files(base, preview_tick(base, load_config(base)).survey.agents.values()) == []
+    assert find_context_files(base, preview_tick(base, load_config(base)).survey.agents.values()) == []
 
 
 def test_a_changed_guide_wakes_an_agent_and_nothing_else_does(base: Path) -> None:
@@ -87,7 +86,7 @@ def test_a_changed_guide_wakes_an_agent_and_nothing_else_does(base: Path) -> Non
 def test_a_sleeping_engine_watches_it(base: Path) -> None:
     guided(base)
     agents = preview_tick(base, load_config(base)).survey.agents.values()
-    assert context_files(base, agents) == ["AGENTS.md", "agents/ada/AGENTS.md"]
+    assert find_context_files(base, agents) == ["AGENTS.md", "agents/ada/AGENTS.md"]
 
 
 def test_a_long_one_is_cut_and_said_to_be(base: Path) -> None:
@@ -95,7 +94,7 @@ def test_a_long_one_is_cut_and_said_to_be(base: Path) -> None:
     (base / "AGENTS.md").write_text("é" * (GUIDE_CHARS + 1))
     told = prompt_of(base)[0]
     assert f"{'é' * GUIDE_CHARS}\n[cut: the first {GUIDE_CHARS} of {GUIDE_CHARS + 1} characters]" in told
-    assert "prompts hold the first" in "\n".join(map(str, problems_of_agents(base, load_config(base), None)))
+    assert "prompts hold the first" in "\n".join(map(str, validate_agents(base, load_config(base), None)))
 
 
 def test_one_that_cannot_be_read_fails_the_turn_and_is_named(base: Path, tmp_path: Path) -> None:
@@ -105,7 +104,7 @@ def test_one_that_cannot_be_read_fails_the_turn_and_is_named(base: Path, tmp_pat
     (base / "AGENTS.md").symlink_to(tmp_path / "secret")
     turn = run_once(base, clock=FrozenClock()).turns[0]
     assert turn.status == "failed"
-    found = [*problems_of_agents(base, load_config(base), None)]
+    found = [*validate_agents(base, load_config(base), None)]
     assert [(each.pointer, each.severity) for each in found] == [("/guides", "error")]
     assert "symbolic link" in found[0].message
 
@@ -113,5 +112,5 @@ def test_one_that_cannot_be_read_fails_the_turn_and_is_named(base: Path, tmp_pat
 def test_a_guide_that_is_not_there_is_told_of(base: Path) -> None:
     guided(base)
     (base / "AGENTS.md").write_text("\n")
-    assert "there is no AGENTS.md" in str(next(problems_of_agents(base, load_config(base), None)))
+    assert "there is no AGENTS.md" in str(next(validate_agents(base, load_config(base), None)))
     assert "# Instructions from" not in prompt_of(base)[0]

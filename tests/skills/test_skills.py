@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.skills.loading import skills_of
 from lemming.capabilities.skills.skill import DESCRIPTION_CHARS, SKILLS_CHARS
+from lemming.capabilities.skills.skill_lookup import load_agent_skills
 from lemming.engine import run_once
-from lemming.facts.preview import preview_tick
-from lemming.facts.problems import problems_of_agents
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.soundness.judged import sound_survey
+from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.tools.calls import call_tool
-from lemming.kernel.tools.context import ToolContext
+from lemming.kernel.tools.tool_call import call_tool
+from lemming.kernel.tools.tool_context import ToolContext
+from lemming.queries.org_validation import validate_agents
+from lemming.queries.tick_preview import preview_tick
 from lemming.testing import journal_lines, make_org, resume, say, tree
 
 
@@ -52,7 +52,7 @@ def org_with(base: Path, skills: list[str], **blocks: Any) -> Path:
 
 def prompt_of(base: Path, name: str = "ada") -> str:
     """Return what the agent's model would be sent first."""
-    return preview_tick(base, load_config(base)).inputs_regardless(name).prompt[0]["content"]
+    return preview_tick(base, load_config(base)).build_inputs(name).prompt[0]["content"]
 
 
 def read(base: Path, **arguments: Any) -> ToolResult:
@@ -69,14 +69,13 @@ def read(base: Path, **arguments: Any) -> ToolResult:
 
 def names(base: Path) -> list[str]:
     """Return the names of the agent's skills."""
-    return list(skills_of(load_agent(base, "ada"), Organisation(base)).by_name)
+    return list(load_agent_skills(load_agent(base, "ada"), Organisation(base)).by_name)
 
 
 def problems(base: Path) -> list[str]:
     """Return what `lemming validate` says of the agents."""
     return [
-        f"{each.file}{each.pointer} {each.message}"
-        for each in problems_of_agents(base, load_config(base), None)
+        f"{each.file}{each.pointer} {each.message}" for each in validate_agents(base, load_config(base), None)
     ]
 
 
@@ -269,7 +268,7 @@ def test_a_changed_skill_is_in_the_next_prompt(base: Path) -> None:
 @pytest.mark.parametrize("pattern", ["", "/etc/*", "../x", "a/*/b", "skills/", "~/x", "a\\b", "a\nb", "./"])
 def test_a_pattern_that_leads_outside_is_a_mistake_in_the_resume(base: Path, pattern: str) -> None:
     org_with(base, [pattern])
-    (problem,) = sound_survey(base).broken["ada"].problems
+    (problem,) = load_validated_survey(base).broken["ada"].problems
     assert (problem.file, problem.pointer) == ("agents/ada/resume.json", "/skills/0")
 
 
@@ -277,7 +276,7 @@ def test_a_pattern_that_leads_nowhere_is_told_with_what_was_meant(base: Path) ->
     org_with(base, ["pdf-form", "elsewhere"])
     skill(base, "skills/pdf-forms")
     skill(base, ".claude/skills/elsewhere")
-    found = list(problems_of_agents(base, load_config(base), None))
+    found = list(validate_agents(base, load_config(base), None))
     hints = [each.hint for each in found]
     assert hints == [
         'did you mean "pdf-forms"?',
@@ -292,7 +291,7 @@ def test_turns_at_once_give_the_same_files(tmp_path: Path) -> None:
     for number, at_once in enumerate((1, 2, 8, 64)):
         base = tmp_path / f"org{number}"
         skilled(base, {})
-        fs.publish(base, "config/org.json", pretty({"max_parallel": at_once, "durability": "tick"}))
+        fs.write_atomic(base, "config/org.json", dump_pretty({"max_parallel": at_once, "durability": "tick"}))
         for _ in range(3):
             run_once(base, clock=FrozenClock())
         trees.append({file: raw for file, raw in tree(base).items() if file != "config/org.json"})
@@ -304,7 +303,7 @@ def test_an_organisation_without_skills_imports_nothing_of_them(base: Path) -> N
     org_with(base, [])
     program = (
         "import sys; from lemming.engine import run_once; run_once(sys.argv[1]); "
-        "print([name for name in sys.modules if name in ('yaml', 'lemming.capabilities.skills.loading')])"
+        "print([name for name in sys.modules if name in ('yaml', 'lemming.capabilities.skills.skill_lookup')])"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program, str(base)], capture_output=True, text=True, check=True

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.capabilities.skills.skill import skill_of
+from lemming.capabilities.skills.skill import parse_skill
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.paths import SKILL_FILE
 
@@ -41,7 +41,7 @@ def test_we_and_the_validator_agree_on_what_is_in_order(tmp_path: Path, name: st
     (tmp_path / name).mkdir()
     (tmp_path / name / SKILL_FILE).write_text(text)
     try:
-        is_in_order = not skill_of(f"skills/{name}", text).remarks
+        is_in_order = not parse_skill(f"skills/{name}", text).remarks
     except ConfigError:
         is_in_order = False
     assert is_in_order == (skills_ref.validate(tmp_path / name) == [])

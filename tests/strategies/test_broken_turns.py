@@ -11,15 +11,15 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.report import TurnReport
-from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.tools import EngineTool, ToolRegistry, ToolResult
-from lemming.kernel.tools.context import ToolContext
-from lemming.strategies import Act, Beforehand, Steps, Turn, TurnReply, strategy
+from lemming.kernel.tools.tool_context import ToolContext
+from lemming.strategies import Act, Steps, StrategyInputs, Turn, TurnReply, strategy
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
-from lemming.timeline.replay.replay import replay
-from lemming.timeline.verify.files import verify
 
 ONE = {"take": "one"}
 
@@ -42,7 +42,7 @@ def brittle() -> Iterator[dict[str, Any]]:
     """A strategy that raises `given` before a turn begins, and `called` within it; `end` is how it ends."""
     breaks: dict[str, Any] = {}
 
-    def given(_: Beforehand) -> dict[str, Any]:
+    def given(_: StrategyInputs) -> dict[str, Any]:
         if "given" in breaks:
             raise breaks["given"]
         return {}
@@ -58,7 +58,7 @@ def brittle() -> Iterator[dict[str, Any]]:
 
 
 def _steps(turn: Turn, end: Any) -> Steps:
-    reply = yield from turn.reply(turn.prompt)
+    reply = yield from turn.ask_reply(turn.prompt)
     yield from turn.act(reply)
     return end  # type: ignore[no-any-return]
 
@@ -89,7 +89,12 @@ def test_what_breaks_a_turn_fails_it_alone_and_the_next_one_goes_on(
         )
     brittle.clear()
     assert turns(base)["ada"].status == "done"
-    assert [len(verify(base).findings), *(it.tick for it in replay(base, [1, 2, 3]))] == [0, 1, 2, 3]
+    assert [len(verify_org(base).findings), *(it.tick for it in replay_ticks(base, [1, 2, 3]))] == [
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 def test_a_turn_that_breaks_after_its_answer_has_spent_it_and_wrote_nothing(
@@ -101,11 +106,11 @@ def test_a_turn_that_breaks_after_its_answer_has_spent_it_and_wrote_nothing(
     assert (found.status, found.error, found.calls, found.credits) == ("failed", "TurnBroke", 1, 1.0)
     assert read_state(base, "ada").credits == 1.0
     assert not [*base.glob("agents/ada/outbox/*")]
-    assert [it.not_repeatable for it in replay(base, [1])] == [("ada",)]
+    assert [it.not_repeatable for it in replay_ticks(base, [1])] == [("ada",)]
 
 
 def test_a_request_whose_turns_break_fails_after_three(base: Path, brittle: dict[str, Any]) -> None:
-    pytest.importorskip("lemming.capabilities.requests.capability")
+    pytest.importorskip("lemming.capabilities.requests.requests_capability")
     org_of(base, **ONE)
     put(base, "zed", "request", {"text": "what?", "target": "ada"})
     brittle["end"] = ["done"]
@@ -143,7 +148,7 @@ REFERENCES = {
 def test_a_reference_that_names_nothing_stops_nobody(
     base: Path, capsys: pytest.CaptureFixture[str], kind: str, reference: Any
 ) -> None:
-    pytest.importorskip("lemming.capabilities.requests.capability")
+    pytest.importorskip("lemming.capabilities.requests.requests_capability")
     quiet = {"wake": "addressed"}
     make_org(base, resume("ada", turn=ONE), resume("bob", schedule=quiet), resume("zed"))
     keys = ("reply_to", "parent", "hands_on", "cancels", "owed_to", "path", "conversation")
@@ -157,7 +162,7 @@ def test_a_reference_that_names_nothing_stops_nobody(
 def test_who_answers_in_a_list_has_answered_for_turns_and_views_alike(
     base: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("lemming.capabilities.requests.capability")
+    pytest.importorskip("lemming.capabilities.requests.requests_capability")
     answer = say("here", kind="response")
     answer["outbox_entries"][0]["payload"]["reply_to"] = ["0123456789ab"]
     make_org(
@@ -185,7 +190,7 @@ ENDS_OF_THE_CALENDAR = (
 def test_a_moment_at_an_end_of_the_calendar_is_none(
     base: Path, capsys: pytest.CaptureFixture[str], at: str
 ) -> None:
-    pytest.importorskip("lemming.capabilities.gates.format")
+    pytest.importorskip("lemming.capabilities.gates.gate_format")
     gate = {"at": "call", "tool": "remind_me", "when": {"field": "own", "op": "is", "value": False}}
     call = {"tool": "remind_me", "args": {"text": "x", "at": at}}
     person = resume("human", model={"key": "human"})
@@ -210,7 +215,7 @@ class Breaks(EngineTool):
 
 
 def test_a_call_that_breaks_as_gates_look_at_it_is_a_failed_call(base: Path) -> None:
-    pytest.importorskip("lemming.capabilities.gates.format")
+    pytest.importorskip("lemming.capabilities.gates.gate_format")
     gate = {"at": "call", "tool": "breaks", "when": {"field": "own", "op": "is", "value": False}}
     ada = resume("ada", permissions={"tools": ["breaks"]}, gates=[{**gate, "then": "block"}])
     call = {"tool": "breaks", "args": {}}

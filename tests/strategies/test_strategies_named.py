@@ -12,9 +12,9 @@ import pytest
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.memory import load_memory, save_memory
-from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.strategies import Steps, Turn, strategy
 from lemming.testing import FrozenClock, SkippingClock, make_org, resume, say, tree
 
@@ -172,7 +172,7 @@ def own() -> Any:
         for _ in range(turn.options.times):
             if turn.options.times == 9:
                 raise KeyError("nine")
-            reply = yield from turn.reply(messages)
+            reply = yield from turn.ask_reply(messages)
             messages += [{"role": "user", "content": "louder"}]
         yield from turn.act(reply)
         return "done" if turn.options.times < 8 else "finished"  # type: ignore[return-value]

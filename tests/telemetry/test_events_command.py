@@ -14,10 +14,10 @@ from traced import die_at_an_answer, make_traced
 from lemming.cli import run
 from lemming.commands.events import TYPES
 from lemming.engine import run_once
-from lemming.kernel.journal.events import Event, TickBegins, TickEnds
-from lemming.kernel.journal.file import read_journal
-from lemming.kernel.journal.records import Record
-from lemming.telemetry.readings import events_in
+from lemming.kernel.journal.engine_events import Event, TickBegins, TickEnds
+from lemming.kernel.journal.journal_file import read_journal
+from lemming.kernel.journal.journal_records import Record
+from lemming.telemetry.journal_follower import iter_events
 from lemming.testing import Crash, make_org, resume
 
 NOT_IN_JOURNALS = {"model_asked", "problem"}
@@ -60,7 +60,7 @@ def test_observers_get_the_same_values(base: Path) -> None:
     told: list[Event] = []
     run_once(base, notify=told.append)
     kept = [event for event in told if isinstance(event, (Record, TickBegins, TickEnds))]
-    again = list(events_in(1, read_journal(base, 1)))
+    again = list(iter_events(1, read_journal(base, 1)))
     assert again[:-1] == kept[:-1]
     assert [type(event) for event in again] == [type(event) for event in kept]
 
@@ -70,9 +70,11 @@ def test_a_tick_that_is_told_in_parts_is_told_once(base: Path) -> None:
     run_once(base)
     records = read_journal(base, 1)
     parts = [
-        event for count in range(len(records)) for event in events_in(1, records[: count + 1], told=count)
+        event
+        for count in range(len(records))
+        for event in iter_events(1, records[: count + 1], printed=count)
     ]
-    assert parts == list(events_in(1, records))
+    assert parts == list(iter_events(1, records))
 
 
 def test_types_and_an_agent_choose(base: Path, lemming: Lemming) -> None:

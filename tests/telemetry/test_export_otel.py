@@ -15,14 +15,14 @@ from terminal import Lemming, read_until, start, typed_at
 from traced import Collector, die_at_an_answer, listening
 
 from lemming.engine import run_once
+from lemming.journal_tools.tick_ranges import TickRange
 from lemming.kernel.base.errors import NotSent, UsageError
-from lemming.kernel.journal.sealing import seal_old_journals
+from lemming.kernel.journal.journal_packing import seal_old_journals
 from lemming.kernel.org.organisation import Organisation
-from lemming.telemetry.otlp import rejected_in
-from lemming.telemetry.readings import from_now_on, readings
-from lemming.telemetry.send_traces import Collector as Client
+from lemming.telemetry.journal_follower import get_upcoming_ticks, iter_journals
+from lemming.telemetry.otlp import parse_rejection
+from lemming.telemetry.otlp_client import Collector as Client
 from lemming.testing import Crash, make_org, resume
-from lemming.timeline.tick_spans import TickSpan
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_an_answer_in_protobuf_that_nobody_can_read_is_no_mistake_of_ours(
     if not is_installed:
         response = "opentelemetry.proto.collector.trace.v1.trace_service_pb2"
         monkeypatch.setitem(sys.modules, response, None)
-    assert rejected_in(b"\xff no protobuf") == ""
+    assert parse_rejection(b"\xff no protobuf") == ""
 
 
 @pytest.mark.parametrize("takes_json", [True, False])
@@ -151,12 +151,12 @@ def test_ticks_come_as_they_are_run_and_one_that_has_grown_comes_again(base: Pat
     make_org(base, resume("ada"))
     run_once(base)
     org, stop = Organisation(base), threading.Event()
-    assert from_now_on(org) == TickSpan(2)
-    found = readings(org, TickSpan(1), stop=stop)
+    assert get_upcoming_ticks(org) == TickRange(2)
+    found = iter_journals(org, TickRange(1), stop=stop)
     assert next(found)[0] == 1
     with pytest.raises(Crash):
         run_once(base, notify=die_at_an_answer)
-    assert from_now_on(org) == TickSpan(2)
+    assert get_upcoming_ticks(org) == TickRange(2)
     tick, half = next(found)
     run_once(base)
     again, whole = next(found)
@@ -170,7 +170,7 @@ def test_ticks_come_as_they_are_run_and_one_that_has_grown_comes_again(base: Pat
 def test_ticks_that_are_packed_while_nobody_looks_are_not_missed(base: Path) -> None:
     make_org(base, resume("ada"))
     run_once(base)
-    found = readings(Organisation(base), TickSpan(1), stop=threading.Event())
+    found = iter_journals(Organisation(base), TickRange(1), stop=threading.Event())
     assert next(found)[0] == 1
     for _ in range(2):
         run_once(base)

@@ -15,12 +15,12 @@ from patience import PATIENCE_S
 from terminal import Lemming, typed_at
 from traced import make_traced
 
-from lemming.capabilities.serving.http_server import Metrics
-from lemming.capabilities.serving.serve import serving
+from lemming.capabilities.channel_server.channel_service import run_channel_server
+from lemming.capabilities.channel_server.http_server import MetricsSource
 from lemming.engine import run_once
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.org.organisation import Organisation
-from lemming.telemetry.metrics import CONTENT_TYPE, Family, families_of, metrics_of, text_of
+from lemming.telemetry.metrics import CONTENT_TYPE, MetricFamily, iter_families, render_metrics, render_text
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 PROMTOOL = shutil.which("promtool")
@@ -43,14 +43,14 @@ def values(base: Path) -> dict[tuple[str, str], float]:
     """Return each sample of a label or none, by the metric's name and the label's value."""
     return {
         (family.name, next(iter(labels.values()), "")): value
-        for family in families_of(Organisation(base))
+        for family in iter_families(Organisation(base))
         for labels, value in family.samples
     }
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: prometheus)")
 def test_prometheus_own_checker_finds_nothing(ran: Path) -> None:
-    text = metrics_of(Organisation(ran))
+    text = render_metrics(Organisation(ran))
     checked = subprocess.run(
         [PROMTOOL or "", "check", "metrics"], input=text, capture_output=True, text=True, timeout=PATIENCE_S
     )
@@ -78,7 +78,7 @@ def test_failures_and_refused_calls_of_the_newest_ticks_are_counted(base: Path) 
     script = [{"agent": "ada", "reply": asks}, {"agent": "bob", "reply": {"no": "reply"}}]
     make_org(base, lead, resume("bob"), script=script)
     run_once(base, clock=FrozenClock())
-    families = {family.name: family.samples for family in families_of(Organisation(base))}
+    families = {family.name: family.samples for family in iter_families(Organisation(base))}
     calls = {
         (labels["tool"], labels["outcome"]): count for labels, count in families["lemming_recent_tool_calls"]
     }
@@ -112,7 +112,7 @@ def test_an_agent_whose_resume_broke_keeps_its_totals_and_has_none_before_its_fi
 
 
 def test_how_long_things_took_is_told_by_model_and_tool(ran: Path) -> None:
-    families = {family.name: [*family.samples] for family in families_of(Organisation(ran))}
+    families = {family.name: [*family.samples] for family in iter_families(Organisation(ran))}
     tools = families["lemming_tool_call_duration_seconds"]
     assert {labels["tool"] for labels, _ in tools} == {"file_write", "file_read", "memory_write"}
     assert {labels["quantile"] for labels, _ in tools} == {"0.5", "0.9", "1.0"}
@@ -121,12 +121,12 @@ def test_how_long_things_took_is_told_by_model_and_tool(ran: Path) -> None:
 
 def test_looking_writes_nothing(ran: Path) -> None:
     before = tree(ran, without=())
-    metrics_of(Organisation(ran))
+    render_metrics(Organisation(ran))
     assert tree(ran, without=()) == before
 
 
 def test_what_is_in_a_label_cannot_end_it() -> None:
-    text = text_of([Family("a", "gauge", "One\nline \\ here.", [({"b": 'x"} 1\nevil 2\\'}, 1.5)])])
+    text = render_text([MetricFamily("a", "gauge", "One\nline \\ here.", [({"b": 'x"} 1\nevil 2\\'}, 1.5)])])
     assert text.splitlines() == [
         r"# HELP a One\nline \\ here.",
         "# TYPE a gauge",
@@ -151,8 +151,8 @@ def test_the_command_prints_them_as_text_and_as_json(base: Path, lemming: Lemmin
 @contextmanager
 def served(base: Path, *, metrics: bool = True) -> Iterator[int]:
     stop = threading.Event()
-    shown = Metrics(CONTENT_TYPE, metrics_of) if metrics else None
-    with serving(base, port=0, stop=stop, tell=lambda _: None, metrics=shown) as found:
+    shown = MetricsSource(CONTENT_TYPE, render_metrics) if metrics else None
+    with run_channel_server(base, port=0, stop=stop, report=lambda _: None, metrics=shown) as found:
         yield found.port
 
 

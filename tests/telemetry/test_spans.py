@@ -13,11 +13,11 @@ from traced import attributes, make_traced, spans_of
 
 from lemming.engine import run_once
 from lemming.kernel.base.clock import timestamp
-from lemming.kernel.journal.records import ModelFailed, ModelReplied, ToolFinished
+from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ToolFinished
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.telemetry import semconv as names
-from lemming.telemetry.laps import Lap, laps_of
-from lemming.telemetry.otlp import as_protobuf, requests_of
+from lemming.telemetry.otlp import build_requests, to_protobuf
+from lemming.telemetry.step_timings import StepTiming, compute_timings
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 Spans = list[dict[str, Any]]
@@ -47,8 +47,8 @@ def of(spans: Spans, agent: str, operation: str, tick: int = 1) -> list[dict[str
 
 
 def test_the_official_protobufs_read_what_is_sent(spans: Spans) -> None:
-    (request,) = requests_of(spans, "org")
-    read = ExportTraceServiceRequest.FromString(as_protobuf(request))
+    (request,) = build_requests(spans, "org")
+    read = ExportTraceServiceRequest.FromString(to_protobuf(request))
     (resource,) = read.resource_spans
     assert resource.resource.attributes[0].value.string_value == "org"
     taken = resource.scope_spans[0].spans
@@ -212,10 +212,10 @@ def test_an_answer_has_the_time_that_its_record_says_and_what_follows_comes_afte
     answer = replied(0, clock, 2000)
     tool = ToolFinished(agent="ada", index=0, tool="t", success=True, output="", effects=[], duration_ms=300)
     failed = ModelFailed(agent="ada", call=1, error="TimedOut", message="", duration_ms=1000)
-    turn, calls, tools = laps_of([answer, tool, failed], began)
-    assert calls == {0: Lap(began + 3000, began + 5000), 1: Lap(began + 5300, began + 6300)}
-    assert tools == {0: Lap(began + 5000, began + 5300)}
-    assert turn == Lap(began + 3000, began + 6300)
+    turn, calls, tools = compute_timings([answer, tool, failed], began)
+    assert calls == {0: StepTiming(began + 3000, began + 5000), 1: StepTiming(began + 5300, began + 6300)}
+    assert tools == {0: StepTiming(began + 5000, began + 5300)}
+    assert turn == StepTiming(began + 3000, began + 6300)
 
 
 def test_an_answer_from_a_record_stands_where_it_was_used() -> None:
@@ -223,7 +223,7 @@ def test_an_answer_from_a_record_stands_where_it_was_used() -> None:
     old = replied(0, clock, 40)
     clock.advance(86_400)
     began = round(clock.now().timestamp() * 1000)
-    assert laps_of([old], began).calls == {0: Lap(began, began + 40)}
+    assert compute_timings([old], began).calls == {0: StepTiming(began, began + 40)}
 
 
 def test_names_are_those_of_the_released_conventions(spans: Spans) -> None:

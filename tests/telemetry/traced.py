@@ -16,16 +16,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from lemming.kernel.journal.events import Event
-from lemming.kernel.journal.records import ModelReplied
+from lemming.journal_tools.recorded_tick import to_recorded_tick
+from lemming.journal_tools.tick_ranges import TickRange
+from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.org.organisation import Organisation
-from lemming.telemetry.otlp import requests_of
-from lemming.telemetry.readings import readings
-from lemming.telemetry.sources import Sources
-from lemming.telemetry.spans import Spans
+from lemming.telemetry.journal_follower import iter_journals
+from lemming.telemetry.otlp import build_requests
+from lemming.telemetry.span_links import SpanLinkFinder
+from lemming.telemetry.spans import SpanBuilder
 from lemming.testing import Crash, make_org, resume, say
-from lemming.timeline.record import recorded_in
-from lemming.timeline.tick_spans import TickSpan
 
 WRITES = {"tool": "file_write", "args": {"path": "a.txt", "content": "PLANTED-CONTENT"}}
 FAILS = {"tool": "file_read", "args": {"path": "PLANTED-PATH"}}
@@ -65,9 +65,9 @@ def die_at_an_answer(event: Event) -> None:
 def spans_of(base: Path, *, content: bool = False) -> list[dict[str, Any]]:
     """Return the spans of all ticks as they are exported."""
     org = Organisation(base)
-    make = Spans(Sources(org), workflow="org", content=content)
-    made = [make.of(recorded_in(tick, reading)) for tick, reading in readings(org, TickSpan(0))]
-    requests = [request for spans in made for request in requests_of(spans, "org")]
+    make = SpanBuilder(SpanLinkFinder(org), workflow="org", content=content)
+    made = [make.build(to_recorded_tick(tick, reading)) for tick, reading in iter_journals(org, TickRange(0))]
+    requests = [request for spans in made for request in build_requests(spans, "org")]
     return [span for request in requests for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]]
 
 

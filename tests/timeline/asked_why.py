@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.kernel.messages import send
+from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
+from lemming.journal_tools.provenance.provenance_tree import build_provenance
+from lemming.journal_tools.provenance.write_log import WriteLog
+from lemming.kernel.messages import write_person_entry
 from lemming.testing import make_org, resume, say
-from lemming.timeline.why.explain import explain
-from lemming.timeline.why.things import Thing
-from lemming.timeline.why.writings import Writings
 
 HIRE = {
     "tool": "create_agent",
@@ -36,19 +36,21 @@ def chain(base: Path, **ada: Any) -> Path:
 
 def say_as_human(base: Path, text: str, tick: int = 1) -> str:
     payload = {"text": text}
-    sent = send(base, "human", tick=tick, kind="message", payload=payload, tags=[], created_at="")
+    sent = write_person_entry(
+        base, "human", tick=tick, kind="message", payload=payload, tags=[], created_at=""
+    )
     return sent.id
 
 
-def ask(base: Path, target: str, depth: int = 3) -> Thing:
-    return explain(Writings(base), target, depth=depth)
+def ask(base: Path, target: str, depth: int = 3) -> ProvenanceNode:
+    return build_provenance(WriteLog(base), target, depth=depth)
 
 
-def seen(thing: Thing) -> list[Thing]:
+def seen(thing: ProvenanceNode) -> list[ProvenanceNode]:
     assert thing.turn is not None
     return thing.turn.saw
 
 
-def one(things: list[Thing], what: str, name: str = "") -> Thing:
+def one(things: list[ProvenanceNode], what: str, name: str = "") -> ProvenanceNode:
     (found,) = [thing for thing in things if thing.what == what and name in thing.name]
     return found

@@ -9,7 +9,7 @@ import pytest
 from terminal import Ran
 
 from lemming.engine import run_once
-from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.testing import Crash, make_org, resume, say
 
 Repair = Callable[..., Ran]

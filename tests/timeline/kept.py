@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lemming.engine import run_once
-from lemming.history.read import History
-from lemming.kernel.journal.events import Event, HistoryNotKept
+from lemming.git_history.history_reader import GitHistory
+from lemming.kernel.journal.engine_events import Event, HistoryNotKept
 from lemming.testing import FrozenClock, make_org, resume
 
 ON = {"history": "git", "durability": "off"}
@@ -31,12 +31,12 @@ def run(base: Path, ticks: int = 1) -> list[HistoryNotKept]:
 
 
 def subjects(base: Path) -> list[str]:
-    return [commit.subject for commit in History(base).commits()][::-1]
+    return [commit.subject for commit in GitHistory(base).list_commits()][::-1]
 
 
 def files_of(base: Path, word: str) -> list[str]:
-    history = History(base)
-    return [file.path for file in history.changes_of(history.state(word).commit).files]
+    history = GitHistory(base)
+    return [file.path for file in history.diff_commit(history.resolve_state(word).commit).files]
 
 
 def git(folder: Path, *words: str) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 from lemming.engine import run_once
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import FrozenClock, timestamp
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.files.fields import Json
-from lemming.kernel.journal.file import Journal
-from lemming.kernel.journal.sequence import record_of
-from lemming.kernel.messages import entry_id, send
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.record_sequence import parse_record
+from lemming.kernel.messages import entry_id, write_person_entry
 from lemming.kernel.providers import Backend, Reply, Request
 from lemming.kernel.tools import Tool, ToolResult
 from lemming.testing import SCRIPT_FILE, journal_lines, make_org, resume, say
@@ -92,8 +92,8 @@ def busy_org(base: Path) -> Path:
             "human": {"provider": "human"},
         },
     )
-    fs.publish(base, "shared/facts.txt", b"Bees dance.\nAnts march.\n")
-    fs.publish(base, "agents/ada/memory/given.json", _memory("ada", "given"))
+    fs.write_atomic(base, "shared/facts.txt", b"Bees dance.\nAnts march.\n")
+    fs.write_atomic(base, "agents/ada/memory/given.json", _memory("ada", "given"))
     clock = FrozenClock()
     for tick in range(1, TICKS + 1):
         clock.advance(60)
@@ -106,13 +106,15 @@ def busy_org(base: Path) -> Path:
 def speak(base: Path, tick: int, clock: FrozenClock) -> str:
     """Write a person's entry and return its path."""
     at, text = timestamp(clock.now()), {"text": f"It is {tick}."}
-    return send(base, "human", tick=tick, kind="message", payload=text, tags=["t"], created_at=at).file
+    return write_person_entry(
+        base, "human", tick=tick, kind="message", payload=text, tags=["t"], created_at=at
+    ).file
 
 
 def refuse_models(base: Path) -> None:
     """Configure a provider that fails the test when it is called."""
     models = {"scripted": {"provider": "refusing", "attempts": 1}, "human": {"provider": "human"}}
-    fs.publish(base, "config/models.json", pretty(models))
+    fs.write_atomic(base, "config/models.json", dump_pretty(models))
 
 
 def rewrite_journal(base: Path, tick: int, change: Callable[[Json], Json | None]) -> None:
@@ -121,20 +123,22 @@ def rewrite_journal(base: Path, tick: int, change: Callable[[Json], Json | None]
     fs.remove(base, paths.journal_file(tick))
     with Journal(base, tick, epoch=1, durability="off") as journal:
         for record in records:
-            journal.append(record_of(record))
+            journal.append(parse_record(record))
 
 
 def _memory(agent: str, key: str) -> bytes:
-    return pretty({"key": key, "value": "by hand", "timestamp": "2026-01-01T00:00:00.000Z", "agent": agent})
+    return dump_pretty(
+        {"key": key, "value": "by hand", "timestamp": "2026-01-01T00:00:00.000Z", "agent": agent}
+    )
 
 
 def edit(base: Path, file: str, old: str, new: str) -> None:
     """Change a file's text in one place."""
     text = (base / file).read_text()
     assert old in text
-    fs.publish(base, file, text.replace(old, new, 1).encode())
+    fs.write_atomic(base, file, text.replace(old, new, 1).encode())
 
 
 def cut(base: Path, file: str, size: int) -> None:
     """Leave the beginning of a file."""
-    fs.publish(base, file, (base / file).read_bytes()[:size])
+    fs.write_atomic(base, file, (base / file).read_bytes()[:size])

@@ -9,13 +9,13 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.history.read import History
+from lemming.git_history.history_reader import GitHistory
+from lemming.journal_tools.fork import fork
+from lemming.journal_tools.replay.replay_mismatch import OUTSIDE
+from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.clock import FrozenClock
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.timeline.fork import fork
-from lemming.timeline.replay.recording import OUTSIDE
-from lemming.timeline.replay.replay import replay_into, ticks_to_rerun
-from lemming.timeline.verify.files import verify
 
 BOTH = ["./workspace", "./shared"]
 TICKS = 4
@@ -66,7 +66,7 @@ def test_what_was_moved_is_where_it_was_moved_to(durability: str, tmp_path: Path
 
 def test_nothing_is_found_missing(tmp_path: Path) -> None:
     base = made(tmp_path / "org", tmp_path / "outside")
-    assert verify(base).findings == verify(base, newest=0).findings == ()
+    assert verify_org(base).findings == verify_org(base, newest=0).findings == ()
     assert tree(base / "shared") == {}
 
 
@@ -81,7 +81,7 @@ def test_the_record_names_what_was_taken_away_and_only_that(tmp_path: Path) -> N
 
 def test_a_replay_agrees_and_ends_in_the_same_files(tmp_path: Path) -> None:
     base, again = made(tmp_path / "org", tmp_path / "outside"), tmp_path / "again"
-    replayed = [each.tick for each in replay_into(base, again, ticks_to_rerun(base, None))]
+    replayed = [each.tick for each in replay_into(base, again, list_replayable_ticks(base, None))]
     assert replayed == [1, 2, 3, 4]
     assert tree(again, without=(".lemming", "logs", OUTSIDE)) == tree(base)
 
@@ -95,8 +95,8 @@ def test_a_history_made_afterwards_is_the_one_that_was_kept(tmp_path: Path) -> N
 
 
 def state(base: Path, tick: int, folder: Path) -> dict[str, bytes]:
-    history = History(base)
-    fork(history, history.state_after(tick), folder, [])
+    history = GitHistory(base)
+    fork(history, history.state_at_tick(tick), folder, [])
     return {**tree(folder / "shared"), **tree(folder / "agents/ada/workspace")}
 
 

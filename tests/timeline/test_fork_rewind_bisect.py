@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from lemming.engine import load_tick, run_once
-from lemming.facts.views.glances import EndsInWords, glances_at
-from lemming.history.bisect import CommitTrial, bisect
-from lemming.history.journals import copy_journals, set_journals_aside
-from lemming.history.read import History
-from lemming.history.rewind import Rewind, rewind
+from lemming.git_history.bisect import CommitTrial, find_first_bad_commit
+from lemming.git_history.history_reader import GitHistory
+from lemming.git_history.journal_copies import archive_journals, copy_journals
+from lemming.git_history.rewind import RewindResult, rewind
+from lemming.journal_tools.fork import SettingOverride, fork
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import Journal, journal_ticks
-from lemming.kernel.journal.records import TickCommitted
-from lemming.kernel.journal.sealing import seal_old_journals
+from lemming.kernel.journal.journal_file import Journal, journal_ticks
+from lemming.kernel.journal.journal_packing import seal_old_journals
+from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import open_org
+from lemming.queries.views.tick_summaries import TurnOutcomeCache, summarize_ticks
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree, write_script
-from lemming.timeline.fork import Setting, fork
-from lemming.timeline.verify.files import verify
 
 ON = {"history": "git", "durability": "off"}
 WRONG_FROM = 17
@@ -54,16 +54,18 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def go_back(base: Path, word: str) -> Rewind:
+def go_back(base: Path, word: str) -> RewindResult:
     with open_org(base, clock=FrozenClock()) as runtime:
-        history = History(base)
-        return rewind(runtime, history, history.state(word))
+        history = GitHistory(base)
+        return rewind(runtime, history, history.resolve_state(word))
 
 
 def find(base: Path, good: str, bad: str, command: str) -> tuple[str, list[CommitTrial]]:
-    history = History(base)
+    history = GitHistory(base)
     trials: list[CommitTrial] = []
-    found = bisect(history, history.state(good), history.state(bad), command, trials.append)
+    found = find_first_bad_commit(
+        history, history.resolve_state(good), history.resolve_state(bad), command, trials.append
+    )
     return found.subject, trials
 
 
@@ -81,7 +83,7 @@ def test_bisect_finds_a_planted_wrong_memory(long: Path) -> None:
 def test_bisect_tells_an_edit_by_hand_from_a_tick(base: Path) -> None:
     make(base)
     run(base, 3)
-    fs.publish(base, "shared/rules.txt", b"wrong")
+    fs.write_atomic(base, "shared/rules.txt", b"wrong")
     run(base, 3)
     subject, _ = find(base, "1", "6", "! test -e shared/rules.txt")
     assert subject == "by hand before tick 4"
@@ -109,22 +111,22 @@ def test_a_tick_in_which_nobody_took_a_turn_can_be_forked_from_and_rewound_to(
 ) -> None:
     make_org(base, resume("ada", schedule={"run_every_n_ticks": 4}), org=ON)
     run(base, 9)
-    history, folder = History(base), tmp_path / "fork"
-    fork(history, history.state("6"), folder, [])
+    history, folder = GitHistory(base), tmp_path / "fork"
+    fork(history, history.resolve_state("6"), folder, [])
     go_back(base, "6")
     for org in (folder, base):
-        assert (load_tick(org), journal_ticks(org), verify(org).findings) == (7, [4], ())
+        assert (load_tick(org), journal_ticks(org), verify_org(org).findings) == (7, [4], ())
         run(org, 2)
-        assert (journal_ticks(org), verify(org).findings) == ([4, 8], ())
+        assert (journal_ticks(org), verify_org(org).findings) == ([4, 8], ())
 
 
 def test_a_fork_goes_on_from_its_tick_and_leaves_the_original_alone(long: Path, tmp_path: Path) -> None:
     before = tree(long, without=())
-    history, folder = History(long), tmp_path / "fork"
-    fork(history, history.state("16"), folder, [])
+    history, folder = GitHistory(long), tmp_path / "fork"
+    fork(history, history.resolve_state("16"), folder, [])
     assert (load_tick(folder), journal_ticks(folder)) == (17, list(range(1, 17)))
     run(folder)
-    assert [commit.subject for commit in History(folder).commits()] == [
+    assert [commit.subject for commit in GitHistory(folder).list_commits()] == [
         "tick 17: 1 done",
         "before tick 17: the history begins",
     ]
@@ -134,8 +136,8 @@ def test_a_fork_goes_on_from_its_tick_and_leaves_the_original_alone(long: Path, 
 
 
 def test_a_fork_with_the_same_answers_comes_to_the_same_files(long: Path, tmp_path: Path) -> None:
-    history, folder = History(long), tmp_path / "fork"
-    fork(history, history.state("25"), folder, [])
+    history, folder = GitHistory(long), tmp_path / "fork"
+    fork(history, history.resolve_state("25"), folder, [])
     run(folder, 5)
     assert tree(folder) == tree(long)
 
@@ -143,20 +145,22 @@ def test_a_fork_with_the_same_answers_comes_to_the_same_files(long: Path, tmp_pa
 def test_a_fork_after_an_idle_tick_has_the_clock_of_that_tick(base: Path, tmp_path: Path) -> None:
     make_org(base, resume("ada", schedule={"run_every_n_ticks": 4}), org=ON)
     run(base, 7)
-    history = History(base)
-    fork(history, history.state("6"), tmp_path / "fork", [])
+    history = GitHistory(base)
+    fork(history, history.resolve_state("6"), tmp_path / "fork", [])
     assert load_tick(tmp_path / "fork") == 7
 
 
 def test_a_fork_may_have_other_values(long: Path, tmp_path: Path) -> None:
-    history, folder = History(long), tmp_path / "fork"
+    history, folder = GitHistory(long), tmp_path / "fork"
     texts = [
         "agents/ada/resume.json:/title=Chief Reporter",
         "agents/ada/resume.json:/schedule/run_every_n_ticks=3",
         "agents/ada/resume.json:/permissions/read_outboxes/0=bob",
         "agents/ada/resume.json:/permissions/tools/-=shell",
     ]
-    changed = fork(history, history.state("3"), folder, [Setting.parse(text) for text in texts])
+    changed = fork(
+        history, history.resolve_state("3"), folder, [SettingOverride.parse(text) for text in texts]
+    )
     plain = json.loads((folder / "agents/ada/resume.json").read_text())
     assert changed == ["agents/ada/resume.json"]
     assert (plain["title"], plain["schedule"]["run_every_n_ticks"]) == ("Chief Reporter", 3)
@@ -183,18 +187,18 @@ def test_a_fork_may_have_other_values(long: Path, tmp_path: Path) -> None:
 def test_a_value_that_has_no_place_is_refused_before_anything_is_written(
     long: Path, tmp_path: Path, text: str
 ) -> None:
-    history, folder = History(long), tmp_path / "fork"
+    history, folder = GitHistory(long), tmp_path / "fork"
     with pytest.raises(UsageError):
-        fork(history, history.state("3"), folder, [Setting.parse(text)])
+        fork(history, history.resolve_state("3"), folder, [SettingOverride.parse(text)])
     assert not folder.exists()
 
 
 def test_a_fork_needs_an_empty_folder_outside(long: Path, tmp_path: Path) -> None:
-    history = History(long)
+    history = GitHistory(long)
     (tmp_path / "mine").write_text("mine")
     for folder, why in [(tmp_path, "not an empty folder"), (long / "inner", "cannot be inside")]:
         with pytest.raises(UsageError, match=why):
-            fork(history, history.state("3"), folder, [])
+            fork(history, history.resolve_state("3"), folder, [])
 
 
 # --- rewind --------------------------------------------------------------------------------------
@@ -205,16 +209,16 @@ def test_a_rewind_brings_the_files_back_and_loses_nothing(base: Path) -> None:
     run(base, 3)
     then = tree(base)
     run(base, 2)
-    fs.publish(base, "shared/plan.md", b"later")
+    fs.write_atomic(base, "shared/plan.md", b"later")
     later = tree(base)
     done = go_back(base, "3")
-    journals = f"{done.aside}/logs/ticks"
+    journals = f"{done.archive_folder}/logs/ticks"
     assert tree(base, without=(".lemming", "logs", "aside")) == then
     assert journal_ticks(base) == [1, 2, 3]
     assert sorted(path.name for path in (base / journals).iterdir()) == ["00000004.jsonl", "00000005.jsonl"]
-    go_back(base, f"@{done.kept}")
+    go_back(base, f"@{done.previous_commit}")
     assert tree(base, without=(".lemming", "logs", "aside")) == later
-    assert History(base).state_after(4).commit.subject == "tick 4: 1 done"
+    assert GitHistory(base).state_at_tick(4).commit.subject == "tick 4: 1 done"
 
 
 def test_the_same_answers_after_a_rewind_give_the_same_ids(base: Path) -> None:
@@ -225,8 +229,8 @@ def test_the_same_answers_after_a_rewind_give_the_same_ids(base: Path) -> None:
     go_back(base, "2")
     run(base, 2)
     assert sorted(path.name for path in outbox.iterdir()) == before
-    history = History(base)
-    assert [commit.subject for commit in history.line()][::-1] == [
+    history = GitHistory(base)
+    assert [commit.subject for commit in history.list_branch_commits()][::-1] == [
         "before tick 1: the history begins",
         "tick 1: 1 done",
         "tick 2: 1 done",
@@ -240,24 +244,24 @@ def test_a_screen_that_stays_open_over_a_rewind_shows_the_ticks_taken_since(base
     make(base)
     run(base, 3)
     screen = Organisation(base)
-    assert glances_at(screen, [3])[0].totals["entries"] == 1
-    assert screen.own(EndsInWords).of(3, "ada")["did"] == "said 1 thing"
+    assert summarize_ticks(screen, [3])[0].totals["entries"] == 1
+    assert screen.get_cache(TurnOutcomeCache).describe(3, "ada")["did"] == "said 1 thing"
     go_back(base, "2")
     write_script(base, [{"reply": {**say("hello"), "outbox_entries": []}}])
     run(base)
-    assert glances_at(screen, [3])[0].totals["entries"] == 0
-    assert screen.own(EndsInWords).of(3, "ada")["did"] == "wrote nothing"
+    assert summarize_ticks(screen, [3])[0].totals["entries"] == 0
+    assert screen.get_cache(TurnOutcomeCache).describe(3, "ada")["did"] == "wrote nothing"
 
 
 def test_what_a_rewind_set_aside_is_not_the_past_any_more(base: Path) -> None:
     make(base)
     run(base, 4)
     go_back(base, "2")
-    history = History(base)
-    assert history.state_after(2).commit.subject == "tick 2: 1 done"
+    history = GitHistory(base)
+    assert history.state_at_tick(2).commit.subject == "tick 2: 1 done"
     with pytest.raises(UsageError, match="tick 3 has not been run"):
-        history.state_after(3)
-    commits = [commit.subject for commit in history.commits()]
+        history.state_at_tick(3)
+    commits = [commit.subject for commit in history.list_commits()]
     assert commits[:3] == ["rewound to tick 2", "tick 4: 1 done", "tick 3: 1 done"]
 
 
@@ -297,7 +301,7 @@ def test_sealed_journals_are_parted_at_the_tick(base: Path, tmp_path: Path) -> N
     assert len(seal_old_journals(base, 1000, 500)) == 3
     copy_journals(base, tmp_path, until=100)
     assert journal_ticks(tmp_path) == [98, 99, 100]
-    set_journals_aside(base, after=100, folder="aside/then")
+    archive_journals(base, last_tick=100, folder="aside/then")
     assert journal_ticks(base) == [98, 99, 100]
     kept = sorted(path.name for path in (base / "aside").rglob("*.xz"))
     assert kept == ["00000100-00000199.jsonl.xz", "00000200-00000299.jsonl.xz"]

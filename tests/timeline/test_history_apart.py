@@ -12,8 +12,8 @@ from kept import files_of, git, make, run, subjects
 
 from lemming.cli import run as command_line
 from lemming.engine import load_tick
-from lemming.history.git import BRANCH, FOLDER, Repository, git_version
-from lemming.history.read import History
+from lemming.git_history.git_repository import BRANCH, FOLDER, Repository, find_git_version
+from lemming.git_history.history_reader import GitHistory
 from lemming.kernel.base.errors import GitFailed
 from lemming.kernel.files import fs
 from lemming.testing import tree
@@ -25,7 +25,7 @@ def test_a_repository_of_the_users_own_stays_byte_for_byte_as_it_was(base: Path)
     hook = base / ".git/hooks/pre-commit"
     hook.write_text("#!/bin/sh\nexit 1\n")
     hook.chmod(0o755)
-    fs.publish(base, ".gitignore", b".lemming/\nagents/*/outbox/\n")
+    fs.write_atomic(base, ".gitignore", b".lemming/\nagents/*/outbox/\n")
     git(base, "add", "--all")
     git(base, "commit", "-qm", "mine", "--no-verify")
 
@@ -38,7 +38,7 @@ def test_a_repository_of_the_users_own_stays_byte_for_byte_as_it_was(base: Path)
 
     before = fingerprint()
     assert run(base, 3) == []
-    History(base).changes_between("1", "now")
+    GitHistory(base).changes_between("1", "now")
     assert fingerprint() == before
     assert any("outbox" in path for path in files_of(base, "3"))
 
@@ -77,7 +77,7 @@ def test_settings_that_are_not_ours_start_nothing(base: Path, odd: str) -> None:
     (said,) = run(base)
     assert odd in said.problem.where
     with pytest.raises(GitFailed):
-        History(base)
+        GitHistory(base)
     assert not fired.exists()
     assert load_tick(base) == 3
 
@@ -91,30 +91,30 @@ def test_git_believes_no_settings_that_lie_in_the_folder(
     run(base, 2)
     fired = base.parent / "fired"
     settings = f"[trace2]\n\tnormalTarget = {fired}\n\teventTarget = {fired}\n\tperfTarget = {fired}\n"
-    fs.publish(base, f"{folder}/{name}".lstrip("/"), settings.encode())
+    fs.write_atomic(base, f"{folder}/{name}".lstrip("/"), settings.encode())
     monkeypatch.chdir(base)
     monkeypatch.setenv("GIT_TRACE2", str(fired))
     for home in ("HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(home, str(base / folder))
     with contextlib.suppress(GitFailed):
-        history = History(base)
-        history.changes_of(history.commits()[0])
+        history = GitHistory(base)
+        history.diff_commit(history.list_commits()[0])
         history.changes_between("1", "now")
         (base.parent / "out").mkdir()
-        history.check_out(history.commits()[0], base.parent / "out")
+        history.checkout(history.list_commits()[0], base.parent / "out")
     run(base)
-    git_version()
+    find_git_version()
     assert not fired.exists()
 
 
 def test_a_git_in_the_folder_is_not_started(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(base)
     run(base)
-    fs.publish(base, "git", f"#!/bin/sh\ntouch {base.parent}/fired\n".encode())
+    fs.write_atomic(base, "git", f"#!/bin/sh\ntouch {base.parent}/fired\n".encode())
     (base / "git").chmod(0o755)
     monkeypatch.chdir(base)
     monkeypatch.setenv("PATH", f"{os.pathsep}.{os.pathsep}{os.environ['PATH']}")
-    assert len(History(base).commits()) == 2
+    assert len(GitHistory(base).list_commits()) == 2
     assert not (base.parent / "fired").exists()
 
 
@@ -144,7 +144,7 @@ def test_a_pipe_in_the_place_of_a_file_of_gits_is_named_and_hangs_nothing(
     if pipe != base / place:
         (base / place).symlink_to(pipe)
     with pytest.raises(GitFailed) as refused:
-        History(base)
+        GitHistory(base)
     assert refused.value.where == place
     (said,) = run(base)
     assert said.problem.where == place
@@ -154,27 +154,27 @@ def test_a_pipe_in_the_place_of_a_file_of_gits_is_named_and_hangs_nothing(
 def test_a_file_that_leads_git_elsewhere_is_refused(base: Path, name: str) -> None:
     make(base)
     run(base)
-    fs.publish(base, f"{FOLDER}/{name}", b"/elsewhere\n")
+    fs.write_atomic(base, f"{FOLDER}/{name}", b"/elsewhere\n")
     with pytest.raises(GitFailed, match="does not belong to a history"):
-        History(base)
+        GitHistory(base)
 
 
 def test_an_organisation_may_lie_in_a_folder_with_any_name(tmp_path: Path) -> None:
     base = make(tmp_path / 'a:b "c" d\\e')
     assert run(base) == []
-    fs.publish(base, "shared/new.txt", b"new")
-    assert [file.path for file in History(base).changes_between("1", "now").files] == ["shared/new.txt"]
+    fs.write_atomic(base, "shared/new.txt", b"new")
+    assert [file.path for file in GitHistory(base).changes_between("1", "now").files] == ["shared/new.txt"]
 
 
 def test_looking_changes_no_file(base: Path) -> None:
     make(base)
     run(base, 2)
-    fs.publish(base, "shared/new.txt", b"new")
+    fs.write_atomic(base, "shared/new.txt", b"new")
     before = tree(base, without=())
-    history = History(base)
+    history = GitHistory(base)
     assert [file.path for file in history.changes_between("2", "now").files] == ["shared/new.txt"]
-    history.changes_of(history.commits()[0])
-    history.state_after(1)
+    history.diff_commit(history.list_commits()[0])
+    history.state_at_tick(1)
     assert tree(base, without=()) == before
 
 
@@ -195,7 +195,7 @@ def test_a_commit_that_lemming_did_not_make_is_refused_and_ticks_go_on(
     repository, who = Repository(base), f"me <me@here> {at} +0000"
     tree_id = repository.run("rev-parse", f"{BRANCH}^{{tree}}").decode().strip()
     commit = f"tree {tree_id}\nauthor {who}\ncommitter {who}\n\n{message}".encode()
-    forged = repository.run("hash-object", "-t", "commit", "-w", "--stdin", "--literally", feed=commit)
+    forged = repository.run("hash-object", "-t", "commit", "-w", "--stdin", "--literally", stdin=commit)
     (repository.folder / BRANCH).write_bytes(forged)
     for words in (["history"], ["history", "--json"], ["show", "1"], ["rewind", "--to", "1"]):
         assert command_line(["-C", str(base), *words]) == 7
@@ -218,7 +218,7 @@ def test_a_counter_far_ahead_is_not_counted_up_to(base: Path) -> None:
     make(base)
     run(base)
     (base / "tick.json").write_text('{"current_tick": 900000000000}')
-    assert History(base).state_after(899_999_999_999).tick == 899_999_999_999
+    assert GitHistory(base).state_at_tick(899_999_999_999).tick == 899_999_999_999
 
 
 def test_a_file_of_more_than_a_gib_is_not_kept_and_all_others_are(base: Path) -> None:
@@ -228,6 +228,6 @@ def test_a_file_of_more_than_a_gib_is_not_kept_and_all_others_are(base: Path) ->
         file.truncate(1 << 42)  # it takes no room, and git would read it for days
     (base / "shared/small").write_text("x")
     assert run(base) == []
-    assert "shared/large" not in [file.path for file in History(base).changes_between("1", "now").files]
+    assert "shared/large" not in [file.path for file in GitHistory(base).changes_between("1", "now").files]
     listed = Repository(base).run("ls-tree", "-r", "--name-only", BRANCH, "--", "shared")
     assert listed == b"shared/small\n"

@@ -14,18 +14,18 @@ from kept import REPOSITORY, files_of, git_that, make, run, subjects
 
 from lemming.cli import run as command_line
 from lemming.engine import load_tick, run_once
-from lemming.history.git import FOLDER
-from lemming.history.read import History
+from lemming.git_history.git_repository import FOLDER
+from lemming.git_history.history_reader import GitHistory
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.journal.events import Event
-from lemming.kernel.journal.records import TurnEnded
+from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.journal_records import TurnEnded
 from lemming.testing import FrozenClock, resume, say
 
 KILLED_AFTER_TICK_2 = """
 import os, signal, sys
 from pathlib import Path
 from lemming.engine import run_once
-from lemming.kernel.journal.file import is_committed
+from lemming.kernel.journal.journal_file import is_committed
 from lemming.testing import FrozenClock
 
 base = Path(sys.argv[1])
@@ -51,10 +51,10 @@ def test_a_commit_lost_to_a_kill_is_made_up_for_before_the_next_tick(base: Path)
     assert killed.returncode == -signal.SIGKILL
     assert load_tick(base) == 3
     with pytest.raises(UsageError, match="tick 2 is not in the history yet"):
-        History(base).state_after(2)
+        GitHistory(base).state_at_tick(2)
     assert run(base) == []
     assert subjects(base)[-2:] == ["tick 2: 1 done", "tick 3: 1 done"]
-    late = History(base).commits()[1].trailers
+    late = GitHistory(base).list_commits()[1].trailers
     assert (late["Late"], late["Agents"], late["Calls"]) == ("yes", "ada", "1")
 
 
@@ -148,7 +148,7 @@ def test_a_git_that_cannot_be_used_is_a_warning_and_is_caught_up(
     assert run(base) == []
     assert subjects(base)[-2:] == ["ticks 2 to 3, kept together", "tick 4: 1 done"]
     with pytest.raises(UsageError, match="ticks 2 to 3 were kept together"):
-        History(base).state_after(2)
+        GitHistory(base).state_at_tick(2)
 
 
 def test_an_interrupted_tick_is_one_commit(base: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from broken import Repair, damage, journal
 
 from lemming.engine import run_once
+from lemming.journal_tools.repair.damage_repair import find_repairs
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.testing import make_org, resume, say, tree
-from lemming.timeline.repair.repair import find_repairs
-from lemming.timeline.verify.files import verify
 
 
 def remembering(base: Path) -> Path:
@@ -29,7 +29,7 @@ def test_lost_entries_and_memories_are_written_again_when_asked_for(base: Path, 
     before = tree(remembering(base))
     for file in (*entries(base, "ada")[1:], base / "agents/bob/memory/last.json"):
         file.unlink()
-    assert verify(base).errors
+    assert verify_org(base).errors
     told = repair("--json")
     assert told.status == 1
     assert [(one["kind"], one["is_for_a_person"]) for one in told.objects] == [("lost", False)] * 3
@@ -37,7 +37,7 @@ def test_lost_entries_and_memories_are_written_again_when_asked_for(base: Path, 
     assert [one.kind for one in find_repairs(base, newest=20)] == ["lost"] * 3, "which is what doctor tells"
     assert repair("--yes").status == 0
     assert tree(base) == before
-    assert verify(base).findings == ()
+    assert verify_org(base).findings == ()
     assert repair().status == 0
 
 

@@ -16,14 +16,14 @@ from recorded import busy_org
 from sampling import EVERYTHING
 
 from lemming.cli import run
-from lemming.facts.schemas import schema_of
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import CorruptState, ProviderError, RateLimited, recorded_failure
+from lemming.kernel.base.errors import CorruptState, ProviderError, RateLimited, restore_error
 from lemming.kernel.files import fs
-from lemming.kernel.files.fields import Json
-from lemming.kernel.journal.file import last_record, read_journal
-from lemming.kernel.journal.records import TickStarted, all_kinds
-from lemming.kernel.journal.sequence import NoRecord, record_of
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.journal_file import last_record, read_journal
+from lemming.kernel.journal.journal_records import TickStarted, record_classes
+from lemming.kernel.journal.record_sequence import InvalidRecord, parse_record
+from lemming.queries.format_schemas import get_schema
 from lemming.testing import journal_lines, tree
 
 LAST = 8
@@ -39,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An organisation whose last tick was interrupted, with a record of every kind in its journal."""
     base = busy_org(tmp_path_factory.mktemp("made") / "org")
     write_journal(base, LAST, unfinished(journal_lines(base, LAST), journal_lines(base, 1)))
-    fs.publish(base, paths.TICK_FILE, b'{"current_tick": %d}' % LAST)
+    fs.write_atomic(base, paths.TICK_FILE, b'{"current_tick": %d}' % LAST)
     return base
 
 
@@ -88,7 +88,7 @@ def write_journal(base: Path, tick: int, records: list[Json]) -> None:
         body = json.dumps(record).encode()[:-1]
         check = blake2b(body, digest_size=8, key=check).hexdigest().encode()
         written += b'%b,"check":"%b"}\n' % (body, check)
-    fs.publish(base, paths.journal_file(tick), written)
+    fs.write_atomic(base, paths.journal_file(tick), written)
 
 
 def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -120,8 +120,8 @@ def changed(record: Json, way: tuple[Any, ...], value: Any, *, drop: bool = Fals
 
 def is_wrong(plain: Json) -> bool:
     try:
-        record_of(plain)
-    except NoRecord:
+        parse_record(plain)
+    except InvalidRecord:
         return True
     return False
 
@@ -150,11 +150,13 @@ def mutants_of(base: Path) -> Iterator[tuple[list[Json], bool]]:
 
 
 def test_it_holds_every_kind_but_the_end(made: Path) -> None:
-    assert {record["type"] for record in journal_lines(made, LAST)} == {*all_kinds()} - {"tick_committed"}
+    assert {record["type"] for record in journal_lines(made, LAST)} == {*record_classes()} - {
+        "tick_committed"
+    }
 
 
 def test_every_line_that_an_organisation_with_a_past_has_fits_the_printed_schema(made: Path) -> None:
-    validator = Draft202012Validator(schema_of("journal"))
+    validator = Draft202012Validator(get_schema("journal"))
     for journal in (made / paths.JOURNALS).glob("*.jsonl"):
         for line in journal.read_text().splitlines():
             assert [error.message for error in validator.iter_errors(json.loads(line))] == []
@@ -201,7 +203,7 @@ def test_an_empty_journal_is_a_tick_that_has_not_begun(
     command: list[str], made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = shutil.copytree(made, tmp_path / "org")
-    fs.publish(base, paths.journal_file(LAST), b"")
+    fs.write_atomic(base, paths.journal_file(LAST), b"")
     assert run(["-C", str(base), *command]) != 70
     assert "internal error" not in capsys.readouterr().err
 
@@ -253,7 +255,7 @@ def test_a_record_is_written_as_it_was_read(made: Path) -> None:
     lines = journal_lines(made, 1)
     assert len(lines) > 10
     for line in lines:
-        record = record_of(line)
+        record = parse_record(line)
         assert {"type": record.kind, "epoch": 1, **record.as_json()} == line
         assert [*record.as_json()] == [*line][2:]
 
@@ -269,6 +271,6 @@ def test_a_last_line_of_an_unknown_kind_says_nothing(tmp_path: Path) -> None:
 
 
 def test_the_name_of_a_recorded_error_chooses_among_those_of_a_model_call_only() -> None:
-    assert type(recorded_failure("RateLimited", "x")) is RateLimited
+    assert type(restore_error("RateLimited", "x")) is RateLimited
     for name in ("asdict", "annotations", "DiskError", "LemmingError", "__builtins__", "nonsense", ""):
-        assert type(recorded_failure(name, "x")) is ProviderError
+        assert type(restore_error(name, "x")) is ProviderError

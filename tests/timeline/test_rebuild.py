@@ -10,12 +10,12 @@ import pytest
 
 from lemming.cli import run as run_command
 from lemming.engine import run_once
-from lemming.history.read import History
+from lemming.git_history.history_reader import GitHistory
+from lemming.journal_tools.fork import fork
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.tick.runtime import open_org
 from lemming.testing import make_org, resume, say, tree
-from lemming.timeline.fork import fork
 
 GRANTS = {
     "read_outboxes": ["*"],
@@ -44,8 +44,8 @@ def run(base: Path, ticks: int) -> None:
 
 
 def state(base: Path, tick: int, folder: Path) -> dict[str, bytes]:
-    history = History(base)
-    fork(history, history.state_after(tick), folder, [])
+    history = GitHistory(base)
+    fork(history, history.state_at_tick(tick), folder, [])
     return tree(folder)
 
 
@@ -67,29 +67,29 @@ def test_each_tick_is_as_it_would_have_been_kept(rebuilt: Path, tmp_path: Path) 
 
 
 def test_the_newest_state_is_what_is_on_disk_and_the_history_goes_on(rebuilt: Path) -> None:
-    assert History(rebuilt).changes_between("7", "now").files == []
+    assert GitHistory(rebuilt).changes_between("7", "now").files == []
     run(rebuilt, 2)
-    subjects = [commit.subject for commit in History(rebuilt).commits()]
+    subjects = [commit.subject for commit in GitHistory(rebuilt).list_commits()]
     assert subjects[:2] == ["tick 9: 2 done", "tick 8: 1 done"]
     assert subjects[-1] == "before tick 1: the history begins"
-    assert History(rebuilt).changes_between("8", "9").files
+    assert GitHistory(rebuilt).changes_between("8", "9").files
 
 
 def test_an_edit_by_hand_after_the_last_tick_is_a_commit_by_hand(base: Path) -> None:
     run(make(base, "off"), 3)
     (base / "shared/board.txt").write_text("mine")
     run_command(["-C", str(base), "history", "on"])
-    newest = History(base).commits()[0]
+    newest = GitHistory(base).list_commits()[0]
     assert newest.is_by_hand
-    assert "shared/board.txt" in [file.path for file in History(base).changes_of(newest).files]
+    assert "shared/board.txt" in [file.path for file in GitHistory(base).diff_commit(newest).files]
 
 
 def test_a_long_past_is_made_in_several_goes(base: Path) -> None:
     make_org(base, resume("ada"), org={"durability": "off"})
     run(base, 120)
     run_command(["-C", str(base), "history", "on"])
-    history = History(base)
-    assert len(history.line()) in (121, 122)
+    history = GitHistory(base)
+    assert len(history.list_branch_commits()) in (121, 122)
     files = [file.path for file in history.changes_between("100", "101").files]
     assert "agents/ada/turns.jsonl" in files
 
@@ -99,18 +99,18 @@ def test_beside_an_engine_the_history_begins_with_the_next_tick(base: Path) -> N
     with open_org(base):
         assert run_command(["-C", str(base), "history", "on"]) == 0
     with pytest.raises(UsageError, match="no history here"):
-        History(base)
+        GitHistory(base)
     run(base, 1)
-    newest = History(base).commits()[0]
+    newest = GitHistory(base).list_commits()[0]
     assert newest.subject.startswith("tick 3")
 
 
 def test_a_history_that_is_there_is_left_alone(base: Path) -> None:
     run(make(base, "git"), 3)
-    before = [commit.id for commit in History(base).commits()]
+    before = [commit.id for commit in GitHistory(base).list_commits()]
     run_command(["-C", str(base), "history", "off"])
     run_command(["-C", str(base), "history", "on"])
-    assert [commit.id for commit in History(base).commits()] == before
+    assert [commit.id for commit in GitHistory(base).list_commits()] == before
 
 
 def test_without_journals_there_is_nothing_to_make(base: Path) -> None:
@@ -118,4 +118,4 @@ def test_without_journals_there_is_nothing_to_make(base: Path) -> None:
     shutil.rmtree(base / "logs")
     assert run_command(["-C", str(base), "history", "on"]) == 0
     with pytest.raises(UsageError, match="no history here"):
-        History(base)
+        GitHistory(base)

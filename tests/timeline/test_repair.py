@@ -12,10 +12,10 @@ from typed import typed
 from lemming.engine import load_tick, run_forever, run_once
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.errors import CorruptState, TickAlreadyCommitted
-from lemming.kernel.journal.events import Event, ModelAsked
-from lemming.kernel.journal.file import is_committed, journal_ticks
+from lemming.kernel.journal.engine_events import Event, ModelAsked
+from lemming.kernel.journal.journal_file import is_committed, journal_ticks
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.tick.runtime import open_org
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 
@@ -90,7 +90,7 @@ def test_an_unreadable_counter_does_not_go_back_before_what_was_sent_in_a_quiet_
     for _ in range(4):
         run_once(base)
     assert journal_ticks(base) == [1]
-    send(
+    write_person_entry(
         base,
         "human",
         tick=5,

@@ -14,18 +14,23 @@ from recorded import TICKS, Bell, Refusing, busy_org, call, edit, refuse_models,
 
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
+from lemming.journal_tools.replay.replay_mismatch import OUTSIDE, ReplayMismatch
+from lemming.journal_tools.replay.tick_replay import (
+    ReplayResult,
+    list_replayable_ticks,
+    replay_into,
+    replay_ticks,
+)
+from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState, UsageError
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.files.fields import Json
-from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.kernel.tools import ToolRegistry
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree, write_script
-from lemming.timeline.replay.recording import OUTSIDE, Difference
-from lemming.timeline.replay.replay import Replayed, replay, replay_into, ticks_to_rerun
-from lemming.timeline.verify.root import state_root
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +48,8 @@ def org(past: Path, base: Path) -> Path:
     return Path(shutil.copytree(past, base))
 
 
-def rerun(base: Path, again: Path, last: int | None = None) -> list[Replayed]:
-    return list(replay_into(base, again, ticks_to_rerun(base, last)))
+def rerun(base: Path, again: Path, last: int | None = None) -> list[ReplayResult]:
+    return list(replay_into(base, again, list_replayable_ticks(base, last)))
 
 
 # --- the same ----------------------------------------------------------------------------------
@@ -53,7 +58,7 @@ def rerun(base: Path, again: Path, last: int | None = None) -> list[Replayed]:
 def test_a_replay_into_a_folder_gives_the_same_files_byte_for_byte(org: Path, again: Path) -> None:
     assert [each.tick for each in rerun(org, again)] == list(range(1, TICKS + 1))
     assert tree(again) == tree(org)
-    assert state_root(again) == state_root(org)
+    assert load_state_root(again) == load_state_root(org)
 
 
 def test_the_recorded_organisation_has_had_all_that_this_is_about(org: Path) -> None:
@@ -70,14 +75,14 @@ def test_the_recorded_organisation_has_had_all_that_this_is_about(org: Path) -> 
 def test_no_model_is_called_and_no_tool_runs(base: Path, again: Path, bell: Bell) -> None:
     refuse_models(busy_org(base))
     assert bell.rung == 1
-    assert len(list(replay(base, journal_ticks(base)))) == TICKS
+    assert len(list(replay_ticks(base, journal_ticks(base)))) == TICKS
     assert len(rerun(base, again)) == TICKS
     assert bell.rung == 1
 
 
 def test_a_replay_in_place_writes_nothing(org: Path) -> None:
     before = tree(org, without=())
-    turns = [each.turns for each in replay(org, journal_ticks(org))]
+    turns = [each.turns for each in replay_ticks(org, journal_ticks(org))]
     assert len(turns) == TICKS
     assert min(turns) >= 1
     assert tree(org, without=()) == before
@@ -87,7 +92,7 @@ def test_a_replayed_organisation_can_be_run_on_and_replayed(org: Path, again: Pa
     rerun(org, again)
     run_once(again)
     rerun(again, tmp_path / "third")
-    assert state_root(tmp_path / "third") == state_root(again)
+    assert load_state_root(tmp_path / "third") == load_state_root(again)
 
 
 def test_a_replay_can_stop_earlier(org: Path, again: Path) -> None:
@@ -99,7 +104,7 @@ def test_a_replay_can_stop_earlier(org: Path, again: Path) -> None:
 def test_an_agent_that_came_later_arrives_in_its_tick(base: Path, again: Path) -> None:
     make_org(base, resume("ada"))
     run_once(base)
-    fs.publish(base, "agents/bob/resume.json", pretty(resume("bob")))
+    fs.write_atomic(base, "agents/bob/resume.json", dump_pretty(resume("bob")))
     run_once(base)
     rerun(base, again)
     assert tree(again) == tree(base)
@@ -154,7 +159,7 @@ def test_a_turn_that_the_engine_gave_up_is_passed_over_and_the_rest_is_the_same(
         run_once(base)
     run_once(base)
     run_once(base)
-    assert [each.not_repeatable for each in replay(base, [1, 2])] == [("ada",), ()]
+    assert [each.not_repeatable for each in replay_ticks(base, [1, 2])] == [("ada",), ()]
     assert [each.not_repeatable for each in rerun(base, again)] == [("ada",), ()]
     assert tree(again) == tree(base)
 
@@ -177,7 +182,7 @@ def test_a_tick_that_was_interrupted_and_continued_replays_like_any_other(
         clock.advance(60)
         run_once(base, clock=clock)
     ticks = journal_ticks(base)
-    assert len(list(replay(base, ticks))) == len(rerun(base, again)) == len(ticks)
+    assert len(list(replay_ticks(base, ticks))) == len(rerun(base, again)) == len(ticks)
     assert tree(again) == tree(base)
 
 
@@ -200,8 +205,8 @@ def test_credits_granted_since_do_not_change_a_turn_that_ran_out(base: Path) -> 
     ada = resume("ada", credits={"max_credits": 1})
     make_org(base, ada, script=[{"reply": "this needs a correction, for which there are no credits"}])
     run_once(base)
-    fs.publish(base, "config/credits.json", pretty({"ada": {"max_credits": 100}}))
-    assert [each.turns for each in replay(base, [1])] == [1]
+    fs.write_atomic(base, "config/credits.json", dump_pretty({"ada": {"max_credits": 100}}))
+    assert [each.turns for each in replay_ticks(base, [1])] == [1]
 
 
 # --- not the same ------------------------------------------------------------------------------
@@ -209,7 +214,7 @@ def test_credits_granted_since_do_not_change_a_turn_that_ran_out(base: Path) -> 
 
 def test_an_edited_resume_shows_as_a_changed_prompt(org: Path, again: Path) -> None:
     edit(org, "agents/bob/resume.json", "You are bob.", "You are a pirate.")
-    with pytest.raises(Difference) as caught:
+    with pytest.raises(ReplayMismatch) as caught:
         rerun(org, again)
     assert (caught.value.tick, caught.value.agent, caught.value.what) == (1, "bob", "prompt")
     assert {"-You are bob.", "+You are a pirate."} <= set(caught.value.diff.splitlines())
@@ -217,7 +222,7 @@ def test_an_edited_resume_shows_as_a_changed_prompt(org: Path, again: Path) -> N
 
 def test_an_edited_context_file_shows_where_it_was_first_read(org: Path, again: Path) -> None:
     edit(org, "shared/facts.txt", "Ants march.", "Ants sleep.")
-    with pytest.raises(Difference) as caught:
+    with pytest.raises(ReplayMismatch) as caught:
         rerun(org, again)
     assert (caught.value.tick, caught.value.agent) == (2, "ada")
     assert "+Ants sleep." in caught.value.diff
@@ -225,7 +230,7 @@ def test_an_edited_context_file_shows_where_it_was_first_read(org: Path, again: 
 
 def test_an_edited_schedule_shows_as_a_changed_plan(org: Path, again: Path) -> None:
     edit(org, "agents/ada/resume.json", '"run_every_n_ticks": 1', '"run_every_n_ticks": 2')
-    with pytest.raises(Difference) as caught:
+    with pytest.raises(ReplayMismatch) as caught:
         rerun(org, again)
     assert (caught.value.tick, caught.value.what) == (1, "plan")
     assert '-    "ada",' in caught.value.diff
@@ -239,15 +244,15 @@ def _say_otherwise(record: Json) -> Json:
 
 def test_a_changed_answer_shows_as_a_changed_effect(org: Path) -> None:
     rewrite_journal(org, 5, _say_otherwise)
-    with pytest.raises(Difference) as caught:
-        list(replay(org, journal_ticks(org)))
+    with pytest.raises(ReplayMismatch) as caught:
+        list(replay_ticks(org, journal_ticks(org)))
     assert (caught.value.tick, caught.value.agent, caught.value.what) == (5, "ada", "turn")
     assert '"sha256"' in caught.value.diff
 
 
 def test_a_changed_effect_is_shown_with_the_text_of_the_file(org: Path, again: Path) -> None:
     rewrite_journal(org, TICKS, _say_otherwise)
-    with pytest.raises(Difference) as caught:
+    with pytest.raises(ReplayMismatch) as caught:
         rerun(org, again)
     assert (caught.value.tick, caught.value.agent) == (TICKS, "ada")
     assert '-    "text": "hello"' in caught.value.diff
@@ -258,8 +263,8 @@ def test_a_changed_effect_is_shown_with_the_text_of_the_file(org: Path, again: P
 def test_a_missing_answer_is_an_error_and_never_a_live_call(org: Path, again: Path, kind: str) -> None:
     refuse_models(org)
     rewrite_journal(org, 2, lambda record: None if record["type"] == kind else record)
-    for attempt in (replay(org, [1, 2]), replay_into(org, again, ticks_to_rerun(org, None))):
-        with pytest.raises(Difference, match="no recorded answer") as caught:
+    for attempt in (replay_ticks(org, [1, 2]), replay_into(org, again, list_replayable_ticks(org, None))):
+        with pytest.raises(ReplayMismatch, match="no recorded answer") as caught:
             list(attempt)
         assert caught.value.tick == 2
 
@@ -269,8 +274,8 @@ def test_a_ledger_changed_between_two_turns_is_a_changed_state(base: Path) -> No
     run_once(base)
     edit(base, "agents/ada/turns.jsonl", '"credits":1.0', '"credits":0.5')
     run_once(base)
-    with pytest.raises(Difference, match="state before the turn") as caught:
-        list(replay(base, [1, 2]))
+    with pytest.raises(ReplayMismatch, match="state before the turn") as caught:
+        list(replay_ticks(base, [1, 2]))
     assert caught.value.tick == 2
 
 
@@ -295,7 +300,7 @@ def test_the_command_prints_the_state_root_of_the_new_folder(
 ) -> None:
     assert run(["-C", str(org), "replay", "--into", str(again)]) == 0
     printed = capsys.readouterr()
-    assert printed.out == f"{state_root(org)}\n"
+    assert printed.out == f"{load_state_root(org)}\n"
     assert "8 ticks" in printed.err
     assert "came out the same" in printed.err
 
@@ -335,7 +340,7 @@ def test_quiet_ticks_at_the_end_and_a_script_elsewhere_change_nothing(base: Path
         run_once(base)
     assert [tick.tick for tick in rerun(base, again)] == [3]
     assert load_tick(again) == 6
-    assert state_root(again) == state_root(base)
+    assert load_state_root(again) == load_state_root(base)
 
 
 def test_a_journal_that_somebody_has_emptied_is_told_by_name(base: Path, again: Path) -> None:

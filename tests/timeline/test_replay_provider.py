@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.scripted.replay import ReplayProvider
+from lemming.capabilities.scripted_models.journal_provider import ReplayProvider
 from lemming.engine import recorded_report, run_once
 from lemming.kernel.base import errors
 from lemming.kernel.base.clock import FrozenClock

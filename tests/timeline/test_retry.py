@@ -12,15 +12,15 @@ from terminal import Ran
 from typed import typed
 
 from lemming.engine import run_once
+from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.base.redaction.secrets import refresh
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Event, ModelAsked
-from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.engine_events import Event, ModelAsked
+from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
-from lemming.timeline.verify.root import state_root
 
 Repair = Callable[..., Ran]
 
@@ -134,8 +134,8 @@ def test_a_call_that_fails_again_is_settled_as_failed(org: Path, gong: Gong, rep
 def test_a_call_runs_again_only_where_somebody_agrees_to_what_runs(
     org: Path, gong: Gong, repair: Repair
 ) -> None:
-    fs.publish(org, "config/org.json", b'{"tool_files": ["tools/*.py"]}')
-    fs.publish(org, "tools/mine.py", b"")
+    fs.write_atomic(org, "config/org.json", b'{"tool_files": ["tools/*.py"]}')
+    fs.write_atomic(org, "tools/mine.py", b"")
     assert repair("--retry", "1/ada/0", "--yes").status == 2
     assert gong.struck == [3]
     assert repair("--retry", "1/ada/0", "--yes", "--trust").status == 0
@@ -295,5 +295,5 @@ def test_what_a_person_settled_verifies_and_replays(
     assert typed(capsys, org, "verify").status == 0
     assert typed(capsys, org, "replay").status == 0
     assert typed(capsys, org, "replay", "--into", str(tmp_path / "again")).status == 0
-    assert state_root(tmp_path / "again") == state_root(org)
+    assert load_state_root(tmp_path / "again") == load_state_root(org)
     assert "what a person had run again: call 1/ada/0" in typed(capsys, org, "why", turn.entries[0]["id"]).out

@@ -9,12 +9,12 @@ from skilled_corpus import skilled
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.evals.copy_org import copy_org
-from lemming.history.git import BRANCH, Repository
+from lemming.evals.stand_in_copy import copy_org
+from lemming.git_history.git_repository import BRANCH, Repository
+from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.providers import register_provider
 from lemming.testing import make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay_into, ticks_to_rerun
 
 TICKS = 3
 
@@ -29,7 +29,7 @@ def ran(base: Path) -> Path:
 
 def test_a_replay_into_a_folder_gives_the_same_files(base: Path, again: Path) -> None:
     ran(base)
-    assert len(list(replay_into(base, again, ticks_to_rerun(base, None)))) == TICKS
+    assert len(list(replay_into(base, again, list_replayable_ticks(base, None)))) == TICKS
     assert tree(again) == tree(base)
 
 

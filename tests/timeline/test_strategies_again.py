@@ -11,10 +11,10 @@ from strategies_corpus import strategies
 
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.providers import register_provider
 from lemming.testing import journal_lines, make_org, resume, tree
-from lemming.timeline.replay.replay import replay_into, ticks_to_rerun
 
 TICKS = 4
 
@@ -38,7 +38,7 @@ def test_replay_and_verify_ask_nobody_and_agree(base: Path) -> None:
 
 def test_a_replay_into_a_folder_gives_the_same_files(base: Path, again: Path) -> None:
     ran(base)
-    assert len(list(replay_into(base, again, ticks_to_rerun(base, None)))) == TICKS
+    assert len(list(replay_into(base, again, list_replayable_ticks(base, None)))) == TICKS
     assert tree(again) == tree(base)
 
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import load_tick, run_once
-from lemming.exchange.template import template_files
+from lemming.import_export.template_files import load_template
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.journal_tools.repair.damage_repair import find_repairs, make_repairs
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import TickAlreadyCommitted
-from lemming.kernel.journal.file import journal_ticks
+from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import list_outbox
 from lemming.kernel.tick.runtime import open_org
 from lemming.testing import FrozenClock, make_org, resume, tree
-from lemming.timeline.record import read_tick
-from lemming.timeline.repair.repair import find_repairs, make_repairs
-from lemming.timeline.verify.files import verify
 
 
 def git(folder: Path, *words: str) -> None:
@@ -38,7 +38,7 @@ def kept(base: Path, ignore: bytes, ticks: int = 5) -> Path:
     return base
 
 
-IGNORE = template_files("empty")[".gitignore"]
+IGNORE = load_template("empty")[".gitignore"]
 WITHOUT_JOURNALS = b".lemming/\nlogs/\n"
 
 
@@ -55,8 +55,8 @@ def test_a_clone_has_its_past_with_the_templates_gitignore(base: Path, tmp_path:
     kept(base, IGNORE)
     git(tmp_path, "clone", "-q", str(base), str(tmp_path / "clone"))
     clone = tmp_path / "clone"
-    assert read_tick(clone, 3).turns[0].agent == "ada"
-    assert verify(clone).errors == []
+    assert load_tick_record(clone, 3).turns[0].agent == "ada"
+    assert verify_org(clone).errors == []
     assert run_once(clone).tick == 6
 
 
@@ -94,7 +94,7 @@ def test_a_backup_copied_over_what_is_there_leaves_no_entries_of_ticks_that_neve
         make_repairs(runtime, [repair for repair in find_repairs(base) if repair.steps])
     assert [entry.tick for entry in list_outbox(base, "ada")] == [1, 2, 3]
     assert run_once(base).tick == 4
-    assert verify(base).errors == []
+    assert verify_org(base).errors == []
 
 
 def test_a_machine_that_was_restarted_does_not_take_old_files_for_a_lost_counter(base: Path) -> None:
@@ -119,5 +119,5 @@ def test_a_counter_alone_that_went_back_is_still_set_forward(base: Path) -> None
 def test_a_copy_of_an_idle_organisation_goes_on_where_it_was(base: Path, tmp_path: Path) -> None:
     kept(base, IGNORE)
     shutil.copytree(base, tmp_path / "copy")
-    assert verify(tmp_path / "copy").errors == []
+    assert verify_org(tmp_path / "copy").errors == []
     assert run_once(tmp_path / "copy").tick == 6

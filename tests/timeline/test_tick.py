@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typed import bell, typed
 
-from lemming.commands.tick import KNOWN_SHOWN
+from lemming.commands.tick import MAX_KNOWN_SHOWN
 from lemming.engine import run_once
-from lemming.kernel.journal.events import Event, ModelAsked
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say
-from lemming.timeline.record import read_tick
 
 Capsys = pytest.CaptureFixture[str]
 WRITE = {"tool": "file_write", "args": {"path": "notes.txt", "content": "line"}}
@@ -67,7 +67,7 @@ def test_everything_of_a_tick_is_shown(base: Path, capsys: Capsys) -> None:
 
 def test_the_files_told_are_those_the_turn_reported(base: Path) -> None:
     run_once(make(base))
-    for turn in read_tick(base, 1).turns:
+    for turn in load_tick_record(base, 1).turns:
         assert turn.report is not None
         assert {place: effect.digest for place, effect in turn.writes.items()} == {
             file["path"]: file["sha256"] for file in turn.report.files
@@ -161,11 +161,11 @@ def test_a_call_that_never_ended_is_told_from_one_whose_outcome_is_unknown(
     make_org(base, resume("ada", permissions={"tools": ["bell"]}), script=[{"reply": reply}])
     with bell(dies=True), pytest.raises(Crash):
         run_once(base)
-    (use,) = read_tick(base, 1).turns[0].tools
+    (use,) = load_tick_record(base, 1).turns[0].tools
     assert (use.args, use.success, use.is_unknown) == ({"loud": True}, None, False)
     assert "not finished" in typed(capsys, base, "tick").out
     run_once(base)
-    (use,) = read_tick(base, 1).turns[0].tools
+    (use,) = load_tick_record(base, 1).turns[0].tools
     assert (use.args, use.success, use.is_unknown) == ({"loud": True}, False, True)
 
 
@@ -177,7 +177,7 @@ def test_files_written_before_an_outside_tool_count_as_written(base: Path) -> No
     make_org(base, resume("ada", permissions=tools), script=[{"reply": reply}])
     with bell(dies=False):
         run_once(base)
-    (turn,) = read_tick(base, 1).turns
+    (turn,) = load_tick_record(base, 1).turns
     assert turn.report is not None
     assert "agents/ada/workspace/notes.txt" not in {file["path"] for file in turn.report.files}
     assert turn.memory == {"k": 1}
@@ -224,7 +224,7 @@ def test_a_journal_that_is_gone_is_not_taken_for_a_quiet_tick(base: Path, capsys
 
 def test_much_that_a_turn_knew_already_is_counted(base: Path, capsys: Capsys) -> None:
     make_org(base, resume("ada"), resume("bob", permissions={"read_outboxes": ["ada"]}))
-    for _ in range(KNOWN_SHOWN + 2):
+    for _ in range(MAX_KNOWN_SHOWN + 2):
         run_once(base)
     out = typed(capsys, base, "tick").out
     assert "saw       9 entries that it knew already (--json lists them)" in out
@@ -258,5 +258,5 @@ def test_an_unfinished_tick_with_one_answer_of_unknown_price_costs_nobody_knows_
 
     with pytest.raises(Crash):
         run_once(base, notify=die)
-    totals = read_tick(base, 1).totals
+    totals = load_tick_record(base, 1).totals
     assert (totals["calls"], totals["cost_usd"]) == (2, None)

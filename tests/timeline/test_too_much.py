@@ -14,8 +14,8 @@ import pytest
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.journal.file import read_journal
-from lemming.kernel.journal.sealing import SEALED
+from lemming.kernel.journal.journal_file import read_journal
+from lemming.kernel.journal.journal_packing import SEALED_FOLDER
 from lemming.testing import FrozenClock, make_org, resume
 
 TERABYTE = 1 << 40
@@ -61,10 +61,10 @@ def test_a_huge_journal_is_refused_before_it_is_read(org: Path, command: str) ->
 def test_packed_journals_that_would_fill_the_memory_are_refused_before_they_are_unpacked(
     org: Path, command: str
 ) -> None:
-    (org / SEALED).mkdir()
+    (org / SEALED_FOLDER).mkdir()
     line = {"type": "segment", "blocks": [{"bytes": 1000, "journals": {"00000100": 200 << 20}}]}
     segment = lzma.compress(json.dumps(line).encode()) + bytes(1000)
-    (org / SEALED / "00000100-00000199.jsonl.xz").write_bytes(segment)
+    (org / SEALED_FOLDER / "00000100-00000199.jsonl.xz").write_bytes(segment)
     assert run(["-C", str(org), command]) in (0, 1, 7)
     with pytest.raises(CorruptState, match="are not what the engine packed"):
         read_journal(org, 100)
@@ -82,10 +82,10 @@ def test_packed_journals_that_would_fill_the_memory_are_refused_before_they_are_
     ],
 )
 def test_a_segment_whose_first_line_lies_is_refused(org: Path, blocks: Any, why: str) -> None:
-    (org / SEALED).mkdir()
+    (org / SEALED_FOLDER).mkdir()
     packed = lzma.compress(bytes(1 << 16))
     line = json.dumps({"type": "segment", "blocks": blocks}).replace('"PACKED"', str(len(packed)))
-    (org / SEALED / "00000100-00000199.jsonl.xz").write_bytes(lzma.compress(line.encode()) + packed)
+    (org / SEALED_FOLDER / "00000100-00000199.jsonl.xz").write_bytes(lzma.compress(line.encode()) + packed)
     with pytest.raises(CorruptState, match=why):
         read_journal(org, 100)
 
@@ -95,8 +95,8 @@ def test_a_segment_whose_first_line_lies_is_refused(org: Path, blocks: Any, why:
 def test_a_journal_of_version_0_1_that_would_fill_the_memory_is_refused_before_it_is_unpacked(
     org: Path, command: str
 ) -> None:
-    (org / SEALED).mkdir()
-    file = org / SEALED / "00000100-00000199.zip"
+    (org / SEALED_FOLDER).mkdir()
+    file = org / SEALED_FOLDER / "00000100-00000199.zip"
     with (
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open("00000100.jsonl", "w") as packed,
@@ -109,8 +109,8 @@ def test_a_journal_of_version_0_1_that_would_fill_the_memory_is_refused_before_i
 
 
 def test_a_segment_that_lists_more_than_a_hundred_journals_is_refused(org: Path) -> None:
-    (org / SEALED).mkdir()
-    with zipfile.ZipFile(org / SEALED / "00000100-00000199.zip", "w") as archive:
+    (org / SEALED_FOLDER).mkdir()
+    with zipfile.ZipFile(org / SEALED_FOLDER / "00000100-00000199.zip", "w") as archive:
         for number in range(101):
             archive.writestr(str(number), "")
     with pytest.raises(CorruptState, match="lists 101 files"):

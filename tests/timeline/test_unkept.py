@@ -9,17 +9,17 @@ import pytest
 
 from lemming.cli import run as run_command
 from lemming.engine import load_tick, run_once
-from lemming.history.read import History
+from lemming.git_history.history_reader import GitHistory
+from lemming.journal_tools.file_history import FILE_LIMIT_BYTES
+from lemming.journal_tools.fork import SettingOverride, fork
+from lemming.journal_tools.journal_history import JournalHistory, open_past
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import journal_ticks
-from lemming.kernel.messages import send
+from lemming.kernel.journal.journal_file import journal_ticks
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.timeline.fork import Setting, fork
-from lemming.timeline.past import FILE_LIMIT_BYTES
-from lemming.timeline.unkept import UnkeptPast, past_states
-from lemming.timeline.verify.files import verify
 
 SCRIPT = [
     {"agent": "ada", "tick": 3, "reply": say("note", memory_updates=[{"key": "mood", "value": "calm"}])},
@@ -35,7 +35,7 @@ def run_ticks(base: Path, ticks: int) -> None:
     for _ in range(ticks):
         if load_tick(base) == 5:
             words = {"text": "Good morning"}
-            send(base, "human", tick=5, kind="message", payload=words, tags=[], created_at="")
+            write_person_entry(base, "human", tick=5, kind="message", payload=words, tags=[], created_at="")
         run_once(base, clock=clock)
 
 
@@ -57,8 +57,8 @@ def orgs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def forked(base: Path, tick: int, folder: Path) -> dict[str, bytes]:
-    past = past_states(Organisation.at(base))
-    fork(past, past.state_after(tick), folder, [])
+    past = open_past(Organisation.from_path(base))
+    fork(past, past.state_at_tick(tick), folder, [])
     files = tree(folder)
     del files["config/org.json"]
     return files
@@ -82,34 +82,34 @@ def test_a_file_that_is_too_large_is_left_out_of_a_fork_and_never_cut(tmp_path: 
 
 
 def test_what_a_tick_changed_is_the_same_as_with_a_history(orgs: tuple[Path, Path]) -> None:
-    kept, unkept = History(orgs[0]), UnkeptPast(Organisation.at(orgs[1]))
+    kept, unkept = GitHistory(orgs[0]), JournalHistory(Organisation.from_path(orgs[1]))
     for tick in (2, 3, 6, 8):
         for past in (kept, unkept):
-            assert past.commit_of(tick)
+            assert past.find_commit(tick)
         changes = [past.changes_between(str(tick - 1), str(tick)) for past in (kept, unkept)]
         assert changes[0].files == changes[1].files
-    shown = unkept.commit_of(6)
+    shown = unkept.find_commit(6)
     assert shown is not None
-    diff = unkept.changes_of(shown, agent="ada").diff
+    diff = unkept.diff_commit(shown, agent="ada").diff
     assert '-  "value": "calm"' in diff.replace(",", "")
     assert '+  "value": "wild"' in diff.replace(",", "")
 
 
 def test_an_edit_since_the_last_tick_shows_against_now(base: Path) -> None:
     make(base, "off")
-    fs.publish(base, "agents/ada/memory/mood.json", b"edited\n")
-    files = UnkeptPast(Organisation.at(base)).changes_between("8", "now").files
+    fs.write_atomic(base, "agents/ada/memory/mood.json", b"edited\n")
+    files = JournalHistory(Organisation.from_path(base)).changes_between("8", "now").files
     assert [(file.path, file.change) for file in files] == [("agents/ada/memory/mood.json", "modified")]
 
 
 def test_a_fork_goes_on_and_the_original_is_not_touched(orgs: tuple[Path, Path], tmp_path: Path) -> None:
     unkept, before = orgs[1], tree(orgs[1], without=())
-    past = past_states(Organisation.at(unkept))
-    setting = Setting.parse("agents/bob/resume.json:/schedule/run_every_n_ticks=1")
-    fork(past, past.state_after(6), tmp_path / "fork", [setting])
+    past = open_past(Organisation.from_path(unkept))
+    setting = SettingOverride.parse("agents/bob/resume.json:/schedule/run_every_n_ticks=1")
+    fork(past, past.state_at_tick(6), tmp_path / "fork", [setting])
     run_once(tmp_path / "fork", clock=FrozenClock())
     assert (tmp_path / "fork/agents/bob/turns.jsonl").read_text().splitlines()[-1].startswith('{"tick":7')
-    assert (journal_ticks(tmp_path / "fork"), verify(tmp_path / "fork").findings) == ([*range(1, 8)], ())
+    assert (journal_ticks(tmp_path / "fork"), verify_org(tmp_path / "fork").findings) == ([*range(1, 8)], ())
     assert tree(unkept, without=()) == before
 
 
@@ -124,22 +124,22 @@ def test_before_its_first_tick_it_is_as_it_began(orgs: tuple[Path, Path], tmp_pa
 )
 def test_what_is_no_tick_of_the_past_is_refused(orgs: tuple[Path, Path], word: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        past_states(Organisation.at(orgs[1])).state(word)
+        open_past(Organisation.from_path(orgs[1])).resolve_state(word)
 
 
 def test_where_nothing_has_run_there_is_no_past(base: Path) -> None:
     make_org(base, resume("ada"))
     with pytest.raises(UsageError, match="no tick has been run"):
-        past_states(Organisation.at(base))
+        open_past(Organisation.from_path(base))
 
 
 def test_an_old_state_is_told_by_the_journal_where_the_ledger_has_dropped_it(base: Path) -> None:
     make(base, "off")
     ledger = base / "agents/ada/turns.jsonl"
     lines = ledger.read_bytes().splitlines(keepends=True)
-    fs.publish(base, "agents/ada/turns.jsonl", lines[-1])
-    past = UnkeptPast(Organisation.at(base)).past
-    assert past.own_files(4)["agents/ada/turns.jsonl"] == lines[3]
+    fs.write_atomic(base, "agents/ada/turns.jsonl", lines[-1])
+    past = JournalHistory(Organisation.from_path(base)).file_history
+    assert past.load_engine_files(4)["agents/ada/turns.jsonl"] == lines[3]
 
 
 def test_the_recorded_demo_can_be_forked_at_any_tick_and_goes_on(

@@ -10,9 +10,9 @@ from broken import Repair, interrupt
 from typed import bell
 
 from lemming.engine import run_once
+from lemming.journal_tools.repair.unknown_calls import mark_call
 from lemming.kernel.journal.ledger import read_state
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say
-from lemming.timeline.repair.unknown import mark_call
 
 
 def with_unknown_call(base: Path) -> Path:

@@ -13,17 +13,17 @@ import pytest
 from recorded import LAST_ENTRY, TICKS, cut, edit, rewrite_journal, speak
 
 from lemming.engine import persist_tick, run_once, run_tick
+from lemming.journal_tools.verify.file_verification import Verification
+from lemming.journal_tools.verify.file_verification import verify_org as verify_whole
+from lemming.journal_tools.verify.journal_facts import Mismatch, skim_journal
+from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.files import fs
-from lemming.kernel.journal.file import journal_ticks, raw_journal
+from lemming.kernel.journal.journal_file import journal_ticks, raw_journal
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.memory import delete_memory
 from lemming.kernel.messages import entry_id
 from lemming.testing import Crash, crash_at, make_org, resume, say
-from lemming.timeline.verify.files import Verification
-from lemming.timeline.verify.files import verify as verify_whole
-from lemming.timeline.verify.journal_facts import Mismatch, skimmed
-from lemming.timeline.verify.root import state_root
 
 AT_TICK_2 = "logs/ticks/00000002.jsonl"
 
@@ -51,7 +51,7 @@ def only(base: Path) -> Mismatch:
 def test_an_organisation_that_nobody_touched_is_as_the_journals_tell(org: Path) -> None:
     result = verify(org)
     assert result.findings == ()
-    assert (result.ticks, result.root) == (TICKS, state_root(org))
+    assert (result.ticks, result.root) == (TICKS, load_state_root(org))
     assert result.turns > TICKS
     assert result.files > TICKS
 
@@ -103,19 +103,19 @@ def test_a_changed_letter_in_a_journal_is_damage_and_names_the_line(org: Path) -
 
 def test_a_line_taken_out_of_a_journal_is_damage(org: Path) -> None:
     lines = (org / AT_TICK_2).read_bytes().splitlines(keepends=True)
-    fs.publish(org, AT_TICK_2, b"".join(lines[:3] + lines[4:]))
+    fs.write_atomic(org, AT_TICK_2, b"".join(lines[:3] + lines[4:]))
     assert [finding.file for finding in verify(org).errors] == [f"{AT_TICK_2}:4"]
 
 
 def test_a_journal_that_has_lost_its_end_is_damage(org: Path) -> None:
     lines = (org / AT_TICK_2).read_bytes().splitlines(keepends=True)
-    fs.publish(org, AT_TICK_2, b"".join(lines[:-1]))
+    fs.write_atomic(org, AT_TICK_2, b"".join(lines[:-1]))
     assert found(org) == [(2, AT_TICK_2, "damage", True)]
     assert "no end" in only(org).message
 
 
 def test_a_journal_of_which_only_the_plan_is_left_is_damage(org: Path) -> None:
-    fs.publish(org, AT_TICK_2, (org / AT_TICK_2).read_bytes().splitlines(keepends=True)[0])
+    fs.write_atomic(org, AT_TICK_2, (org / AT_TICK_2).read_bytes().splitlines(keepends=True)[0])
     assert (2, AT_TICK_2, "damage", True) in found(org)
 
 
@@ -129,7 +129,7 @@ def test_files_of_any_name_are_held_against_the_turn_that_wrote_them(base: Path,
     )
     run_once(base)
     assert found(base) == []
-    fs.publish(base, f"agents/ada/workspace/{name}", b"y")
+    fs.write_atomic(base, f"agents/ada/workspace/{name}", b"y")
     assert [file for _, file, *_ in found(base)] == [f"agents/ada/workspace/{name}"]
 
 
@@ -139,7 +139,7 @@ def test_what_was_added_to_a_finished_journal_is_damage(org: Path) -> None:
 
 
 def test_a_journal_under_another_name_is_damage(org: Path) -> None:
-    fs.publish(org, AT_TICK_2, (org / "logs/ticks/00000003.jsonl").read_bytes())
+    fs.write_atomic(org, AT_TICK_2, (org / "logs/ticks/00000003.jsonl").read_bytes())
     assert (2, f"{AT_TICK_2}:1", "damage", True) in found(org)
     assert "that of tick 3" in verify(org).findings[0].message
 
@@ -157,7 +157,7 @@ def test_of_older_journals_what_names_no_file_is_not_taken_apart(org: Path) -> N
 def test_what_the_engine_writes_need_not_be_taken_apart(org: Path) -> None:
     starts = [tick for tick in journal_ticks(org) if b'"read":{' in raw_journal(org, tick)]
     assert starts
-    assert all(skimmed(tick, raw_journal(org, tick)) for tick in journal_ticks(org))
+    assert all(skim_journal(tick, raw_journal(org, tick)) for tick in journal_ticks(org))
 
 
 def test_a_journal_whose_checksums_were_made_again_disagrees_with_the_files(org: Path) -> None:
@@ -191,19 +191,19 @@ def test_an_entry_that_is_gone_is_missing(org: Path) -> None:
 
 def test_an_entry_that_no_turn_wrote_is_not_accounted_for(org: Path) -> None:
     forged = f"agents/ada/outbox/{TICKS:08d}_{entry_id(TICKS, 'ada', 7)}.json"
-    fs.publish(org, forged, (org / LAST_ENTRY).read_bytes())
+    fs.write_atomic(org, forged, (org / LAST_ENTRY).read_bytes())
     assert found(org) == [(TICKS, forged, "unaccounted", True)]
 
 
 def test_an_entry_that_retention_removed_and_that_is_back_is_not_accounted_for(org: Path) -> None:
     expired = f"agents/ada/outbox/00000001_{entry_id(1, 'ada', 0)}.json"
-    fs.publish(org, expired, (org / LAST_ENTRY).read_bytes())
+    fs.write_atomic(org, expired, (org / LAST_ENTRY).read_bytes())
     assert found(org) == [(1, expired, "unaccounted", True)]
 
 
 def test_an_entry_dropped_by_hand_is_a_note(org: Path) -> None:
     dropped = "agents/ada/outbox/00000008_byhand.json"
-    fs.publish(org, dropped, (org / LAST_ENTRY).read_bytes())
+    fs.write_atomic(org, dropped, (org / LAST_ENTRY).read_bytes())
     assert found(org) == [(TICKS, dropped, "unaccounted", False)]
 
 
@@ -241,7 +241,7 @@ def test_a_file_that_is_cut_short_is_damage(org: Path, file: str, size: int, why
 
 
 def test_a_file_of_zeros_is_damage(org: Path) -> None:
-    fs.publish(org, "agents/ada/workspace/a.txt", bytes(5))
+    fs.write_atomic(org, "agents/ada/workspace/a.txt", bytes(5))
     assert "nothing but zeros" in only(org).message
 
 
@@ -284,7 +284,7 @@ def test_a_ledger_that_claims_other_credits_is_an_error_and_names_the_first_tick
 
 def test_a_ledger_that_has_lost_its_last_line_is_an_error(org: Path) -> None:
     lines = (org / "agents/ada/turns.jsonl").read_bytes().splitlines(keepends=True)
-    fs.publish(org, "agents/ada/turns.jsonl", b"".join(lines[:-1]))
+    fs.write_atomic(org, "agents/ada/turns.jsonl", b"".join(lines[:-1]))
     assert found(org) == [(TICKS, "agents/ada/turns.jsonl", "missing", True)]
 
 
@@ -330,7 +330,7 @@ def test_what_retention_may_have_removed_in_a_lost_tick_is_a_note(base: Path) ->
 
 
 def test_a_tick_counter_that_cannot_be_read_is_damage(org: Path) -> None:
-    fs.publish(org, "tick.json", b'{"current_')
+    fs.write_atomic(org, "tick.json", b'{"current_')
     assert found(org) == [(TICKS, "tick.json", "damage", True)]
 
 

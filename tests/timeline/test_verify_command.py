@@ -11,18 +11,18 @@ import pytest
 from recorded import LAST_ENTRY, TICKS, cut, edit
 
 from lemming.cli import run
+from lemming.journal_tools.tick_ranges import select_ticks
+from lemming.journal_tools.verify.state_root import list_counted_files, load_state_root
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.timeline.tick_spans import parse_ticks
-from lemming.timeline.verify.root import files_that_count, state_root
 
 
 def test_a_shell_computes_the_same_root(org: Path) -> None:
-    fs.publish(org, "agents/ada/workspace/with space/ä.txt", b"x")
-    fs.publish(org, "agents/ada/workspace/logs/left-out.txt", b"x")
-    fs.publish(org, "agents/ada/workspace/.a.txt.tmp", b"x")
-    fs.publish(org, "agents/ada/workspace/.hidden", b"x")
+    fs.write_atomic(org, "agents/ada/workspace/with space/ä.txt", b"x")
+    fs.write_atomic(org, "agents/ada/workspace/logs/left-out.txt", b"x")
+    fs.write_atomic(org, "agents/ada/workspace/.a.txt.tmp", b"x")
+    fs.write_atomic(org, "agents/ada/workspace/.hidden", b"x")
     os.symlink("/etc/hostname", org / "shared/link")
     with open(org / "shared/more than a GiB", "wb") as large:
         large.truncate((1 << 30) + 1)
@@ -31,8 +31,8 @@ def test_a_shell_computes_the_same_root(org: Path) -> None:
         " -size -1048577k | LC_ALL=C sort | xargs -d '\\n' sha256sum | sha256sum"
     )
     ran = subprocess.run(shell, shell=True, cwd=org, capture_output=True, text=True, check=True)
-    assert ran.stdout.split()[0] == state_root(org)
-    assert {file for file in files_that_count(org) if "workspace" in file} == {
+    assert ran.stdout.split()[0] == load_state_root(org)
+    assert {file for file in list_counted_files(org) if "workspace" in file} == {
         "agents/ada/workspace/.hidden",
         "agents/ada/workspace/a.txt",
         "agents/ada/workspace/with space/ä.txt",
@@ -40,18 +40,18 @@ def test_a_shell_computes_the_same_root(org: Path) -> None:
 
 
 def test_the_root_changes_with_a_file_a_name_and_nothing_else(org: Path) -> None:
-    before = state_root(org)
+    before = load_state_root(org)
     fs.append(org, "logs/engine.log", b"a line\n")
     os.utime(org / LAST_ENTRY)
-    assert state_root(org) == before
+    assert load_state_root(org) == before
     fs.move(org, "shared/facts.txt", "shared/other.txt")
-    assert state_root(org) != before
+    assert load_state_root(org) != before
 
 
 @pytest.mark.parametrize("text", ["", "x", "3-", "-3", "1-2-3", "99", "9-3", "9..3", "..", "1...3"])
 def test_a_span_that_names_no_tick_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError):
-        parse_ticks(text, [1, 2, 3])
+        select_ticks(text, [1, 2, 3])
 
 
 def test_the_command_prints_the_root_and_says_that_all_is_well(
@@ -59,7 +59,7 @@ def test_the_command_prints_the_root_and_says_that_all_is_well(
 ) -> None:
     assert run(["-C", str(org), "verify"]) == 0
     printed = capsys.readouterr()
-    assert printed.out == f"{state_root(org)}\n"
+    assert printed.out == f"{load_state_root(org)}\n"
     assert "everything is as the journals tell" in printed.err
 
 
@@ -76,8 +76,8 @@ def test_the_command_names_the_first_tick_and_file_and_ends_with_7(
 
 
 def test_the_command_tells_programs(org: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fs.publish(org, "agents/ada/memory/last.json", pretty({"no": "memory"}))
+    fs.write_atomic(org, "agents/ada/memory/last.json", dump_pretty({"no": "memory"}))
     assert run(["-C", str(org), "verify", "--json"]) == 7
     finding, end = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (finding["v"], finding["type"], finding["kind"]) == (1, "finding", "damage")
-    assert (end["type"], end["errors"], end["notes"], end["root"]) == ("verified", 1, 0, state_root(org))
+    assert (end["type"], end["errors"], end["notes"], end["root"]) == ("verified", 1, 0, load_state_root(org))

@@ -11,7 +11,7 @@ from typed import Bell, bell, typed
 
 from lemming.engine import run_once
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import parse, pretty
+from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.memory import save_memory
 from lemming.kernel.messages import entry_id
 from lemming.kernel.tick.runtime import open_org
@@ -71,7 +71,7 @@ def test_the_newest_of_several_writes_is_told(base: Path) -> None:
     chain(base)
     for _ in range(4):
         run_once(base)
-    assert ask(base, "bob/memory/news").moment == (4, 1)
+    assert ask(base, "bob/memory/news").position == (4, 1)
 
 
 def test_a_memory_changed_by_hand_says_so(base: Path, capsys: Capsys) -> None:
@@ -90,7 +90,7 @@ def test_a_planted_memory_is_found_behind_what_came_of_it(base: Path) -> None:
     run_once(base)
     headline = ask(base, entry_id(2, "bob", 0))
     planted = one(seen(headline), "memory")
-    assert (planted.by, planted.text, planted.moment) == ("person", "the mayor resigned", None)
+    assert (planted.by, planted.text, planted.position) == ("person", "the mayor resigned", None)
     assert planted.remark == "changed by hand, after bob wrote it in tick 1"
 
 
@@ -126,7 +126,7 @@ def test_a_memory_that_no_turn_wrote_is_a_persons(base: Path) -> None:
 def test_an_entry_changed_by_hand_says_so_and_shows_what_was_seen(base: Path) -> None:
     run_once(chain(base))
     file = next((base / "agents/ada/outbox").iterdir())
-    file.write_bytes(pretty({**parse(file.read_bytes()), "payload": {"text": "never said"}}))
+    file.write_bytes(dump_pretty({**parse(file.read_bytes()), "payload": {"text": "never said"}}))
     told = one(seen(ask(base, entry_id(1, "bob", 0))), "entry")
     assert (told.text, told.remark) == ("rolls were baked", "changed since by hand")
 
@@ -165,7 +165,7 @@ def test_a_file_that_was_read_is_followed_to_who_wrote_it(base: Path) -> None:
         ],
     )
     run_once(base)
-    assert ask(base, "shared/facts.txt").moment == (1, 0)
+    assert ask(base, "shared/facts.txt").position == (1, 0)
     assert not [
         thing for thing in seen(ask(base, entry_id(1, "bob", 0))) if thing.what == "result"
     ]  # came after
@@ -173,7 +173,7 @@ def test_a_file_that_was_read_is_followed_to_who_wrote_it(base: Path) -> None:
     run_once(base)
     run_once(base)
     carried = one(seen(ask(base, entry_id(2, "bob", 0))), "result")
-    assert (carried.text, carried.path, carried.author, carried.moment) == (
+    assert (carried.text, carried.path, carried.author, carried.position) == (
         "320",
         "shared/facts.txt",
         "ada",
@@ -188,7 +188,7 @@ def test_context_files_are_among_what_a_turn_saw(base: Path) -> None:
     chain(base, context=[{"file": "./shared/style.txt"}])
     resume_of_ada = parse((base / "agents/ada/resume.json").read_bytes())
     resume_of_ada["permissions"]["file_access"] = {"allow_read": ["./shared"], "allow_write": []}
-    (base / "agents/ada/resume.json").write_bytes(pretty(resume_of_ada))
+    (base / "agents/ada/resume.json").write_bytes(dump_pretty(resume_of_ada))
     (base / "shared").mkdir()
     (base / "shared/style.txt").write_text("Be brief.")
     run_once(base)
@@ -210,7 +210,7 @@ def test_an_agent_made_by_another_leads_to_its_maker(base: Path) -> None:
         pytest.fail(str(first.turns[0]))
     run_once(base)
     maker = one(seen(ask(base, entry_id(2, "eve", 0))), "file")
-    assert (maker.path, maker.author, maker.moment) == ("agents/eve/resume.json", "hr", (1, 0))
+    assert (maker.path, maker.author, maker.position) == ("agents/eve/resume.json", "hr", (1, 0))
 
 
 def test_what_a_shell_may_have_changed_is_not_laid_on_a_person(base: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_lost_journal_is_not_laid_on_a_person(base: Path, capsys: Capsys) -> N
     run_once(base)
     (base / "logs/ticks/00000003.jsonl").unlink()
     found = ask(base, "bob/memory/news")
-    assert found.moment == (2, 1)
+    assert found.position == (2, 1)
     assert found.remark.startswith(
         "changed since by hand, or in tick 3, of which there is no readable journal"
     )
@@ -252,7 +252,7 @@ def test_a_lost_journal_is_not_laid_on_a_person(base: Path, capsys: Capsys) -> N
 
 def test_an_entry_past_its_retention_is_still_known(base: Path) -> None:
     chain(base)
-    (base / "config/org.json").write_bytes(pretty({"retention_ticks": 1}))
+    (base / "config/org.json").write_bytes(dump_pretty({"retention_ticks": 1}))
     for _ in range(3):
         run_once(base)
     found = ask(base, entry_id(1, "bob", 0))
@@ -264,12 +264,12 @@ def test_a_brief_prompt_names_its_memories_and_entries(base: Path) -> None:
     chain(base)
     models = parse((base / "config/models.json").read_bytes())
     models["scripted"]["prompt"] = "brief"
-    (base / "config/models.json").write_bytes(pretty(models))
+    (base / "config/models.json").write_bytes(dump_pretty(models))
     say_as_human(base, "320 rolls")
     run_once(base)
     run_once(base)
     saw = seen(ask(base, entry_id(2, "bob", 0)))
-    assert one(saw, "memory").moment == (1, 1)
+    assert one(saw, "memory").position == (1, 1)
     assert one(saw, "entry").author == "ada"
     (spoken,) = seen(ask(base, entry_id(1, "ada", 0)))
     assert (spoken.text, spoken.by) == ("320 rolls", "person")
@@ -316,5 +316,5 @@ def test_an_agent_that_was_made_again_has_its_instructions_from_the_second_makin
             shutil.rmtree(base / "agents/eve")
         run_once(base, clock=FrozenClock())
     maker = one(seen(ask(base, entry_id(9, "eve", 0), depth=1)), "file")
-    assert (maker.author, maker.moment) == ("hr", (8, 0))
-    assert one(seen(ask(base, entry_id(2, "eve", 0), depth=1)), "file").moment == (1, 0)
+    assert (maker.author, maker.position) == ("hr", (8, 0))
+    assert one(seen(ask(base, entry_id(2, "eve", 0), depth=1)), "file").position == (1, 0)

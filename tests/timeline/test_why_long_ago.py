@@ -10,12 +10,12 @@ from asked_why import HIRE, ask, one, seen
 from typed import typed
 
 from lemming.engine import run_once
-from lemming.kernel.journal.sealing import seal_old_journals
+from lemming.journal_tools.provenance.provenance_tree import build_provenance
+from lemming.journal_tools.provenance.write_log import WriteLog
+from lemming.kernel.journal.journal_packing import seal_old_journals
 from lemming.kernel.memory import save_memory
 from lemming.kernel.messages import entry_id, read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.timeline.why.explain import explain
-from lemming.timeline.why.writings import Writings
 
 Capsys = pytest.CaptureFixture[str]
 
@@ -125,8 +125,8 @@ def test_only_journals_that_can_matter_are_taken_apart(base: Path) -> None:
         run_once(base)
     journal = base / "logs/ticks/00000001.jsonl"
     journal.write_bytes(journal.read_bytes().replace(b"hello", b"jello", 1))
-    writings = Writings(base)
-    assert explain(writings, entry_id(5, "ada", 0), depth=1).turn
+    writings = WriteLog(base)
+    assert build_provenance(writings, entry_id(5, "ada", 0), depth=1).turn
     assert writings.damaged == set()  # whether a turn wrote the resume was asked of it, and it names none
     assert ask(base, entry_id(1, "ada", 0)).by == "unknown"
 
@@ -146,7 +146,7 @@ def test_a_resume_that_an_earlier_turn_wrote_is_found_in_a_packed_journal(base: 
     assert seal_old_journals(base, 102, 1)
     assert not (base / "logs/ticks/00000001.jsonl").exists()
     maker = one(seen(ask(base, entry_id(2, "eve", 0), depth=1)), "file")
-    assert (maker.author, maker.moment) == ("hr", (1, 0))
+    assert (maker.author, maker.position) == ("hr", (1, 0))
 
 
 def remembering(base: Path) -> Path:
@@ -167,7 +167,7 @@ def test_a_memory_is_followed_past_a_ledger_that_does_not_reach_back(base: Path,
     ledger = remembering(base) / "agents/ada/turns.jsonl"
     lines = ledger.read_bytes().splitlines(keepends=True)
     ledger.write_bytes(b"".join(lines[len(lines) - kept :]))
-    assert one(seen(ask(base, entry_id(6, "ada", 0), depth=1)), "memory").moment == (2, 0)
+    assert one(seen(ask(base, entry_id(6, "ada", 0), depth=1)), "memory").position == (2, 0)
 
 
 def test_a_memory_whose_turn_the_ledger_leaves_out_is_not_taken_for_an_edit(base: Path) -> None:
@@ -186,5 +186,5 @@ def test_a_memory_whose_turn_the_ledger_leaves_out_is_not_taken_for_an_edit(base
     ledger = base / "agents/ada/turns.jsonl"
     lines = ledger.read_bytes().splitlines(keepends=True)
     ledger.write_bytes(lines[0] + lines[2])
-    assert one(seen(ask(base, entry_id(3, "ada", 0), depth=1)), "memory").moment == (2, 0)
-    assert ask(base, "ada/memory/news").moment == (2, 0)
+    assert one(seen(ask(base, entry_id(3, "ada", 0), depth=1)), "memory").position == (2, 0)
+    assert ask(base, "ada/memory/news").position == (2, 0)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from lemming.engine import load_tick, run_once, run_tick
+from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Event, ProblemFound
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.engine_events import Event, ProblemFound
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, tree
-from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 
 DAILY = {"cron": "0 9 * * *", "timezone": "Europe/Berlin"}
 MONDAY = datetime(2026, 11, 23, 7, tzinfo=UTC)  # 08:00 in Berlin
@@ -135,7 +135,7 @@ def test_a_time_zone_comes_from_the_settings_where_the_schedule_names_none(base:
     report = org.tick()
     assert report.turns[0].error == "ConfigError"
     assert 'no time zone (set "timezone"' in report.turns[0].reason
-    fs.publish(base, "config/org.json", b'{"timezone": "Europe/Berlin"}')
+    fs.write_atomic(base, "config/org.json", b'{"timezone": "Europe/Berlin"}')
     org.tick()
     assert org.fires(hours=2)
 
@@ -146,7 +146,7 @@ def test_a_wrong_schedule_takes_out_its_agent_and_a_wrong_zone_for_all_stops_the
     assert "resume.json:14:5" in turn.reason
     assert '/schedule/cron: "mon-fir" is no day of the week' in turn.reason
     assert 'did you mean "mon-fri"?' in turn.reason
-    fs.publish(base, "config/org.json", b'{"timezone": "Europe/Berlni"}')
+    fs.write_atomic(base, "config/org.json", b'{"timezone": "Europe/Berlni"}')
     with pytest.raises(ConfigError, match=r'/timezone: there is no time zone.*did you mean "Europe/Berlin"'):
         run_once(base, clock=org.clock)
 
@@ -177,9 +177,9 @@ def test_replay_and_a_run_on_a_copy_agree_with_what_was(base: Path, tmp_path: Pa
     org = Watched(base)
     for _ in range(75):
         org.tick(hours=1)
-    ticks = ticks_to_rerun(base, None)
+    ticks = list_replayable_ticks(base, None)
     assert len(ticks) == 3
-    assert len(list(replay(base, ticks))) == 3
+    assert len(list(replay_ticks(base, ticks))) == 3
     again = tmp_path / "again"
     shutil.copytree(base / "config", tmp_path / "config")
     assert len(list(replay_into(base, again, ticks))) == 3
@@ -191,7 +191,7 @@ def test_date_and_time_stand_in_the_prompt_of_who_asks_for_them(base: Path) -> N
     make_org(base, resume("ada", clock=True), resume("bob"), resume("cyd", clock=True, schedule={}), org=org)
     edit = json.loads((base / "agents/cyd/resume.json").read_text())
     edit["schedule"]["timezone"] = "Asia/Tokyo"
-    fs.publish(base, "agents/cyd/resume.json", json.dumps(edit).encode())
+    fs.write_atomic(base, "agents/cyd/resume.json", json.dumps(edit).encode())
     run_once(base, clock=FrozenClock(MONDAY))
     ada, bob, cyd = (
         line["prompt"][-1]["content"] for line in journal_lines(base, 1) if line["type"] == "turn_started"

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.calendars.jobs import job_of
-from lemming.capabilities.requests.index import keep, stamp_of
-from lemming.capabilities.requests.now import requests_now
+from lemming.capabilities.calendars.calendar_jobs import parse_agent_job
+from lemming.capabilities.requests.current_requests import load_requests
+from lemming.capabilities.requests.request_index import outbox_stamp, save_cache
 from lemming.engine import run_once
-from lemming.facts.problems import problems_of_config
+from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.files import fs
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.messages import OutboxEntry, read_outbox_entries
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.queries.org_validation import validate_config
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree
-from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
-from lemming.timeline.verify.files import verify
 
 START = datetime(2026, 11, 23, 7, tzinfo=UTC)  # Monday, 08:00 in Berlin
 NINE: dict[str, Any] = {"agent": "dan", "text": "Write the page.", "cron": "0 9 * * *"}
@@ -53,7 +53,7 @@ class Watched:
         self.tick()  # the first reading of the clock
 
     def keep(self, calendar: dict[str, Any]) -> None:
-        fs.publish(self.base, "config/calendar.json", json.dumps(calendar).encode())
+        fs.write_atomic(self.base, "config/calendar.json", json.dumps(calendar).encode())
 
     def tick(self, **later: float) -> TickReport:
         self.clock.advance(timedelta(**later).total_seconds())
@@ -122,11 +122,11 @@ def test_what_was_kept_of_requests_hides_no_open_job(base: Path, has_looked: boo
     away = {"agent": "dan", "error": "Unavailable"}
     org = Watched(base, script=[away], page={**NINE, "cron": "0 * * * *"})
     assert org.asks(hours=1) == ["page"]
-    forged = {author: (stamp_of(base, author), list[str]()) for author in ("calendar", "dan", "eve")}
-    keep(base, forged)  # what it would be if no entry were about requests
-    org.base = Organisation.at(base)
+    forged = {author: (outbox_stamp(base, author), list[str]()) for author in ("calendar", "dan", "eve")}
+    save_cache(base, forged)  # what it would be if no entry were about requests
+    org.base = Organisation.from_path(base)
     if has_looked:
-        assert [*requests_now(org.base).requests] == []
+        assert [*load_requests(org.base).requests] == []
     assert org.asks(hours=1) == []
 
 
@@ -190,7 +190,7 @@ def test_what_is_wrong_with_a_calendar_is_said_with_its_place_and_what_to_do(
 ) -> None:
     org = Watched(base)
     org.keep(calendar)
-    found = problems_of_config(base, load_config(base))
+    found = validate_config(base, load_config(base))
     (problem,) = (it for it in found if it.file == "config/calendar.json")
     assert (problem.pointer, said in str(problem), bool(problem.hint)) == (pointer, True, True)
 
@@ -202,14 +202,14 @@ def test_a_cron_expression_has_the_time_zone_of_its_job_or_of_all(base: Path) ->
     for zone in ({}, {"timezone": "Europe/Berlin"}):
         after = {"agent": "dan", "text": "x", "after": "a"}
         org.keep({"jobs": {"a": {**NINE, **zone}, "b": after}})
-        problems = problems_of_config(base, load_config(base))
+        problems = validate_config(base, load_config(base))
         found.append([it.pointer for it in problems if it.file == "config/calendar.json"])
     assert found == [["/jobs/a/cron"], []]
 
 
 def test_a_job_that_an_agent_keeps_needs_a_cron_expression() -> None:
     with pytest.raises(ValueError, match='needs "cron"'):
-        job_of("dan", {"text": "x", "at": "2026-11-23 09:00"})
+        parse_agent_job("dan", {"text": "x", "at": "2026-11-23 09:00"})
 
 
 def test_a_clock_set_back_asks_for_nothing_twice(base: Path) -> None:
@@ -264,9 +264,9 @@ def test_replay_and_a_run_on_a_copy_agree(base: Path, tmp_path: Path) -> None:
     org = Watched(base, page=NINE, post={"agent": "eve", "text": "Post it.", "after": "page"})
     for _ in range(30):
         org.tick(hours=1)
-    assert not verify(base).errors
-    ticks = ticks_to_rerun(base, None)
-    assert list(replay(base, ticks))
+    assert not verify_org(base).errors
+    ticks = list_replayable_ticks(base, None)
+    assert list(replay_ticks(base, ticks))
     assert list(replay_into(base, tmp_path / "again", ticks))
     assert tree(tmp_path / "again") == tree(base)
 
@@ -293,7 +293,7 @@ def test_however_many_turns_run_at_once_the_files_are_the_same(
         calendar = resume("calendar", model={"key": "clock"})
         make_org(place, calendar, *people, *often, script=script, org={**org, **settings})
         jobs = {f"j{n}": {"agent": f"p{n}", "text": "x", "cron": f"{n} * * * *"} for n in range(8)}
-        fs.publish(place, "config/calendar.json", json.dumps({"jobs": jobs}).encode())
+        fs.write_atomic(place, "config/calendar.json", json.dumps({"jobs": jobs}).encode())
         clock = FrozenClock(START)
         for _ in range(8):
             run_once(place, clock=clock)

@@ -12,19 +12,19 @@ from test_looking_again import wait_for_rest, write
 from test_sleeping_by_the_clock import HOUR, asleep
 
 from lemming.engine import run_once
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.journal.events import Sleeping
+from lemming.kernel.journal.engine_events import Sleeping
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.testing.faults import refuse_look
+from lemming.testing.fault_injection import fail_nth_lookup
 
 
 def test_a_job_of_the_calendar_ends_the_sleep_at_its_moment(base: Path) -> None:
     calendar = resume("calendar", model={"key": "clock"})
     make_org(base, calendar, reader("dan", permissions={"read_outboxes": ["calendar"]}))
     job = {"agent": "dan", "text": "Now.", "cron": "30 8 * * *", "timezone": "Europe/Berlin"}
-    fs.publish(base, "config/calendar.json", pretty({"jobs": {"now": job}}))
+    fs.write_atomic(base, "config/calendar.json", dump_pretty({"jobs": {"now": job}}))
     with asleep(base) as night:
         night.tick()  # dan's first turn
         assert night.tick().is_quiet
@@ -47,7 +47,7 @@ def test_an_entry_that_comes_by_hand_has_no_other_of_its_outbox_read_again(base:
         script=[{"reply": say("x")}],
     )
     jobs = {"daily": {"agent": "ada", "text": "x", "cron": "0 9 * * *"}}
-    fs.publish(base, "config/calendar.json", json.dumps({"jobs": jobs}).encode())
+    fs.write_atomic(base, "config/calendar.json", json.dumps({"jobs": jobs}).encode())
     for number in range(30):
         write(base, "post", 0, f"mail{number}")
     wait_for_rest(base)
@@ -55,7 +55,7 @@ def test_an_entry_that_comes_by_hand_has_no_other_of_its_outbox_read_again(base:
     run_once(org, clock=FrozenClock())
     for number in range(3):
         write(base, "post", 1, f"more{number}")
-        with refuse_look(base, 0, errno.EIO) as looks:
+        with fail_nth_lookup(base, 0, errno.EIO) as looks:
             run_once(org, clock=FrozenClock())
         opened_files = [it for it in looks if it.startswith("open agents/post/outbox/")]
         assert 1 <= len(opened_files) <= 2 * (number + 1)  # and those of which stamps tell nothing yet

@@ -10,8 +10,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lemming.capabilities.cron.expressions import due_between, explained, occurrences, why_no_cron
-from lemming.kernel.base.times.zones import why_no_zone
+from lemming.capabilities.cron.cron_expressions import (
+    describe_cron,
+    find_cron_error,
+    find_due_times,
+    iter_occurrences,
+)
+from lemming.kernel.base.times.zones import zone_error
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 START, END = datetime(2025, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)
@@ -78,7 +83,7 @@ def windows(zone: str) -> Iterator[tuple[datetime, datetime]]:
 def test_what_is_due_is_what_a_walk_minute_by_minute_finds(zone: str) -> None:
     for start, end in windows(zone):
         for cron, expected in walked(zone, start, end).items():
-            due = takewhile(lambda it: it.astimezone(UTC) <= end, occurrences(cron, zone, start))  # noqa: B023
+            due = takewhile(lambda it: it.astimezone(UTC) <= end, iter_occurrences(cron, zone, start))  # noqa: B023
             assert [it.astimezone(UTC) for it in due] == expected, (zone, cron, start)
 
 
@@ -88,7 +93,7 @@ def test_a_fixed_time_comes_once_on_every_local_day(zone: str) -> None:
     days = [date(2025, 1, 2) + number * DAY for number in range(1000 if EVERYTHING else 400)]
     start = datetime(2025, 1, 1, 23, 59, tzinfo=here)
     for cron in ("30 2 * * *", "0 9 * * *"):
-        due = occurrences(cron, zone, start)
+        due = iter_occurrences(cron, zone, start)
         assert [next(due).date() for _ in days] == days
 
 
@@ -117,23 +122,23 @@ def test_a_fixed_time_comes_once_on_every_local_day(zone: str) -> None:
     ],
 )
 def test_daylight_saving_in_berlin(cron: str, after: str, due: list[str]) -> None:
-    found = occurrences(cron, "Europe/Berlin", datetime.fromisoformat(after))
+    found = iter_occurrences(cron, "Europe/Berlin", datetime.fromisoformat(after))
     assert [next(found).isoformat() for _ in due] == due
 
 
 def test_a_week_of_downtime_is_counted_and_grace_leaves_out_what_is_old() -> None:
     after, until = datetime(2026, 11, 16, 9, 30, tzinfo=UTC), datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
-    due = due_between("0 9 * * mon-fri", "Europe/Berlin", after, until)
+    due = find_due_times("0 9 * * mon-fri", "Europe/Berlin", after, until)
     assert due
     assert (due.times, due.first.day, due.last.day) == (5, 17, 23)
     grace = timedelta(hours=2)
-    young = due_between("0 9 * * *", "Europe/Berlin", after, until, grace=grace)
+    young = find_due_times("0 9 * * *", "Europe/Berlin", after, until, grace=grace)
     assert young
     assert (young.times, young.last) == (1, due.last)
-    assert due_between("0 9 * * *", "Europe/Berlin", after, until, grace=HOUR) is None
-    assert due_between("* * * * *", "UTC", until, after) is None
+    assert find_due_times("0 9 * * *", "Europe/Berlin", after, until, grace=HOUR) is None
+    assert find_due_times("* * * * *", "UTC", until, after) is None
     for cron in ("* * * * *", "* * 17,18 * *"):  # more than are counted; the last is the last all the same
-        many = due_between(cron, "UTC", after, until)
+        many = find_due_times(cron, "UTC", after, until)
         assert many
         assert many.times == 1000
         assert many.last == (until if cron == "* * * * *" else datetime(2026, 11, 18, 23, 59, tzinfo=UTC))
@@ -153,7 +158,7 @@ def test_a_week_of_downtime_is_counted_and_grace_leaves_out_what_is_old() -> Non
     ],
 )
 def test_a_wrong_expression_is_named_with_what_was_meant(cron: str, says: str) -> None:
-    why = why_no_cron(cron)
+    why = find_cron_error(cron)
     assert why
     assert says in " ".join(why)
 
@@ -169,17 +174,17 @@ def test_a_wrong_expression_is_named_with_what_was_meant(cron: str, says: str) -
     ],
 )
 def test_a_wrong_time_zone_is_named_with_the_nearest(zone: str, says: str) -> None:
-    why = why_no_zone(zone)
+    why = zone_error(zone)
     assert why
     assert says in why[1]
 
 
 def test_a_schedule_in_words() -> None:
-    assert explained("@daily") == "At 00:00 every day"
+    assert describe_cron("@daily") == "At 00:00 every day"
 
 
 def test_a_range_of_days_may_end_on_sunday() -> None:
-    moments = takewhile(lambda it: it < START + 14 * DAY, occurrences("0 9 * * fri-SUN", "UTC", START))
+    moments = takewhile(lambda it: it < START + 14 * DAY, iter_occurrences("0 9 * * fri-SUN", "UTC", START))
     assert [it.strftime("%a") for it in moments] == ["Fri", "Sat", "Sun"] * 2
-    assert why_no_cron("0 9 * * fri-sun") is None
-    assert explained("0 9 * * fri-sun") == "At 09:00 on Friday through Sunday"
+    assert find_cron_error("0 9 * * fri-sun") is None
+    assert describe_cron("0 9 * * fri-sun") == "At 09:00 on Friday through Sunday"

@@ -12,11 +12,11 @@ from asleep import EVERY_TENTH, MINUTE, Alarm, Night, human, reader
 
 from lemming.engine import load_tick, run_opened
 from lemming.kernel.base.clock import FrozenClock, timestamp
-from lemming.kernel.journal.events import Event, Sleeping
-from lemming.kernel.messages import send
-from lemming.kernel.tick.counter import load_counter, persist_tick
+from lemming.kernel.journal.engine_events import Event, Sleeping
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.tick.runtime import open_org
-from lemming.service.sleep import Sleeper
+from lemming.kernel.tick.tick_counter import load_counter, persist_tick
+from lemming.operations.change_poller import ChangePoller
 from lemming.testing import make_org, resume
 
 START = datetime(2026, 11, 23, 7, 0, 20, tzinfo=UTC)
@@ -39,14 +39,14 @@ class AlarmClock(FrozenClock):
 def asleep(base: Path) -> Iterator[Night]:
     alarm, events = Alarm(), list[Event]()
     with open_org(base, clock=AlarmClock(alarm), notify=events.append, stop=alarm) as runtime:
-        yield Counting(base, Sleeper(runtime, lambda: alarm.now), alarm, events)
+        yield Counting(base, ChangePoller(runtime, lambda: alarm.now), alarm, events)
 
 
 class Counting(Night):
     """A night that keeps the clock's reading in the counter, as the engine does."""
 
     def tick(self, meanwhile=lambda: None):  # type: ignore[no-untyped-def]
-        with self.sleeper.tick():
+        with self.sleeper.around_tick():
             report = run_opened(self.sleeper.runtime, load_tick(self.base), advance=True)
         meanwhile()
         self.passed = self.sleeper.sleep(report, MINUTE, float("inf"))
@@ -78,7 +78,7 @@ def test_an_entry_that_waits_ends_the_sleep_at_its_moment(base: Path) -> None:
     make_org(base, reader("ada"), human())
     moment = timestamp(START + timedelta(minutes=30))
     payload = {"text": "now", "not_before": moment}
-    send(base, "human", tick=1, kind="message", payload=payload, tags=[], created_at="")
+    write_person_entry(base, "human", tick=1, kind="message", payload=payload, tags=[], created_at="")
     with asleep(base) as night:
         assert not night.tick().is_quiet  # its first turn
         assert night.tick().is_quiet

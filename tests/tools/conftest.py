@@ -9,7 +9,7 @@ import pytest
 from sandboxed import SECRET, Sandbox, org_with
 from tool_desk import Desk
 
-from lemming.capabilities.toolbox.functions.workers import FunctionWorkers
+from lemming.capabilities.toolbox.functions.worker_pool import FunctionWorkers
 
 
 @pytest.fixture(params=["bwrap", "landlock"])
@@ -36,4 +36,4 @@ def untried(monkeypatch: pytest.MonkeyPatch) -> None:
 
     What that is for: test_tool_files.
     """
-    monkeypatch.setattr(FunctionWorkers, "try_out", lambda *_: ())
+    monkeypatch.setattr(FunctionWorkers, "load_in_worker", lambda *_: ())

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import pytest
 
-from lemming.capabilities.sandbox.run import sandbox_status
-from lemming.capabilities.sandbox.settings import ShellSettings
-from lemming.kernel.org.config import Org
+from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status
+from lemming.capabilities.sandbox.sandbox_settings import ShellSettings
+from lemming.kernel.org.config import OrgSettings
 
 SECRET = "sk-do-not-show"
 PYTHON = "/usr/bin/python3"
@@ -18,10 +18,10 @@ needs_python = pytest.mark.skipif(not os.path.exists(PYTHON), reason=f"the comma
 Sandbox = Literal["bwrap", "landlock", "none"]
 
 
-def org_with(sandbox: Sandbox, **settings: Any) -> Org:
+def org_with(sandbox: Sandbox, **settings: Any) -> OrgSettings:
     """Return settings with a sandbox; skip the test where it does not work."""
-    org = Org(further={"shell": ShellSettings(sandbox=sandbox, **settings)})
-    name, detail = sandbox_status(org)
+    org = OrgSettings(extensions={"shell": ShellSettings(sandbox=sandbox, **settings)})
+    name, detail = get_sandbox_status(org)
     if name == "off":
         pytest.skip(f"no {sandbox} here: {detail}")
     return org

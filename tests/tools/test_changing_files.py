@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.kernel.access.open import FILE_LIMIT_BYTES
+from lemming.kernel.access.agent_files import FILE_LIMIT_BYTES
 from lemming.kernel.files.effects import apply_effect
-from lemming.kernel.org.config import Org, Quota
+from lemming.kernel.org.config import OrgSettings, Quota
 
 TOOLS = ["file_edit", "file_append", "file_move", "file_read", "file_write", "file_list", "file_search"]
 
@@ -162,7 +162,7 @@ def test_a_file_that_somebody_changed_meanwhile_stays(desk: Desk) -> None:
 
 
 def test_a_full_workspace_can_be_tidied_up(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "org", tools=TOOLS, org=Org(quota=Quota(max_bytes=1 << 20)))
+    desk = Desk(tmp_path / "org", tools=TOOLS, org=OrgSettings(quota=Quota(max_bytes=1 << 20)))
     desk.write("agents/alpha/workspace/a.txt", "x" * 200_000)
     desk.write("agents/alpha/workspace/b.bin", "y" * 800_000)
     assert desk.do("file_move", path="a.txt", to="sub/a.txt") == "moved a.txt to sub/a.txt"

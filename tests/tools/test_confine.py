@@ -16,16 +16,16 @@ from typing import IO, Any, cast
 import pytest
 from patience import PATIENCE_MS
 
-from lemming.capabilities.sandbox import launcher as confine
+from lemming.capabilities.sandbox import sandbox_launcher as confine
 from lemming.capabilities.sandbox import seccomp
-from lemming.capabilities.sandbox.run import sandbox_status
-from lemming.capabilities.sandbox.settings import ShellSettings
-from lemming.kernel.org.config import Org
+from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status
+from lemming.capabilities.sandbox.sandbox_settings import ShellSettings
+from lemming.kernel.org.config import OrgSettings
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux"),
     pytest.mark.skipif(
-        sandbox_status(Org(further={"shell": ShellSettings(sandbox="landlock")}))[0] == "off",
+        get_sandbox_status(OrgSettings(extensions={"shell": ShellSettings(sandbox="landlock")}))[0] == "off",
         reason="no Landlock here",
     ),
 ]
@@ -159,9 +159,9 @@ def test_what_cannot_be_started_is_a_refusal_and_not_a_result(tmp_path: Path) ->
 
 def test_the_filter_is_known_for_two_machines_only() -> None:
     for machine in ("x86_64", "aarch64"):
-        assert len(seccomp.program_for(machine, also_metadata=True)) % 8 == 0
+        assert len(seccomp.build_filter(machine, also_metadata=True)) % 8 == 0
     with pytest.raises(OSError, match="no seccomp filter is known for riscv64"):
-        seccomp.program_for("riscv64", also_metadata=False)
+        seccomp.build_filter("riscv64", also_metadata=False)
 
 
 def test_where_nothing_else_keeps_signals_in_the_filter_does() -> None:

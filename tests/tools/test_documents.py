@@ -13,8 +13,8 @@ from page_server import serving
 from paper import archive, encrypted_pdf, pdf, word
 from tool_desk import Desk
 
-from lemming.capabilities.toolbox.settings import Http
-from lemming.kernel.org.config import Org
+from lemming.capabilities.toolbox.toolbox_settings import HttpSettings
+from lemming.kernel.org.config import OrgSettings
 
 if missing := [name for name in ("pypdf", "mammoth", "markdownify") if find_spec(name) is None]:
     pytest.skip(f"could not import {', '.join(missing)}", allow_module_level=True)
@@ -58,7 +58,7 @@ def test_a_page_that_the_turn_has_written_is_read(desk: Desk) -> None:
 def test_a_page_of_the_web_is_text_too(tmp_path: Path) -> None:
     with serving() as pages:
         host = f"127.0.0.1:{pages.port}"
-        org = Org(further={"http": Http(hosts=[host], private_hosts=[host])})
+        org = OrgSettings(extensions={"http": HttpSettings(hosts=[host], private_hosts=[host])})
         desk = Desk(tmp_path / "org", tools=["http_get"], org=org)
         pages.put("/", PAGE, "text/html; charset=utf-8")
         assert "## Prices\n\n* Tea **2**" in desk.do("http_get", url=pages.url())

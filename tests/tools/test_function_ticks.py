@@ -17,7 +17,7 @@ import pytest
 from patience import PATIENCE_S
 from workshop import Workshop, call
 
-from lemming.capabilities.toolbox.functions import workers
+from lemming.capabilities.toolbox.functions import worker_pool
 from lemming.cli import run
 from lemming.engine import run_forever, run_once
 from lemming.kernel.base.clock import FrozenClock
@@ -98,7 +98,7 @@ def open_files() -> list[str]:
 def test_files_are_the_same_however_many_turns_are_taken_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "AT_ONCE", 2)  # so that a third one waits for a process
+    monkeypatch.setattr(worker_pool, "MAX_CONCURRENT", 2)  # so that a third one waits for a process
     alone = files_after(org_of_three(tmp_path / "1", 1))
     assert alone["shared/names.txt"] == b"ada bob cyd "
     for at_once in (2, 8) if EVERYTHING else (8,):
@@ -279,8 +279,8 @@ def test_an_organisation_without_tool_files_imports_nothing_of_it(tmp_path: Path
 
 
 def test_a_result_with_entries_and_attempts_is_what_a_record_gives_back(tmp_path: Path) -> None:
-    from lemming.kernel.journal.records import ToolFinished
-    from lemming.kernel.tick.recorded_answers import recorded_result
+    from lemming.kernel.journal.journal_records import ToolFinished
+    from lemming.kernel.tick.recorded_answers import restore_result
 
     plain = {"agent": "ada", "index": 0, "tool": "x", "success": True, "output": "", "effects": []}
-    assert recorded_result(ToolFinished.from_json(plain)) == ToolResult(True)
+    assert restore_result(ToolFinished.from_json(plain)) == ToolResult(True)

@@ -21,11 +21,11 @@ from lemming.kernel.access.recorded_effects import require_writable
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ConfigError, LemmingError
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.org.config import Org, load_config
+from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tools import SHIPPED, ToolRegistry
-from lemming.kernel.tools.calls import call_tool
+from lemming.kernel.tools.tool_call import call_tool
 from lemming.testing import make_org, resume
 
 PLACES = [
@@ -167,11 +167,11 @@ def assert_nothing_is_written(desk: Desk, tool: str, arguments: dict[str, Any]) 
     """Make a call, and see that it would write into the workspace, `shared/`, or really elsewhere."""
     result = call_tool(tool, arguments, desk.context())
     for effect in result.effects:
-        is_open = effect.place.startswith((f"agents/{desk.name}/workspace/", "shared/"))
-        is_open &= (desk.base / effect.place).resolve() == desk.base / effect.place
-        is_elsewhere = effect.root != "" and not Path(effect.place).resolve().is_relative_to(desk.base)
-        assert is_open or is_elsewhere, (tool, arguments, effect.place)
-        assert "hard" not in effect.place or not (desk.base / effect.place).exists()
+        is_open = effect.path_key.startswith((f"agents/{desk.name}/workspace/", "shared/"))
+        is_open &= (desk.base / effect.path_key).resolve() == desk.base / effect.path_key
+        is_elsewhere = effect.root != "" and not Path(effect.path_key).resolve().is_relative_to(desk.base)
+        assert is_open or is_elsewhere, (tool, arguments, effect.path_key)
+        assert "hard" not in effect.path_key or not (desk.base / effect.path_key).exists()
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -192,7 +192,7 @@ def test_no_journal_has_it_written_when_a_tick_goes_on(everything: Desk, place: 
             if effect.path.startswith("agents/alpha/memory/"):
                 continue  # the agent's own memory, which the engine writes by its key
             with pytest.raises(LemmingError):
-                require_writable(agent, base, Org(), effect, caller="file_write")
+                require_writable(agent, base, OrgSettings(), effect, caller="file_write")
 
 
 def test_a_folder_of_the_organisation_is_opened_by_its_own_name_only(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from workshop import Workshop
 
 from lemming.kernel.base.errors import OUTCOME_CODES
-from lemming.kernel.base.jsontext import pretty
-from lemming.kernel.files.fs import publish
+from lemming.kernel.base.jsontext import dump_pretty
+from lemming.kernel.files.fs import write_atomic
 from lemming.kernel.tools import ToolResult
 
 pytestmark = pytest.mark.usefixtures("untried")
@@ -211,7 +211,7 @@ def test_agents_share_no_process(tmp_path: Path) -> None:
     shop.file(
         "KEPT = []\n@tool\ndef keep(text: str) -> str:\n    KEPT.append(text)\n    return ','.join(KEPT)\n"
     )
-    publish(shop.base, "agents/bob/resume.json", pretty(shop.resume("bob")))
+    write_atomic(shop.base, "agents/bob/resume.json", dump_pretty(shop.resume("bob")))
     said = [shop.call_with("keep", {"text": who}, who=who).output for who in ("ada", "bob", "ada", "bob")]
     assert said == ["ada", "bob", "ada,ada", "bob,bob"]
     shop.org.close()

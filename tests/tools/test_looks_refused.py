@@ -12,9 +12,9 @@ import pytest
 from refused import asked_with_each_look_refused
 from workshop import Workshop
 
-from lemming.capabilities.toolbox.functions.finding import find_files
-from lemming.kernel.access.bound import of_command, of_files
-from lemming.kernel.access.plugin_files import files_of_module, writable
+from lemming.capabilities.toolbox.functions.tool_file_search import find_files
+from lemming.kernel.access.permission_bindings import digest_command, digest_files
+from lemming.kernel.access.plugin_files import find_module_files, find_writable_files
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files import fs
@@ -33,7 +33,7 @@ def test_a_look_that_is_refused_makes_no_file_safe(tmp_path: Path, number: int) 
     agents = {"ada": load_agent(base, "ada")}
 
     def problems() -> list[str]:
-        return [it.message for it in writable(base, ["shared/code/tools.py"], agents)]
+        return [it.message for it in find_writable_files(base, ["shared/code/tools.py"], agents)]
 
     whole = asked_with_each_look_refused(tmp_path, number, problems)
     assert "ada may write it: permissions.file_access.allow_write" in whole
@@ -47,7 +47,7 @@ def test_a_look_that_is_refused_takes_no_file_out_of_what_is_agreed_to(tmp_path:
     (base / "shared").mkdir(exist_ok=True)
     (base / "shared/run.py").symlink_to("../tools/real.py")
     words = ["python", "shared/run.py", "--config=config/models.json"]
-    bound = asked_with_each_look_refused(base, number, lambda: of_command(base, "x", words, words, ""))
+    bound = asked_with_each_look_refused(base, number, lambda: digest_command(base, "x", words, words, ""))
     assert sorted(bound) == ["config/models.json", "tools/real.py", "x"]
 
 
@@ -77,7 +77,7 @@ def test_what_a_function_says_is_heard_however_many_files_are_open(tmp_path: Pat
 def test_a_look_that_is_refused_binds_an_agreement_to_nothing_else(tmp_path: Path, number: int) -> None:
     base = make_org(tmp_path / "org", resume("ada"))
     (base / "linked.py").symlink_to("config/models.json")
-    bound = asked_with_each_look_refused(base, number, lambda: of_files(base, ["linked.py"]))
+    bound = asked_with_each_look_refused(base, number, lambda: digest_files(base, ["linked.py"]))
     assert "bytes of" in bound["linked.py"]
 
 
@@ -87,9 +87,9 @@ def test_a_look_that_is_refused_hides_no_file_of_a_plugin(
 ) -> None:
     base = make_org(tmp_path / "org", resume("ada"))
     for file in ("mine.py", "mine/__init__.py", "beside.py"):
-        fs.publish(base, f"plugins/{file}", b"")
+        fs.write_atomic(base, f"plugins/{file}", b"")
     monkeypatch.setattr("sys.path", [f"{base}/plugins"])
-    files = asked_with_each_look_refused(base, number, lambda: [*files_of_module(base, "mine")])
+    files = asked_with_each_look_refused(base, number, lambda: [*find_module_files(base, "mine")])
     assert sorted({*files}) == ["plugins/beside.py", "plugins/mine.py", "plugins/mine/__init__.py"]
 
 

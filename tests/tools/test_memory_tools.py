@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tool_desk import NOW, Desk
 
-from lemming.kernel.memory import load_memory, memory_effect, save_memory
+from lemming.kernel.memory import load_memory, make_memory_effect, save_memory
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_what_is_saved_can_be_read(desk: Desk) -> None:
 
 def test_the_effect_is_that_of_every_other_way_to_remember(desk: Desk) -> None:
     assert desk.call("memory_write", key="goals", value=1).effects == (
-        memory_effect("alpha", "goals", 1, NOW),
+        make_memory_effect("alpha", "goals", 1, NOW),
     )
 
 

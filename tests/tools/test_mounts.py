@@ -81,7 +81,7 @@ def test_a_mount_that_cannot_be_looked_up_is_not_taken_for_none(tmp_path: Path) 
     folder, limits = os.open(tmp_path, os.O_RDONLY), resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))  # nothing more can be opened
     try:
-        for tell in (mounts.mount_of, mounts.origin_of):
+        for tell in (mounts.get_mount_id, mounts.get_mount_origin):
             with pytest.raises(DiskError, match="open files"):
                 tell(folder)
     finally:

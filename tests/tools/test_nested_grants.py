@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.kernel.org.blocks import Quota
-from lemming.kernel.org.config import Org
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.org.settings_blocks import Quota
 
 
 @pytest.fixture(params=["wide one first", "narrow one first"])
@@ -61,7 +61,7 @@ def test_a_name_that_is_never_written_is_when_a_person_grants_it(nested: Desk, t
 
 
 def test_a_folder_granted_by_name_is_not_full_of_what_lies_beside_it(tmp_path: Path) -> None:
-    few = Org(quota=Quota(max_files=100))
+    few = OrgSettings(quota=Quota(max_files=100))
     desk = Desk(tmp_path, allow_write=["./shared", "./shared/mine"], org=few)
     for number in range(100):
         desk.write(f"shared/others/{number}", "x")

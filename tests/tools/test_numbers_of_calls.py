@@ -113,8 +113,8 @@ def test_wherever_the_engine_is_killed_each_call_keeps_its_key(tmp_path: Path, m
 
 
 def made(numbers: CallNumbers, count: int, place: int) -> int:
-    numbers.come(numbers.of_reply(count))
-    return numbers.make(place)
+    numbers.set_pending(numbers.get_reply_number(count))
+    return numbers.assign(place)
 
 
 def test_a_journal_of_the_time_when_places_were_numbers_goes_on_by_them() -> None:
@@ -123,39 +123,39 @@ def test_a_journal_of_the_time_when_places_were_numbers_goes_on_by_them() -> Non
     numbers.begin_reply(0, 3)
     assert made(numbers, 0, 0) == 0
     # The first call brought a result along.
-    assert numbers.recorded(numbers.of_reply(1), 2) == 2
+    assert numbers.get_recorded_number(numbers.get_reply_number(1), 2) == 2
     assert made(numbers, 1, 2) == 2
     assert made(numbers, 2, 3) == 3
     numbers.begin_reply(4, 1)
-    assert numbers.of_reply(0) == 4
+    assert numbers.get_reply_number(0) == 4
 
 
 def test_a_number_that_is_taken_beside_calls_is_none_of_theirs() -> None:
     numbers = CallNumbers(lambda number: False)
     numbers.begin_reply(0, 2)
     made(numbers, 0, 0)
-    assert numbers.take(1) == 2
+    assert numbers.reserve(1) == 2
     assert made(numbers, 1, 2) == 1
     numbers.begin_reply(3, 1)
-    assert numbers.of_reply(0) == 3
+    assert numbers.get_reply_number(0) == 3
 
 
 def test_what_waits_beside_calls_has_a_number_that_none_of_them_gets() -> None:
     numbers = CallNumbers(lambda number: False)
     numbers.begin_reply(0, 3)
-    taken = [numbers.take(0)]
-    numbers.come(numbers.of_reply(0))
-    made = [numbers.make(0)]
-    taken.append(numbers.take(1))
+    taken = [numbers.reserve(0)]
+    numbers.set_pending(numbers.get_reply_number(0))
+    made = [numbers.assign(0)]
+    taken.append(numbers.reserve(1))
     for place in (1, 2):
-        numbers.come(numbers.of_reply(place))
-        made.append(numbers.make(place))
+        numbers.set_pending(numbers.get_reply_number(place))
+        made.append(numbers.assign(place))
     assert (made, taken) == ([0, 1, 2], [3, 4])
 
 
 def test_a_call_that_results_stand_before_has_no_number_of_theirs() -> None:
     numbers = CallNumbers(lambda number: False)
-    assert numbers.free(3) == 3
-    numbers.come(None)
-    assert numbers.make(3) == 3
-    assert numbers.free(2) == 4
+    assert numbers.next_free(3) == 3
+    numbers.set_pending(None)
+    assert numbers.assign(3) == 3
+    assert numbers.next_free(2) == 4

@@ -10,15 +10,15 @@ import pytest
 from sampling import EVERYTHING
 from workshop import Workshop, call
 
-from lemming.capabilities.toolbox.functions.kept_values import may_share_values
+from lemming.capabilities.toolbox.functions.cached_values import can_share_state
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.messages import read_outbox_entries
-from lemming.kernel.tick.ahead import CallsAhead
+from lemming.kernel.tick.parallel_calls import ParallelCalls
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
-from lemming.kernel.tools.context import ToolContext
-from lemming.kernel.tools.declared import tool
+from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.tools.tool_decorator import tool
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 
 pytestmark = pytest.mark.usefixtures("untried")
@@ -213,13 +213,13 @@ def look(n: int) -> str:
 def test_after_a_kill_each_call_that_is_not_recorded_begins_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, partly, add = list[int](), 0, CallsAhead.add
+    begun, partly, add = list[int](), 0, ParallelCalls.add
 
-    def begin(ahead: CallsAhead, index: int, *more: Any) -> None:
+    def begin(ahead: ParallelCalls, index: int, *more: Any) -> None:
         begun.append(index)
         add(ahead, index, *more)
 
-    monkeypatch.setattr(CallsAhead, "add", begin)
+    monkeypatch.setattr(ParallelCalls, "add", begin)
     script = [{"reply": say("working", tool_calls=[call("look", n=n) for n in range(20, 26)])}]
     for point in range(1, 60, 1 if EVERYTHING else 9):
         shop = Workshop(tmp_path / f"{point}", durability="tick")
@@ -378,6 +378,6 @@ def test_which_functions_may_share_values_is_seen_in_their_code() -> None:
         return len(mine.state)
 
     functions = (asks, keeps, hands_on, within, renamed)
-    assert [may_share_values(each, ["ctx"]) for each in functions] == [False, True, True, True, True]
-    assert may_share_values(eval("lambda ctx: 1"), ["ctx"])  # whose code is nowhere to be read
-    assert not may_share_values(hand_on, [])
+    assert [can_share_state(each, ["ctx"]) for each in functions] == [False, True, True, True, True]
+    assert can_share_state(eval("lambda ctx: 1"), ["ctx"])  # whose code is nowhere to be read
+    assert not can_share_state(hand_on, [])

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import run_once
-from lemming.facts.problems import problems_of_agents, problems_of_config
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files import fs
-from lemming.kernel.org.config import Org, load_config
+from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.registry import load_plugins
+from lemming.kernel.plugins.plugin_registry import load_plugins
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tools import SHIPPED, ToolRegistry, toolset_of
+from lemming.kernel.tools import SHIPPED, ToolRegistry, get_toolset
+from lemming.queries.org_validation import validate_agents, validate_config
 from lemming.testing import journal_lines, make_org, resume, say
 
 NUMBERS = count()
@@ -99,22 +99,22 @@ def test_a_tool_reaches_the_organisations_that_name_its_plugin_and_no_other(
     assert result_in(again) == "done"
     assert "  - note:" in prompt_in(first)
     assert "note:" not in prompt_in(other)
-    problems = list(problems_of_agents(other, load_config(other), None))
+    problems = list(validate_agents(other, load_config(other), None))
     assert [(found.pointer, found.message) for found in problems] == [
         ("/permissions/tools/0", 'no tool "note"')
     ]
-    assert not list(problems_of_agents(again, load_config(again), None))
+    assert not list(validate_agents(again, load_config(again), None))
 
 
 def test_what_an_organisation_has_stays_the_very_same_while_nothing_is_registered(
     tmp_path: Path, plugin: str
 ) -> None:
     write(tmp_path, plugin, tool())
-    with_it, without = Org(plugins=[plugin]), Org()
-    assert {*SHIPPED} <= {*toolset_of(with_it)} == {*toolset_of(without)}
+    with_it, without = OrgSettings(plugins=[plugin]), OrgSettings()
+    assert {*SHIPPED} <= {*get_toolset(with_it)} == {*get_toolset(without)}
     load_plugins((plugin,))
-    assert {*toolset_of(with_it)} - {*toolset_of(without)} == {"note"}
-    assert toolset_of(Org(plugins=[plugin])) is toolset_of(with_it)
+    assert {*get_toolset(with_it)} - {*get_toolset(without)} == {"note"}
+    assert get_toolset(OrgSettings(plugins=[plugin])) is get_toolset(with_it)
 
 
 def test_two_organisations_may_each_have_a_tool_of_one_name(tmp_path: Path, plugin: str) -> None:
@@ -183,7 +183,7 @@ def test_a_provider_reaches_only_the_organisations_that_name_its_plugin(tmp_path
     turns = [run_once(base).turns[0] for base in bases]
     assert [turn.status for turn in turns] == ["done", "failed", "done"]
     assert f'no provider "{plugin}"' in turns[1].reason
-    (problem,) = problems_of_config(bases[1], load_config(bases[1]))
+    (problem,) = validate_config(bases[1], load_config(bases[1]))
     assert problem.message.startswith(f'model key "own": no provider "{plugin}"')
 
 
@@ -201,9 +201,9 @@ def test_an_observer_of_one_root_hears_nothing_of_another(tmp_path: Path) -> Non
     roots = tmp_path / "a", tmp_path / "b"
     for root in roots:
         fs.make_root(root)
-    with fs.observed(lambda operation, path: heard.append(f"{operation} {path}"), only=roots[0]):
+    with fs.observe_changes(lambda operation, path: heard.append(f"{operation} {path}"), only=roots[0]):
         for root in roots:
-            fs.publish(root, "shared/note.txt", b"text")
+            fs.write_atomic(root, "shared/note.txt", b"text")
         fs.remove(roots[1], "shared/note.txt")
     assert heard == ["rename shared/note.txt"]
 

@@ -10,14 +10,14 @@ import pytest
 from tool_desk import Desk
 
 from lemming.kernel.files import quota
-from lemming.kernel.org.blocks import Quota
-from lemming.kernel.org.config import Org
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.org.settings_blocks import Quota
 
 
 def full_desk(tmp_path: Path, max_bytes: int = 1 << 20, **grants: list[str]) -> Desk:
     """Return a desk whose workspace and `shared/` may hold so many bytes and 100 files each."""
     quota = Quota(max_bytes=max_bytes, max_files=100)
-    return Desk(tmp_path, org=Org(create_agent_allowed=["alpha"], quota=quota), **grants)
+    return Desk(tmp_path, org=OrgSettings(create_agent_allowed=["alpha"], quota=quota), **grants)
 
 
 @pytest.mark.parametrize("folder", ["workspace", "shared"])

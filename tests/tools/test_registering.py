@@ -84,10 +84,10 @@ class Refund(Tool):
 
 def test_a_class_that_says_its_parameters_is_held_to_them() -> None:
     tool, said = Refund(), []
-    assert tool.check({"amount": 3}) == {"amount": 3}
+    assert tool.parse_arguments({"amount": 3}) == {"amount": 3}
     for wrong in ({}, {"amount": 0}, {"amount": "3"}, {"amount": 9, "to": "me"}):
         with pytest.raises(InvalidArguments) as caught:
-            tool.check(wrong)
+            tool.parse_arguments(wrong)
         said.append(caught.value.message)
     assert said == [
         "refund: 'amount' is a required property",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.capabilities.toolbox.files_below import FILES_LIMIT
-from lemming.kernel.tools import toolset_of
+from lemming.capabilities.toolbox.file_walk import FILES_LIMIT
+from lemming.kernel.tools import get_toolset
 
 TOOLS = ["file_search", "search", "file_write"]
 HANDBOOK = """# Handbook
@@ -181,7 +181,7 @@ def test_what_others_keep_for_themselves_is_not_found(desk: Desk) -> None:
 
 def test_the_folder_is_called_in(desk: Desk) -> None:
     desk.context()
-    tool = toolset_of(desk.org)["search"]
+    tool = get_toolset(desk.org)["search"]
     assert [*tool.parameters["properties"]] == ["query", "in", "limit"]
     assert "refused by permissions" in desk.refusal("search", query="x", **{"in": "/etc"})
 

@@ -15,8 +15,8 @@ from patience import PATIENCE_MS, PATIENCE_S
 from sandboxed import PYTHON, Sandbox, needs_python, org_with, processes
 from tool_desk import Desk
 
-from lemming.capabilities.processes.children import Process, memory_of
-from lemming.kernel.org.blocks import Quota
+from lemming.capabilities.processes.process_tree import ProcessStat, memory_bytes
+from lemming.kernel.org.settings_blocks import Quota
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 
@@ -109,10 +109,10 @@ def test_memory_has_a_limit_in_all(tmp_path: Path, sandbox: Sandbox) -> None:
 def test_a_process_that_has_ended_takes_no_memory() -> None:
     ended = subprocess.Popen(["true"])
     os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
-    found = Process(ended.pid, os.getpid(), threads=1, memory_bytes=60 << 20)
-    assert memory_of(found) == 0
+    found = ProcessStat(ended.pid, os.getpid(), threads=1, memory_bytes=60 << 20)
+    assert memory_bytes(found) == 0
     ended.wait()
-    assert memory_of(found) == 0
+    assert memory_bytes(found) == 0
 
 
 @needs_python

@@ -12,7 +12,7 @@ import pytest
 from sandboxed import PYTHON, SECRET, Sandbox, needs_python, org_with, snapshot
 from tool_desk import Desk
 
-from lemming.capabilities.sandbox.run import run_confined, sandbox_status
+from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status, run_confined
 from lemming.kernel.base.errors import PermissionDenied
 from lemming.kernel.tools import ToolRegistry
 
@@ -59,7 +59,7 @@ def test_a_command_works_in_the_workspace(desk: Desk) -> None:
 
 
 def test_a_script_can_be_made_executable_and_run(desk: Desk) -> None:
-    if "chmod" in sandbox_status(desk.org)[1]:
+    if "chmod" in get_sandbox_status(desk.org)[1]:
         pytest.skip("no namespaces here")
     command = "printf '#!/bin/sh\\necho ran' > run.sh; chmod +x run.sh; ./run.sh; touch -d 2020-01-01 run.sh"
     assert desk.do("shell", command=command) == "exit status 0\nran"

@@ -12,13 +12,13 @@ import pytest
 from patience import PATIENCE_S
 
 from lemming.engine import run_once
-from lemming.kernel.base.deadlines import Deadline, LeftBehind, run_on_thread
+from lemming.journal_tools.repair.call_retry import plan_retry, retry_call
+from lemming.journal_tools.repair.unknown_calls import find_unknown_calls
+from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned, run_on_thread
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.timeline.repair.retry import plan_retry, run_again
-from lemming.timeline.repair.unknown import find_unknown_calls
 
 
 class Slow(Tool):
@@ -98,7 +98,7 @@ def test_what_it_gives_later_is_not_looked_at_and_it_is_not_run_again(base: Path
 def test_a_person_may_have_it_run_again_and_it_stays_unknown_while_it_gives_nothing(base: Path) -> None:
     run_once(org(base, "slow"))
     with open_org(base) as runtime:
-        result = run_again(runtime, plan_retry(runtime, "1/ada/0"))
+        result = retry_call(runtime, plan_retry(runtime, "1/ada/0"))
     assert result.output.startswith("INTERRUPTED")
     (call,) = find_unknown_calls(base, [1])
     for _ in range(2):
@@ -144,7 +144,7 @@ def test_work_on_a_thread_ends_as_it_would_here() -> None:
 def test_work_that_is_under_way_when_the_engine_is_to_end_has_a_moment_left() -> None:
     stop, go = threading.Event(), threading.Event()
     stop.set()
-    with pytest.raises(LeftBehind):
+    with pytest.raises(WorkAbandoned):
         run_on_thread(go.wait, Deadline(60), name="test", stop=stop, grace_s=0)
     go.set()
     assert run_on_thread(go.wait, Deadline(60), name="test", stop=stop, grace_s=60)

@@ -10,7 +10,7 @@ from tool_desk import Desk
 
 from lemming.kernel.agents import load_agent
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
-from lemming.kernel.org.config import Org
+from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import ToolRegistry
 
 NEW = {"name": "scout", "title": "Scout", "instructions": "Look around."}
@@ -128,7 +128,7 @@ def test_without_an_engine_a_new_agents_credits_come_out_of_its_creators_too(tmp
         assert create.execute("alpha", tmp_path, **{**NEW, "name": name}).success
     limits = [load_agent(tmp_path, name).credits.max_credits for name in ("a", "b", "c")]
     assert limits == [4, 2, 1]
-    assert read_state(tmp_path, "alpha").used_up == 7
+    assert read_state(tmp_path, "alpha").consumed_credits == 7
 
 
 def test_a_name_that_has_an_allocation_already_is_refused(desk: Desk) -> None:
@@ -147,13 +147,15 @@ def test_a_new_agent_gets_its_creators_model_or_one_that_the_organisation_grants
         f'no model key "{key}" for new agents; refused by config/org.json create_agent_models []' in refusal
     )
     assert refusal.endswith("(you can give: default)")
-    granting = Desk(tmp_path, org=Org(create_agent_allowed=["alpha"], create_agent_models=["program"]))
+    granting = Desk(
+        tmp_path, org=OrgSettings(create_agent_allowed=["alpha"], create_agent_models=["program"])
+    )
     granting.do("create_agent", **NEW, model_key="program")
     assert load_agent(tmp_path, "scout").model.key == "program"
 
 
 def test_an_organisation_does_not_outgrow_its_limit(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, org=Org(create_agent_allowed=["alpha"], create_agent_max_agents=2))
+    desk = Desk(tmp_path, org=OrgSettings(create_agent_allowed=["alpha"], create_agent_max_agents=2))
     desk.call("create_agent", **NEW)
     refusal = desk.refusal("create_agent", **{**NEW, "name": "third"})
     assert refusal == "create_agent: refused by config/org.json create_agent_max_agents 2: there are 2 agents"

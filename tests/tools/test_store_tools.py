@@ -11,9 +11,9 @@ from tool_desk import Desk
 
 from lemming.cli import run
 from lemming.engine import run_once
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.clock import FrozenClock
 from lemming.testing import make_org, resume, say, tree
-from lemming.timeline.verify.files import verify
 
 TOOLS = ["store_read", "store_write", "file_write"]
 BOTH = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
@@ -133,7 +133,7 @@ def counting(base: Path, at_once: int) -> dict[str, bytes]:
     )
     for _ in range(2):
         run_once(base, clock=FrozenClock())
-    assert verify(base).findings == ()
+    assert verify_org(base).findings == ()
     return tree(base, without=(".lemming", "logs", "config"))
 
 
@@ -152,7 +152,7 @@ def test_validate_and_verify_name_a_file_that_is_damaged(
     counting(base, 8)
     (base / "shared/store/n.json").write_text('{"key": "n", "val')
     (base / "shared/store/-n.json").write_text('{"value": 1}')
-    assert [finding.kind for finding in verify(base).findings] == ["damage"]
+    assert [finding.kind for finding in verify_org(base).findings] == ["damage"]
     assert run(["-C", str(base), "validate"]) == 3
     told = capsys.readouterr()
     assert "shared/store/n.json:1:" in told.out + told.err

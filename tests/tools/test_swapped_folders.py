@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 from tool_desk import Desk
 
-from lemming.kernel.access.open import read_allowed_text
+from lemming.kernel.access.agent_files import read_allowed_text
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import DiskError, ToolError
 from lemming.kernel.files.effects import FileEffect, apply_effect

@@ -14,9 +14,9 @@ from pydantic import Field
 from tool_desk import CustomTool, Desk
 
 from lemming.kernel.base.errors import RecoverableError
-from lemming.kernel.org.config import Org
-from lemming.kernel.tools import SHIPPED, Tool, ToolRegistry, ToolResult, toolset_of
-from lemming.kernel.tools.calls import call_tool
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.tools import SHIPPED, Tool, ToolRegistry, ToolResult, get_toolset
+from lemming.kernel.tools.tool_call import call_tool
 from lemming.kernel.tools.toolset import FOR_EVERYBODY
 
 
@@ -161,7 +161,7 @@ def test_a_tool_that_is_not_granted_is_refused_by_name_of_the_rule(desk: Desk) -
 
 def test_the_free_tools_need_no_grant(tmp_path: Path) -> None:
     desk = Desk(tmp_path, tools=[])
-    assert list(toolset_of(desk.org).allowed(desk.context().agent, desk.org)) == [
+    assert list(get_toolset(desk.org).allowed_tools(desk.context().agent, desk.org)) == [
         "list_agents",
         "memory_read",
         "memory_write",
@@ -285,5 +285,5 @@ def test_importing_the_tools_loads_no_tool() -> None:
 
 
 def test_the_tools_that_every_agent_has_are_those_that_say_so() -> None:
-    shipped = toolset_of(Org())
+    shipped = get_toolset(OrgSettings())
     assert {name for name in SHIPPED if shipped[name].always_allowed} == FOR_EVERYBODY

@@ -11,15 +11,15 @@ import pytest
 from patience import PATIENCE_S
 from workshop import Workshop, call
 
-from lemming.capabilities.toolbox.functions import workers
+from lemming.capabilities.toolbox.functions import worker_pool
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.facts.reach import reaches
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import ConfigError, NoSuchTool, Problem
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tools import refresh_tools, toolset_of
+from lemming.kernel.tools import get_toolset, refresh_tools
+from lemming.queries.permissions_required import list_required_permissions
 from lemming.testing import make_org, say
 
 
@@ -109,7 +109,7 @@ def test_a_tool_of_an_agents_own_folder_is_there_for_that_agent_only(shop: Works
     make_org(shop.base, shop.resume(), shop.resume("bob"), script=[], org=shop.settings)
     shop.file("@tool\ndef mine() -> str:\n    return 'of bob'\n", "agents/bob/tools/mine.py")
     assert "mine" not in shop.toolset
-    assert "mine" in shop.toolset.of("bob")
+    assert "mine" in shop.toolset.for_agent("bob")
     assert shop.call("mine").outcome == "not_found"
     assert "bob" not in shop.call("mine").output
 
@@ -129,7 +129,7 @@ def test_two_agents_may_have_each_a_tool_of_one_name(shop: Workshop) -> None:
             "tools/a.py",
             "tools/b.py",
             "file_read",
-            ("tools/a.py:4", "lemming.capabilities.toolbox.files.FileRead"),
+            ("tools/a.py:4", "lemming.capabilities.toolbox.file_tools.FileReadTool"),
         ),
     ],
 )
@@ -156,7 +156,11 @@ OUT: list[tuple[dict[str, str], dict[str, Any], str]] = [
     ({"tools/mine.py": "\0"}, {}, "null bytes"),
     ({"tools/mine.py": TWIN, "tools/other.py": TWIN}, {}, 'two tools are called "twin"'),
     ({"tools/mine.py": TWIN.replace("twin", "of_all")}, {}, "that of tools/a.py:4"),
-    ({"tools/mine.py": TWIN.replace("twin", "file_read")}, {}, "lemming.capabilities.toolbox.files.FileRead"),
+    (
+        {"tools/mine.py": TWIN.replace("twin", "file_read")},
+        {},
+        "lemming.capabilities.toolbox.file_tools.FileReadTool",
+    ),
     ({"tools/my-own.py": TWIN}, {}, "is a Python module; rename it"),
     ({}, TEAM, "and that of the team of bob9"),
     ({"workspace/mine.py": TWIN}, {}, "bob10 may write it: it is in its workspace"),
@@ -275,7 +279,7 @@ def test_a_pattern_that_fits_nothing_is_told_with_the_nearest_name(
 
 def test_trust_says_which_code_runs(shop: Workshop) -> None:
     shop.file("@tool\ndef mine() -> str: ...\n")
-    (reach,) = reaches(shop.base, load_config(shop.base), [])
+    (reach,) = list_required_permissions(shop.base, load_config(shop.base), [])
     assert (reach.does, reach.needs_agreement) == ("runs the Python code in tools/mine.py", True)
 
 
@@ -316,7 +320,7 @@ def test_functions_of_a_plugin_register_themselves(tmp_path: Path, monkeypatch: 
     code += "    return str(os.getpid())\n"
     (tmp_path / "plugin_with_a_function.py").write_text(code)
     shop = Workshop(tmp_path / "org", tool_files=[], plugins=["plugin_with_a_function"])
-    from lemming.kernel.plugins.registry import load_plugins
+    from lemming.kernel.plugins.plugin_registry import load_plugins
     from lemming.kernel.tools import ToolRegistry
 
     load_plugins(("plugin_with_a_function",))
@@ -347,7 +351,7 @@ def test_a_file_that_hangs_or_ends_its_process_is_named(
     shop = Workshop(tmp_path / "org", tool_timeout_s=limit_s)
     shop.file(f"import threading\n{code}\n", "tools/bad.py")
     with pytest.raises(ConfigError) as raised:
-        toolset_of(load_config(base := Organisation(shop.base)).org, base)
+        get_toolset(load_config(base := Organisation(shop.base)).org, base)
     assert [(problem.file, problem.message) for problem in raised.value.problems] == [
         ("tools/bad.py", f"cannot be loaded: {why}")
     ]
@@ -373,9 +377,9 @@ def test_the_same_files_are_tried_in_a_process_once_however_often_it_is_opened(
 ) -> None:
     shop.file("@tool\ndef mine() -> str:\n    return 'one'\n")
     assert "mine" in shop.toolset
-    monkeypatch.setattr(workers, "Worker", lambda *_: pytest.fail("a process is started"))
+    monkeypatch.setattr(worker_pool, "WorkerProcess", lambda *_: pytest.fail("a process is started"))
     opened = Organisation(shop.base)
-    assert "mine" in toolset_of(load_config(opened).org, opened)
+    assert "mine" in get_toolset(load_config(opened).org, opened)
     shop.file("@tool\ndef other() -> str:\n    return 'two'\n")
     with pytest.raises(pytest.fail.Exception, match="a process is started"):
         refresh_tools(load_config(opened).org, opened)

@@ -12,15 +12,15 @@ from many_tools import ABOUTS, FILLERS, Said, many_tools, registered
 from lemming.capabilities.toolbox.tool_search import TOOLS_LIMIT, ToolSearch, rank_tools
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import PermissionDenied
-from lemming.kernel.org.config import Org
+from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.resume import AgentPermissions
-from lemming.kernel.tools import Tool, ToolResult, toolset_of
+from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.listing import (
     ToolListing,
-    count_tokens_about,
     describe_groups,
+    estimate_tokens,
     list_tools,
-    read_found_tools,
+    load_found_tools,
 )
 from lemming.testing import make_org, resume
 
@@ -40,7 +40,7 @@ def agent_with(*tools: str) -> Agent:
 
 def listing(*tools: str, share: float = 0.1, context: int = CONTEXT) -> ToolListing:
     agent = agent_with(*tools)
-    allowed = toolset_of(Org()).allowed(agent, Org())
+    allowed = get_toolset(OrgSettings()).allowed_tools(agent, OrgSettings())
     return list_tools(allowed, agent, context_tokens=context, share=share)
 
 
@@ -58,7 +58,7 @@ def test_above_the_share_tools_of_patterns_give_way_to_the_search() -> None:
 
 
 def test_up_to_the_share_all_are_listed_and_there_is_no_search() -> None:
-    size = count_tokens_about(many_tools())
+    size = estimate_tokens(many_tools())
     found = listing(*PATTERNS, context=size, share=1.0)
     assert found.deferred == ()
     assert len(names(found.listed)) == len(ABOUTS) + FILLERS
@@ -79,7 +79,9 @@ def test_tools_named_one_by_one_and_those_that_ship_are_never_deferred() -> None
 
 def test_an_agent_without_patterns_has_no_search() -> None:
     assert names(listing("desk.create_issue", share=0.0).listed) == {"desk.create_issue"}
-    assert "tool_search" not in toolset_of(Org()).allowed(agent_with("post.track"), Org())
+    assert "tool_search" not in get_toolset(OrgSettings()).allowed_tools(
+        agent_with("post.track"), OrgSettings()
+    )
 
 
 def test_one_that_names_the_search_has_it_always() -> None:
@@ -144,7 +146,7 @@ def test_a_search_gives_signatures_and_keeps_short_schemas(tmp_path: Path) -> No
     result = Desk(tmp_path / "org", *PATTERNS).search(query="open an issue")
     first = result.output.splitlines()[0]
     assert first == "desk.create_issue(subject?): Open a new issue in a repository."
-    kept = read_found_tools(result.kept)
+    kept = load_found_tools(result.state)
     assert [tool["name"] for tool in kept] == [line.partition("(")[0] for line in result.output.splitlines()]
     assert kept[0]["parameters"] == {
         "type": "object",
@@ -154,18 +156,18 @@ def test_a_search_gives_signatures_and_keeps_short_schemas(tmp_path: Path) -> No
 
 def test_no_more_are_found_than_a_few(tmp_path: Path) -> None:
     result = Desk(tmp_path / "org", *PATTERNS).search(query="level")
-    assert len(result.output.splitlines()) == len(read_found_tools(result.kept)) == TOOLS_LIMIT
+    assert len(result.output.splitlines()) == len(load_found_tools(result.state)) == TOOLS_LIMIT
 
 
 def test_only_tools_that_the_agent_may_call_are_found(tmp_path: Path) -> None:
     result = Desk(tmp_path / "org", "post.*").search(query="issue level parcel")
-    assert [tool["name"] for tool in read_found_tools(result.kept)] == ["post.track"]
+    assert [tool["name"] for tool in load_found_tools(result.state)] == ["post.track"]
 
 
 def test_where_nothing_is_found_the_answer_names_where_tools_come_from(tmp_path: Path) -> None:
     result = Desk(tmp_path / "org", "post.*").search(query="weather")
     assert result.output == "No tool is about that. There are tools of: post (2)"
-    assert not result.kept
+    assert not result.state
 
 
 def test_a_search_needs_a_word_and_a_pattern(tmp_path: Path) -> None:
@@ -173,4 +175,4 @@ def test_a_search_needs_a_word_and_a_pattern(tmp_path: Path) -> None:
     refused = Desk(tmp_path / "other", "post.track").search(query="parcel")
     assert "refused by permissions.tools" in refused.output
     with pytest.raises(PermissionDenied):
-        ToolSearch().require_granted(agent_with("post.track"), Org())
+        ToolSearch().require_granted(agent_with("post.track"), OrgSettings())

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from workshop import NOW, Workshop
 
-from lemming.capabilities.toolbox.functions.tool import FunctionTool
-from lemming.capabilities.toolbox.functions.wire import request_of
-from lemming.capabilities.toolbox.functions.workers import FunctionWorkers
+from lemming.capabilities.toolbox.functions.function_tool import FunctionTool
+from lemming.capabilities.toolbox.functions.worker_pool import FunctionWorkers
+from lemming.capabilities.toolbox.functions.worker_protocol import call_to_json
 from lemming.kernel.agents import load_agent
-from lemming.kernel.base.deadlines import Deadline, LeftBehind
+from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned
 from lemming.kernel.org.config import load_config
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.tools.context import ToolContext
+from lemming.kernel.tools.tool_context import ToolContext
 
 pytestmark = pytest.mark.usefixtures("untried")
 
@@ -31,14 +31,14 @@ def call_echo(
 ) -> ToolResult:
     """Call `echo` where so many processes may run at once: with 0, none will ever be free."""
     agent, settings = load_agent(shop.org, "ada"), load_config(shop.org).org
-    tool = shop.toolset.require("echo", agent, settings)
+    tool = shop.toolset.require_allowed("echo", agent, settings)
     assert isinstance(tool, FunctionTool)
-    assert tool.home
+    assert tool.location
     about = {"now": NOW, "deadline": deadline, "stop": stop}
     context = ToolContext(agent=agent, org=shop.org, settings=settings, **about)  # type: ignore[arg-type]
-    request = request_of(tool.home, tool.callee, {"text": "hello"}, context)
-    workers = FunctionWorkers(shop.org, at_once=at_once)
-    workers.sources = shop.org.own(FunctionWorkers).sources
+    request = call_to_json(tool.location, tool.spec, {"text": "hello"}, context)
+    workers = FunctionWorkers(shop.org, max_concurrent=at_once)
+    workers.sources = shop.org.get_cache(FunctionWorkers).sources
     try:
         return workers.call(tool, request, context).result
     finally:
@@ -63,7 +63,7 @@ def test_a_call_is_not_made_where_no_process_is_free_in_the_turns_time(shop: Wor
 def test_a_stop_ends_the_wait_for_a_process_at_once(shop: Workshop) -> None:
     stop = threading.Event()
     stop.set()
-    with pytest.raises(LeftBehind):
+    with pytest.raises(WorkAbandoned):
         call_echo(shop, Deadline(600.0), stop)
 
 

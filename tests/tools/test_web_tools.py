@@ -9,11 +9,11 @@ import pytest
 from page_server import Pages, bomb, serving
 from tool_desk import Desk
 
-from lemming.capabilities.toolbox.hosts import is_named, is_public
-from lemming.capabilities.toolbox.settings import Http
+from lemming.capabilities.toolbox.allowed_hosts import is_public, matches_host
+from lemming.capabilities.toolbox.toolbox_settings import HttpSettings
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.org.config import Org, load_config
-from lemming.kernel.tools import ToolResult, toolset_of
+from lemming.kernel.org.config import OrgSettings, load_config
+from lemming.kernel.tools import ToolResult, get_toolset
 
 TOOLS = ["http_get", "http_post"]
 
@@ -25,8 +25,8 @@ def pages() -> Iterator[Pages]:
 
 
 def desk_with(tmp_path: Path, hosts: list[str], private: list[str] | None = None, **rules: float) -> Desk:
-    http = Http(hosts=hosts, private_hosts=hosts if private is None else private, **rules)  # type: ignore[arg-type]
-    return Desk(tmp_path / "org", tools=TOOLS, org=Org(further={"http": http}))
+    http = HttpSettings(hosts=hosts, private_hosts=hosts if private is None else private, **rules)  # type: ignore[arg-type]
+    return Desk(tmp_path / "org", tools=TOOLS, org=OrgSettings(extensions={"http": http}))
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_post_follows_no_redirect_and_says_where_it_points(desk: Desk, pages: 
 def test_without_hosts_there_is_no_such_tool(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "org", tools=TOOLS)
     agent = desk.context().agent
-    assert "http_get" not in toolset_of(desk.org).allowed(agent, desk.org)
+    assert "http_get" not in get_toolset(desk.org).allowed_tools(agent, desk.org)
     why = desk.refusal("http_get", url="https://example.org")
     assert "refused by config/org.json http.hosts []: no host is allowed" in why
 
@@ -250,12 +250,12 @@ def test_a_public_address_is_one(address: str) -> None:
 
 
 def test_a_pattern_names_hosts_below_and_not_beside() -> None:
-    assert is_named("a.b.example.org", 443, ["*.example.org"])
-    assert not is_named("badexample.org", 443, ["*.example.org"])
-    assert not is_named("example.org", 443, ["*.example.org"])
-    assert is_named("EXAMPLE.org.", 80, ["example.org"])
-    assert not is_named("example.org", 8443, ["example.org"])
-    assert is_named("example.org", 8443, ["example.org:8443"])
+    assert matches_host("a.b.example.org", 443, ["*.example.org"])
+    assert not matches_host("badexample.org", 443, ["*.example.org"])
+    assert not matches_host("example.org", 443, ["*.example.org"])
+    assert matches_host("EXAMPLE.org.", 80, ["example.org"])
+    assert not matches_host("example.org", 8443, ["example.org"])
+    assert matches_host("example.org", 8443, ["example.org:8443"])
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from sandboxed import Sandbox, org_with, processes
 from tool_desk import Desk
 
-from lemming.capabilities.sandbox.run import sandbox_status
-from lemming.capabilities.sandbox.settings import ShellSettings
-from lemming.kernel.org.config import Org
+from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status
+from lemming.capabilities.sandbox.sandbox_settings import ShellSettings
+from lemming.kernel.org.config import OrgSettings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are f
 def test_none_is_only_what_it_says(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "org", org=org_with("none"))
     desk.write("config/credits.json", "readable")
-    assert sandbox_status(desk.org) == (
+    assert get_sandbox_status(desk.org) == (
         "none",
         'commands are not confined: config/org.json shell.sandbox is "none"',
     )
@@ -32,15 +32,17 @@ def test_none_is_only_what_it_says(tmp_path: Path) -> None:
 
 
 def test_auto_prefers_bubblewrap_and_says_what_it_uses() -> None:
-    auto = sandbox_status(Org())
-    working = [name for name in ("bwrap", "landlock") if sandbox_status(org_with_or_without(name))[0] == name]
+    auto = get_sandbox_status(OrgSettings())
+    working = [
+        name for name in ("bwrap", "landlock") if get_sandbox_status(org_with_or_without(name))[0] == name
+    ]
     assert auto[0] == [*working, "off"][0]
     assert "seccomp" in auto[1] or auto[0] == "off"
 
 
-def org_with_or_without(sandbox: str) -> Org:
+def org_with_or_without(sandbox: str) -> OrgSettings:
     """Return settings that insist on a sandbox, whether it works or not."""
-    return Org(further={"shell": ShellSettings(sandbox=cast(Sandbox, sandbox))})
+    return OrgSettings(extensions={"shell": ShellSettings(sandbox=cast(Sandbox, sandbox))})
 
 
 NO_LANDLOCK = """
@@ -53,7 +55,7 @@ if {without_landlock}:
     walls.enter_seccomp(step(0x20, 0) + step(0x15, 444, 0, 1) + step(6, 0x00050026) + step(6, 0x7FFF0000))
 walls.enter_seccomp(seccomp.program_for(os.uname().machine, also_metadata=False))
 from lemming.kernel.org.config import load_config
-from lemming.capabilities.sandbox.run import sandbox_status
+from lemming.capabilities.sandbox.sandbox_runner import sandbox_status
 from lemming.tools import ToolRegistry
 print(sandbox_status(load_config({base!r}).org)[0])
 print(ToolRegistry.get("shell").execute("alpha", {base!r}, command="echo ran").output)

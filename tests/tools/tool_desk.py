@@ -8,11 +8,11 @@ from typing import Any
 
 from lemming.kernel.agents import load_agent
 from lemming.kernel.files.effects import apply_effect
-from lemming.kernel.org.config import Org
+from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import Tool, ToolResult
-from lemming.kernel.tools.calls import call_tool
-from lemming.kernel.tools.context import ToolContext
+from lemming.kernel.tools.tool_call import call_tool
+from lemming.kernel.tools.tool_context import ToolContext
 
 NOW = "2026-01-01T00:00:00.000Z"
 ALL_TOOLS = ["file_read", "file_write", "file_list", "shell", "create_agent"]
@@ -42,10 +42,10 @@ class Desk:
         allow_write: list[str] | None = None,
         read_outboxes: list[str] | None = None,
         credits: dict[str, Any] | None = None,
-        org: Org | None = None,
+        org: OrgSettings | None = None,
     ) -> None:
         self.base, self.name = base, name
-        self.org = org or Org(create_agent_allowed=["alpha"])
+        self.org = org or OrgSettings(create_agent_allowed=["alpha"])
         self.workspace = base / f"agents/{name}/workspace"
         self.workspace.mkdir(parents=True, exist_ok=True)
         self.staged: dict[str, bytes] = {}
@@ -93,11 +93,11 @@ class Desk:
         self.calls += 1
         for effect in result.effects:
             if effect.removes:
-                self.staged.pop(effect.place, None)
-                self.removed.add(effect.place)
+                self.staged.pop(effect.path_key, None)
+                self.removed.add(effect.path_key)
             else:
-                self.staged[effect.place] = effect.content
-                self.removed.discard(effect.place)
+                self.staged[effect.path_key] = effect.content
+                self.removed.discard(effect.path_key)
         return result
 
     def do(self, tool: str, /, **arguments: Any) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.clock import Clock, FrozenClock
-from lemming.kernel.journal.report import TickReport
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tools import ToolResult, toolset_of
-from lemming.kernel.tools.calls import call_tool
-from lemming.kernel.tools.context import ToolContext
+from lemming.kernel.tools import ToolResult, get_toolset
+from lemming.kernel.tools.tool_call import call_tool
+from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
 from lemming.testing import journal_lines, make_org, resume, say
 
@@ -48,7 +48,7 @@ class Workshop:
 
     @property
     def toolset(self) -> Toolset:
-        return toolset_of(load_config(self.org).org, self.org)
+        return get_toolset(load_config(self.org).org, self.org)
 
     def call(self, name: str, /, **arguments: Any) -> ToolResult:
         """Call a tool as `ada`, and write nothing of what it wants."""

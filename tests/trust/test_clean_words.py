@@ -11,7 +11,7 @@ from test_clean import CLEAN, FORM, ada, ask, mark_low, prompt_of, split
 from test_files import call
 from tracked import finished, newest, started, tick, tracked
 
-from lemming.capabilities.trust.clean import values_in
+from lemming.capabilities.trust.clean_turns import extract_safe_values
 from lemming.cli import run
 from lemming.kernel.files import fs
 from lemming.testing import resume, say
@@ -38,7 +38,7 @@ def read_first(base: Path, then: dict[str, Any]) -> None:
         {"agent": "ada", "reply": say("decided", kind="response")},
     ]
     tracked(base, resume("ada", permissions=may, trust=CLEAN["trust"], **own), reader, script=script)
-    fs.publish(base, "shared/in.txt", WORDS.encode())
+    fs.write_atomic(base, "shared/in.txt", WORDS.encode())
     mark_low(base, "shared/in.txt")
     ask(base, "eve", "Is it good?")
     assert tick(base)["ada"].trust["is"] == "outside"
@@ -69,7 +69,7 @@ def test_the_key_of_a_memory_that_is_left_out_is_not_shown(base: Path, form: str
     for key, entry in models.items():
         if entry["provider"] == "scripted":
             models[key] = {**entry, "prompt": form}
-    fs.publish(base, "config/models.json", json.dumps(models).encode())
+    fs.write_atomic(base, "config/models.json", json.dumps(models).encode())
     ask(base, "post", "Note this")
     assert tick(base)["ada"].trust["is"] == "outside"
     ask(base, "eve", "What do you know?")
@@ -114,7 +114,7 @@ def test_a_form_in_a_resume_that_a_stranger_had_written_has_nothing_pass(base: P
     ],
 )
 def test_what_is_not_understood_is_no_value(form: Any, value: Any) -> None:
-    assert values_in({"properties": {"it": form}}, {"it": value}) is None
+    assert extract_safe_values({"properties": {"it": form}}, {"it": value}) is None
 
 
 @pytest.mark.parametrize("tool", ["memory_read", "store_read"])
@@ -165,7 +165,7 @@ def in_one(form: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_what_tells_as_much_as_a_sentence_is_left_out(form: dict[str, Any], value: Any) -> None:
-    assert values_in(in_one(form), {"a": value}) is None
+    assert extract_safe_values(in_one(form), {"a": value}) is None
 
 
 @pytest.mark.parametrize(
@@ -181,14 +181,14 @@ def test_what_tells_as_much_as_a_sentence_is_left_out(form: dict[str, Any], valu
     ],
 )
 def test_what_tells_less_passes(form: dict[str, Any], value: Any) -> None:
-    assert values_in(in_one(form), {"a": value}) == {"a": value}
+    assert extract_safe_values(in_one(form), {"a": value}) == {"a": value}
 
 
 def test_which_of_many_fields_that_may_be_absent_are_there_tells_something_too() -> None:
     many = {f"field-{number}": {"const": 1} for number in range(257)}
     payload = dict.fromkeys(many, 1)
-    assert values_in({"properties": many}, payload) is None
-    assert values_in({"properties": many, "required": [*many]}, payload) == payload
+    assert extract_safe_values({"properties": many}, payload) is None
+    assert extract_safe_values({"properties": many, "required": [*many]}, payload) == payload
 
 
 def test_what_a_person_decided_about_a_call_of_a_turn_that_read_strangers_is_told_in_a_clean_one(
@@ -204,7 +204,7 @@ def test_what_a_person_decided_about_a_call_of_a_turn_that_read_strangers_is_tol
     ]
     ask_first = [{"at": "call", "tool": "memory_write", "then": "ask", "persons": ["eve"]}]
     tracked(base, resume("ada", permissions=may, trust=CLEAN["trust"], **own), script=script, gates=ask_first)
-    fs.publish(base, "shared/in.txt", WORDS.encode())
+    fs.write_atomic(base, "shared/in.txt", WORDS.encode())
     mark_low(base, "shared/in.txt")
     ask(base, "eve", "Is it good?")
     assert tick(base)["ada"].trust["is"] == "outside"

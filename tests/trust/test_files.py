@@ -10,13 +10,18 @@ from typing import Any
 import pytest
 from tracked import finished, tick, tracked, write
 
-from lemming.capabilities.trust.authors import Authors
-from lemming.capabilities.trust.marks import Marks, mark_below, mark_effect, mark_of
+from lemming.capabilities.trust.author_labels import OrgTrustLabeler
+from lemming.capabilities.trust.sidecar_labels import (
+    SidecarLabels,
+    get_folder_label_path,
+    get_label_path,
+    make_label_effect,
+)
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.registry import unregister
+from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.testing import resume, say
 
@@ -49,7 +54,7 @@ def played(base: Path, *calls: tuple[str, dict[str, Any]], **more: Any) -> Path:
 
 
 def word(base: Path, place: str) -> str:
-    file = base / mark_of(place)
+    file = base / get_label_path(place)
     return str(json.loads(file.read_bytes())["trust"]) if file.exists() else ""
 
 
@@ -108,7 +113,9 @@ def test_a_folder_may_be_called_like_a_pattern_and_its_labels_hold(
 
 def test_a_context_file_makes_every_turn_outside(base: Path) -> None:
     tainted(base)
-    (base / "agents/ben/resume.json").write_bytes(pretty(worker("ben", context=[{"file": "./shared/x.txt"}])))
+    (base / "agents/ben/resume.json").write_bytes(
+        dump_pretty(worker("ben", context=[{"file": "./shared/x.txt"}]))
+    )
     assert tick(base)["ben"].trust["from"] == [{"is": "outside", "of": "shared/x.txt"}]
 
 
@@ -142,7 +149,7 @@ def test_a_command_marks_all_that_it_may_have_written(base: Path) -> None:
     played(base, ("ada", copies), *files, shell={"sandbox": "none"}, retention_ticks=1)
     write(base, "post", "do it")
     turn = tick(base)["ada"]
-    mark = base / mark_below("agents/ada/workspace")
+    mark = base / get_folder_label_path("agents/ada/workspace")
     assert json.loads(mark.read_bytes())["trust"] == "outside"
     assert "trust/agents/ada/workspace/.all.json" in [file["path"] for file in turn.files]
 
@@ -155,7 +162,9 @@ def test_a_command_that_copies_makes_the_copy_outside(base: Path) -> None:
         shell={"sandbox": "none"},
     )
     assert tick(base)["ben"].trust["is"] == "outside"
-    assert json.loads((base / mark_below("agents/ben/workspace")).read_bytes())["trust"] == "outside"
+    assert (
+        json.loads((base / get_folder_label_path("agents/ben/workspace")).read_bytes())["trust"] == "outside"
+    )
 
 
 def test_a_harmless_command_marks_nothing(base: Path) -> None:
@@ -172,7 +181,7 @@ def test_files_of_a_channel_are_as_far_trusted_as_it_is(base: Path) -> None:
     at = str(base / "agents/post/workspace")
     access = {"allow_read": [at], "allow_write": []}
     permissions = {"read_outboxes": [], "tools": TOOLS, "file_access": access}
-    (base / "agents/ben/resume.json").write_bytes(pretty(resume("ben", permissions=permissions,
+    (base / "agents/ben/resume.json").write_bytes(dump_pretty(resume("ben", permissions=permissions,
         context=[{"file": f"{at}/mail.txt"}])))  # fmt: skip
     assert tick(base)["ben"].trust["from"][0]["of"] == "agents/post/workspace/mail.txt"
 
@@ -182,11 +191,13 @@ def test_files_of_a_channel_are_as_far_trusted_as_it_is(base: Path) -> None:
 )
 def test_no_file_has_the_mark_of_another_and_no_mark_is_a_folder(place: str) -> None:
     every = ["a", ".all", ".all.", "a.json", "a.json.d", "x/.all.json", "a.json/b", "a.json.d/b", "b", "a/b"]
-    marks = [mark_of(each) for each in every]
+    marks = [get_label_path(each) for each in every]
     assert len(set(marks)) == len(every)
-    assert not any(mark_of(place).startswith(f"{other}/") for other in marks)
-    assert mark_of(place) not in {mark_below(folder) for folder in ("a", "x", "a.json", "trust")}
-    assert len(mark_of("x" * 255).rpartition("/")[2].encode()) <= 255
+    assert not any(get_label_path(place).startswith(f"{other}/") for other in marks)
+    assert get_label_path(place) not in {
+        get_folder_label_path(folder) for folder in ("a", "x", "a.json", "trust")
+    }
+    assert len(get_label_path("x" * 255).rpartition("/")[2].encode()) <= 255
 
 
 @pytest.mark.parametrize(
@@ -202,19 +213,19 @@ def test_of_two_marks_the_later_counts_and_of_one_tick_the_lower(
     base: Path, own: tuple[str, int], above: tuple[str, int], word: str
 ) -> None:
     played(base)
-    now, config = Organisation.at(base), load_config(base)
-    authors = Authors(now, config, survey_agents(now).agents, 4)
+    now, config = Organisation.from_path(base), load_config(base)
+    authors = OrgTrustLabeler(now, config, survey_agents(now).agents, 4)
     effects = [
-        mark_effect("shared/x.txt", *own, "ada", []),
-        mark_effect("shared/", *above, "ada", []),
+        make_label_effect("shared/x.txt", *own, "ada", []),
+        make_label_effect("shared/", *above, "ada", []),
     ]
-    marks = Marks(now, authors, {effect.place: effect.content for effect in effects})
-    assert marks.marked("shared/x.txt") == word
+    marks = SidecarLabels(now, authors, {effect.path_key: effect.content for effect in effects})
+    assert marks.get_raw_label("shared/x.txt") == word
 
 
 BREAKS = """
-from lemming.kernel.plugins.capabilities import register_capability
-from lemming.kernel.turn.seams import Capability, Preparation, TurnPart
+from lemming.kernel.plugins.capability_loader import register_capability
+from lemming.kernel.turn.turn_hooks import Capability, Preparation, TurnPart
 
 class Here(Preparation):
     def given(self):
@@ -263,8 +274,8 @@ def test_an_image_that_an_outside_turn_wrote_makes_who_is_shown_it_outside(base:
     tainted(base, path="shared/x.png")
     models = json.loads((base / "config/models.json").read_bytes())
     models["eye"] = {"provider": "looking_on", "images": True}
-    (base / "config/models.json").write_bytes(pretty(models))
-    (base / "agents/ben/resume.json").write_bytes(pretty(worker("ben", ["eve"], model={"key": "eye"})))
+    (base / "config/models.json").write_bytes(dump_pretty(models))
+    (base / "agents/ben/resume.json").write_bytes(dump_pretty(worker("ben", ["eve"], model={"key": "eye"})))
     shown = {"path": "shared/x.png", "sha256": sha256((base / "shared/x.png").read_bytes()).hexdigest()}
     write(base, "eve", "look", attachments=[shown])
     turn = tick(base)["ben"]

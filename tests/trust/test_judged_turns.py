@@ -12,7 +12,7 @@ from tracked import newest, started, tick, tracked, write
 from lemming.kernel.files import fs
 from lemming.testing import resume, say
 
-pytest.importorskip("lemming.capabilities.judges.capability")
+pytest.importorskip("lemming.capabilities.judges.judges_capability")
 
 
 LOW = ["", "shared/policy.md", "agents/critic/resume.json"]
@@ -30,7 +30,7 @@ def test_a_turn_is_outside_where_a_stranger_wrote_what_its_judge_goes_by(base: P
 def test_a_turn_is_outside_where_a_stranger_wrote_what_a_gates_judge_goes_by(
     base: Path, at: str, low: str
 ) -> None:
-    pytest.importorskip("lemming.capabilities.gates.capability")
+    pytest.importorskip("lemming.capabilities.gates.gates_capability")
     gate = {"at": at, "by": "critic", "policy": "./shared/policy.md", "then": "block"}
     require_outside_if(low, base, gates=[gate])
 
@@ -39,7 +39,7 @@ def require_outside_if(low: str, base: Path, **judged: Any) -> None:
     ada = resume("ada", permissions={"read_outboxes": ["*"], "tools": [], "file_access": ACCESS}, **judged)
     critic = resume("critic", schedule={"wake": "addressed"})
     tracked(base, ada, critic, script=[VERDICT, {"reply": say("ok")}])
-    fs.publish(base, "shared/policy.md", b"Say that eve wants it.")
+    fs.write_atomic(base, "shared/policy.md", b"Say that eve wants it.")
     if low:
         mark_low(base, low)
     turn = tick(base)["ada"]

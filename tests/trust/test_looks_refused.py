@@ -13,11 +13,11 @@ from refused import asked_with_each_look_refused
 from test_files import played
 from tracked import write
 
-from lemming.capabilities.trust.authors import Authors
-from lemming.capabilities.trust.marks import Marks, digest_of, mark_effect
+from lemming.capabilities.trust.author_labels import OrgTrustLabeler
+from lemming.capabilities.trust.sidecar_labels import SidecarLabels, compute_file_digest, make_label_effect
 from lemming.kernel.agents import survey_agents
+from lemming.kernel.files.canonical_path import canonical_path, real_path
 from lemming.kernel.files.effects import apply_effect
-from lemming.kernel.files.real_place import opened_place, real_path
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 
@@ -27,14 +27,16 @@ def test_a_look_that_is_refused_passes_over_no_mark(base: Path, number: int) -> 
     played(base)
     (base / "shared/x").mkdir(parents=True)
     (base / "shared/x/y.txt").write_text("y")
-    apply_effect(base, mark_effect("shared/x/y.txt", "outside", 3, "ada", []))
-    authors = Authors(
-        Organisation.at(base), load_config(base), survey_agents(Organisation.at(base)).agents, 4
+    apply_effect(base, make_label_effect("shared/x/y.txt", "outside", 3, "ada", []))
+    authors = OrgTrustLabeler(
+        Organisation.from_path(base), load_config(base), survey_agents(Organisation.from_path(base)).agents, 4
     )
 
     def trusted() -> tuple[str, bool]:
-        marks = Marks(Organisation(base), authors)  # which has read nothing yet
-        return marks.marked("shared/x/y.txt"), "outside" in [part.word for part in marks.below("shared")]
+        marks = SidecarLabels(Organisation(base), authors)  # which has read nothing yet
+        return marks.get_raw_label("shared/x/y.txt"), "outside" in [
+            part.label for part in marks.iter_folder_labels("shared")
+        ]
 
     marked, is_among = asked_with_each_look_refused(base, number, trusted)
     assert "outside" in marked
@@ -47,7 +49,10 @@ def test_a_look_that_is_refused_empties_no_channel(base: Path, number: int) -> N
     (base / "post").mkdir()
     (base / "post/a.txt").write_text("from a stranger")
     never_otherwise(
-        base, number, lambda marks: {part.word for part in marks.below("/")}, {"agent", "outside"}
+        base,
+        number,
+        lambda marks: {part.label for part in marks.iter_folder_labels("/")},
+        {"agent", "outside"},
     )
 
 
@@ -56,18 +61,18 @@ def test_a_look_that_is_refused_takes_back_no_vouch(base: Path, number: int) -> 
     played(base)
     (base / "shared").mkdir()
     (base / "shared/x.txt").write_text("x")
-    apply_effect(base, mark_effect("shared/x.txt", "outside", 1, "ada", []))
+    apply_effect(base, make_label_effect("shared/x.txt", "outside", 1, "ada", []))
     write(base, "eve", "I vouch", vouches_for="shared/x.txt", sha256=sha256(b"x").hexdigest())
-    never_otherwise(base, number, lambda marks: marks.of("shared/x.txt").word, "owner")
+    never_otherwise(base, number, lambda marks: marks.get_label("shared/x.txt").label, "owner")
 
 
-def never_otherwise(base: Path, number: int, look: Callable[[Marks], object], found: object) -> None:
+def never_otherwise(base: Path, number: int, look: Callable[[SidecarLabels], object], found: object) -> None:
     """Hold that a look at marks finds this, or ends the run, whichever look at the disk is refused."""
-    resumes, settings = survey_agents(Organisation.at(base)).agents, load_config(base)
+    resumes, settings = survey_agents(Organisation.from_path(base)).agents, load_config(base)
 
     def looked() -> object:
         org = Organisation(base)  # which has read nothing yet
-        return look(Marks(org, Authors(org, settings, resumes, 4)))
+        return look(SidecarLabels(org, OrgTrustLabeler(org, settings, resumes, 4)))
 
     assert asked_with_each_look_refused(base, number, looked) == found
 
@@ -77,7 +82,7 @@ def test_a_look_that_is_refused_gives_a_place_no_other_name(base: Path, number: 
     played(base)
     (base / "shared/x").mkdir(parents=True)
     (base / "shared/link").symlink_to("x")
-    place = asked_with_each_look_refused(base, number, lambda: opened_place(base, "shared/link/y.txt"))
+    place = asked_with_each_look_refused(base, number, lambda: canonical_path(base, "shared/link/y.txt"))
     assert place == "shared/x/y.txt"
 
 
@@ -86,15 +91,19 @@ def test_a_look_that_is_refused_empties_no_folder_of_strangers(base: Path, numbe
     played(base)
     (base / "shared/in").mkdir(parents=True)
     (base / "shared/in/letter.txt").write_text("obey me")
-    org = Organisation.at(base)
-    authors = Authors(org, load_config(base), survey_agents(org).agents, 4)
-    authors.homes["shared/in"] = "outside"
+    org = Organisation.from_path(base)
+    authors = OrgTrustLabeler(org, load_config(base), survey_agents(org).agents, 4)
+    authors.folder_labels["shared/in"] = "outside"
 
     def trusted() -> list[str]:
-        return [part.word for part in Marks(Organisation(base), authors).below("shared")]
+        return [
+            part.label for part in SidecarLabels(Organisation(base), authors).iter_folder_labels("shared")
+        ]
 
     assert "outside" in asked_with_each_look_refused(base, number, trusted)
-    digest = asked_with_each_look_refused(base, number, lambda: digest_of(base, "shared/in/letter.txt"))
+    digest = asked_with_each_look_refused(
+        base, number, lambda: compute_file_digest(base, "shared/in/letter.txt")
+    )
     assert digest == sha256(b"obey me").hexdigest()
 
 

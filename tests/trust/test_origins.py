@@ -11,15 +11,15 @@ from test_clean import CLEAN, ask, mark_low
 from test_files import call
 from tracked import MODELS, finished, owner, post, started, tick
 
-from lemming.capabilities.gates.standard import standard
-from lemming.capabilities.trust.origins import args_trust, telling_values
+from lemming.capabilities.gates.default_gates import standard_gates
+from lemming.capabilities.trust.origins import iter_recognizable_values, label_arguments
 from lemming.cli import run as lemming
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.files import fs
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
-from lemming.kernel.turn.places import LowValue
+from lemming.kernel.turn.guards import LowTrustValue
 from lemming.testing import make_org, resume, say
-from lemming.timeline.replay.replay import replay
 
 FORM = {
     "type": "object",
@@ -68,10 +68,10 @@ def run(base: Path, args: dict[str, Any], gates: list[dict[str, Any]] | None = N
         {"agent": "ada", "reply": call("refund", **args)},
         {"reply": say("done", kind="response")},
     ]
-    table = standard()
+    table = standard_gates()
     org = {**table, "gates": table["gates"] if gates is None else gates}
     make_org(base, owner(), post(), ada, reader, script=script, models=MODELS, org=org)
-    fs.publish(base, "shared/in.txt", b"OBEY me")
+    fs.write_atomic(base, "shared/in.txt", b"OBEY me")
     mark_low(base, "shared/in.txt")
     ask(base, "eve", "Pay it back.")
     for _ in range(2):
@@ -116,7 +116,7 @@ def test_the_turns_record_names_the_values_and_where_they_came_from(base: Path) 
         ("2026-03-01", "outside"),
     ]
     assert {each["of"].partition("/")[0] for each in known} == {"reader"}
-    assert [it.tick for it in replay(base, [1, number])] == [1, number]
+    assert [it.tick for it in replay_ticks(base, [1, number])] == [1, number]
 
 
 @pytest.mark.parametrize(
@@ -143,17 +143,20 @@ def test_what_tells_little_is_no_origin() -> None:
     form = {
         "properties": {"a": {"type": "array", "items": {"type": "number"}}, "b": {"const": "a long word"}}
     }
-    assert [*telling_values(form, {"a": [0, 1, 99, -99, 100, 0.5], "b": "a long word"})] == [100, 0.5]
-    assert [*telling_values({}, {"on": True, "off": None})] == []
+    assert [*iter_recognizable_values(form, {"a": [0, 1, 99, -99, 100, 0.5], "b": "a long word"})] == [
+        100,
+        0.5,
+    ]
+    assert [*iter_recognizable_values({}, {"on": True, "off": None})] == []
 
 
 def test_of_several_words_the_least_counts() -> None:
-    values = [LowValue(1234, "outside"), LowValue(5678, "known")]
-    told = args_trust({"a": 5678, "b": [5678, 1234], "c": "5678"}, "agent", values)
+    values = [LowTrustValue(1234, "outside"), LowTrustValue(5678, "known")]
+    told = label_arguments({"a": 5678, "b": [5678, 1234], "c": "5678"}, "agent", values)
     assert told == {"args_trust": {"a": "known", "b": "outside", "c": "known"}, "args_lowest": "outside"}
 
 
 def test_a_truth_is_no_number_and_a_part_of_a_word_is_no_word() -> None:
-    values = [LowValue(1234, "outside")]
-    assert args_trust({"a": True, "b": "12345", "c": "x1234"}, "agent", values)["args_lowest"] == "agent"
-    assert json.dumps(args_trust([], "agent", values)) == '{"args_trust": {}, "args_lowest": "agent"}'
+    values = [LowTrustValue(1234, "outside")]
+    assert label_arguments({"a": True, "b": "12345", "c": "x1234"}, "agent", values)["args_lowest"] == "agent"
+    assert json.dumps(label_arguments([], "agent", values)) == '{"args_trust": {}, "args_lowest": "agent"}'

@@ -16,7 +16,7 @@ from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.paths import memory_file
 from lemming.kernel.memory import append_memory_event, compact_memory_list, save_memory
 from lemming.kernel.messages import read_outbox_entries
-from lemming.kernel.tools import shipped_tools
+from lemming.kernel.tools import iter_shipped_tools
 from lemming.testing import make_org, resume, say
 
 OF_A_FUNCTION = """
@@ -110,7 +110,7 @@ def run_clean(base: Path) -> str:
 
 def test_each_tool_that_writes_is_tried_here() -> None:
     tried = {*KEEPS, *REPLACES, *WRITES_NOTHING_ANEW}
-    writing = {tool.name for tool in shipped_tools(["*"]) if tool.tool_class != "read"}
+    writing = {tool.name for tool in iter_shipped_tools(["*"]) if tool.tool_class != "read"}
     assert writing - tried == set()
 
 

@@ -11,7 +11,7 @@ from test_files import call
 from tracked import MODELS, owner, post, tick, tracked, write
 
 from lemming.engine import run_once
-from lemming.kernel.files.real_place import opened_place
+from lemming.kernel.files.canonical_path import canonical_path
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"  # `read_document` starts a process each time
@@ -127,5 +127,5 @@ def test_a_place_has_one_name(base: Path, tmp_path: Path) -> None:
         f"{tmp_path}/link/x",
         f"{base}/agents/../shared/x",
     ]
-    assert {opened_place(base, path) for path in paths} == {"shared/x"}
-    assert opened_place(base, str(tmp_path / "else")) == str((tmp_path / "else").resolve())
+    assert {canonical_path(base, path) for path in paths} == {"shared/x"}
+    assert canonical_path(base, str(tmp_path / "else")) == str((tmp_path / "else").resolve())

@@ -13,10 +13,10 @@ from obedient import KEYS, orders_in
 from page_server import Pages, serving
 from test_researcher import Research
 
-from lemming.capabilities.requests.waiting import waiting
-from lemming.kernel.base.jsontext import pretty
+from lemming.capabilities.requests.waiting_items import list_person_inbox
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import read_outbox_entries, send
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import LLMProvider, Message, register_provider
 from lemming.testing import resume
@@ -80,13 +80,13 @@ def divide(research: Research) -> Research:
     ]
     for each in resumes:
         each["model"] = {"key": each["name"]}
-        fs.publish(base, f"agents/{each['name']}/resume.json", pretty(each))
+        fs.write_atomic(base, f"agents/{each['name']}/resume.json", dump_pretty(each))
     models = json.loads((base / "config/models.json").read_bytes())
     models |= {"ada": {"provider": "divided"}}
     models |= {"reader": {"provider": "divided", "options": {"pages": research.urls}}}
-    fs.publish(base, "config/models.json", pretty(models))
+    fs.write_atomic(base, "config/models.json", dump_pretty(models))
     org = json.loads((base / "config/org.json").read_bytes())
-    fs.publish(base, "config/org.json", pretty({**org, "plugins": ["obedient", "test_split"]}))
+    fs.write_atomic(base, "config/org.json", dump_pretty({**org, "plugins": ["obedient", "test_split"]}))
     return research
 
 
@@ -96,9 +96,11 @@ def questions(research: Research, ticks: int, *, asks: bool) -> int:
     for tick in range(1, ticks + 1):
         if asks:
             payload = {"text": "Read on, and write down how far you are.", "target": "ada"}
-            send(research.base, "human", tick=tick, kind="request", payload=payload, tags=[], created_at="")
+            write_person_entry(
+                research.base, "human", tick=tick, kind="request", payload=payload, tags=[], created_at=""
+            )
         research.run(1)
-        asked |= {request.id for request in waiting(Organisation.at(research.base))}
+        asked |= {request.id for request in list_person_inbox(Organisation.from_path(research.base))}
     return len(asked)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tracked import newest, started, tick, tracked, write
 
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.org.config import load_config
 from lemming.testing import journal_lines, make_org, resume, say
 
@@ -98,6 +98,6 @@ def test_nothing_is_written_where_nobody_tracks_it(base: Path) -> None:
 )
 def test_wrong_settings_say_where_and_why(base: Path, trust: dict[str, object], why: str) -> None:
     make_org(base)
-    (base / "config/org.json").write_bytes(pretty({"trust": trust}))
+    (base / "config/org.json").write_bytes(dump_pretty({"trust": trust}))
     with pytest.raises(ConfigError, match=why):
         load_config(base)

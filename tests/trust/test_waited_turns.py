@@ -10,8 +10,8 @@ from test_files import SHARED, call
 from tracked import newest, started, tick, tracked, write
 
 from lemming.cli import run
-from lemming.kernel.messages import send
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.messages import write_person_entry
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import resume, say
 
 ASK = {
@@ -48,7 +48,9 @@ def waits(base: Path, **blocks: Any) -> Path:
     write(base, "post", "write it down")
     tick(base)
     payload = {"text": "please", "target": "ada", "conversation": "talk"}
-    send(base, "eve", tick=load_tick(base), kind="request", payload=payload, tags=[], created_at="")
+    write_person_entry(
+        base, "eve", tick=load_tick(base), kind="request", payload=payload, tags=[], created_at=""
+    )
     tick(base)
     assert run(["-C", str(base), "approve", newest(base, "ada").id, "--as", "eve"]) == 0
     tick(base)

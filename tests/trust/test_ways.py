@@ -14,19 +14,19 @@ from tracked import MODELS, newest, owner, post, started, tick, tracked, write
 
 from lemming.cli import run as lemming
 from lemming.engine import run_once
-from lemming.history.read import History
+from lemming.git_history.history_reader import GitHistory
+from lemming.journal_tools.fork import fork
+from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
+from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.base.jsontext import pretty
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.counter import load_tick
-from lemming.service.backup import back_up
-from lemming.service.restore import restore
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.operations.backup_writer import create_backup
+from lemming.operations.restore import restore_backup
 from lemming.testing import make_org, resume, say, tree
-from lemming.timeline.fork import fork
-from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
-from lemming.timeline.verify.files import verify
 
 TICKS = 32
 SILENT: dict[str, Any] = {"outbox_entries": []}
@@ -74,7 +74,7 @@ def test_through_a_shared_file_read_long_after(base: Path) -> None:
     text = "".join(json.dumps(line) + "\n" for line in script)
     (base / "config/answers.jsonl").write_text(text)
     (base / "agents/ben").mkdir()
-    (base / "agents/ben/resume.json").write_bytes(pretty(worker("ben")))
+    (base / "agents/ben/resume.json").write_bytes(dump_pretty(worker("ben")))
     assert tick(base)["ben"].trust["from"] == [{"is": "outside", "of": "shared/x.txt"}]
 
 
@@ -92,10 +92,12 @@ def test_through_a_summary_of_a_conversation(base: Path) -> None:
 
 
 def send_request(base: Path, author: str, text: str) -> None:
-    from lemming.kernel.messages import send
+    from lemming.kernel.messages import write_person_entry
 
     payload = {"text": text, "target": "ada", "conversation": "talk"}
-    send(base, author, tick=load_tick(base), kind="request", payload=payload, tags=[], created_at="")
+    write_person_entry(
+        base, author, tick=load_tick(base), kind="request", payload=payload, tags=[], created_at=""
+    )
 
 
 def test_through_a_plan_and_those_it_asks(base: Path) -> None:
@@ -118,9 +120,9 @@ def test_through_a_plan_and_those_it_asks(base: Path) -> None:
 
 
 def send_to_desk(base: Path) -> None:
-    from lemming.kernel.messages import send
+    from lemming.kernel.messages import write_person_entry
 
-    send(
+    write_person_entry(
         base,
         "post",
         tick=1,
@@ -151,8 +153,8 @@ def test_through_a_job_that_an_agent_was_told_to_keep(base: Path) -> None:
 def test_through_a_fork_and_a_rewind(base: Path, tmp_path: Path) -> None:
     keeper(base, history="git")
     run(base, TICKS // 2)
-    history, folder = History(base), tmp_path / "fork"
-    fork(history, history.state(str(TICKS // 2)), folder, [])
+    history, folder = GitHistory(base), tmp_path / "fork"
+    fork(history, history.resolve_state(str(TICKS // 2)), folder, [])
     run(folder, TICKS)
     assert tick(folder)["ada"].trust["is"] == "outside"
     assert word(folder, "shared/x.txt") == "outside"
@@ -164,8 +166,8 @@ def test_through_a_backup(base: Path, tmp_path: Path) -> None:
     keeper(base)
     run(base, 3)
     file = tmp_path / "org.tar.gz"
-    back_up(Organisation(base), file, wait_s=5)
-    restore(file, tmp_path / "again")
+    create_backup(Organisation(base), file, wait_s=5)
+    restore_backup(file, tmp_path / "again")
     assert tree(tmp_path / "again") == tree(base)
     assert word(tmp_path / "again", "shared/x.txt") == "outside"
 
@@ -229,14 +231,14 @@ def test_replay_and_verify_agree_with_what_was_tracked(base: Path, tmp_path: Pat
     run(base, 4)
     (reminder,) = (it for it in read_outbox_entries(base, "ada") if "reminder" in it.tags)
     assert reminder.tags == ["reminder", "trust:outside"]
-    assert [each.tick for each in replay(base, ticks_to_rerun(base, None))] == [1, 2, 3, 4]
+    assert [each.tick for each in replay_ticks(base, list_replayable_ticks(base, None))] == [1, 2, 3, 4]
     again = tmp_path / "again"
-    list(replay_into(base, again, ticks_to_rerun(base, None)))
+    list(replay_into(base, again, list_replayable_ticks(base, None)))
     assert tree(again) == tree(base)
-    assert verify(base).errors == []
+    assert verify_org(base).errors == []
     mark = base / "trust/shared/news.txt.json"
     mark.write_bytes(mark.read_bytes().replace(b'"known"', b'"owner"'))
-    assert [error.file for error in verify(base).errors] == ["trust/shared/news.txt.json"]
+    assert [error.file for error in verify_org(base).errors] == ["trust/shared/news.txt.json"]
 
 
 def test_no_tool_reaches_the_marks(base: Path) -> None:

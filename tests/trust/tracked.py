@@ -7,9 +7,9 @@ from typing import Any
 
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
-from lemming.kernel.journal.report import TurnReport
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries, send
-from lemming.kernel.tick.counter import load_tick
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries, write_person_entry
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import journal_lines, make_org, resume
 
 MODELS = {
@@ -45,7 +45,9 @@ def write(base: Path, author: str, text: str, **payload: Any) -> OutboxEntry:
     plain = {"text": text, **payload}
     tags: list[str] = plain.pop("tags", [])
     at = "2026-01-01T00:00:00Z"
-    return send(base, author, tick=load_tick(base), kind="message", payload=plain, tags=tags, created_at=at)
+    return write_person_entry(
+        base, author, tick=load_tick(base), kind="message", payload=plain, tags=tags, created_at=at
+    )
 
 
 def tick(base: Path) -> dict[str, TurnReport]:

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import EVERYTHING
 
-from lemming.kernel.files.fitting import about
-from lemming.kernel.org.config import Org
-from lemming.kernel.tools import EngineTool, Tool, toolset_of
+from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.tools import EngineTool, Tool, get_toolset
 from lemming.kernel.tools.argument_models import ArgumentModel
 from lemming.kernel.tools.arguments import Arguments
 
-SHIPPED = toolset_of(Org())
+SHIPPED = get_toolset(OrgSettings())
 VALUES = st.one_of(
     st.none(),
     st.booleans(),
@@ -35,17 +35,18 @@ VALUES = st.one_of(
 
 def all_plain(
     text: str,
-    number: Annotated[int, about("A number.", ge=0)],
+    number: Annotated[int, describe_field("A number.", ge=0)],
     anything: Any,
-    real: Annotated[float, about("Real.", ge=-1)] = 0.5,
+    real: Annotated[float, describe_field("Real.", ge=-1)] = 0.5,
     is_on: bool = False,
-    names: Annotated[list[str], about("Names.")] = [],  # noqa: B006
+    names: Annotated[list[str], describe_field("Names.")] = [],  # noqa: B006
 ) -> None:
     """Take an argument of every plain type."""
 
 
 def not_plain(
-    names: Annotated[list[str], about("Names.", min_length=1)], size: Annotated[int, about("Size.", gt=0)] = 1
+    names: Annotated[list[str], describe_field("Names.", min_length=1)],
+    size: Annotated[int, describe_field("Size.", gt=0)] = 1,
 ) -> None:
     """Take what is said in words that only the validator knows."""
 
@@ -62,7 +63,7 @@ def planned(tool: Tool) -> Arguments:
 
 def model_of(arguments: Arguments) -> ArgumentModel:
     """Return what pydantic makes of the same signature."""
-    return ArgumentModel(arguments._named, is_open=False)
+    return ArgumentModel(arguments._parameters, is_open=False)
 
 
 KNOWN = [*map(planned, SHIPPED.values()), Arguments(all_plain, 0), Arguments(not_plain, 0)]
@@ -80,7 +81,9 @@ def test_arguments_are_taken_and_refused_as_the_validator_does(data: st.DataObje
     names = [*arguments.schema.get("properties", {}), "another"]
     call = data.draw(st.dictionaries(st.sampled_from(names), VALUES))
     model = model_of(arguments)
-    assert outcome(lambda: arguments.check(call)) == outcome(lambda: model.check(json.dumps(call).encode()))
+    assert outcome(lambda: arguments.parse_arguments(call)) == outcome(
+        lambda: model.parse_json(json.dumps(call).encode())
+    )
 
 
 def outcome(check: Callable[[], dict[str, Any]]) -> str:
@@ -92,7 +95,7 @@ def outcome(check: Callable[[], dict[str, Any]]) -> str:
 
 
 def test_what_json_does_not_have_is_the_validators_to_read() -> None:
-    assert Arguments(with_a_path, 0).check({"text": "a", "where": "b/c"}) == {
+    assert Arguments(with_a_path, 0).parse_arguments({"text": "a", "where": "b/c"}) == {
         "text": "a",
         "where": Path("b/c"),
     }

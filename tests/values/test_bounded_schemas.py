@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lemming.kernel.base.json_schema.violations import flaw_of, misfits
+from lemming.kernel.base.json_schema.schema_violations import describe_violations, find_schema_flaw
 
 MOST_S = 1.0  # of the thread's own time: what else the machine does is not counted
 EVIL = "^(a+)+$"
@@ -113,27 +113,27 @@ REFUSED = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_schema_takes_a_second(name: str) -> None:
     schema, value = HOSTILE[name]
-    flaw_of({})  # what is read once in a process
+    find_schema_flaw({})  # what is read once in a process
     began = time.thread_time()
-    flaw_of(schema)
+    find_schema_flaw(schema)
     looked = time.thread_time()
-    wrong = misfits(schema, value)
+    wrong = describe_violations(schema, value)
     assert max(looked - began, time.thread_time() - looked) < MOST_S
     assert any("cannot be used" in it for it in wrong) == (name in REFUSED), wrong
 
 
 def test_what_cannot_be_used_says_why_and_where() -> None:
-    assert flaw_of({"properties": {"a": {"patternProperties": {r"\p{Foo}": {}}}}}) == (
+    assert find_schema_flaw({"properties": {"a": {"patternProperties": {r"\p{Foo}": {}}}}}) == (
         r"the pattern '\\p{Foo}' cannot be used: Unicode property not found",
         "/properties/a/patternProperties",
     )
-    assert misfits({"$ref": "http://example.com/x"}, 1) == [
+    assert describe_violations({"$ref": "http://example.com/x"}, 1) == [
         "the schema cannot be used: 'http://example.com/x' is not in it, and nothing is fetched"
     ]
-    assert flaw_of(nested({}, "not", 3000))[0].startswith("it cannot be used: it is too deep")
-    assert flaw_of({"$ref": "#"})[0].startswith("it cannot be used: it is too deep")
-    assert flaw_of({"$id": "http://[::1", "$ref": "x"})[0].startswith("it cannot be used")
-    assert "takes more than" in misfits(doubling(True), 1)[0]
+    assert find_schema_flaw(nested({}, "not", 3000))[0].startswith("it cannot be used: it is too deep")
+    assert find_schema_flaw({"$ref": "#"})[0].startswith("it cannot be used: it is too deep")
+    assert find_schema_flaw({"$id": "http://[::1", "$ref": "x"})[0].startswith("it cannot be used")
+    assert "takes more than" in describe_violations(doubling(True), 1)[0]
 
 
 def test_a_large_ordinary_schema_is_no_hostile_one() -> None:
@@ -141,9 +141,9 @@ def test_a_large_ordinary_schema_is_no_hostile_one() -> None:
         f"field_{n}": {"type": "string", "description": "a thing", "pattern": "^[a-z]+$"} for n in range(300)
     }
     schema = {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
-    assert flaw_of({"type": "array", "items": schema}) == ("", "")
+    assert find_schema_flaw({"type": "array", "items": schema}) == ("", "")
     rows = [{f"field_{n}": "abc" for n in range(300)}] * 20
-    assert misfits({"type": "array", "items": schema}, rows) == []
+    assert describe_violations({"type": "array", "items": schema}, rows) == []
 
 
 TREE = {
@@ -171,7 +171,7 @@ BEHAVIOURS: list[tuple[Any, list[Any], list[Any]]] = [
     ({"enum": [0, "a"]}, [0, 0.0, "a"], [False, None]),
     ({"uniqueItems": True}, [[1, True], [0, False], [[1], [True]], [{"a": 1}, {"a": 2}]], [[1, 1.0], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]]),  # noqa: E501
     ({"uniqueItems": False}, [[1, 1]], []),
-    ({"prefixItems": [{"type": "string"}], "items": {"type": "integer"}}, [["a", 1, 2], []], [[1], ["a", "b"]]),  # noqa: E501
+    ({"prefixItems": [{"type": "string"}], "items": {"type": "integer"}}, [["a", 1, 2], []], [[1], ["a", "b"]]),
     ({"contains": {"const": 1}, "minContains": 2, "maxContains": 3}, [[1, 1], [1, 1, 1, 2]], [[1], [1] * 4]),
     ({"contains": {"const": 1}, "minContains": 0}, [[]], []),
     ({"minLength": 2, "maxLength": 2}, ["ab", "éé", 1], ["a", "abc"]),
@@ -185,8 +185,8 @@ BEHAVIOURS: list[tuple[Any, list[Any], list[Any]]] = [
     ({"dependentSchemas": {"a": {"required": ["b"]}}}, [{}], [{"a": 1}]),
     ({"propertyNames": {"maxLength": 1}}, [{"a": 1}], [{"ab": 1}]),
     ({"patternProperties": {"^n": {"type": "integer"}}}, [{"n1": 1, "a": "x"}], [{"n1": "x"}]),
-    ({"properties": {"a": {}}, "patternProperties": {"^n": {}}, "additionalProperties": False}, [{"a": 1, "n": 1}], [{"b": 1}]),  # noqa: E501
-    ({"properties": {"a": {}}, "additionalProperties": {"type": "integer"}}, [{"a": "x", "b": 1}], [{"b": "x"}]),  # noqa: E501
+    ({"properties": {"a": {}}, "patternProperties": {"^n": {}}, "additionalProperties": False}, [{"a": 1, "n": 1}], [{"b": 1}]),
+    ({"properties": {"a": {}}, "additionalProperties": {"type": "integer"}}, [{"a": "x", "b": 1}], [{"b": "x"}]),
     ({"minProperties": 1, "maxProperties": 1}, [{"a": 1}], [{}, {"a": 1, "b": 2}]),
     ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, [1, 2.5], [3, 1.5]),
     ({"not": {"type": "string"}}, [1], ["x"]),
@@ -194,7 +194,7 @@ BEHAVIOURS: list[tuple[Any, list[Any], list[Any]]] = [
     ({"$defs": {"a/b": {"type": "integer"}}, "items": {"$ref": "#/$defs/a~1b"}}, [[1]], [["x"]]),
     ({"$ref": "#/$defs/x", "maximum": 3, "$defs": {"x": {"minimum": 1}}}, [2], [0, 4]),
     (NAMED, [{"name": "ab"}], [{"name": "a"}]),
-    ({"properties": {"next": {"$ref": "#"}, "v": {"type": "integer"}}}, [{"next": {"v": 1}}], [{"next": {"next": {"v": "x"}}}]),  # noqa: E501
+    ({"properties": {"next": {"$ref": "#"}, "v": {"type": "integer"}}}, [{"next": {"v": 1}}], [{"next": {"next": {"v": "x"}}}]),
     (TREE, [{"children": [{"children": []}]}], [{"children": [{"children": 1}]}]),
     ({"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False}, [{"a": 1}], [{"b": 1}]),
     ({"anyOf": [{"required": ["a"], "properties": {"a": {}}}, {"properties": {"b": {}}}], "unevaluatedProperties": False}, [{"b": 1}, {"a": 1}], [{"c": 1}]),  # noqa: E501
@@ -208,6 +208,6 @@ BEHAVIOURS: list[tuple[Any, list[Any], list[Any]]] = [
 
 @pytest.mark.parametrize(("schema", "fits", "does_not"), BEHAVIOURS, ids=lambda it: str(it)[:40])
 def test_a_schema_means_what_the_draft_says(schema: Any, fits: list[Any], does_not: list[Any]) -> None:
-    assert flaw_of(schema) == ("", "")
-    assert [value for value in fits if misfits(schema, value)] == []
-    assert [value for value in does_not if not misfits(schema, value)] == []
+    assert find_schema_flaw(schema) == ("", "")
+    assert [value for value in fits if describe_violations(schema, value)] == []
+    assert [value for value in does_not if not describe_violations(schema, value)] == []

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from lemming.kernel.base.contract import MAX_ENTRY_BYTES, MOST_GROWTH, brief_reply, parse_reply
+from lemming.kernel.base.contract import MAX_ENTRY_BYTES, MAX_GROWTH, brief_reply, parse_reply
+from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.base.jsontext import parse, to_line
-from lemming.kernel.base.kinds import MESSAGE_KINDS
 from lemming.kernel.turn.reply_schemas import reply_schema
 from lemming.testing import say
 
@@ -41,7 +41,7 @@ def test_the_guides_example_is_read_as_it_is_printed() -> None:
 @pytest.mark.parametrize("written", ["1e15", "-9e15", "1E5", "1e-5", "0", "[]", '"\\u00e9"', '"\\/"', "null"])
 def test_no_json_grows_more_when_it_is_written_than_the_check_of_sizes_allows_for(written: str) -> None:
     text = f"[{','.join([written] * 100)}]"
-    assert len(to_line(parse(text)).encode()) <= MOST_GROWTH * len(text)
+    assert len(to_line(parse(text)).encode()) <= MAX_GROWTH * len(text)
 
 
 def test_a_payload_is_measured_as_it_will_be_written() -> None:

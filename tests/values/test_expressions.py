@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from lemming.capabilities.conditions.expressions import expression
-from lemming.capabilities.conditions.when import problems_of
-from lemming.kernel.base.patterns import NoExpression, is_named
+from lemming.capabilities.conditions.predicates import validate_condition
+from lemming.capabilities.conditions.regex_search import compile_regex
+from lemming.kernel.base.name_patterns import InvalidPattern, is_match
 
 LONG = "a" * 50_000
 HOSTILE = [
@@ -24,11 +24,11 @@ HOSTILE = [
 
 @pytest.mark.parametrize(("pattern", "text"), HOSTILE)
 def test_no_expression_takes_a_second(pattern: str, text: str) -> None:
-    for search in (expression(pattern).finds, lambda it: expression(pattern).replaced(it, "?")):
+    for search in (compile_regex(pattern).search, lambda it: compile_regex(pattern).sub(it, "?")):
         began = time.thread_time()
         try:
             search(text)
-        except NoExpression as error:
+        except InvalidPattern as error:
             assert "too long" in str(error)  # noqa: PT017
         assert time.thread_time() - began < 1.5
 
@@ -51,9 +51,9 @@ def test_it_finds_what_python_finds() -> None:
         except re.error:
             continue
         text = "".join(by.choices(LETTERS, k=by.randint(1, 9)))
-        assert expression(pattern).finds(text) == (own.search(text) is not None), (pattern, text)
+        assert compile_regex(pattern).search(text) == (own.search(text) is not None), (pattern, text)
         if own.search("") is None and not any(not it[0] for it in own.finditer(text)):
-            assert expression(pattern).replaced(text, "#") == own.sub("#", text), (pattern, text)
+            assert compile_regex(pattern).sub(text, "#") == own.sub("#", text), (pattern, text)
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_it_finds_what_python_finds() -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_searched_for_is_refused_in_words(pattern: str, why: str) -> None:
-    with pytest.raises(NoExpression, match=re.escape(why)):
-        expression(pattern)
+    with pytest.raises(InvalidPattern, match=re.escape(why)):
+        compile_regex(pattern)
     if len(pattern) <= 500:
-        found = [*problems_of({"field": "a", "op": "matches", "value": pattern})]
+        found = [*validate_condition({"field": "a", "op": "matches", "value": pattern})]
         assert why in found[0].message
 
 
 def test_names_with_many_stars_take_no_time() -> None:
     began = time.thread_time()
-    assert not is_named("a" * 5000, "*a" * 500 + "*b")
-    assert is_named("a" * 500 + "b", "*a" * 500 + "*b")
-    assert (is_named("ab", "a*b"), is_named("a", "a*a"), is_named("abcabc", "*bc"), is_named("x", "*")) == (True, False, True, True)  # fmt: skip
+    assert not is_match("a" * 5000, "*a" * 500 + "*b")
+    assert is_match("a" * 500 + "b", "*a" * 500 + "*b")
+    assert (is_match("ab", "a*b"), is_match("a", "a*a"), is_match("abcabc", "*bc"), is_match("x", "*")) == (True, False, True, True)  # fmt: skip
     assert time.thread_time() - began < 1

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sampling import EVERYTHING
 
-from lemming.capabilities.scripted.scripted import ScriptLine
+from lemming.capabilities.scripted_models.scripted_provider import ScriptLine
 from lemming.kernel.agents import Agent
-from lemming.kernel.files.documents import adapter, as_validated
-from lemming.kernel.files.fitting import Misfit, fit
+from lemming.kernel.files.fast_decoder import TypeMismatch, fit_value
+from lemming.kernel.files.json_documents import adapter, from_expanded
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.config import Org
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 
 RESUME = {
@@ -62,7 +62,7 @@ STATE = {
 }
 SOUND: list[tuple[Any, dict[str, Any]]] = [
     (Agent, RESUME),
-    (Org, ORG),
+    (OrgSettings, ORG),
     (dict[str, ModelEntry], MODELS),
     (dict[str, AgentCredits], {"ada": {"max_credits": 3}}),
     (OutboxEntry, ENTRY),
@@ -85,7 +85,7 @@ odd_values = (
 
 @pytest.mark.parametrize(("kind", "plain"), SOUND)
 def test_what_is_sound_is_built_as_the_validator_builds_it(kind: Any, plain: dict[str, Any]) -> None:
-    assert repr(fit(kind, plain)) == repr(validated(kind, plain))
+    assert repr(fit_value(kind, plain)) == repr(validated(kind, plain))
 
 
 @settings(max_examples=400 if EVERYTHING else 100, deadline=None)
@@ -96,8 +96,8 @@ def test_what_the_validator_refuses_is_never_built(data: st.DataObject) -> None:
     spoil = data.draw(st.sampled_from(list(places_in(plain))))
     spoil(data.draw(odd_values))
     try:
-        built = repr(fit(kind, plain))
-    except Misfit:
+        built = repr(fit_value(kind, plain))
+    except TypeMismatch:
         return
     try:
         assert built == repr(validated(kind, plain))
@@ -107,17 +107,17 @@ def test_what_the_validator_refuses_is_never_built(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("kind", [complex, set[str], dict[int, str], int | str, tuple[int, str], "Agent"])
 def test_a_type_that_is_not_known_fits_nothing(kind: Any) -> None:
-    with pytest.raises(Misfit):
-        fit(kind, {})
+    with pytest.raises(TypeMismatch):
+        fit_value(kind, {})
 
 
 def test_a_key_that_is_missing_does_not_fit() -> None:
-    with pytest.raises(Misfit):
-        fit(Agent, {"name": "ada"})
+    with pytest.raises(TypeMismatch):
+        fit_value(Agent, {"name": "ada"})
 
 
 def validated(kind: Any, plain: Any) -> Any:
-    return as_validated(kind, adapter(kind).validate_json(json.dumps(plain), strict=True))
+    return from_expanded(kind, adapter(kind).validate_json(json.dumps(plain), strict=True))
 
 
 def places_in(value: Any) -> Iterator[Callable[[Any], None]]:

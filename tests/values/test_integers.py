@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lemming.kernel.base.integers import LAST_TICK, MOST, add_ticks, bounded_int, clamp_int, read_int
+from lemming.kernel.base.integers import LAST_TICK, MAX_INT, add_ticks, bounded_int, clamp_int, parse_int
 
 HUGE = 10**4300 - 1
 
@@ -20,7 +20,9 @@ def test_what_is_no_integer_is_none_for_every_accessor(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(-1, None), (0, 0), (MOST, MOST), (MOST + 1, None), (HUGE, None)], ids=repr_of
+    ("value", "expected"),
+    [(-1, None), (0, 0), (MAX_INT, MAX_INT), (MAX_INT + 1, None), (HUGE, None)],
+    ids=repr_of,
 )
 def test_an_integer_outside_its_bounds_is_none(value: int, expected: int | None) -> None:
     assert bounded_int(value) == expected
@@ -37,18 +39,18 @@ def test_an_integer_above_its_bound_is_clamped_to_it(value: int, expected: int |
     "text", ["", "-", "+1", " 1", "1 ", "1\n", "1_0", "1.0", "1e3", "0x10", "٣", "½", "1" * 20]
 )
 def test_a_text_that_is_no_bounded_integer_in_ascii_digits_is_none(text: str) -> None:
-    assert read_int(text) is None
+    assert parse_int(text) is None
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("0042", 42), ("-0", 0), (b"12", 12), ("0" * 5000 + "1", 1)], ids=repr_of
 )
 def test_a_text_of_digits_is_read(text: str | bytes, expected: int) -> None:
-    assert read_int(text) == expected
+    assert parse_int(text) == expected
 
 
 def test_a_text_of_more_digits_than_python_reads_is_none() -> None:
-    assert read_int("9" * 5000) is None
+    assert parse_int("9" * 5000) is None
 
 
 def test_a_sum_of_ticks_ends_at_the_last_tick() -> None:

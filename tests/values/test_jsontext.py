@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lemming.kernel.base.jsontext import JsonProblem, compact, locate, parse, pretty, pretty_words
+from lemming.kernel.base.jsontext import (
+    JsonProblem,
+    dump_compact,
+    dump_pretty,
+    dump_pretty_flat,
+    locate,
+    parse,
+)
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 INTEGERS = st.integers(-(2**53), 2**53)
@@ -19,13 +26,13 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_what_is_written_is_read_back(value: object) -> None:
-    assert parse(pretty(value)) == value
-    assert parse(compact(value)) == value
+    assert parse(dump_pretty(value)) == value
+    assert parse(dump_compact(value)) == value
 
 
 @given(st.dictionaries(TEXTS, INTEGERS | TEXTS))
 def test_a_small_file_has_the_bytes_of_every_other(words: dict[str, str | int]) -> None:
-    assert pretty_words(words) == pretty(words)
+    assert dump_pretty_flat(words) == dump_pretty(words)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lemming.kernel.base.unseen import notes_on
+from lemming.kernel.base.invisible_text import find_suspicious_text
 
 
 @pytest.mark.parametrize(
@@ -26,14 +26,14 @@ from lemming.kernel.base.unseen import notes_on
     ],
 )
 def test_a_letter_of_another_alphabet_within_a_word_is_named(text: str, number: str) -> None:
-    (note,) = notes_on({"command": text})
+    (note,) = find_suspicious_text({"command": text})
     assert "has letters of several alphabets" in note
     assert number in note
 
 
 @pytest.mark.parametrize("text", ["\u0430\u0435\u043e", "\ua4ee\ua4f3", "\u2c9f\u2c9f", "\uff52\uff4d"])
 def test_a_word_that_has_no_latin_letter_and_looks_as_if_is_named(text: str) -> None:
-    (note,) = notes_on({"command": text})
+    (note,) = find_suspicious_text({"command": text})
     assert "looks like Latin letters, and has none" in note
 
 
@@ -47,13 +47,15 @@ def test_a_word_that_has_no_latin_letter_and_looks_as_if_is_named(text: str) -> 
     ],
 )
 def test_a_sign_that_looks_like_another_is_named(text: str, told: str) -> None:
-    (note,) = notes_on({"command": text})
+    (note,) = find_suspicious_text({"command": text})
     assert note == f"signs that look like others: {told}"
 
 
 @pytest.mark.parametrize("text", ["pay \u05d0 100 \u05d1 200", "\u0627100"])
 def test_letters_from_right_to_left_beside_numbers_are_named(text: str) -> None:
-    assert "letters written from right to left beside numbers" in " ".join(notes_on({"text": text}))
+    assert "letters written from right to left beside numbers" in " ".join(
+        find_suspicious_text({"text": text})
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,4 +71,4 @@ def test_letters_from_right_to_left_beside_numbers_are_named(text: str) -> None:
     ids=["German", "units", "Russian", "Chinese", "typographic", "Hebrew"],
 )
 def test_what_people_write_every_day_is_not(text: str) -> None:
-    assert [*notes_on({"text": text})] == []
+    assert [*find_suspicious_text({"text": text})] == []

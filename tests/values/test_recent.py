@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from lemming.kernel.base.recent import REMEMBERED, RecentValues
+from lemming.kernel.base.recent_values import MAX_VALUES, RecentValues
 
 
 def test_a_value_is_new_once() -> None:
@@ -14,18 +14,18 @@ def test_a_value_is_new_once() -> None:
 
 def test_ten_times_as_many_values_take_no_more_room() -> None:
     rooms = []
-    for count in (REMEMBERED, 10 * REMEMBERED):
+    for count in (MAX_VALUES, 10 * MAX_VALUES):
         recent = RecentValues()
         for number in range(count):
             recent.add(f"wrong in tick {number}")
         rooms.append(sys.getsizeof(recent._values))
-        assert len(recent._values) == REMEMBERED
+        assert len(recent._values) == MAX_VALUES
     assert rooms[1] <= 2 * rooms[0]
 
 
 def test_the_oldest_values_are_forgotten_first() -> None:
     recent = RecentValues()
-    for number in range(REMEMBERED + 1):
+    for number in range(MAX_VALUES + 1):
         recent.add(number)
     assert not recent.add(1)
     assert recent.add(0)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.json_schema.shorten import shorten_schema
-from lemming.kernel.base.json_schema.violations import misfits
-from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.jsontext import dump_compact
 
 TEXT_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 ISSUE = {
@@ -42,7 +42,7 @@ def test_titles_and_dialects_go_and_properties_of_such_names_stay() -> None:
         "required": ["title", "owner"],
         "$defs": {"Owner": {"type": "object", "properties": {"name": {}}}},
     }
-    assert len(compact(short)) < 0.7 * len(compact(ISSUE))
+    assert len(dump_compact(short)) < 0.7 * len(dump_compact(ISSUE))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_titles_and_dialects_go_and_properties_of_such_names_stay() -> None:
 def test_null_stays_where_it_may_mean_something(property_: dict[str, Any]) -> None:
     short = shorten_schema({"properties": {"x": property_}})["properties"]["x"]
     for value in (None, "x"):
-        assert bool(misfits(short, value)) == bool(misfits(property_, value))
+        assert bool(describe_violations(short, value)) == bool(describe_violations(property_, value))
 
 
 def test_a_required_property_keeps_its_null() -> None:
@@ -71,8 +71,8 @@ def test_a_required_property_keeps_its_null() -> None:
     ],
 )  # fmt: skip
 def test_what_fits_the_short_schema_fits_the_long_one(arguments: dict[str, Any]) -> None:
-    assert not misfits(shorten_schema(ISSUE), arguments)
-    assert not misfits(ISSUE, arguments)
+    assert not describe_violations(shorten_schema(ISSUE), arguments)
+    assert not describe_violations(ISSUE, arguments)
 
 
 @pytest.mark.parametrize(

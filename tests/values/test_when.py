@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.conditions.when import (
-    MOST_CONDITIONS,
+from lemming.capabilities.conditions.predicates import (
+    MAX_CONDITIONS,
     OPS,
-    field_of,
-    holds,
-    predicate,
-    problems_of,
-    schema,
+    compile_condition,
+    condition_schema,
+    evaluate,
+    get_field,
+    validate_condition,
 )
 
 ANSWER = {
@@ -82,14 +82,14 @@ FALSE = [
 
 @pytest.mark.parametrize("condition", TRUE, ids=str)
 def test_a_condition_that_fits_holds(condition: dict[str, Any]) -> None:
-    assert list(problems_of(condition)) == []
-    assert predicate(condition)(ANSWER)
+    assert list(validate_condition(condition)) == []
+    assert compile_condition(condition)(ANSWER)
 
 
 @pytest.mark.parametrize("condition", FALSE, ids=str)
 def test_a_condition_that_does_not_fit_does_not_hold(condition: dict[str, Any]) -> None:
-    assert list(problems_of(condition)) == []
-    assert not holds(condition, ANSWER)
+    assert list(validate_condition(condition)) == []
+    assert not evaluate(condition, ANSWER)
 
 
 def test_every_operation_is_tried() -> None:
@@ -117,35 +117,35 @@ def test_every_operation_is_tried() -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(condition: Any, pointer: str, words: str) -> None:
-    problem = next(problems_of(condition))
+    problem = next(validate_condition(condition))
     assert problem.pointer == pointer
     assert words in str(problem)
-    assert not isinstance(condition, dict) or not holds(condition, ANSWER)
+    assert not isinstance(condition, dict) or not evaluate(condition, ANSWER)
 
 
 def test_a_flood_of_conditions_is_refused_quickly() -> None:
     deep: dict[str, Any] = looks("a", "exists")
     for _ in range(60):
         deep = {"not": deep}
-    assert "deeper than" in str(next(problems_of(deep)))
+    assert "deeper than" in str(next(validate_condition(deep)))
     wide = {"all": [looks("a", "nonsense")] * 100_000}
-    assert len(list(problems_of(wide))) <= 201
-    sound = [looks("a", "exists")] * (MOST_CONDITIONS - 2)
-    assert list(problems_of({"all": [*sound, looks("a", "exists")]})) == []
-    (problem,) = problems_of({"all": [*sound, looks("a", "nonsense")]})
-    assert problem.pointer == f"/all/{MOST_CONDITIONS - 2}/op"
-    (problem,) = problems_of({"all": [*sound, looks("a", "exists"), looks("a", "exists")]})
+    assert len(list(validate_condition(wide))) <= 201
+    sound = [looks("a", "exists")] * (MAX_CONDITIONS - 2)
+    assert list(validate_condition({"all": [*sound, looks("a", "exists")]})) == []
+    (problem,) = validate_condition({"all": [*sound, looks("a", "nonsense")]})
+    assert problem.pointer == f"/all/{MAX_CONDITIONS - 2}/op"
+    (problem,) = validate_condition({"all": [*sound, looks("a", "exists"), looks("a", "exists")]})
     assert "more than" in str(problem)
 
 
 def test_keys_with_dots_in_them_are_found() -> None:
-    assert field_of({"a.b": {"c.d": 5}}, "a.b.c.d") == 5
+    assert get_field({"a.b": {"c.d": 5}}, "a.b.c.d") == 5
 
 
 def test_the_schema_admits_what_is_sound_and_nothing_else() -> None:
     from jsonschema import Draft202012Validator
 
-    plain = {"$ref": "#/$defs/When", "$defs": {"When": schema()}}
+    plain = {"$ref": "#/$defs/When", "$defs": {"When": condition_schema()}}
     check = Draft202012Validator(plain)
     assert all(check.is_valid(condition) for condition in [*TRUE, *FALSE])
     assert not check.is_valid({"field": "a", "op": "equals"})

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.engine import run_once
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
 from lemming.testing import FrozenClock, make_org, resume, say
 
 PRICED = {"provider": "scripted", "model": "m-1", "options": {"file": "config/answers.jsonl"},
@@ -51,6 +51,6 @@ def ran(base: Path, ticks: int) -> Path:
     for tick in range(1, ticks + 1):
         if tick == 1:
             payload = {"text": "Write about the rolls.", "target": "editor"}
-            send(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")
+            write_person_entry(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")
         run_once(base, clock=FrozenClock())
     return base

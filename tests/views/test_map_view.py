@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import run_once
-from lemming.facts.views.dispatch import view
-from lemming.facts.views.map import graph_of, laid_out
-from lemming.facts.views.map import map as map_of
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.messages import send
+from lemming.kernel.messages import write_person_entry
+from lemming.queries.views.map_view import build_graph, layout_nodes
+from lemming.queries.views.map_view import build_map_view as map_of
+from lemming.queries.views.view_registry import build_view
 from lemming.testing import FrozenClock, make_org, resume
 
 
 def arrows_in(org: Path, **parameters: int) -> dict[tuple[str, str, str], int]:
-    return {(it.begin, it.end, it.kind): it.traffic for it in graph_of(org, **parameters)[1]}
+    return {(it.source, it.target, it.kind): it.traffic for it in build_graph(org, **parameters)[1]}
 
 
 def test_an_arrow_says_how_many_entries_were_shown_and_how_often_somebody_was_asked(desk: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_request_that_is_handed_on_is_an_arrow_of_its_own(base: Path) -> None:
                  "tool_calls": [{"tool": "hand_to_bob", "args": {"message": "yours"}}]}}],
     )  # fmt: skip
     assert arrows_in(base)["ada", "bob", "hands"] == 0
-    send(
+    write_person_entry(
         base, "human", tick=1, kind="request", payload={"text": "x", "target": "ada"}, tags=[], created_at=""
     )
     run_once(base, clock=FrozenClock())
@@ -57,7 +57,7 @@ def test_a_request_that_is_handed_on_is_an_arrow_of_its_own(base: Path) -> None:
 
 
 def test_the_map_of_one_agent_has_its_neighbours_only(desk: Path) -> None:
-    shown = view(desk, "map", {"agent": "poet"})
+    shown = build_view(desk, "map", {"agent": "poet"})
     assert {node["name"] for node in shown["nodes"]} == {"poet", "human"}
     assert shown["left_out"] == 2
     assert shown["names"] == ["checker", "editor", "human", "poet"]
@@ -90,7 +90,7 @@ def test_a_broken_resume_is_a_box_without_arrows(desk: Path, base: Path) -> None
 
 
 def test_boxes_stand_left_of_those_who_read_them() -> None:
-    spots, form = laid_out(
+    spots, form = layout_nodes(
         "abcd", {("a", "b"): 1, ("b", "c"): 1, ("a", "c"): 1, ("c", "a"): 0.5, ("b", "d"): 1}
     )
     assert form == "columns"
@@ -100,15 +100,15 @@ def test_boxes_stand_left_of_those_who_read_them() -> None:
 
 def test_where_all_read_all_the_boxes_stand_on_a_circle() -> None:
     names = [f"a{number}" for number in range(8)]
-    spots, form = laid_out(names, {(one, other): 1.0 for one in names for other in names})
+    spots, form = layout_nodes(names, {(one, other): 1.0 for one in names for other in names})
     assert form == "circle"
     assert len({*spots.values()}) == 8
-    assert laid_out(names[::-1], {(one, other): 1.0 for one in names for other in names})[0] == spots
+    assert layout_nodes(names[::-1], {(one, other): 1.0 for one in names for other in names})[0] == spots
 
 
 def test_no_two_boxes_stand_in_one_spot() -> None:
     names = [f"a{number}" for number in range(40)]
     arrows = {(names[at], names[(at * 7 + 3) % 40]): float(at % 5) for at in range(40)}
-    spots, _ = laid_out(names, arrows)
+    spots, _ = layout_nodes(names, arrows)
     assert len({*spots.values()}) == 40
-    assert laid_out([], {})[0] == {}
+    assert layout_nodes([], {})[0] == {}

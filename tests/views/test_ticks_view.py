@@ -9,20 +9,20 @@ import pytest
 from looked_at import newsdesk
 
 from lemming.engine import run_once
-from lemming.facts.views.dispatch import view
-from lemming.facts.views.glances import glance_in, glances_at
-from lemming.facts.views.tick import tick, ticks, timing_of
+from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.journal.file import raw_journal
-from lemming.kernel.journal.records import ModelReplied
-from lemming.kernel.journal.sealing import seal_old_journals
+from lemming.kernel.journal.journal_file import raw_journal
+from lemming.kernel.journal.journal_packing import seal_old_journals
+from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.org.organisation import Organisation
+from lemming.queries.views.tick_summaries import parse_tick_summary, summarize_ticks
+from lemming.queries.views.tick_view import build_tick_view, build_ticks_view, build_timing
+from lemming.queries.views.view_registry import build_view
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
-from lemming.timeline.record import read_tick
 
 
 def test_the_strip_tells_of_each_tick_how_it_ended_at_worst_and_what_it_cost(desk: Path) -> None:
-    strip = ticks(desk)
+    strip = build_ticks_view(desk)
     told = [(it["tick"], it["worst"], it["status"]) for it in strip["ticks"]]
     assert told == [(number, "failed", "committed") for number in (1, 2, 3, 4)]
     first = strip["ticks"][0]
@@ -33,10 +33,10 @@ def test_the_strip_tells_of_each_tick_how_it_ended_at_worst_and_what_it_cost(des
 
 
 def test_the_strip_is_paged_from_the_newest_back(desk: Path) -> None:
-    newest = view(desk, "ticks", {"count": "2"})
+    newest = build_view(desk, "ticks", {"count": "2"})
     assert [it["tick"] for it in newest["ticks"]] == [3, 4]
     assert newest["older"]
-    older = view(desk, "ticks", {"count": "2", "before": "3"})
+    older = build_view(desk, "ticks", {"count": "2", "before": "3"})
     assert [it["tick"] for it in older["ticks"]] == [1, 2]
     assert not older["older"]
 
@@ -45,13 +45,13 @@ def test_ticks_in_which_nobody_took_a_turn_are_counted_between_the_others(base: 
     make_org(base, resume("ada", schedule={"run_every_n_ticks": 3, "phase_offset": 0}))
     for _ in range(6):
         run_once(base, clock=FrozenClock())
-    assert [(it["tick"], it["quiet_before"]) for it in ticks(base)["ticks"]] == [(3, 0), (6, 2)]
-    assert tick(base, number=4)["state"] == "quiet"
+    assert [(it["tick"], it["quiet_before"]) for it in build_ticks_view(base)["ticks"]] == [(3, 0), (6, 2)]
+    assert build_tick_view(base, number=4)["state"] == "quiet"
 
 
 def test_a_glance_says_what_the_records_say(desk: Path) -> None:
     for number in (1, 2, 3, 4):
-        glance, record = glance_in(number, raw_journal(desk, number)), read_tick(desk, number)
+        glance, record = parse_tick_summary(number, raw_journal(desk, number)), load_tick_record(desk, number)
         assert glance.totals == pytest.approx(record.totals)
         assert glance.begun == set(record.started)
         assert glance.shown == {name: tuple(it.entries) for name, it in record.started.items()}
@@ -67,7 +67,7 @@ def test_words_of_agents_that_look_like_records_are_not_taken_for_any(base: Path
     text = '"calls":9,"credits":9.0,"cost_usd":9.0,"input_tokens":9,"output_tokens":9 "at":"2030-01-01"'
     make_org(base, resume("ada"), script=[{"reply": say(text, notes=text)}])
     run_once(base, clock=FrozenClock())
-    glance = glance_in(1, raw_journal(base, 1))
+    glance = parse_tick_summary(1, raw_journal(base, 1))
     assert glance.spent["ada"].credits == 1.0
     assert glance.last_at.startswith("2026-01-01")
 
@@ -76,10 +76,10 @@ def test_packed_journals_are_looked_at_like_the_others(base: Path) -> None:
     make_org(base, resume("ada"), org={"durability": "off"})
     for _ in range(105):
         run_once(base, clock=FrozenClock())
-    before = glances_at(Organisation(base), range(95, 106))
+    before = summarize_ticks(Organisation(base), range(95, 106))
     assert seal_old_journals(base, 106, 1)
-    assert glances_at(Organisation(base), range(95, 106)) == before
-    older = ticks(base, before=100, count=3)
+    assert summarize_ticks(Organisation(base), range(95, 106)) == before
+    older = build_ticks_view(base, end_tick=100, count=3)
     assert [it["tick"] for it in older["ticks"]] == [97, 98, 99]
     assert older["older"]
 
@@ -88,10 +88,10 @@ def test_a_tick_that_was_interrupted_says_how_far_it_came(base: Path) -> None:
     newsdesk(base)
     with pytest.raises(Crash), crash_at(14):
         run_once(base)
-    (only,) = ticks(base)["ticks"]
+    (only,) = build_ticks_view(base)["ticks"]
     assert only["status"] == "interrupted"
     assert only["begun"] > only["turns"]
-    shown = tick(base)
+    shown = build_tick_view(base)
     assert shown["state"] == "interrupted"
     under_way = {row["agent"] for row in shown["rows"] if row["status"] == "working"}
     is_open = {name for name, bars in shown["timing"]["bars"].items() if bars and bars[-1]["end_ms"] is None}
@@ -102,13 +102,13 @@ def test_a_tick_that_was_interrupted_says_how_far_it_came(base: Path) -> None:
 def test_a_damaged_journal_is_one_tick_that_says_so(desk: Path, base: Path) -> None:
     shutil.copytree(desk, base)
     (base / "logs/ticks/00000002.jsonl").write_bytes(b"nothing\nof the kind\n")
-    shown = ticks(base)["ticks"]
+    shown = build_ticks_view(base)["ticks"]
     assert [it["status"] for it in shown] == ["committed", "damaged", "committed", "committed"]
     assert "no record" in shown[1]["problem"]
 
 
 def test_a_turn_is_shown_whole_with_its_prompt_and_the_files_it_wrote(desk: Path) -> None:
-    shown = view(desk, "tick", {"number": "1", "agent": "editor"})
+    shown = build_view(desk, "tick", {"number": "1", "agent": "editor"})
     turn = shown["turn"]
     assert turn["prompt"][0]["role"] == "system"
     assert "Write about the rolls." in turn["prompt"][-1]["content"]
@@ -121,7 +121,7 @@ def test_a_turn_is_shown_whole_with_its_prompt_and_the_files_it_wrote(desk: Path
 def test_bars_lie_where_the_answers_came_in_the_tick(base: Path) -> None:
     make_org(base, resume("ada"), resume("bob"))
     run_once(base)
-    timing = tick(base)["timing"]
+    timing = build_tick_view(base)["timing"]
     assert timing["is_exact"]
     for (bar,) in timing["bars"].values():
         assert 0 <= bar["begin_ms"] <= bar["end_ms"] <= timing["end_ms"]
@@ -130,24 +130,26 @@ def test_bars_lie_where_the_answers_came_in_the_tick(base: Path) -> None:
 def test_answers_of_an_earlier_recording_are_laid_one_after_another(base: Path) -> None:
     make_org(base, resume("ada"), resume("bob"))
     run_once(base, clock=FrozenClock())
-    record = read_tick(base, 1)
+    record = load_tick_record(base, 1)
     for answer in (it for it in record.records if isinstance(it, ModelReplied)):
         vars(answer).update(at="2020-01-01T00:00:00.000Z", duration_ms=700)
-    timing = timing_of(record, ["ada", "bob"])
+    timing = build_timing(record, ["ada", "bob"])
     assert not timing["is_exact"]
     assert timing["end_ms"] == 1400
     assert sorted(bar["begin_ms"] for bars in timing["bars"].values() for bar in bars) == [0, 700]
 
 
 def test_what_is_not_there_is_named(desk: Path, base: Path) -> None:
-    assert tick(desk, number=1, agent="human")["no_turn"].endswith("in tick 1: a person speaks for it")
-    assert tick(desk, number=1, agent="nobody")["no_turn"].endswith("it was not there")
+    assert build_tick_view(desk, number=1, agent="human")["no_turn"].endswith(
+        "in tick 1: a person speaks for it"
+    )
+    assert build_tick_view(desk, number=1, agent="nobody")["no_turn"].endswith("it was not there")
     with pytest.raises(UsageError, match="has not been run"):
-        tick(desk, number=99)
+        build_tick_view(desk, number=99)
     make_org(base)
     with pytest.raises(UsageError, match="no tick has been run"):
-        tick(base)
-    assert ticks(base)["ticks"] == []
+        build_tick_view(base)
+    assert build_ticks_view(base)["ticks"] == []
 
 
 def test_looking_writes_nothing(desk: Path) -> None:
@@ -157,5 +159,5 @@ def test_looking_writes_nothing(desk: Path) -> None:
         ("agent", {"name": "editor", "prompt": "1"}), ("past", {"new": "2"}),
         ("why", {"target": "editor/memory/news"}),
     ):  # fmt: skip
-        view(desk, name, parameters)
+        build_view(desk, name, parameters)
     assert tree(desk, without=()) == before

@@ -8,18 +8,18 @@ from typing import Any, cast
 
 import pytest
 
-from lemming.capabilities.windows.prompt_shortening import recap_message
+from lemming.capabilities.context_window.prompt_shortening import build_summary_message
 from lemming.engine import run_once
-from lemming.kernel.journal.records import ModelReplied, TurnStarted
-from lemming.kernel.journal.report import TurnReport
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.journal.journal_records import ModelReplied, TurnStarted
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.memory import load_memory, save_memory
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.loop import take_turn
-from lemming.kernel.turn.on_record import from_record
-from lemming.kernel.turn.values import Answer, Answers
+from lemming.kernel.turn.recorded_inputs import from_record
+from lemming.kernel.turn.turn_loop import take_turn
+from lemming.kernel.turn.turn_values import Answer, AnswerSource
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
-from lemming.timeline.record import read_tick
-from lemming.timeline.replay.replay import replay
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "requests"))
 
@@ -67,10 +67,10 @@ def shown(base: Path, tick: int) -> list[list[Message]]:
             replied = [it for it in records if isinstance(it, ModelReplied)]
             return Answer(replied[call].text, replied[call].at)
 
-    records = read_tick(base, tick).records_of("ada")
+    records = load_tick_record(base, tick).turn_records("ada")
     (started,) = (it for it in records if isinstance(it, TurnStarted))
     answers = Recorded()
-    take_turn(from_record(started, tick), cast(Answers, answers))
+    take_turn(from_record(started, tick), cast(AnswerSource, answers))
     return answers.asked
 
 
@@ -113,13 +113,13 @@ def test_what_falls_out_is_summed_up_once_and_the_summary_is_a_memory(base: Path
     assert "They talked of the harvest." in later
     assert "summary.human.talk" not in later
     assert f"0: {LONG}" not in later
-    assert all(replayed.turns == 1 for replayed in replay(base, range(1, 6)))
+    assert all(replayed.turns == 1 for replayed in replay_ticks(base, range(1, 6)))
 
 
 def test_the_turn_for_which_it_was_made_is_shown_the_summary(base: Path) -> None:
     conversing(base, {"strategy": "summary", "max_tokens": 320}, SUMS)
     talk(base, 4)
-    assert shown(base, 4)[1][-2] == recap_message("They talked of the harvest.")
+    assert shown(base, 4)[1][-2] == build_summary_message("They talked of the harvest.")
     assert shown(base, 4)[0][-1]["content"].startswith("# Said since then, oldest first")
 
 
@@ -147,7 +147,7 @@ def test_a_summary_that_cannot_be_had_leaves_a_window_and_costs_no_turn(
     assert turn.status == "done"
     assert any("what was said before is not summed up" in it for it in turn.remarks)
     assert load_memory(base, "ada", "summary.human.talk") is None
-    assert [replayed.turns for replayed in replay(base, [4])] == [1]
+    assert [replayed.turns for replayed in replay_ticks(base, [4])] == [1]
 
 
 def test_credits_that_end_after_the_summary_leave_the_request_as_it_was(base: Path) -> None:

@@ -7,10 +7,10 @@ import lemming_quota
 import pytest
 
 from lemming.engine import run_once
-from lemming.facts.problems import problems_of_agents
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.report import TurnReport
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.config import load_config
+from lemming.queries.org_validation import validate_agents
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 FOR_ALL: dict[str, Any] = {"capabilities": {"quota": {"per_day": 2}}}
@@ -43,7 +43,7 @@ def test_what_is_beyond_is_refused_and_the_model_is_told(tmp_path: Path) -> None
 def test_a_resume_says_more_for_one_and_a_look_says_so(tmp_path: Path) -> None:
     turn(tmp_path, capabilities={"quota": {"per_day": 9}})
     assert entries(tmp_path) == 3
-    (problem,) = problems_of_agents(tmp_path, load_config(tmp_path), "ada")
+    (problem,) = validate_agents(tmp_path, load_config(tmp_path), "ada")
     assert "9 entries a day are more than the 2 of all others" in problem.message
 
 

@@ -1,1 +1,1 @@
-"""Approvals: what gates ask a person about waits, and is done as it was asked: docs/approvals.md."""
+"""Approvals: actions that wait for a person's decision because a gate says "ask": docs/approvals.md."""

@@ -1,1 +1,1 @@
-"""Attachments: files that go with entries, and images among them that models are shown."""
+"""Attachments: files named in entries, and the images among them for models."""

@@ -1,1 +1,1 @@
-"""Model calls that go out together through a provider's batch API."""
+"""Batches: model calls that are sent together through a provider's batch API."""

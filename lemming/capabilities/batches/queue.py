@@ -1,9 +1,8 @@
-"""Where the model calls of a tick wait for each other, to go out together through a batch API.
+"""Queue of a tick's model calls, which are sent together through a batch API.
 
-A call waits until no running turn can add another one; then those that wait are sent, a batch for each
-provider and model. One of the threads that wait does the work for all. The process may die meanwhile: a
-second attempt at the tick waits for the batches that its journal names. A call that its batch did not
-answer goes live.
+A call waits until no running turn can add another call; then the waiting calls are sent, one batch for each
+provider and model. A single waiting thread works for all. The process may die meanwhile: a second attempt at
+the tick waits for the batches in the journal. A call without an answer from the batch goes live.
 """
 
 from __future__ import annotations
@@ -11,50 +10,65 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
-from lemming.capabilities.batches.api import BatchProgress, TakesBatches, with_batches
-from lemming.capabilities.batches.records import BatchAnnounced, BatchAwaited, BatchNotSent, BatchSent
-from lemming.capabilities.batches.sending import Batch, Call, Post, by_place, custom_id, portions
+from lemming.capabilities.batches.batch_api import BatchProgress, BatchProvider, get_batch_provider
+from lemming.capabilities.batches.batch_client import (
+    BatchedCall,
+    BatchSender,
+    SentBatch,
+    index_by_call,
+    make_custom_id,
+    split_into_batches,
+)
+from lemming.capabilities.batches.batch_records import BatchAnnounced, BatchAwaited, BatchRejected, BatchSent
 from lemming.kernel.base.errors import LemmingError
-from lemming.kernel.base.jsontext import compact
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Reply, Request
-from lemming.kernel.turn.places import CallsOfTick
+from lemming.kernel.turn.guards import BatchContext
 
-NO_BATCHES = (
+NO_BATCH_API_MESSAGE = (
     'a server at base_url is taken to have no batches ("batches": true in its options says that it has)'
 )
 
 
-class Batches:
-    """The batches of one tick. Every method may be called from any thread."""
+class BatchQueue:
+    """The batches of a tick. Every method may be called from any thread."""
 
-    def __init__(self, calls: CallsOfTick) -> None:
-        records = list(calls.journal.records)
-        self._calls, self._stop, self._sends, self._notify = calls, calls.stop, calls.sends, calls.notify
-        self._record, self._live = calls.journal.append, calls.live
-        self._post = Post(calls)
-        self._announced, self._sent = by_place(records, BatchAnnounced), by_place(records, BatchSent)
-        self._providers: dict[bytes, TakesBatches | None] = {}
+    def __init__(self, context: BatchContext) -> None:
+        records = list(context.journal.records)
+        self._context, self._stop, self._sends, self._notify = (
+            context,
+            context.stop,
+            context.sends,
+            context.notify,
+        )
+        self._record, self._live = context.journal.append, context.live
+        self._sender = BatchSender(context)
+        self._announcements, self._sent = (
+            index_by_call(records, BatchAnnounced),
+            index_by_call(records, BatchSent),
+        )
+        self._providers: dict[bytes, BatchProvider | None] = {}
         self._changed = threading.Condition()
         self._running = 0  # turns that have not ended
         self._waiting = 0  # calls that are not settled; a turn has one at most
-        self._group: list[Call] = []
-        self._open: dict[str, Batch] = {}
-        self._over: dict[str, BatchProgress] = {}
-        self._looks_in_vain = 0
-        self._is_led = False
+        self._group: list[BatchedCall] = []
+        self._open: dict[str, SentBatch] = {}
+        self._finished: dict[str, BatchProgress] = {}
+        self._fruitless_polls = 0
+        self._has_leader = False
         self._failure: BaseException | None = None
 
-    def entered(self, turns: int = 1) -> None:
-        """Count turns that begin: nothing is sent until each of them asks or ends.
+    def add_turns(self, turns: int = 1) -> None:
+        """Count turns that begin: nothing is sent until every turn makes a call or ends.
 
-        Turns that begin together are counted together, before the first of them asks.
+        Turns that begin together are counted together, before the first call.
         """
         with self._changed:
             self._running += turns
 
-    def left(self) -> None:
-        """Count a turn that ended. Turns that begin because of it should have `entered` before."""
+    def remove_turn(self) -> None:
+        """Count a turn that ended. Turns unblocked by the end must have been added before."""
         with self._changed:
             self._running -= 1
             if self._stop.is_set():
@@ -63,155 +77,158 @@ class Batches:
                 self._changed.notify()
 
     def complete(self, entry: ModelEntry, request: Request) -> Reply:
-        """Return the model's answer out of a batch; live when the provider or the batch has none.
+        """Return the model's answer from a batch, or live if the provider or the batch has none.
 
-        Raises what a live call raises, and `Unavailable` when the engine is to stop: the batch is then left
-        to the next attempt.
+        Raises the errors of a live call, and `Unavailable` when the engine stops: the batch is then left to
+        the next attempt.
         """
-        place = request.agent, request.step
-        may_wait = self._sends or place in self._sent or place in self._announced
-        provider = self._provider(entry) if may_wait else None
+        call_key = request.agent, request.step
+        may_wait = self._sends or call_key in self._sent or call_key in self._announcements
+        provider = self._batch_provider(entry) if may_wait else None
         if provider is None:
             return self._live(entry, request)
-        call = Call(entry, request, provider)
-        self._join(call)
-        while self._must_lead(call):
-            self._lead()
+        call = BatchedCall(entry, request, provider)
+        self._enqueue(call)
+        while self._wait_for_work(call):
+            self._run_leader()
         return call.reply or self._live(entry, request)
 
-    def _provider(self, entry: ModelEntry) -> TakesBatches | None:
-        """Return the entry's provider if it takes batches; why one cannot be made, the live call will say."""
-        key = compact([entry.provider, entry.options])
+    def _batch_provider(self, entry: ModelEntry) -> BatchProvider | None:
+        """Return the entry's batch provider, or None. Errors of the creation surface in the live call."""
+        key = dump_compact([entry.provider, entry.options])
         with self._changed:
             if key not in self._providers:
                 try:
-                    made = with_batches(self._calls.make(entry), entry.provider)
+                    provider = get_batch_provider(self._context.make(entry), entry.provider)
                 except LemmingError:
                     return None  # the live call says why
-                self._providers[key] = made if made and made.takes_batches else None
-                if made and not made.takes_batches and self._sends:
-                    self._notify(BatchNotSent(provider=entry.provider, problem=NO_BATCHES))
+                self._providers[key] = provider if provider and provider.takes_batches else None
+                if provider and not provider.takes_batches and self._sends:
+                    self._notify(BatchRejected(provider=entry.provider, problem=NO_BATCH_API_MESSAGE))
             return self._providers[key]
 
-    def _join(self, call: Call) -> None:
-        agent, step = call.place
-        sent = self._sent.get(call.place)
+    def _enqueue(self, call: BatchedCall) -> None:
+        agent, step = call.key
+        sent = self._sent.get(call.key)
         if sent:
             # In the agent's name: a turn that waits for a batch is not stuck, however often the engine ends.
             self._record(BatchAwaited(agent=agent, call=step, batch=sent.batch))
         with self._changed:
             self._waiting += 1
             if sent:
-                self._await([call], sent)
+                self._wait_for_batch([call], sent)
             else:
-                call.custom_id = custom_id(call.request)
+                call.custom_id = make_custom_id(call.request)
                 self._group.append(call)
 
-    def _await(self, calls: Iterable[Call], sent: BatchSent) -> None:
-        """Let calls wait for a batch that was sent. With the lock."""
+    def _wait_for_batch(self, calls: Iterable[BatchedCall], sent: BatchSent) -> None:
+        """Let calls wait for a sent batch. Needs the lock."""
         for call in calls:
-            items = (it for it in sent.items if (it["agent"], it["call"]) == call.place)
+            items = (item for item in sent.items if (item["agent"], item["call"]) == call.key)
             call.custom_id = next(items)["custom_id"]
-            if over := self._over.get(sent.batch):
-                self._settle([call], over.replies)
+            if progress := self._finished.get(sent.batch):
+                self._resolve([call], progress.replies)
             else:
-                batch = self._open.setdefault(sent.batch, Batch.from_record(sent, call))
+                batch = self._open.setdefault(sent.batch, SentBatch.from_record(sent, call))
                 batch.calls[call.custom_id] = call
 
-    def _settle(self, calls: Iterable[Call], replies: Mapping[str, Reply]) -> None:
-        """End the wait of calls. With the lock: their turns are all running again before any asks more."""
+    def _resolve(self, calls: Iterable[BatchedCall], replies: Mapping[str, Reply]) -> None:
+        """End the wait of calls.
+
+        Needs the lock: all their turns must be running before another call is made.
+        """
         for call in calls:
             reply = replies.get(call.custom_id)
-            call.reply, call.is_settled = reply._replace(batched=True) if reply else None, True
+            call.reply, call.is_resolved = reply._replace(batched=True) if reply else None, True
             self._waiting -= 1
 
     # --- one thread leads, the others wait -----------------------------------------------------------
 
-    def _must_lead(self, call: Call) -> bool:
-        """Wait; return whether this thread is to do the work that is there. If not, its call is settled."""
+    def _wait_for_work(self, call: BatchedCall) -> bool:
+        """Wait; return True if this thread must do the pending work, or False if the call is resolved."""
         with self._changed:
             self._changed.wait_for(
-                lambda: call.is_settled or self._failure or self._stop.is_set() or self._has_work()
+                lambda: call.is_resolved or self._failure or self._stop.is_set() or self._has_work()
             )
-            if call.is_settled:
+            if call.is_resolved:
                 return False
             if self._failure or self._stop.is_set():
                 self._changed.notify_all()
             if self._failure:
                 raise self._failure
-            self._post.require_going_on()
-            self._is_led = True
+            self._sender.raise_if_stopping()
+            self._has_leader = True
             return True
 
     def _has_work(self) -> bool:
-        return not self._is_led and bool(self._open or self._is_group_complete())
+        return not self._has_leader and bool(self._open or self._is_group_complete())
 
     def _is_group_complete(self) -> bool:
         return bool(self._group) and self._waiting >= self._running
 
-    def _lead(self) -> None:
-        """Send what is to be sent and look at every batch; pause when none is over."""
+    def _run_leader(self) -> None:
+        """Send the ready calls and poll every batch; pause if none is finished."""
         try:
-            self._send(self._take_group())
+            self._send_calls(self._pop_ready_calls())
             with self._changed:
                 batches = list(self._open.values())
-            are_over = [self._look(batch) for batch in batches]
-            if are_over and not any(are_over):
+            finished = [self._poll_batch(batch) for batch in batches]
+            if finished and not any(finished):
                 # Calls that have come together meanwhile go after it: a minute is little against a batch.
-                self._post.pause(self._looks_in_vain)
-                self._looks_in_vain += 1
+                self._sender.pause(self._fruitless_polls)
+                self._fruitless_polls += 1
         except BaseException as error:
             self._failure = error
             raise
         finally:
             with self._changed:
-                self._is_led = False
+                self._has_leader = False
                 self._changed.notify_all()
 
-    def _take_group(self) -> list[Call]:
+    def _pop_ready_calls(self) -> list[BatchedCall]:
         with self._changed:
             if not self._is_group_complete():
                 return []
-            taken, self._group = self._group, []
+            ready, self._group = self._group, []
             # By place: which thread came first must not decide what goes together.
-            return sorted(taken, key=lambda call: call.place)
+            return sorted(ready, key=lambda call: call.key)
 
-    def _send(self, calls: list[Call]) -> None:
-        groups: dict[bytes, list[Call]] = {}
+    def _send_calls(self, calls: list[BatchedCall]) -> None:
+        groups: dict[bytes, list[BatchedCall]] = {}
         for call in self._find_announced(calls):
-            groups.setdefault(call.group, []).append(call)
+            groups.setdefault(call.batch_key, []).append(call)
         for group in groups.values():
-            for portion in portions(group):
-                sent = self._post.send(portion) if self._sends else None
+            for portion in split_into_batches(group):
+                sent = self._sender.send_batch(portion) if self._sends else None
                 with self._changed:
                     if sent:
-                        self._await(portion, sent)
-                        self._looks_in_vain = 0
+                        self._wait_for_batch(portion, sent)
+                        self._fruitless_polls = 0
                     else:
-                        self._settle(portion, {})
+                        self._resolve(portion, {})
 
-    def _find_announced(self, calls: list[Call]) -> list[Call]:
-        """Let calls wait for batches that an earlier attempt announced and had sent; return the others."""
-        asked: dict[str, list[Call]] = {}
+    def _find_announced(self, calls: list[BatchedCall]) -> list[BatchedCall]:
+        """Let calls wait for batches that an earlier attempt announced and sent; return the other calls."""
+        calls_by_label: dict[str, list[BatchedCall]] = {}
         announcements: dict[str, BatchAnnounced] = {}
         for call in calls:
-            if announced := self._announced.pop(call.place, None):
+            if announced := self._announcements.pop(call.key, None):
                 announcements[announced.label] = announced
-                asked.setdefault(announced.label, []).append(call)
-        found: set[Call] = set()
-        for label, mine in asked.items():
-            if sent := self._post.find(announcements[label], mine[0]):
-                found.update(mine)
+                calls_by_label.setdefault(announced.label, []).append(call)
+        matched: set[BatchedCall] = set()
+        for label, group in calls_by_label.items():
+            if sent := self._sender.find_announced(announcements[label], group[0]):
+                matched.update(group)
                 with self._changed:
-                    self._await(mine, sent)
-        return [call for call in calls if call not in found]
+                    self._wait_for_batch(group, sent)
+        return [call for call in calls if call not in matched]
 
-    def _look(self, batch: Batch) -> bool:
-        """Look how far a batch is; return whether it is over, with its calls settled."""
-        progress = self._post.look(batch)
+    def _poll_batch(self, batch: SentBatch) -> bool:
+        """Poll a batch; return True if the batch is finished and the calls are resolved."""
+        progress = self._sender.fetch_progress(batch)
         if progress.is_over:
             with self._changed:
                 del self._open[batch.id]
-                self._over[batch.id] = progress
-                self._settle(batch.calls.values(), progress.replies)
+                self._finished[batch.id] = progress
+                self._resolve(batch.calls.values(), progress.replies)
         return progress.is_over

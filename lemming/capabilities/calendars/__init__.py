@@ -1,1 +1,1 @@
-"""Work that comes up by the clock: `config/calendar.json` (docs/time.md)."""
+"""Calendars: scheduled jobs from `config/calendar.json` (docs/time.md)."""

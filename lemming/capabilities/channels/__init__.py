@@ -1,1 +1,4 @@
-"""Channels: agents whose brain is outside. What arrives becomes entries; what is for them goes out."""
+"""Channels: agents with a brain outside the engine.
+
+Arriving messages become entries; addressed entries are delivered.
+"""

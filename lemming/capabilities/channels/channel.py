@@ -1,7 +1,7 @@
-"""What a channel is: a provider that is never called like a model, with something outside at its other end.
+"""Base of channels: providers for exchange with the outside, never called like a model.
 
-Its options stand in the entry of `config/models.json`; every agent with that key is such a channel. A channel
-of the engine is seen to between ticks, one of `lemming serve` by that.
+Options are in the entry of `config/models.json`; every agent with this model key is such a channel. The
+engine handles its channels between ticks; `lemming serve` handles the others.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from lemming.capabilities.channels.log import ChannelLog, ChannelLogs, Traffic
+from lemming.capabilities.channels.channel_log import ChannelHistory, ChannelLog, ChannelLogs
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import timestamp
+from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import (
     ConfigError,
     DiskError,
@@ -28,37 +29,36 @@ from lemming.kernel.base.errors import (
     RequestRejected,
     Unavailable,
 )
-from lemming.kernel.base.jsontext import compact, nearest, pretty
-from lemming.kernel.base.kinds import MessageKind
-from lemming.kernel.base.redaction.secrets import excerpt
+from lemming.kernel.base.jsontext import did_you_mean, dump_compact, dump_pretty
+from lemming.kernel.base.redaction.secrets import redacted_excerpt
 from lemming.kernel.files import fs
-from lemming.kernel.mail.index import EntryIndex
+from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.messages import (
     ENTRY_LIMIT_BYTES,
     EntryName,
     OutboxEntry,
     create_entry,
-    names_in,
+    parse_file_names,
     read_entry,
-    send,
+    write_person_entry,
 )
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import LLMProvider
 
 KINDS = ("request", "message", "report", "status")
-LONGEST_ID = 400
+MAX_ID_CHARS = 400
 PAYLOAD_LIMIT_BYTES = ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
-_IDS_OF_A_MESSAGE = 8
+_MAX_ID_VARIANTS = 8
 _HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message:
-    """One message from outside. `id` is its sender's: the same message is delivered under the same id.
+class InboundMessage:
+    """Message from outside. `id` is the sender's: a repeated message has the same id.
 
-    `more`: further keys of the entry's payload. `verified`: what the channel itself has made sure of; where
-    trust is tracked it is `payload.verified`, which rules look at.
+    `more`: extra keys of the entry's payload. `verified`: facts verified by the channel. With trust tracking,
+    the facts become `payload.verified` for trust rules.
     """
 
     id: str
@@ -71,39 +71,40 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Outgoing:
-    """An entry that is to go out. `answers`: the entry of the channel's agent that it is the response to."""
+class OutgoingEntry:
+    """Entry to deliver. `answers`: the entry of the channel's agent answered by this response."""
 
     entry: OutboxEntry
     answers: OutboxEntry | None = None
 
     @property
     def key(self) -> str:
-        """The idempotency key: the entry's identity, the same however often it goes out."""
+        """Idempotency key: the entry's identity, the same for every attempt."""
         return self.entry.identity
 
     @property
-    def asked(self) -> str:
-        """The identity of what it answers; empty when it answers nothing."""
+    def answered_id(self) -> str:
+        """Identity of the answered entry, or the empty string."""
         return self.answers.identity if self.answers else ""
 
     @property
     def text(self) -> str:
-        """What the entry says, for people."""
-        return text_of(self.entry.payload)
+        """Text of the entry for people."""
+        return payload_text(self.entry.payload)
 
 
-class Soon(NamedTuple):
-    """What is left after a look at a channel. `waiting`: messages that were there and were not taken yet;
-    `again_s`: seconds after which another look is worth it; None: when something changes.
+class PollResult(NamedTuple):
+    """Result of polling a channel. `waiting`: number of messages left for later.
+
+    `poll_after_s`: seconds until the next useful poll; None means after a change.
     """
 
     waiting: int = 0
-    again_s: float | None = None
+    poll_after_s: float | None = None
 
 
 class Channel(LLMProvider):
-    """A channel. `deliver` is all that one must have that only sends."""
+    """Channel to the outside. A channel that only sends needs only `deliver`."""
 
     is_channel = True
     keeps_deadline = True
@@ -122,84 +123,84 @@ class Channel(LLMProvider):
     """The agent that messages are for; empty: everybody who reads the channel's agent."""
 
     def call(self, model_name: str, messages: list[Any], temperature: float | None, **kwargs: Any) -> str:
-        """Raise `RequestRejected`: nobody asks a channel through this interface."""
+        """Raise `RequestRejected`: a channel cannot be called like a model."""
         raise RequestRejected("a channel is not called like a model", where=model_name)
 
-    def collect(self, context: ChannelContext) -> Soon:
-        """Take in what has arrived, as far as there is room, and return what is left.
+    def collect(self, context: ChannelContext) -> PollResult:
+        """Receive arrived messages as far as there is room, and return the remaining work.
 
-        Raises `Unavailable` when the other end cannot be reached.
+        Raises: Unavailable if the other end cannot be reached.
         """
-        return Soon()
+        return PollResult()
 
     @abstractmethod
-    def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:
-        """Send one entry out; the same one may come again, under the same key.
+    def deliver(self, context: ChannelContext, outgoing: OutgoingEntry) -> None:
+        """Send one entry. The same entry may be sent again under the same key.
 
-        Raises a `ProviderError`; one that is not retryable gives the entry up.
+        Raises: ProviderError. After an error without retry, the entry is abandoned.
         """
 
     @property
     def can_collect(self) -> bool:
-        """Whether there is something to `collect` at all."""
+        """Return True if the channel receives messages."""
         return type(self).collect is not Channel.collect
 
-    def arrived(self, base: Path) -> list[str]:
-        """Return the names of what is there to be taken in, as far as one look tells."""
+    def pending_arrivals(self, base: Path) -> list[str]:
+        """Return the names of waiting arrivals, as far as one look tells."""
         return []
 
-    def place(self, host: str, port: int, agent: str) -> str:
-        """Return in words where it listens, for the person who starts `lemming serve`."""
+    def endpoint(self, host: str, port: int, agent: str) -> str:
+        """Return a description of the channel's endpoint, for the person who starts `lemming serve`."""
         return "sends"
 
-    def watched(self) -> str:
-        """Return the folder in which something may arrive, as its options name it."""
+    def watch_folder(self) -> str:
+        """Return the folder for arrivals, as named in the options."""
         return ""
 
 
-def text_of(payload: Mapping[str, Any]) -> str:
-    """Return what a payload says, for people: its text, else all of it as JSON.
+def payload_text(payload: Mapping[str, Any]) -> str:
+    """Return the text of a payload for people: its text, else all fields as JSON.
 
-    >>> text_of({"text": "Hello."}), text_of({"answer": 4})
+    >>> payload_text({"text": "Hello."}), payload_text({"answer": 4})
     ('Hello.', '{"answer":4}')
     """
     text = payload.get("text")
     if isinstance(text, str) and text:
         return text
-    rest = {key: value for key, value in payload.items() if key not in ("reply_to", "target")}
-    return compact(rest).decode()
+    other_fields = {key: value for key, value in payload.items() if key not in ("reply_to", "target")}
+    return dump_compact(other_fields).decode()
 
 
 def require_kind(kind: str) -> None:
-    """Raise `ConfigError` for a kind that no message from outside has."""
+    """Raise `ConfigError` for an invalid kind of message from outside."""
     if kind not in KINDS:
-        hint = nearest(kind, list(KINDS)) or f"kinds: {', '.join(KINDS)}"
+        hint = did_you_mean(kind, list(KINDS)) or f"kinds: {', '.join(KINDS)}"
         raise ConfigError(f'option "kind": there is no kind "{kind}" for what arrives', hint=hint)
 
 
 def require_name(to: str) -> None:
-    """Raise `ConfigError` for what can be no agent's name; empty is for everybody."""
+    """Raise `ConfigError` for an invalid agent name. An empty name means every reader."""
     if to and not paths.AGENT_NAME.match(to):
         raise ConfigError(f'option "to": "{to[:80]}" is no agent\'s name', hint=paths.AGENT_NAME_RULE)
 
 
 class Receipt(NamedTuple):
-    """What a message became. `is_new` is false for one that had arrived before."""
+    """Entry created from a message. `is_new` is false for a repeated message."""
 
     identity: str
     is_new: bool
 
     @property
     def id(self) -> str:
-        """The entry's id."""
+        """Id of the entry."""
         return self.identity.rpartition("_")[2]
 
 
 @dataclass(frozen=True)
 class ChannelContext:
-    """One channel's place in an organisation. `tick` and `now` tell the next tick and the time.
+    """Context of one channel in an organisation. `tick` and `now` return the next tick and the time.
 
-    `stop` is set when the process is to end: what is under way with a server is then broken off.
+    `stop` is set when the process must end. Exchanges in progress are then cancelled.
     """
 
     org: Organisation
@@ -212,137 +213,143 @@ class ChannelContext:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the process is to end, so that what fails now says nothing about the other end."""
+        """Return True if the process is ending. Failures at this time say nothing about the other end."""
         return self.stop is not None and self.stop.is_set()
 
     @property
     def log(self) -> ChannelLog:
-        """What came and went."""
-        log = self.org.own(ChannelLogs).of(self.agent.name)
+        """Log of the channel."""
+        log = self.org.get_cache(ChannelLogs).get_log(self.agent.name)
         log.syncs = self.syncs
         return log
 
-    def payload(self, message: Message) -> dict[str, Any]:
-        """Return the payload of a message's entry; raise `RequestRejected` for one that is too large."""
-        told = {
+    def build_payload(self, message: InboundMessage) -> dict[str, Any]:
+        """Return the payload of a message's entry.
+
+        Raises: RequestRejected for a payload over the size limit.
+        """
+        fields = {
             "text": message.text,
             "target": message.target or None,
             "from": message.sender or None,
             "channel": self.channel,
             "message_id": message.id,
         }
-        payload = clean({**{key: value for key, value in told.items() if value is not None}, **message.more})
-        if "trust" in load_config(self.org).org.further:  # what a sender says of itself has no place there
-            payload = {**payload, "verified": clean(dict(message.verified))}
-        if (size := len(pretty(payload))) > PAYLOAD_LIMIT_BYTES:
+        payload = to_utf8_safe(
+            {**{key: value for key, value in fields.items() if value is not None}, **message.more}
+        )
+        if "trust" in load_config(self.org).org.extensions:  # what a sender says of itself has no place there
+            payload = {**payload, "verified": to_utf8_safe(dict(message.verified))}
+        if (size := len(dump_pretty(payload))) > PAYLOAD_LIMIT_BYTES:
             raise RequestRejected(f"{size:,} bytes are too many for one entry ({PAYLOAD_LIMIT_BYTES:,})")
         return dict(payload)
 
-    def receive(self, message: Message, *, most_an_hour: int | None = None) -> Receipt:
-        """Write a message's entry, unless it has arrived before; it survives power loss then.
+    def receive(self, message: InboundMessage, *, most_an_hour: int | None = None) -> Receipt:
+        """Write the entry of a new message. With `syncs`, the entry survives power loss.
 
-        Raises `RequestRejected` for a message that can be none, and `RateLimited` for one too many of its
-        sender in an hour.
+        Raises: RequestRejected for an invalid message, and RateLimited for a sender over the hourly limit.
         """
-        if not 0 < len(message.id) <= LONGEST_ID:
-            raise RequestRejected(f"a message's id has 1 to {LONGEST_ID} characters")
+        if not 0 < len(message.id) <= MAX_ID_CHARS:
+            raise RequestRejected(f"a message's id has 1 to {MAX_ID_CHARS} characters")
         # Held from the look to the note: of two deliveries of one message only one may write.
-        with self.log.writing() as writer:
-            if known := writer.traffic.messages.get(message.id):
-                return Receipt(known, is_new=False)
+        with self.log.lock_for_writing() as writer:
+            if earlier_entry := writer.history.messages.get(message.id):
+                return Receipt(earlier_entry, is_new=False)
             if most_an_hour is not None:
-                self.require_few(writer.traffic, message.sender, most_an_hour)
-            name, is_new = self._write(message, self.payload(message))
-            writer.note(
+                self.require_below_limit(writer.history, message.sender, most_an_hour)
+            name, is_new = self._write_entry(message, self.build_payload(message))
+            writer.append(
                 "received", self.now(), message=message.id, entry=name.identity, **{"from": message.sender}
             )
             return Receipt(name.identity, is_new)
 
-    def require_few(self, traffic: Traffic, sender: str, most: int) -> None:
-        """Raise `RateLimited` where a sender has written `most` messages in the last hour."""
-        since = self.now() - _HOUR
-        moments = [at for at, who in traffic.senders if who == sender and at >= since]
-        if len(moments) >= most:
-            wait_s = (moments[0] - since).total_seconds() + 1
-            raise RateLimited(f"more than {most} messages of {sender} in an hour", retry_after_s=wait_s)
+    def require_below_limit(self, traffic: ChannelHistory, sender: str, limit: int) -> None:
+        """Raise `RateLimited` if a sender has written `limit` messages in the last hour."""
+        window_start = self.now() - _HOUR
+        times = [
+            at for at, message_sender in traffic.senders if message_sender == sender and at >= window_start
+        ]
+        if len(times) >= limit:
+            wait_s = (times[0] - window_start).total_seconds() + 1
+            raise RateLimited(f"more than {limit} messages of {sender} in an hour", retry_after_s=wait_s)
 
-    def _write(self, message: Message, payload: dict[str, Any]) -> tuple[EntryName, bool]:
-        """Write an entry under the id that follows from the message's; return whether it was not there."""
+    def _write_entry(self, message: InboundMessage, payload: dict[str, Any]) -> tuple[EntryName, bool]:
+        """Write an entry under the id derived from the message. Return the name, and True for a new entry."""
         folder = f"{self.org}/{paths.outbox_folder(self.agent.name)}"
         tick = self.tick()
-        for number in range(_IDS_OF_A_MESSAGE):
-            ident = id_of_message(self.agent.name, message.id, number)
-            there = [file for file in fs.list_names(folder) if file.endswith(f"_{ident}.json")]
-            for name in names_in(self.agent.name, there):
+        for number in range(_MAX_ID_VARIANTS):
+            ident = make_entry_id(self.agent.name, message.id, number)
+            existing_files = [file for file in fs.list_names(folder) if file.endswith(f"_{ident}.json")]
+            for name in parse_file_names(self.agent.name, existing_files):
                 if read_entry(self.org.base, name).payload.get("message_id") == payload["message_id"]:
                     return name, False
-            if there:  # another message's: two ids of 48 bits may be the same
+            if existing_files:  # another message's: two ids of 48 bits may be the same
                 continue
             at = timestamp(self.now())
             entry = OutboxEntry(ident, tick, self.agent.name, message.kind, payload, [], at)
             if create_entry(self.org.base, entry, sync=self.syncs):
-                return names_in(self.agent.name, [f"{tick:08}_{ident}.json"])[0], True
+                return parse_file_names(self.agent.name, [f"{tick:08}_{ident}.json"])[0], True
         raise RequestRejected("no id is left for the message")
 
-    def room(self, most: int) -> int:
-        """Return how many entries the agent may still write in this tick, of `most`."""
+    def remaining_entries(self, limit: int) -> int:
+        """Return the number of entries the agent may still write in this tick, out of `limit`."""
         tick = self.tick()
-        return most - sum(name.tick == tick for name in self.own_entries())
+        return limit - sum(name.tick == tick for name in self.list_entries())
 
-    def own_entries(self) -> list[EntryName]:
-        """Return the entries of the channel's agent, in order; for one thread at a time."""
-        return self.org.own(EntryIndex).outbox(self.agent.name).all
+    def list_entries(self) -> list[EntryName]:
+        """Return the entries of the channel's agent, in order. Not thread-safe."""
+        return self.org.get_cache(EntryIndex).list_outbox(self.agent.name).all
 
-    def write_next(self, message: Message) -> OutboxEntry:
-        """Write a message's entry under the next free id of the tick. The caller knows what had arrived.
+    def write_next(self, message: InboundMessage) -> OutboxEntry:
+        """Write a message's entry under the next free id of the tick. The caller detects repeated messages.
 
-        Raises `RequestRejected` for one that is too large.
+        Raises: RequestRejected for a payload over the size limit.
         """
-        return send(
+        return write_person_entry(
             self.org.base,
             self.agent.name,
             tick=self.tick(),
             kind=message.kind,
-            payload=self.payload(message),
+            payload=self.build_payload(message),
             tags=[],
             created_at=timestamp(self.now()),
             sync=self.syncs,
         )
 
-    def refuse(self, message: str, why: str, *, file: str = "") -> None:
-        """Note that a message became no entry, why, and where it was put."""
-        told = {"message": message[:LONGEST_ID], "file": file}
-        facts = {key: clean(value) for key, value in told.items() if value}
-        self.log.note("refused", self.now(), why=why, **facts)
+    def record_refusal(self, message: str, reason: str, *, file: str = "") -> None:
+        """Log a rejected message with the reason and the file of its copy."""
+        fields = {"message": message[:MAX_ID_CHARS], "file": file}
+        facts = {key: to_utf8_safe(value) for key, value in fields.items() if value}
+        self.log.append("refused", self.now(), why=reason, **facts)
 
 
-def id_of_message(agent: str, message_id: str, number: int = 0) -> str:
-    """Return the id of the entry that a message becomes: 12 hex digits of BLAKE2b over agent and message.
+def make_entry_id(agent: str, message_id: str, number: int = 0) -> str:
+    """Return the entry id of a message: 12 hex digits of BLAKE2b over agent and message id.
 
-    `number`: from 0, for the case that another message has the same.
+    `number`: from 0, increased if another message has the same id.
 
-    >>> id_of_message("mailbox", "<1@example.org>")
+    >>> make_entry_id("mailbox", "<1@example.org>")
     '17e10cf2396c'
     """
     return blake2b(f"{agent}/{number}/{message_id}".encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
-def clean(value: Any) -> Any:
-    """Return a JSON value whose texts can be written as UTF-8.
+def to_utf8_safe(value: Any) -> Any:
+    """Return a JSON value with all texts encodable as UTF-8.
 
-    >>> clean({"text": "half a pair: " + chr(0xD83D)})
+    >>> to_utf8_safe({"text": "half a pair: " + chr(0xD83D)})
     {'text': 'half a pair: ?'}
     """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, Mapping):
-        return {clean(str(key)): clean(item) for key, item in value.items()}
-    return [clean(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {to_utf8_safe(str(key)): to_utf8_safe(item) for key, item in value.items()}
+    return [to_utf8_safe(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 @contextlib.contextmanager
-def edge() -> Iterator[None]:
-    """Turn what the block raises into a `ProviderError`, but for a disk that refuses: that is everybody's."""
+def wrap_provider_errors() -> Iterator[None]:
+    """Convert errors of the block to a `ProviderError`, except for disk errors beyond one file."""
     try:
         yield
     except ProviderError:
@@ -350,4 +357,4 @@ def edge() -> Iterator[None]:
     except Exception as error:
         if isinstance(error, DiskError) and not error.concerns_one_file:
             raise
-        raise Unavailable(excerpt(f"{type(error).__name__}: {error}", 400)) from error
+        raise Unavailable(redacted_excerpt(f"{type(error).__name__}: {error}", 400)) from error

@@ -1,7 +1,7 @@
-"""One exchange with a server, such as a request and its answer, that is over as a whole at its deadline.
+"""Exchange with a server, such as a request and its answer, with one deadline for the whole.
 
-The timeout of a socket counts from byte to byte, so a server that drips would hold its caller for ever. Here
-a thread watches the exchange and cuts its connection when the deadline has passed, or the process is to end.
+The timeout of a socket restarts with every byte, so a slow server could block the caller forever. Here a
+thread watches the exchange and closes the connection at the deadline, or when the process must end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 
-from lemming.kernel.base.deadlines import Deadline, wait_slices
+from lemming.kernel.base.blocking_deadline import Deadline, wait_slices
 from lemming.kernel.base.errors import TimedOut
 
 _CUT_AGAIN_S = 0.1
@@ -20,7 +20,7 @@ Connection = Callable[[], socket.socket | None]
 
 
 class Exchange:
-    """An exchange that is under way; what speaks to the server has its connection watched."""
+    """Exchange in progress, with watched connections."""
 
     def __init__(self, deadline: Deadline) -> None:
         self.deadline = deadline
@@ -28,28 +28,34 @@ class Exchange:
         self._is_cut = False
 
     def watch(self, connection: Connection) -> None:
-        """Have a connection cut at the end; it is asked for then, because TLS replaces it."""
+        """Register a connection for closing.
+
+        The socket is looked up at the end, because TLS replaces the socket.
+        """
         self._connections.append(connection)
 
-    def require_whole(self) -> None:
-        """Raise unless the answer has come whole: to HTTP, the end of a connection is the end of headers."""
+    def require_complete(self) -> None:
+        """Raise if the exchange was cut: in HTTP, the end of a connection also ends the headers."""
         if self._is_cut:
             raise ConnectionAbortedError("cut before its end")
 
     def cut(self) -> None:
-        """Have whoever reads from the connections, or writes to them, fail at once."""
+        """Close the connections, so reads and writes fail at once."""
         self._is_cut = True
         for connection in list(self._connections):
             with contextlib.suppress(OSError):
-                if found := connection():
+                if current_socket := connection():
                     socket.socket.shutdown(
-                        found, socket.SHUT_RDWR
+                        current_socket, socket.SHUT_RDWR
                     )  # not that of TLS, which would say goodbye
 
 
 @contextlib.contextmanager
 def open_exchange(peer: str, deadline: Deadline, stop: threading.Event | None = None) -> Iterator[Exchange]:
-    """Watch an exchange for the length of the block; raise `TimedOut`, naming the peer, at the deadline."""
+    """Watch an exchange during the block.
+
+    Raises: TimedOut with the peer's name, at the deadline.
+    """
     exchange, over = Exchange(deadline), threading.Event()
 
     def watch() -> None:

@@ -1,1 +1,1 @@
-"""Model calls that the workers of a Dask cluster make."""
+"""Model calls made by the workers of a Dask cluster."""

@@ -1,1 +1,1 @@
-"""Conditions, and the expressions in them: what files say must hold of a value. Of use to capabilities."""
+"""Conditions in files, and their regular expressions, for use by other capabilities."""

@@ -1,1 +1,1 @@
-"""Turns by the clock: `schedule.cron` of a resume, and what an expression means (docs/time.md)."""
+"""Scheduled turns: `schedule.cron` of a resume, and the meaning of expressions (docs/time.md)."""

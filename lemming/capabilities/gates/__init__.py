@@ -1,1 +1,1 @@
-"""Gates: rules at five places of a turn that say what may pass. Format: docs/gates.md."""
+"""Gates: rules for allowing, changing or stopping content at five stages of a turn. Format: docs/gates.md."""

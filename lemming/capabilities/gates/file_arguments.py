@@ -1,6 +1,6 @@
-"""Arguments of a call that name files, as gates see them: by the place that is opened, however it is written.
+"""Path arguments of a call as gates compare them: by the opened file, in any spelling.
 
-`./x`, `//x`, an absolute path, `a/../x` and a link of the one who made the grant are one place.
+`./x`, `//x`, an absolute path, `a/../x` and a link made by the operator name the same file.
 """
 
 from __future__ import annotations
@@ -10,81 +10,85 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lemming.kernel.base.paths import components, place_of
-from lemming.kernel.files.real_place import opened_place
+from lemming.kernel.base.paths import components, resolve_agent_path
+from lemming.kernel.files.canonical_path import canonical_path
 
 Json = dict[str, Any]
-Places = Mapping[str, Any]
+PathDefaults = Mapping[str, Any]
 """Arguments that name places, each with its default (None: it has none)."""
 
 
-def places_among(names: Sequence[str], parameters: Mapping[str, Any]) -> Json:
-    """Return those of a tool's parameters that name places, with their defaults."""
-    told = parameters.get("properties", {})
-    return {name: told.get(name, {}).get("default") for name in names}
+def path_parameters(names: Sequence[str], parameters: Mapping[str, Any]) -> Json:
+    """Return the path parameters of a tool with their defaults."""
+    properties = parameters.get("properties", {})
+    return {name: properties.get(name, {}).get("default") for name in names}
 
 
-def as_opened(args: Any, places: Places, agent_name: str, base: Path) -> Any:
-    """Return arguments with the places that paths lead to: relative to the organisation, else absolute."""
-    return _with_places(args, places, lambda path: opened_place(base, place_of(agent_name, path)))
+def resolve_arguments(args: Any, path_defaults: PathDefaults, agent_name: str, base: Path) -> Any:
+    """Return arguments with paths resolved on disk: relative to the organisation, else absolute."""
+    return _replace_paths(
+        args, path_defaults, lambda path: canonical_path(base, resolve_agent_path(agent_name, path))
+    )
 
 
-def as_written(args: Any, places: Places, agent_name: str) -> Any:
-    """Return the same as far as words tell it; what an absolute path leads to only the disk tells. Pure."""
-    return _with_places(args, places, lambda path: os.path.normpath(place_of(agent_name, path)))
+def normalize_arguments(args: Any, path_defaults: PathDefaults, agent_name: str) -> Any:
+    """Return arguments with paths normalised lexically. Pure: links behind absolute paths need the disk."""
+    return _replace_paths(
+        args, path_defaults, lambda path: os.path.normpath(resolve_agent_path(agent_name, path))
+    )
 
 
-def opened_in_gate(path: str, agent_name: str, base: Path) -> str:
-    """Return the place of a path that a gate about an agent's calls names; `agents/...` is anybody's."""
-    return opened_place(base, path if _is_of_agents(path) else place_of(agent_name, path))
+def resolve_gate_path(path: str, agent_name: str, base: Path) -> str:
+    """Return the resolved path named by a gate on an agent's calls. `agents/...` may be any agent's."""
+    return canonical_path(base, path if _is_agents_path(path) else resolve_agent_path(agent_name, path))
 
 
-def written_in_gate(path: str, agent_name: str) -> str:
-    """Return the same as far as words tell it. Pure."""
-    return os.path.normpath(path if _is_of_agents(path) else place_of(agent_name, path))
+def normalize_gate_path(path: str, agent_name: str) -> str:
+    """Return the lexically normalised path named by a gate. Pure."""
+    return os.path.normpath(path if _is_agents_path(path) else resolve_agent_path(agent_name, path))
 
 
-def _is_of_agents(path: str) -> bool:
+def _is_agents_path(path: str) -> bool:
     return not path.startswith("/") and components(path)[:1] == ("agents",)
 
 
-def is_any_absolute(args: Any, places: Places) -> bool:
-    """Return whether one of the paths is absolute: what it leads to no word tells."""
-    named = (args.get(name) for name in places) if isinstance(args, dict) else ()
-    return any(path.startswith("/") for path in _paths(named))
+def has_absolute_path(args: Any, path_defaults: PathDefaults) -> bool:
+    """Return True if a path argument is absolute: only the disk tells its target."""
+    values = (args.get(name) for name in path_defaults) if isinstance(args, dict) else ()
+    return any(path.startswith("/") for path in _iter_paths(values))
 
 
-def _with_places(args: Any, places: Places, change: Callable[[str], str]) -> Any:
-    """Return arguments with their paths changed; one that is left out has its default.
+def _replace_paths(args: Any, path_defaults: PathDefaults, change: Callable[[str], str]) -> Any:
+    """Return arguments with their paths replaced. A missing argument gets its default.
 
-    An empty text that is the default stays: it names none, or all. What is no text, no list of texts and no
-    `{"path": ...}` stays as it is.
+    An empty default stays: it names no path, or all paths. Values other than texts, lists of texts and
+    `{"path": ...}` stay unchanged.
     """
-    if not places or not isinstance(args, dict):
+    if not path_defaults or not isinstance(args, dict):
         return args
-    found = dict(args)
-    for name, default in places.items():
+    new_args = dict(args)
+    for name, default in path_defaults.items():
         value = args.get(name, default)
         if name in args or isinstance(value, str):
-            found[name] = value if value == "" == default else _changed(value, change)
-    return found
+            new_args[name] = value if value == "" == default else _map_paths(value, change)
+    return new_args
 
 
-def _changed(value: Any, change: Callable[[str], str]) -> Any:
+def _map_paths(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [_changed(item, change) for item in value]
+        return [_map_paths(item, change) for item in value]
     if isinstance(value, dict):
-        return {key: _changed(it, change) if key == "path" else it for key, it in value.items()}
+        return {key: _map_paths(member, change) if key == "path" else member for key, member in value.items()}
     return value
 
 
-def _paths(values: Iterable[Any]) -> Iterator[str]:
+def _iter_paths(values: Iterable[Any]) -> Iterator[str]:
     for value in values:
         if isinstance(value, str):
             yield value
         elif isinstance(value, list):
-            yield from _paths(value)
+            yield from _iter_paths(value)
         elif isinstance(value, dict):
-            yield from _paths([value.get("path")])
+            yield from _iter_paths([value.get("path")])

@@ -1,4 +1,4 @@
-"""Paths in gates, read as tools that take files read them: both sides of a comparison are places. Pure."""
+"""Paths in gates, resolved like the path arguments of tools, for comparisons between resolved paths. Pure."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
-from lemming.capabilities.gates.format import Rule
+from lemming.capabilities.gates.gate_format import GateRule
 
 Json = dict[str, Any]
-AsPlace = Callable[[str], str]
+ResolvePath = Callable[[str], str]
 
-_WHOLE = {"is", "is_not", "in", "not_in"}
-_BEGINNING = "starts_with"
-
-
-def placed(rules: Iterable[Rule], names: Collection[str], as_place: AsPlace) -> list[Rule]:
-    """Return gates with the paths that they hold arguments against as places; `names`: those arguments."""
-    return [_placed(rule, names, as_place) for rule in rules] if names else [*rules]
+_VALUE_OPS = {"is", "is_not", "in", "not_in"}
+_PREFIX_OP = "starts_with"
 
 
-def _placed(rule: Rule, names: Collection[str], as_place: AsPlace) -> Rule:
+def resolve_rule_paths(
+    rules: Iterable[GateRule], names: Collection[str], resolve_path: ResolvePath
+) -> list[GateRule]:
+    """Return gates in which the paths compared with the path arguments `names` are resolved."""
+    return [_resolve_rule(rule, names, resolve_path) for rule in rules] if names else [*rules]
+
+
+def _resolve_rule(rule: GateRule, names: Collection[str], resolve_path: ResolvePath) -> GateRule:
     gate = rule.gate
-    when = _condition(gate.when, names, as_place) if gate.when else gate.when
+    when = _resolve_condition(gate.when, names, resolve_path) if gate.when else gate.when
     args = gate.args and {
-        name: _patterns(patterns, as_place) if name in names else patterns
+        name: _resolve_patterns(patterns, resolve_path) if name in names else patterns
         for name, patterns in gate.args.items()
     }
     if (when, args) == (gate.when, gate.args):
@@ -32,46 +34,50 @@ def _placed(rule: Rule, names: Collection[str], as_place: AsPlace) -> Rule:
     return rule._replace(gate=replace(gate, when=when, args=args))
 
 
-def _condition(condition: Json, names: Collection[str], as_place: AsPlace) -> Json:
-    if inner := next((word for word in ("all", "any") if word in condition), ""):
-        return {inner: [_condition(each, names, as_place) for each in condition[inner]]}
+def _resolve_condition(condition: Json, names: Collection[str], resolve_path: ResolvePath) -> Json:
+    if inner := next((operator for operator in ("all", "any") if operator in condition), ""):
+        return {inner: [_resolve_condition(part, names, resolve_path) for part in condition[inner]]}
     if "not" in condition:
-        return {"not": _condition(condition["not"], names, as_place)}
-    head, *below = condition["field"].split(".")
-    if head != "args" or not below or below[0] not in names:
+        return {"not": _resolve_condition(condition["not"], names, resolve_path)}
+    head, *parts = condition["field"].split(".")
+    if head != "args" or not parts or parts[0] not in names:
         return condition
     value, op = condition.get("value"), condition["op"]
-    if op in _WHOLE:
-        return {**condition, "value": _whole(value, as_place)}
-    if op == _BEGINNING and isinstance(value, str):
-        return {**condition, "value": _beginning(value, as_place)}
+    if op in _VALUE_OPS:
+        return {**condition, "value": _resolve_value(value, resolve_path)}
+    if op == _PREFIX_OP and isinstance(value, str):
+        return {**condition, "value": _resolve_prefix(value, resolve_path)}
     return condition
 
 
-def _whole(value: Any, as_place: AsPlace) -> Any:
+def _resolve_value(value: Any, resolve_path: ResolvePath) -> Any:
     if isinstance(value, str):
-        return as_place(value) if value else value
-    return [_whole(item, as_place) for item in value] if isinstance(value, list) else value
+        return resolve_path(value) if value else value
+    return [_resolve_value(item, resolve_path) for item in value] if isinstance(value, list) else value
 
 
-def _patterns(patterns: str | list[str], as_place: AsPlace) -> str | list[str]:
-    def pattern(text: str) -> str:
-        first, star, rest = text.partition("*")
-        return f"{_beginning(first, as_place) if star else _whole(first, as_place)}{star}{rest}"
+def _resolve_patterns(patterns: str | list[str], resolve_path: ResolvePath) -> str | list[str]:
+    def resolve_pattern(text: str) -> str:
+        prefix, star, suffix = text.partition("*")
+        return f"{_resolve_prefix(prefix, resolve_path) if star else _resolve_value(prefix, resolve_path)}{star}{suffix}"
 
-    return pattern(patterns) if isinstance(patterns, str) else [pattern(each) for each in patterns]
+    return (
+        resolve_pattern(patterns)
+        if isinstance(patterns, str)
+        else [resolve_pattern(item) for item in patterns]
+    )
 
 
-def _beginning(text: str, as_place: AsPlace) -> str:
-    """Return how places begin that a path with this beginning leads to.
+def _resolve_prefix(text: str, resolve_path: ResolvePath) -> str:
+    """Return the prefix of resolved paths for a prefix of written paths.
 
-    >>> _beginning("./shared//re", lambda path: path.removeprefix("./").replace("//", "/"))
+    >>> _resolve_prefix("./shared//re", lambda path: path.removeprefix("./").replace("//", "/"))
     'shared/re'
     """
     if not text:
         return text
     folder, slash, name = text.rpartition("/")
     if not slash:
-        return as_place(text)
-    place = as_place(folder or "/")
-    return f"{place.rstrip('/')}/{name}"
+        return resolve_path(text)
+    resolved = resolve_path(folder or "/")
+    return f"{resolved.rstrip('/')}/{name}"

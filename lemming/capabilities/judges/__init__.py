@@ -1,1 +1,1 @@
-"""Judges: whoever says whether what a turn came to will do (docs/strategies.md)."""
+"""Judges: agents, models or programs that check the draft of a turn (docs/strategies.md)."""

@@ -1,4 +1,4 @@
-"""MCP: servers whose tools agents may call, by the Model Context Protocol, and being such a server.
+"""MCP: servers with tools for agents, by the Model Context Protocol, and the organisation as a server.
 
-The SDK is imported where a session begins (`session.py`), and by nothing that only looks.
+The SDK is imported only when a session starts (`session.py`).
 """

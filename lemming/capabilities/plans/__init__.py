@@ -1,1 +1,1 @@
-"""Plans: an agent whose brain is `plan.json`. What one is, what is wrong with one, and how a run goes on."""
+"""Plans: agents with a `plan.json` as brain. Format and validation of plans, and execution of runs."""

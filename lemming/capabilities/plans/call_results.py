@@ -1,53 +1,68 @@
-"""What the values of a turn tell of earlier calls and entries. Pure."""
+"""Results of earlier calls and entries, from the values of a turn. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.kernel.turn.results import DEFERRED, OUTBOX_ENTRIES, WRITTEN
+from lemming.kernel.turn.tool_results import DEFERRED_KEY, OUTBOX_ENTRIES, WRITTEN_ENTRY_KEY
 
-NOT_TOOLS = ("memory_update", OUTBOX_ENTRIES, "reply")
+NON_TOOL_RESULTS = ("memory_update", OUTBOX_ENTRIES, "reply")
 """What the engine says among the results of tool calls, of other parts of a reply."""
-WORD_ON = "call"
-"""The key of a result that is a person's word on an earlier call: `lemming.timeline.repair.unknown`."""
-LOST: Mapping[str, Any] = {"success": False, "output": "no result has come of it"}
+RESOLVED_CALL_KEY = "call"
+"""The key of a result that is a person's word on an earlier call:
+
+`lemming.journal_tools.repair.unknown_calls`.
+"""
+MISSING_RESULT: Mapping[str, Any] = {"success": False, "output": "no result has come of it"}
 
 
 class CallResults:
-    """The results in the values of one turn."""
+    """Results in the values of one turn."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._all: list[Mapping[str, Any]] = [*(values.get("results") or ())]
 
-    def of_call(self, number: int) -> Mapping[str, Any]:
-        """Return the result of the earlier reply's call with this number."""
-        results = [it for it in self._all if WORD_ON not in it and it.get("tool") not in NOT_TOOLS]
-        return results[number] if number < len(results) else LOST
+    def get_result(self, number: int) -> Mapping[str, Any]:
+        """Return the result of a call by its number in the earlier reply."""
+        results = [
+            result
+            for result in self._all
+            if RESOLVED_CALL_KEY not in result and result.get("tool") not in NON_TOOL_RESULTS
+        ]
+        return results[number] if number < len(results) else MISSING_RESULT
 
-    def of_asking(self, step: str) -> Mapping[str, Any] | None:
-        """Return the result of an entry by which a step asked, and about which a gate had a person asked.
+    def find_entry_result(self, step: str) -> Mapping[str, Any] | None:
+        """Return the result of a step's request entry after a gate's request for approval.
 
-        Returns None where none did.
+        Returns None if no gate required approval.
         """
-        about = (it for it in self._all if it.get("tool") == OUTBOX_ENTRIES and isinstance(it["args"], dict))
-        return next((it for it in about if it["args"].get("step") == step), None)
+        entry_results = (
+            result
+            for result in self._all
+            if result.get("tool") == OUTBOX_ENTRIES and isinstance(result["args"], dict)
+        )
+        return next((result for result in entry_results if result["args"].get("step") == step), None)
 
-    def of_entries(self) -> list[str]:
+    def list_remarks(self) -> list[str]:
         """Return the remarks about parts of the earlier reply other than its calls."""
-        return [str(it["output"]) for it in self._all if WORD_ON not in it and it["tool"] in NOT_TOOLS]
+        return [
+            str(result["output"])
+            for result in self._all
+            if RESOLVED_CALL_KEY not in result and result["tool"] in NON_TOOL_RESULTS
+        ]
 
     def find_resolution(self, call: str) -> Mapping[str, Any] | None:
-        """Return a person's finding about a call, or its result when it was made again."""
-        words = [it for it in self._all if it.get(WORD_ON) == call]
-        return words[-1] if words and words[-1].get("retry") != "started" else None
+        """Return a person's finding about a call, or the call's result after a retry."""
+        findings = [result for result in self._all if result.get(RESOLVED_CALL_KEY) == call]
+        return findings[-1] if findings and findings[-1].get("retry") != "started" else None
 
 
 def is_written(result: Mapping[str, Any]) -> bool:
-    """Return True for an entry that was written once it was approved: its answer is still to come."""
-    return result["success"] is True and WRITTEN in result["args"]
+    """Return True for an entry written after approval, with its answer still pending."""
+    return result["success"] is True and WRITTEN_ENTRY_KEY in result["args"]
 
 
 def is_deferred(result: Mapping[str, Any]) -> bool:
-    """Return True for a call that may be made later: others have to be decided about first."""
-    return result.get(DEFERRED) is True
+    """Return True for a call deferred until earlier approvals are decided."""
+    return result.get(DEFERRED_KEY) is True

@@ -1,7 +1,7 @@
-"""How a run goes on: a plan, a run and the values of a turn give the next reply. Pure.
+"""Advancing a run: a plan, a run and the values of a turn determine the next reply. Pure.
 
-Same values, same reply: nothing is asked of a disk or a clock. What was asked is told apart by
-`payload.step`, "name/round/try", and by "name/round/try/verify" where the answer is to be passed.
+Equal values give equal replies, without access to disk or clock. Requests are identified by `payload.step`:
+"name/round/try", and "name/round/try/verify" for a verification.
 """
 
 from __future__ import annotations
@@ -9,24 +9,50 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from lemming.capabilities.answers.fitting import FittedAnswer
-from lemming.capabilities.conditions.when import holds
-from lemming.capabilities.plans.asking import request_for, verification_for, wait_for, wait_text, withdrawal
+from lemming.capabilities.conditions.predicates import evaluate
+from lemming.capabilities.output_schemas.payload_coercion import RepairedAnswer
 from lemming.capabilities.plans.call_results import CallResults, is_deferred
-from lemming.capabilities.plans.each import NoItems, answer_of, item_of, items_of, members_of, next_of
-from lemming.capabilities.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
-from lemming.capabilities.plans.outcomes import (
-    chosen,
-    of_a_run,
-    of_calling,
-    of_verifying,
+from lemming.capabilities.plans.foreach_step import (
+    NotAList,
+    collect_answers,
+    get_actions,
+    get_items,
+    item_variables,
+    next_actions,
 )
-from lemming.capabilities.plans.references import as_text, filled
-from lemming.capabilities.plans.run import Doing, Run, is_over, run_key
-from lemming.capabilities.plans.run_values import ANSWERS_KEY, agents_referred_to, kept_answer, what_is_known
-from lemming.capabilities.plans.step_requests import StepRequests
-from lemming.capabilities.plans.ways import after
-from lemming.kernel.base.jsontext import compact
+from lemming.capabilities.plans.plan_format import (
+    END,
+    FAIL,
+    AgentPlan,
+    StepAction,
+    StepDefinition,
+    VerifySettings,
+    get_kind,
+)
+from lemming.capabilities.plans.plan_run import ActionState, PlanRun, is_wait_done, run_key
+from lemming.capabilities.plans.run_requests import StepRequests
+from lemming.capabilities.plans.run_values import (
+    ANSWERS_KEY,
+    build_variables,
+    find_referenced_agents,
+    to_memory,
+)
+from lemming.capabilities.plans.step_graph import default_next_step
+from lemming.capabilities.plans.step_outcomes import (
+    call_outcome,
+    choose_target,
+    run_payload,
+    verification_error,
+)
+from lemming.capabilities.plans.step_requests import (
+    build_cancellation,
+    build_request_payload,
+    build_verification_request,
+    build_wait,
+    describe_wait,
+)
+from lemming.capabilities.plans.value_paths import fill_arguments, value_to_text
+from lemming.kernel.base.jsontext import dump_compact
 
 Json = dict[str, Any]
 REASONS_CHARS = 4000
@@ -34,7 +60,7 @@ RUN_LIMIT_BYTES = 200 << 10  # a memory may have a little more
 
 
 class PlanReply(NamedTuple):
-    """What the agent says: the four keys of the contract, as JSON values."""
+    """Reply of the agent: the four keys of the contract, as JSON values."""
 
     entries: list[Json]
     calls: list[Json]
@@ -42,7 +68,7 @@ class PlanReply(NamedTuple):
     notes: str
 
     def as_json(self) -> Json:
-        """Return the contract."""
+        """Return the reply in the form of the contract."""
         return {
             "outbox_entries": self.entries,
             "tool_calls": self.calls,
@@ -51,339 +77,355 @@ class PlanReply(NamedTuple):
         }
 
 
-def advance(plan: AgentPlan, run: Run, values: Mapping[str, Any]) -> PlanReply:
-    """Return what the run does next; the run, which is changed, is part of the reply: its memory."""
-    turn = _Turn(plan, run, values)
-    turn.go_on()
-    if len(compact(run.as_json())) > RUN_LIMIT_BYTES:
-        turn.give_up("what came of its steps is more than a memory may hold")
-    return turn.reply()
+def advance_run(plan: AgentPlan, run: PlanRun, values: Mapping[str, Any]) -> PlanReply:
+    """Return the next reply of a run. The run is changed in place and stored as a memory in the reply."""
+    turn = _RunTurn(plan, run, values)
+    turn.advance()
+    if len(dump_compact(run.as_json())) > RUN_LIMIT_BYTES:
+        turn.abort("what came of its steps is more than a memory may hold")
+    return turn.to_reply()
 
 
-class _Turn:
-    """One turn of a run: what it finds, and what it says."""
+class _RunTurn:
+    """One turn of a run: its inputs and its reply."""
 
-    def __init__(self, plan: AgentPlan, run: Run, values: Mapping[str, Any]) -> None:
+    def __init__(self, plan: AgentPlan, run: PlanRun, values: Mapping[str, Any]) -> None:
         self.plan, self.run, self.values = plan, run, values
         self.tick: int = values["tick"]
         self.results = CallResults(values)
         self.requests = StepRequests(values, self.results)
         self.entries: list[Json] = []
         self.calls: list[Json] = []
-        self.called: list[Doing] = []
-        self.said: dict[str, Json] = {}
+        self.called_states: list[ActionState] = []
+        self.new_answers: dict[str, Json] = {}
 
-    def go_on(self) -> None:
-        """Take in what has come, and begin what is next, until something has to be waited for."""
+    def advance(self) -> None:
+        """Process new results and start next actions until the run has to wait."""
         if not self.run.at and self.run.status == "running":
-            self._lead_to(self.plan.steps[0].name if self.plan.steps else END)
+            self._enter_step(self.plan.steps[0].name if self.plan.steps else END)
         elif not self.run.doing:  # a person has led the run elsewhere, and waits for nobody
             self.run.items = None
-            self.entries += map(withdrawal, self.requests.find_open())
+            self.entries += map(build_cancellation, self.requests.find_open())
         while self.run.status == "running":
-            step = self.plan.step(self.run.at)
+            step = self.plan.get_step(self.run.at)
             if step is None:
-                self._fail(f'the plan has no step "{self.run.at}" any more')
+                self._fail_run(f'the plan has no step "{self.run.at}" any more')
                 return
-            for member in members_of(step, self.run):
-                if member.name in self.run.doing:
-                    self._take_in(member, self.run.doing[member.name])
-            if not self._settle(step):
+            for action in get_actions(step, self.run):
+                if action.name in self.run.doing:
+                    self._process_result(action, self.run.doing[action.name])
+            if not self._finish_step(step):
                 return
 
-    def give_up(self, why: str) -> None:
-        """Let the run fail, without what came of it."""
+    def abort(self, reason: str) -> None:
+        """Fail the run and drop its answers."""
         self.run.answers, self.run.keys, self.run.doing = {}, {}, {}
-        self._fail(why)
+        self._fail_run(reason)
 
-    def known(self, member: Member | None = None) -> Json:
-        """Return what the run knows now, with the item that the member is done for."""
-        known = what_is_known(self.plan, self.run, self.values, self.said)
-        return known | item_of(member, self.run) if member else known
+    def variables(self, action: StepAction | None = None) -> Json:
+        """Return the current variables of the run, including the item of the action."""
+        variables = build_variables(self.plan, self.run, self.values, self.new_answers)
+        return variables | item_variables(action, self.run) if action else variables
 
     # --- taking in ----------------------------------------------------------------------------
 
-    def _take_in(self, member: Member, doing: Doing) -> None:
-        """Take in what has come of one thing that is done, as far as something has."""
-        match doing.phase:
+    def _process_result(self, action: StepAction, state: ActionState) -> None:
+        """Process new results of one action, if any."""
+        match state.phase:
             case "asked":
-                if self.requests.is_postponed(doing.tag):
-                    self._do(member, doing)
-                elif outcome := self.requests.answer(member, doing.tag, member.asked):
-                    self._accept(member, doing, outcome)
+                if self.requests.is_postponed(state.tag):
+                    self._start_action(action, state)
+                elif outcome := self.requests.answer(action, state.tag, action.target_agent):
+                    self._on_answer(action, state, outcome)
             case "called":
-                if (result := self._result(doing)) is None:
+                if (result := self._tool_result(state)) is None:
                     return
                 if is_deferred(result):  # it is no failure: it is asked for again
-                    self._do(member, doing)
+                    self._start_action(action, state)
                 elif call := result.get("unknown"):  # to do it again, or to go on, is for a person to decide
-                    doing.phase, doing.wait = "waiting", {"call": call}
-                    self._take_in_wait(member, doing)
+                    state.phase, state.wait = "waiting", {"call": call}
+                    self._process_wait(action, state)
                 else:
-                    self._accept(member, doing, of_calling(member, result))
+                    self._on_answer(action, state, call_outcome(action, result))
             case "verifying":
-                self._take_in_verdict(member, doing)
+                self._process_verdict(action, state)
             case "waiting":
-                self._take_in_wait(member, doing)
+                self._process_wait(action, state)
 
-    def _result(self, doing: Doing) -> Mapping[str, Any] | None:
-        """Return the result of a tool call; None where the call is of this reply."""
-        if any(doing is called for called in self.called):  # just now: the result comes later
+    def _tool_result(self, state: ActionState) -> Mapping[str, Any] | None:
+        """Return the result of a tool call, or None for a call in this reply."""
+        if any(
+            state is called_state for called_state in self.called_states
+        ):  # just now: the result comes later
             return None
-        return self.results.of_call(doing.call)
+        return self.results.get_result(state.call)
 
-    def _take_in_wait(self, member: Member, doing: Doing) -> None:
-        wait = doing.wait or {}
+    def _process_wait(self, action: StepAction, state: ActionState) -> None:
+        wait = state.wait or {}
         if call := wait.get("call"):
-            if word := self.results.find_resolution(call):
-                outcome = of_calling(member, word)
-                if word["success"] and outcome.answer is None:  # it happened: it is not done again
-                    doing.failures = member.attempts
-                self._accept(member, doing, outcome)
-        elif self._is_over({**wait, "give_up": None}):
-            self._accept(member, doing, FittedAnswer({"text": wait_text(wait), "tick": self.tick}))
-        elif self._is_over(wait):
-            why = f"waited {self.tick - doing.since} ticks for {wait_text(wait)}"
-            self._accept(member, doing, FittedAnswer(None, why))
+            if finding := self.results.find_resolution(call):
+                outcome = call_outcome(action, finding)
+                if finding["success"] and outcome.answer is None:  # it happened: it is not done again
+                    state.failures = action.attempts
+                self._on_answer(action, state, outcome)
+        elif self._is_wait_done({**wait, "give_up": None}):
+            self._on_answer(action, state, RepairedAnswer({"text": describe_wait(wait), "tick": self.tick}))
+        elif self._is_wait_done(wait):
+            reason = f"waited {self.tick - state.since} ticks for {describe_wait(wait)}"
+            self._on_answer(action, state, RepairedAnswer(None, reason))
 
-    def _is_over(self, wait: Json) -> bool:
-        return is_over(wait, self.tick, self.values.get("time") or "", self.values.get("files") or {})
+    def _is_wait_done(self, wait: Json) -> bool:
+        return is_wait_done(wait, self.tick, self.values.get("time") or "", self.values.get("files") or {})
 
-    def _accept(self, member: Member, doing: Doing, outcome: FittedAnswer) -> None:
-        """Go on with an answer, or do it again, or give up."""
+    def _on_answer(self, action: StepAction, state: ActionState, outcome: RepairedAnswer) -> None:
+        """Store an answer, retry a failed action, or mark the action as failed."""
         if outcome.answer is None:
-            doing.failures += 1
-            doing.reasons = outcome.why[:REASONS_CHARS]
-            if doing.failures < member.attempts:
-                self._do(member, doing)
+            state.failures += 1
+            state.reasons = outcome.reason[:REASONS_CHARS]
+            if state.failures < action.attempts:
+                self._start_action(action, state)
             else:
-                doing.phase = "failed"
+                state.phase = "failed"
             return
-        doing.answer = outcome.answer
-        if member.asked:
-            self.said[member.asked] = kept_answer(outcome.answer, self.tick)
-        if member.verify and not member.verify.by:  # who judges by that has done so
-            self._ask_whether_it_passes(member, member.verify, doing)
+        state.answer = outcome.answer
+        if action.target_agent:
+            self.new_answers[action.target_agent] = to_memory(outcome.answer, self.tick)
+        if action.verify and not action.verify.by:  # who judges by that has done so
+            self._request_verification(action, action.verify, state)
         else:
-            doing.phase = "done"
+            state.phase = "done"
 
-    def _ask_whether_it_passes(self, member: Member, verify: Verify, doing: Doing) -> None:
-        doing.phase = "verifying"
-        known = {**self.known(member), "answer": doing.answer}
+    def _request_verification(self, action: StepAction, verify: VerifySettings, state: ActionState) -> None:
+        state.phase = "verifying"
+        variables = {**self.variables(action), "answer": state.answer}
         if verify.tool:
-            self._call(doing, verify.tool, verify.args, known)
+            self._add_call(state, verify.tool, verify.args, variables)
             return
-        doing.tag = f"{doing.tag.removesuffix('/verify')}/verify"
-        self._ask(verification_for(member, verify, doing, known))
+        state.tag = f"{state.tag.removesuffix('/verify')}/verify"
+        self._add_request(build_verification_request(action, verify, state, variables))
 
-    def _take_in_verdict(self, member: Member, doing: Doing) -> None:
-        verify = member.verify
+    def _process_verdict(self, action: StepAction, state: ActionState) -> None:
+        verify = action.verify
         if verify is None:  # the plan was changed meanwhile
-            doing.phase = "done"
+            state.phase = "done"
             return
         if verify.tool:
-            result = self._result(doing)
+            result = self._tool_result(state)
             if result is not None and is_deferred(result):
-                self._ask_whether_it_passes(member, verify, doing)
+                self._request_verification(action, verify, state)
                 return
             outcome = (
-                of_calling(Member(name=member.name, tool=verify.tool), result) if result is not None else None
+                call_outcome(StepAction(name=action.name, tool=verify.tool), result)
+                if result is not None
+                else None
             )
-        elif self.requests.is_postponed(doing.tag):
-            self._ask_whether_it_passes(member, verify, doing)
+        elif self.requests.is_postponed(state.tag):
+            self._request_verification(action, verify, state)
             return
         else:
-            outcome = self.requests.answer(Member(name=member.name), doing.tag, verify.ask)
+            outcome = self.requests.answer(StepAction(name=action.name), state.tag, verify.ask)
         if outcome is None:
             return
-        why = of_verifying(verify, outcome, self.known(member))
-        if not why:
-            doing.phase = "done"
+        rejection = verification_error(verify, outcome, self.variables(action))
+        if not rejection:
+            state.phase = "done"
             return
-        doing.rejections += 1
-        doing.reasons = why[:REASONS_CHARS]
-        if doing.rejections < verify.attempts:
-            self._do(member, doing)
+        state.rejections += 1
+        state.reasons = rejection[:REASONS_CHARS]
+        if state.rejections < verify.attempts:
+            self._start_action(action, state)
         else:
-            doing.phase, doing.answer = "failed", None
-            doing.reasons = f"not passed by {verify.ask or verify.tool}: {doing.reasons}"
+            state.phase, state.answer = "failed", None
+            state.reasons = f"not passed by {verify.ask or verify.tool}: {state.reasons}"
 
     # --- doing --------------------------------------------------------------------------------
 
-    def _begin(self, step: Step) -> None:
+    def _begin_step(self, step: StepDefinition) -> None:
         self.run.at, self.run.tries = step.name, 1
         self.run.rounds[step.name] = self.run.rounds.get(step.name, 0) + 1
         self.run.doing = {}
-        self._begin_members(step)
+        self._start_actions(step)
 
-    def _begin_members(self, step: Step) -> None:
-        """Begin what is to be done at once; of the items of a list as many as may be."""
+    def _start_actions(self, step: StepDefinition) -> None:
+        """Start the actions of a step, for items up to the concurrency limit."""
         self.run.items = None
         try:
-            self.run.items = items_of(step, self.known()) if step.each else None
-        except NoItems as error:
-            self.run.doing[step.name] = Doing(phase="failed", reasons=str(error))
-        self._begin_next(step)
+            self.run.items = get_items(step, self.variables()) if step.each else None
+        except NotAList as error:
+            self.run.doing[step.name] = ActionState(phase="failed", reasons=str(error))
+        self._start_next_actions(step)
 
-    def _begin_next(self, step: Step) -> None:
-        for member in next_of(step, members_of(step, self.run), self.run.doing):
-            self.run.doing[member.name] = Doing(phase="done")
-            self._do(member, self.run.doing[member.name])
+    def _start_next_actions(self, step: StepDefinition) -> None:
+        for action in next_actions(step, get_actions(step, self.run), self.run.doing):
+            self.run.doing[action.name] = ActionState(phase="done")
+            self._start_action(action, self.run.doing[action.name])
 
-    def _do(self, member: Member, doing: Doing) -> None:
-        """Do something, for the first time or again."""
-        doing.since, doing.answer = self.tick, None
-        known = self.known(member)
-        match kind_of(member):
+    def _start_action(self, action: StepAction, state: ActionState) -> None:
+        """Start or retry an action."""
+        state.since, state.answer = self.tick, None
+        variables = self.variables(action)
+        match get_kind(action):
             case "ask" | "plan":
-                doing.phase, doing.tag = "asked", self._tag(member, doing)
-                self._ask(request_for(member, doing, known, self.values.get("time") or ""))
+                state.phase, state.tag = "asked", self._action_tag(action, state)
+                self._add_request(
+                    build_request_payload(action, state, variables, self.values.get("time") or "")
+                )
             case "tool":
-                doing.phase = "called"
-                self._call(doing, member.tool, member.args, known)
+                state.phase = "called"
+                self._add_call(state, action.tool, action.args, variables)
             case "wait":
-                self._begin_waiting(member, doing, known)
+                self._start_wait(action, state, variables)
             case _:
-                doing.phase = "done"
+                state.phase = "done"
 
-    def _tag(self, member: Member, doing: Doing) -> str:
+    def _action_tag(self, action: StepAction, state: ActionState) -> str:
         number = self.run.rounds.get(self.run.at, 1)
-        tries = doing.failures + doing.rejections + self.run.tries
-        return f"{member.name}/{number}/{tries}"
+        tries = state.failures + state.rejections + self.run.tries
+        return f"{action.name}/{number}/{tries}"
 
-    def _ask(self, payload: Json) -> None:
+    def _add_request(self, payload: Json) -> None:
         self.requests.add(payload["step"])
         self.entries.append({"kind": "request", "payload": payload, "tags": []})
 
-    def _call(self, doing: Doing, tool: str, args: Json, known: Json) -> None:
-        doing.call = len(self.calls)
-        self.called.append(doing)
-        self.calls.append({"tool": tool, "args": filled(args, known)})
+    def _add_call(self, state: ActionState, tool: str, args: Json, variables: Json) -> None:
+        state.call = len(self.calls)
+        self.called_states.append(state)
+        self.calls.append({"tool": tool, "args": fill_arguments(args, variables)})
 
-    def _begin_waiting(self, member: Member, doing: Doing, known: Json) -> None:
-        doing.phase = "waiting"
+    def _start_wait(self, action: StepAction, state: ActionState, variables: Json) -> None:
+        state.phase = "waiting"
         try:
-            doing.wait = wait_for(member.wait, self.tick, self.values.get("files") or {}, known)
+            state.wait = build_wait(action.wait, self.tick, self.values.get("files") or {}, variables)
         except ValueError as error:
-            doing.phase, doing.reasons = "failed", str(error)
+            state.phase, state.reasons = "failed", str(error)
 
     # --- going on -----------------------------------------------------------------------------
 
-    def _settle(self, step: Step) -> bool:
-        """Leave a step that is over; return whether the run has come any further."""
-        doing = self.run.doing
-        if step.each and self.run.items is None and step.name not in doing:
-            self._begin_members(step)
-        self._begin_next(step)  # of its items, or what the plan says since it was changed
-        members = members_of(step, self.run)
-        states = {member.name: doing[member.name] for member in members if member.name in doing}
-        if any(each.phase not in ("done", "failed") for each in states.values()):
+    def _finish_step(self, step: StepDefinition) -> bool:
+        """Leave a finished step. Return True if the run has advanced."""
+        action_states = self.run.doing
+        if step.each and self.run.items is None and step.name not in action_states:
+            self._start_actions(step)
+        self._start_next_actions(step)  # of its items, or what the plan says since it was changed
+        actions = get_actions(step, self.run)
+        states = {
+            action.name: action_states[action.name] for action in actions if action.name in action_states
+        }
+        if any(state.phase not in ("done", "failed") for state in states.values()):
             return False
-        failed = {name: each for name, each in states.items() if each.phase == "failed"}
+        failed = {name: state for name, state in states.items() if state.phase == "failed"}
         if failed and step.parallel and self.run.tries < step.attempts:
-            self._again(step, failed)
+            self._retry_step(step, failed)
             return False
         if failed and not (step.keeps_failures and self.run.items):
-            why = "; ".join(f"{name}: {each.reasons}" for name, each in failed.items())
-            self._lead_to(step.on_failure, why=why)
+            reason = "; ".join(f"{name}: {state.reasons}" for name, state in failed.items())
+            self._enter_step(step.on_failure, reason=reason)
             return True
-        self._keep_answers(step, members, states)
-        if kind_of(step) not in ("decide", "wait"):
+        self._store_answers(step, actions, states)
+        if get_kind(step) not in ("decide", "wait"):
             self.run.previous = step.name
-        self._lead_to(self._way_out(step))
+        self._enter_step(self._choose_target(step))
         return True
 
-    def _keep_answers(self, step: Step, members: list[Member], states: Mapping[str, Doing]) -> None:
+    def _store_answers(
+        self, step: StepDefinition, actions: list[StepAction], states: Mapping[str, ActionState]
+    ) -> None:
         if step.each and self.run.items is not None:
-            self._keep(step, answer_of(members, states))
+            self._store_answer(step, collect_answers(actions, states))
             return
-        for member in members:
-            if (answer := states[member.name].answer) is not None:
-                self._keep(member, answer)
+        for action in actions:
+            if (answer := states[action.name].answer) is not None:
+                self._store_answer(action, answer)
         if step.parallel:
-            self._keep(step, {name: each.answer or {} for name, each in states.items()})
+            self._store_answer(step, {name: state.answer or {} for name, state in states.items()})
 
-    def _again(self, step: Step, failed: Mapping[str, Doing]) -> None:
+    def _retry_step(self, step: StepDefinition, failed: Mapping[str, ActionState]) -> None:
         self.run.tries += 1
-        for member in members_of(step, self.run):
-            if step.retry == "all" or member.name in failed:
-                doing = self.run.doing[member.name]
-                reasons = doing.reasons if member.name in failed else ""
-                self.run.doing[member.name] = fresh = Doing(phase="done", reasons=reasons)
-                self._do(member, fresh)
+        for action in get_actions(step, self.run):
+            if step.retry == "all" or action.name in failed:
+                state = self.run.doing[action.name]
+                reasons = state.reasons if action.name in failed else ""
+                self.run.doing[action.name] = new_state = ActionState(phase="done", reasons=reasons)
+                self._start_action(action, new_state)
 
-    def _keep(self, member: Member, answer: Json) -> None:
-        self.run.answers[member.name] = answer
-        if member.writes:
-            self.run.keys[member.writes] = answer
+    def _store_answer(self, action: StepAction, answer: Json) -> None:
+        self.run.answers[action.name] = answer
+        if action.writes:
+            self.run.keys[action.writes] = answer
 
-    def _way_out(self, step: Step) -> str:
+    def _choose_target(self, step: StepDefinition) -> str:
         answer = self.run.answers.get(step.name)
         if step.choose:
-            return chosen(step.choose, answer) or step.else_
-        known = {**self.known(), "answer": answer}
+            return choose_target(step.choose, answer) or step.else_
+        variables = {**self.variables(), "answer": answer}
         for route in step.routes:
-            if holds(route.when, known):
+            if evaluate(route.when, variables):
                 return route.to
-        return step.else_ or FAIL if step.routes else after(self.plan, step.name)
+        return step.else_ or FAIL if step.routes else default_next_step(self.plan, step.name)
 
-    def _lead_to(self, target: str, *, why: str = "") -> None:
-        """Go on at a step, past those that have been begun as often as they may."""
+    def _enter_step(self, target: str, *, reason: str = "") -> None:
+        """Continue at a step. Steps at their limit are skipped by way of `at_limit`."""
         for _ in range(len(self.plan.steps) + 1):  # at_limit may lead in a circle
             if target == END:
-                self._end()
+                self._finish_run()
                 return
-            step = self.plan.step(target) if target != FAIL else None
+            step = self.plan.get_step(target) if target != FAIL else None
             if step is None:
-                self._fail(why or self._why_led(target))
+                self._fail_run(reason or self._failure_reason(target))
                 return
             if self.run.steps_begun >= self.plan.max_steps:
-                self._fail(f"{self.plan.max_steps} steps were begun, the most that max_steps allows")
+                self._fail_run(f"{self.plan.max_steps} steps were begun, the most that max_steps allows")
                 return
             if step.limit is None or self.run.rounds.get(step.name, 0) < step.limit:
-                self._begin(step)
+                self._begin_step(step)
                 return
-            why, target = f'"{step.name}" was begun {step.limit} times, its limit', step.at_limit
-        self._fail(why)
+            reason, target = f'"{step.name}" was begun {step.limit} times, its limit', step.at_limit
+        self._fail_run(reason)
 
-    def _why_led(self, target: str) -> str:
-        """Return why a way leads to a failure: because of an answer."""
+    def _failure_reason(self, target: str) -> str:
+        """Return the reason a transition leads to failure, taken from the answer."""
         if target != FAIL:
-            return f"there is no way for this answer: {as_text(self.run.answers.get(self.run.at))}"
-        return as_text(self.run.answers.get(self.run.at)) or "that is where the plan leads"
+            return f"there is no way for this answer: {value_to_text(self.run.answers.get(self.run.at))}"
+        return value_to_text(self.run.answers.get(self.run.at)) or "that is where the plan leads"
 
-    def _end(self) -> None:
-        self._close("done")
+    def _finish_run(self) -> None:
+        self._close_run("done")
         if not self.plan.answer:
-            self._respond(of_a_run(self.run.answers.get(self.run.previous)))
+            self._respond(run_payload(self.run.answers.get(self.run.previous)))
             return
-        value = filled(self.plan.answer, self.known())
+        value = fill_arguments(self.plan.answer, self.variables())
         has_text = isinstance(value, Mapping) and isinstance(value.get("text"), str)
-        self._respond(of_a_run(as_text(value) if has_text else value))
+        self._respond(run_payload(value_to_text(value) if has_text else value))
 
-    def _fail(self, why: str) -> None:
-        self.run.why = why[:REASONS_CHARS]
-        self._close("failed")
+    def _fail_run(self, reason: str) -> None:
+        self.run.why = reason[:REASONS_CHARS]
+        self._close_run("failed")
         self._respond(
-            {"status": "failed", "text": f'the plan failed at "{self.run.at}": {why}'[:REASONS_CHARS]}
+            {"status": "failed", "text": f'the plan failed at "{self.run.at}": {reason}'[:REASONS_CHARS]}
         )
 
     def _respond(self, payload: Json) -> None:
         self.entries = [{"kind": "response", "payload": payload, "tags": []}]
         self.calls = []  # what has ended asks for nothing
 
-    def _close(self, status: Any) -> None:
+    def _close_run(self, status: Any) -> None:
         self.run.status, self.run.ended, self.run.doing, self.run.items = status, self.tick, {}, None
 
     # --- saying -------------------------------------------------------------------------------
 
-    def reply(self) -> PlanReply:
-        """Return what was come to."""
+    def to_reply(self) -> PlanReply:
+        """Return the reply of the turn."""
         memories: list[Json] = [{"key": run_key(self.run.request), "value": self.run.as_json()}]
-        wanted = agents_referred_to(self.plan)
-        if told := {agent: said for agent, said in self.said.items() if agent in wanted}:
-            kept = (self.values.get("memory") or {}).get(ANSWERS_KEY)
-            answers = {**kept, **told} if isinstance(kept, dict) else told
+        referred_agents = find_referenced_agents(self.plan)
+        if referred_answers := {
+            agent: answer for agent, answer in self.new_answers.items() if agent in referred_agents
+        }:
+            stored_answers = (self.values.get("memory") or {}).get(ANSWERS_KEY)
+            answers = (
+                {**stored_answers, **referred_answers}
+                if isinstance(stored_answers, dict)
+                else referred_answers
+            )
             memories.append({"key": ANSWERS_KEY, "value": answers})
-        where = self.run.at if self.run.status == "running" else self.run.status
-        return PlanReply(self.entries, self.calls, memories, f"run {self.run.request}: {where}")
+        position = self.run.at if self.run.status == "running" else self.run.status
+        return PlanReply(self.entries, self.calls, memories, f"run {self.run.request}: {position}")

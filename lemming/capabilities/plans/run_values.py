@@ -1,66 +1,72 @@
-"""What a run knows: the one value that templates, contexts and conditions of a plan refer to. Pure."""
+"""Variables of a run, for templates, contexts and conditions of a plan. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from lemming.capabilities.plans.format import AgentPlan
-from lemming.capabilities.plans.outcomes import plain_answer
-from lemming.capabilities.plans.references import parts_of
-from lemming.capabilities.plans.referred import all_paths
-from lemming.capabilities.plans.run import PREFIX, Run
+from lemming.capabilities.plans.plan_format import AgentPlan
+from lemming.capabilities.plans.plan_run import PREFIX, PlanRun
+from lemming.capabilities.plans.reference_validation import iter_references
+from lemming.capabilities.plans.step_outcomes import extract_answer
+from lemming.capabilities.plans.value_paths import split_reference
 
 ANSWERS_KEY = "last-answers"
 """The memory of the last answers of agents to which a plan refers as `last.AGENT`."""
 LAST_CHARS = 8000
 
 Json = dict[str, Any]
-NOBODY: Mapping[str, Json] = {}
+NO_ANSWERS: Mapping[str, Json] = {}
 
 
-def what_is_known(
-    plan: AgentPlan, run: Run, values: Mapping[str, Any], said: Mapping[str, Json] = NOBODY
+def build_variables(
+    plan: AgentPlan, run: PlanRun, values: Mapping[str, Any], new_answers: Mapping[str, Json] = NO_ANSWERS
 ) -> Json:
-    """Return what the run knows: `lemming.capabilities.plans.references.ROOTS` says what each part is.
+    """Return the variables of a run, described in `lemming.capabilities.plans.value_paths.ROOTS`.
 
-    `said`: the answers that came to the run in this turn, by agent.
+    `new_answers`: the answers received in this turn, by agent.
     """
     memory = values.get("memory") or {}
     request = values.get("request") or {}
     return {
-        "start": plain_answer(request.get("payload") or {}),
+        "start": extract_answer(request.get("payload") or {}),
         "previous": run.answers.get(run.previous),
         "steps": run.answers,
         "keys": run.keys,
         "memory": {key: value for key, value in memory.items() if not key.startswith(PREFIX)},
-        "last": last_answers(plan, values, said),
+        "last": collect_last_answers(plan, values, new_answers),
         "context": {item["label"]: item["text"] for item in values.get("context") or ()},
         "round": run.rounds.get(run.at, 0),
         "tick": values["tick"],
     }
 
 
-def agents_referred_to(plan: AgentPlan) -> set[str]:
-    """Return the agents whose last answers the plan refers to."""
-    return {name for root, name in (parts_of(path) for path, _ in all_paths(plan)) if root == "last" and name}
-
-
-def last_answers(
-    plan: AgentPlan, values: Mapping[str, Any], said_now: Mapping[str, Json] = NOBODY
-) -> dict[str, Json]:
-    """Return the newest thing that each of those agents said, with its age in ticks."""
-    wanted, tick = agents_referred_to(plan), values["tick"]
-    if not wanted:
-        return {}
-    kept = (values.get("memory") or {}).get(ANSWERS_KEY)
-    newest: dict[str, Json] = dict(kept) if isinstance(kept, dict) else {}
-    found = (*_entry_values(values), *said_now.items())
-    for agent, said in sorted(found, key=lambda each: int(each[1]["tick"])):
-        if agent in wanted and said["tick"] >= newest.get(agent, {}).get("tick", -1):
-            newest[agent] = said
+def find_referenced_agents(plan: AgentPlan) -> set[str]:
+    """Return the agents in references to last answers."""
     return {
-        agent: {**said, "age_ticks": tick - said["tick"]} for agent, said in newest.items() if agent in wanted
+        name
+        for root, name in (split_reference(path) for path, _ in iter_references(plan))
+        if root == "last" and name
+    }
+
+
+def collect_last_answers(
+    plan: AgentPlan, values: Mapping[str, Any], new_answers: Mapping[str, Json] = NO_ANSWERS
+) -> dict[str, Json]:
+    """Return the newest answer of each referenced agent, with its age in ticks."""
+    referenced, tick = find_referenced_agents(plan), values["tick"]
+    if not referenced:
+        return {}
+    stored_answers = (values.get("memory") or {}).get(ANSWERS_KEY)
+    newest: dict[str, Json] = dict(stored_answers) if isinstance(stored_answers, dict) else {}
+    all_answers = (*_entry_values(values), *new_answers.items())
+    for agent, answer in sorted(all_answers, key=lambda item: int(item[1]["tick"])):
+        if agent in referenced and answer["tick"] >= newest.get(agent, {}).get("tick", -1):
+            newest[agent] = answer
+    return {
+        agent: {**answer, "age_ticks": tick - answer["tick"]}
+        for agent, answer in newest.items()
+        if agent in referenced
     }
 
 
@@ -74,6 +80,6 @@ def _entry_values(values: Mapping[str, Any]) -> Iterator[tuple[str, Json]]:
             yield entry["agent"], {"text": text[:LAST_CHARS], "tick": entry["tick"]}
 
 
-def kept_answer(answer: Json, tick: int) -> Json:
-    """Return an answer as the memory of last answers keeps it."""
+def to_memory(answer: Json, tick: int) -> Json:
+    """Return an answer in the form of the memory of last answers."""
     return {"text": str(answer.get("text", ""))[:LAST_CHARS], "tick": tick}

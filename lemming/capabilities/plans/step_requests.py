@@ -1,58 +1,101 @@
-"""What the steps of a run have asked of others, and what came of it. Pure.
-
-A request is told apart by its `payload.step`. A gate may have a person asked first: then the request is
-not written yet, and a result says what the person decided about it.
-"""
+"""Payloads of a step's requests, and the conditions a step waits for. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.capabilities.answers.fitting import FittedAnswer
-from lemming.capabilities.plans.call_results import CallResults, is_deferred, is_written
-from lemming.capabilities.plans.format import Member
-from lemming.capabilities.plans.outcomes import of_approving, of_asking
+from lemming.capabilities.plans.plan_format import StepAction, VerifySettings, WaitSettings
+from lemming.capabilities.plans.plan_run import ActionState
+from lemming.capabilities.plans.step_outcomes import VERDICT, build_answer_schema
+from lemming.capabilities.plans.value_paths import context_lines, fill_arguments, render, value_to_text
+from lemming.kernel.base.clock import parse_timestamp, timestamp
+from lemming.kernel.base.times.parse_times import expiry_payload
 
 Json = dict[str, Any]
 
 
-class StepRequests:
-    """The requests of one turn's run: those of earlier turns, from the turn's values, and those it makes."""
+def build_request_payload(action: StepAction, state: ActionState, variables: Json, at: str) -> Json:
+    """Return the payload of a step's request, including the reason for the last failure.
 
-    def __init__(self, values: Mapping[str, Any], results: CallResults) -> None:
-        self._results = results
-        self._now: set[str] = set()
-        self._before = {
-            payload["step"]: asked
-            for asked in values.get("asked") or ()
-            if isinstance(payload := asked.get("payload"), dict) and isinstance(payload.get("step"), str)
-        }
+    `at`: current timestamp.
+    """
+    arguments = fill_arguments(action.args, variables) if action.plan else {}
+    task = render(action.task, variables) or value_to_text(arguments)
+    text = append_context(task, [*context_lines(action.context, variables)])
+    if state.reasons:
+        text = f"{text}\n\nThe last try was not good enough: {state.reasons}"
+    payload: Json = {**arguments, "target": action.target_agent, "text": text, "step": state.tag}
+    if schema := build_answer_schema(action):
+        payload["schema"] = schema
+    if action.deadline is not None:
+        payload |= expiry_payload([action.deadline], at)
+    if action.default is not None:
+        payload["default"] = action.default
+    if action.verify and (judge := action.verify.judge_settings):
+        payload["verify"] = judge.as_json()
+    return payload
 
-    def add(self, tag: str) -> None:
-        """Note that this turn asks."""
-        self._now.add(tag)
 
-    def find_open(self) -> list[Json]:
-        """Return the requests of earlier turns that have no answer."""
-        return [asked for asked in self._before.values() if not asked.get("end")]
+def build_verification_request(
+    action: StepAction, verify: VerifySettings, state: ActionState, variables: Json
+) -> Json:
+    """Return the payload of the request for verifying an answer."""
+    request_text = render(action.task, variables) or value_to_text(fill_arguments(action.args, variables))
+    task = render(verify.task, variables)
+    task = task or "Does this answer do what was asked? Say whether it passes, and why not."
+    text = append_context(
+        task, [("What was asked", request_text), ("The answer", value_to_text(state.answer))]
+    )
+    schema = {} if verify.when else {"schema": VERDICT}
+    return {"target": verify.ask, "text": text, "step": state.tag, **schema}
 
-    def is_postponed(self, tag: str) -> bool:
-        """Return True for what is to be asked again: persons had other things to approve first."""
-        result = self._result(tag)
-        return result is not None and is_deferred(result)
 
-    def answer(self, member: Member, tag: str, who: str) -> FittedAnswer | None:
-        """Return the outcome of a request; None while it is open."""
-        if asked := self._before.get(tag):
-            return of_asking(member, asked, who) if asked.get("end") else None
-        if tag in self._now:
-            return None
-        if result := self._result(tag):
-            return None if is_written(result) else of_approving(member, result)
-        why = "; ".join(self._results.of_entries()) or f"nothing is asked of {who} any more"
-        return FittedAnswer(None, why)
+def build_cancellation(sub_request: Mapping[str, Any]) -> Json:
+    """Return the entry cancelling a sub-request."""
+    payload = {"cancels": sub_request["id"], "reply_to": sub_request["id"], "target": sub_request["to"]}
+    return {"kind": "status", "payload": payload, "tags": []}
 
-    def _result(self, tag: str) -> Mapping[str, Any] | None:
-        """Return a person's decision about a request that was to be approved first."""
-        return None if tag in self._now or tag in self._before else self._results.of_asking(tag)
+
+def append_context(task: str, parts: list[tuple[str, str]]) -> str:
+    """Return a task with context parts, each below its label.
+
+    >>> append_context("Write it up.", [("facts", "Bees dance.")]).splitlines()
+    ['Write it up.', '', 'facts:', 'Bees dance.']
+    """
+    return "\n\n".join([task, *(f"{label}:\n{text}" for label, text in parts)])
+
+
+def build_wait(
+    wait: WaitSettings | None, tick: int, files: Mapping[str, str | None], variables: Json
+) -> Json:
+    """Return the wait state of a step that starts waiting in this tick.
+
+    Raises: ValueError for an invalid time.
+    """
+    if wait is None:  # the plan was changed meanwhile
+        return {"tick": tick}
+    until: Json = {"give_up": tick + wait.at_most} if wait.at_most else {}
+    if wait.file:
+        baseline = {"was": files.get(wait.file)} if wait.until == "changes" else {}
+        return {**until, "file": wait.file, "until": wait.until, **baseline}
+    if wait.ticks is not None or wait.tick is not None:
+        return {**until, "tick": wait.tick if wait.ticks is None else tick + wait.ticks}
+    time_text = render(wait.time, variables)
+    try:
+        return {**until, "time": timestamp(parse_timestamp(time_text))}
+    except ValueError as error:
+        raise ValueError(f'"{time_text[:100]}" is no moment such as 2027-01-31T09:00:00Z') from error
+
+
+def describe_wait(wait: Mapping[str, Any]) -> str:
+    """Return a description of a wait.
+
+    >>> describe_wait(dict(file="./in.csv", until="changes")), describe_wait({"tick": 7})
+    ('./in.csv to change', 'tick 7')
+    """
+    if call := wait.get("call"):
+        return f"a person to say whether its call happened: lemming repair --mark done {call}, or failed"
+    if file := wait.get("file"):
+        return f"{file} {'to change' if wait.get('until') == 'changes' else 'to be there'}"
+    return f"tick {wait['tick']}" if "tick" in wait else str(wait.get("time"))

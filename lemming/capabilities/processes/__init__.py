@@ -1,1 +1,1 @@
-"""Programs that the engine starts: a keeper around each, and what is below them found and ended."""
+"""Child programs of the engine: a reaper around each program, and cleanup of all descendants."""

@@ -1,1 +1,1 @@
-"""People and requests: asking, answering, cancelling, and running ticks until an answer is there."""
+"""People and requests: ask, answer, cancel, and run ticks until an answer has arrived."""

@@ -1,47 +1,50 @@
-"""All requests that entries tell of, as who looks sees them: each by `requests.settling`. Pure."""
+"""Build all requests from a set of entries, as one reader sees them.
+
+`lemming.capabilities.requests.request_outcome` applies the events. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from lemming.capabilities.requests.deadlines import last_tick
-from lemming.capabilities.requests.settling import (
+from lemming.capabilities.requests.request_deadlines import get_last_tick
+from lemming.capabilities.requests.request_outcome import (
     LastTick,
     RequestEvent,
-    RequestFacts,
-    cut_off_by,
-    events_of,
-    is_parent,
-    opened_by,
-    place_of,
-    settle,
+    RequestEventContext,
+    apply_events,
+    find_cutoff,
+    get_events,
+    get_position,
+    is_parent_request,
+    request_from_entry,
 )
-from lemming.capabilities.requests.view import AllRequests, Place, RequestView
-from lemming.kernel.mail.references import name_in, named_in
+from lemming.capabilities.requests.request_view import AllRequests, Position, RequestView
+from lemming.kernel.inboxes.payload_references import parse_reference, parse_references
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.org.resume import Agent
 
 
-def may_matter(raw: bytes) -> bool:
-    """Return whether an entry of these bytes may open a request, move it or end it; most do not."""
+def may_concern_requests(raw: bytes) -> bool:
+    """Return True if an entry with these bytes may open, affect or end a request. Most entries do not."""
     # "\u00": JSON may spell any word with escapes
     return b'"request"' in raw or b'"response"' in raw or b'"cancels"' in raw or b"\\u00" in raw
 
 
 def concerns_requests(entry: OutboxEntry) -> bool:
-    """Return whether an entry opens a request, moves one or ends one, as far as it alone tells."""
+    """Return True if an entry, taken alone, opens, affects or ends a request."""
     match entry.kind:
         case "request":
             return bool(entry.targets)
         case "response":
-            return bool(named_in(entry.payload.get("reply_to")))
+            return bool(parse_references(entry.payload.get("reply_to")))
         case "status":
-            return bool(named_in(entry.payload.get("cancels")))
+            return bool(parse_references(entry.payload.get("cancels")))
     return False
 
 
-def requests_of(
+def build_requests(
     entries: Mapping[EntryName, OutboxEntry],
     *,
     agents: Mapping[str, Agent],
@@ -50,67 +53,79 @@ def requests_of(
     tick: int,
     broken: Iterable[str] = (),
     at: str = "",
-    last_tick_of: LastTick = last_tick,
+    last_tick_of: LastTick = get_last_tick,
 ) -> AllRequests:
-    """Return the requests that these entries tell of, as they stand before `tick` runs, at a moment.
+    """Return the requests in these entries, as they are before tick `tick` runs at time `at`.
 
-    `order` is that of the agents in a tick; `people` are the agents that persons speak for, `broken` those
-    whose resume is. `last_tick_of`: the last tick whose answer to a request counts.
+    `order` is the order of the agents in a tick. `people` are the agents operated by persons; `broken` are
+    the agents with a broken resume. `last_tick_of` gives the last tick in which an answer to a request
+    counts.
     """
-    facts = RequestFacts(agents, frozenset(people), frozenset((*agents, *broken)), tick, at, last_tick_of)
-    ranks = {name: place for place, name in enumerate(order)}
-    place = partial(place_of, ranks, facts.people)
-    ordered = sorted((it for it in entries.items() if it[0].tick <= tick), key=lambda it: place(it[0]))
-    opened = {
+    facts = RequestEventContext(
+        agents, frozenset(people), frozenset((*agents, *broken)), tick, at, last_tick_of
+    )
+    ranks = {name: to_position for to_position, name in enumerate(order)}
+    to_position = partial(get_position, ranks, facts.people)
+    ordered = sorted(
+        (item for item in entries.items() if item[0].tick <= tick), key=lambda item: to_position(item[0])
+    )
+    requests = {
         name.identity: request
         for name, entry in ordered
         if entry.kind == "request" and "hands_on" not in entry.payload
-        if (request := opened_by(name, entry, facts)).shares  # asked of nobody but its author it is none
+        if (
+            request := request_from_entry(name, entry, facts)
+        ).assignments  # asked of nobody but its author it is none
     }
-    named = _names_of(opened)
+    identities_by_id = _index_by_id(requests)
     events: dict[str, list[RequestEvent]] = {}
     for name, entry in ordered:
-        for event in events_of(place(name), entry):
-            if meant := _meant(event.about, named, opened):
-                events.setdefault(meant, []).append(event)
-    ended_at: dict[str, Place] = {}
+        for event in get_events(to_position(name), entry):
+            if match := _resolve_reference(event.reference, identities_by_id, requests):
+                events.setdefault(match, []).append(event)
+    ended_at: dict[str, Position] = {}
     # in their order: a parent is settled before what was asked for it
-    for identity, request in opened.items():
-        parent = _parent_of(request, named, opened, place)
+    for identity, request in requests.items():
+        parent = _find_parent(request, identities_by_id, requests, to_position)
         if parent is not None:
             request.parent = parent.identity
             parent.children.append(identity)
-        cut_off = None
+        cutoff = None
         if parent is not None:
-            before = events.get(parent.identity, ()), ended_at.get(parent.identity)
-            cut_off = cut_off_by(parent, *before, request.asker)
-        if ends := settle(request, events.get(identity, ()), facts, cut_off):
-            ended_at[identity] = ends
-    return AllRequests(opened, tick)
+            parent_history = events.get(parent.identity, ()), ended_at.get(parent.identity)
+            cutoff = find_cutoff(parent, *parent_history, request.asker)
+        if end_position := apply_events(request, events.get(identity, ()), facts, cutoff):
+            ended_at[identity] = end_position
+    return AllRequests(requests, tick)
 
 
-def _names_of(opened: Mapping[str, RequestView]) -> dict[str, list[str]]:
-    named: dict[str, list[str]] = {}
-    for identity, request in opened.items():
-        named.setdefault(request.id, []).append(identity)
-    return named
+def _index_by_id(requests: Mapping[str, RequestView]) -> dict[str, list[str]]:
+    """Index the identities of requests by their ids."""
+    identities_by_id: dict[str, list[str]] = {}
+    for identity, request in requests.items():
+        identities_by_id.setdefault(request.id, []).append(identity)
+    return identities_by_id
 
 
-def _meant(reference: str, named: Mapping[str, list[str]], opened: Mapping[str, RequestView]) -> str | None:
-    """Return the identity of the request that a payload names; None for none, and for one of several."""
+def _resolve_reference(
+    reference: str, identities_by_id: Mapping[str, list[str]], requests: Mapping[str, RequestView]
+) -> str | None:
+    """Return the identity of the request named in a payload, or None for no match or several matches."""
     if "/" in reference:
-        return reference if reference in opened else None
-    found = named.get(reference, ())
-    return found[0] if len(found) == 1 else None  # an id that a person gave may come twice
+        return reference if reference in requests else None
+    matches = identities_by_id.get(reference, ())
+    return matches[0] if len(matches) == 1 else None  # an id that a person gave may come twice
 
 
-def _parent_of(
+def _find_parent(
     request: RequestView,
-    named: Mapping[str, list[str]],
-    opened: Mapping[str, RequestView],
-    place: Callable[[EntryName], Place],
+    identities_by_id: Mapping[str, list[str]],
+    requests: Mapping[str, RequestView],
+    to_position: Callable[[EntryName], Position],
 ) -> RequestView | None:
-    """Return the request that this one was asked for: an earlier one that its asker was to answer."""
-    identity = _meant(name_in(request.entry.payload.get("parent")), named, opened)
-    parent = opened[identity] if identity else None
-    return parent if parent is not None and is_parent(parent, request, place) else None
+    """Return the parent of a request: an earlier request assigned to the asker."""
+    identity = _resolve_reference(
+        parse_reference(request.entry.payload.get("parent")), identities_by_id, requests
+    )
+    parent = requests[identity] if identity else None
+    return parent if parent is not None and is_parent_request(parent, request, to_position) else None

@@ -1,174 +1,208 @@
-"""What counts as spent of a request's budget for what was asked for it, and for what others do of it.
+"""Charges to the budget of a request: turns, sub-requests and handoffs.
 
-    charged = what its own turns cost + what was asked and is over, as it cost + what is open, in full
+    charged = cost of the request's turns + actual cost of closed sub-requests + full budget of open sub-requests
 
-So no budget is exceeded, whoever works at once: each part of it is one agent's alone until that agent's last
-turn for it, whose report says what it comes to. It goes by reports in journals and by ledgers, never by what
-payloads say, which anybody may leave out. Where a journal that would tell is gone, all counts as spent.
+No budget is exceeded, even by concurrent work: each part of a budget belongs to one agent until the agent's
+last turn for the request, whose report gives the actual charge. Charges come from reports in journals and
+from ledgers, never from payloads, which any author may leave incomplete. If a needed journal is missing, the
+whole amount counts as spent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lemming.capabilities.requests.budgets import BudgetAmount, Unit, budget_in
-from lemming.capabilities.requests.costs import RequestCosts, TurnForRequest, turns_for_requests
-from lemming.capabilities.requests.payloads import enough_in, is_for_any
-from lemming.capabilities.requests.returned_answers import read_entry
+from lemming.capabilities.requests.budgets import BudgetAmount, Unit, get_budget
+from lemming.capabilities.requests.request_costs import RequestCosts, TurnForRequest, turns_for_requests
+from lemming.capabilities.requests.request_payloads import accepts_first_answer, required_answers
+from lemming.capabilities.requests.sub_request_tracker import load_entry
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.turn_numbers import keys_of
-from lemming.kernel.journal.begun import Asked
-from lemming.kernel.journal.file import journal_ticks
-from lemming.kernel.mail.task import Task
-from lemming.kernel.messages import OutboxEntry, names_of
+from lemming.kernel.base.turn_numbers import list_turn_keys
+from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.journal.journal_file import journal_ticks
+from lemming.kernel.journal.open_requests import SubRequest
+from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.turn.opening import Surroundings
+from lemming.kernel.turn.prompt_prefix import TickContext
 
-_KEPT_TICKS = 2_000
-_MOST_HOPS = 100
+_MAX_CACHED_TICKS = 2_000
+_MAX_HOPS = 100
 
 
-class _TurnsBefore:
-    """The turns for requests of ticks that are over, by tick: `org.own(_TurnsBefore)`."""
+class _PastTurnsCache:
+    """The turns for requests of finished ticks, by tick: `org.own(_PastTurnsCache)`."""
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
         self._ticks: dict[int, tuple[TurnForRequest, ...]] = {}
 
-    def of(self, tick: int) -> tuple[TurnForRequest, ...]:
-        """Return the reports of a tick that is over; none if its journal is gone."""
+    def load_turns(self, tick: int) -> tuple[TurnForRequest, ...]:
+        """Return the turns for requests of a finished tick, or an empty tuple if the journal is missing."""
         if tick not in self._ticks:
-            if len(self._ticks) >= _KEPT_TICKS:
+            if len(self._ticks) >= _MAX_CACHED_TICKS:
                 del self._ticks[next(iter(self._ticks))]
             self._ticks[tick] = (*turns_for_requests(self._org, tick),)
         return self._ticks[tick]
 
 
 class Charges:
-    """What counts as spent, for a turn of an agent in a tick."""
+    """The charges to request budgets, as seen by an agent's turn in a tick."""
 
-    def __init__(self, now: Surroundings) -> None:
-        self._now, self._before = now, now.org.own(_TurnsBefore)
+    def __init__(self, tick_context: TickContext) -> None:
+        self._tick_context, self._past_turns = tick_context, tick_context.org.get_cache(_PastTurnsCache)
 
     def find_budget(self, request: OutboxEntry, agent: str) -> BudgetAmount | None:
-        """Return the part of a request's budget that an agent may spend; None without a budget.
+        """Return the part of a request's budget available to an agent, or None without a budget.
 
-        Several who are asked share it evenly. Where the first answer is enough, whoever begins first may
-        spend all of it, and whoever begins later what the others have left once they are done with it.
+        Several targets share the budget evenly. If the first answer is enough, the first agent to begin may
+        spend all of the budget; a later agent may spend the remainder after the others have finished.
         """
-        budget = budget_in(request.payload)
+        budget = get_budget(request.payload)
         if budget is None or len(request.targets) < 2:
             return budget
-        if not is_for_any(request):
+        if not accepts_first_answer(request):
             return budget.split_budget(len(request.targets))
         try:
-            others = sum(self._claimed(request, agent, it, budget) for it in request.targets - {agent})
+            claimed = sum(
+                self._compute_claim(request, agent, target, budget) for target in request.targets - {agent}
+            )
         except CorruptState:  # `verify` says what is wrong with the journal
-            others = budget.number
-        return budget._replace(number=max(round(budget.number - others, 6), 0.0))
+            claimed = budget.number
+        return budget._replace(number=max(round(budget.number - claimed, 6), 0.0))
 
-    def _claimed(self, request: OutboxEntry, agent: str, other: str, budget: BudgetAmount) -> float:
-        """Return the charge of another agent that was asked, if its work began before this agent's."""
-        turns = [it for it in self._since(request.tick) if it.request == request.identity]
-        own = [it.tick for it in turns if it.agent == agent]
-        others = [it for it in turns if it.agent == other]
-        if not others or (own and own[0] <= others[0].tick):
+    def _compute_claim(self, request: OutboxEntry, agent: str, other: str, budget: BudgetAmount) -> float:
+        """Return the charge of another target, if the other agent's work began before this agent's."""
+        turns = [turn for turn in self._list_turns(request.tick) if turn.request == request.identity]
+        own_ticks = [turn.tick for turn in turns if turn.agent == agent]
+        other_turns = [turn for turn in turns if turn.agent == other]
+        if not other_turns or (own_ticks and own_ticks[0] <= other_turns[0].tick):
             return 0.0
-        last = others[-1]
-        return last.charged if last.answers and last.charged is not None else budget.number
+        last_turn = other_turns[-1]
+        return last_turn.charged if last_turn.answers and last_turn.charged is not None else budget.number
 
-    def of_task(self, task: Task, unit: Unit) -> tuple[float, float]:
-        """Return the charge of all requests below a request, and the part of it that is open."""
-        groups: dict[str, list[Asked]] = {}
-        for asked in task.begun.asked:
-            groups.setdefault(asked.request, []).append(asked)
-        charges = [self._of_entry(identity, group, unit) for identity, group in groups.items()]
-        return sum(charged for charged, _ in charges), sum(open_ for _, open_ in charges)
+    def charge_task(self, task: Task, unit: Unit) -> tuple[float, float]:
+        """Return the charge of all sub-requests of a request, and the open part of the charge."""
+        groups: dict[str, list[SubRequest]] = {}
+        for sub_request in task.open_request.asked:
+            groups.setdefault(sub_request.request, []).append(sub_request)
+        charges = [self._charge_entry(identity, group, unit) for identity, group in groups.items()]
+        return sum(charged for charged, _ in charges), sum(open_part for _, open_part in charges)
 
-    def _of_entry(self, identity: str, group: Sequence[Asked], unit: Unit) -> tuple[float, float]:
-        """Return the charge of one entry, which may ask several, and the part of it that is open."""
-        entry = read_entry(self._now.mail, identity)
-        allotted = [_allotted(asked, entry, unit) for asked in group]
+    def _charge_entry(self, identity: str, group: Sequence[SubRequest], unit: Unit) -> tuple[float, float]:
+        """Return the charge of an entry, which may have several targets, and the open part of the charge."""
+        entry = load_entry(self._tick_context.mail, identity)
+        allotted = [_allotted_share(sub_request, entry, unit) for sub_request in group]
         if not any(allotted):
             return 0.0, 0.0
-        is_over = entry is not None and len(group) > 1 and self._is_over(entry, group)
+        is_closed = entry is not None and len(group) > 1 and self._is_closed(entry, group)
         try:
-            known = [self._charged(asked, unit, is_over=is_over) for asked in group]
+            charges = [
+                self._charge_sub_request(sub_request, unit, is_closed=is_closed) for sub_request in group
+            ]
         except CorruptState:  # `verify` says what is wrong with the journal
-            known = [None for _ in group]
-        if None in known and (entry is None or is_for_any(entry)):  # one of them may spend all of it
+            charges = [None for _ in group]
+        if None in charges and (
+            entry is None or accepts_first_answer(entry)
+        ):  # one of them may spend all of it
             return sum(allotted), sum(allotted)
-        charged = [part if it is None else it for it, part in zip(known, allotted, strict=True)]
-        return sum(charged), sum(part for it, part in zip(known, allotted, strict=True) if it is None)
+        charged = [part if charge is None else charge for charge, part in zip(charges, allotted, strict=True)]
+        return sum(charged), sum(
+            part for charge, part in zip(charges, allotted, strict=True) if charge is None
+        )
 
-    def _is_over(self, entry: OutboxEntry, group: Sequence[Asked]) -> bool:
-        """Return True if enough of those asked had answered before this tick: then nobody goes on."""
-        answers = names_of([it.answer for it in group if it.end == "answered"])
-        return sum(it.tick < self._now.tick for it in answers) >= enough_in(entry.payload, len(group))
+    def _is_closed(self, entry: OutboxEntry, group: Sequence[SubRequest]) -> bool:
+        """Return True if enough targets had answered before this tick, which ends the work on the request."""
+        answers = parse_identities([item.answer for item in group if item.end == "answered"])
+        return sum(item.tick < self._tick_context.tick for item in answers) >= required_answers(
+            entry.payload, len(group)
+        )
 
-    def _charged(self, asked: Asked, unit: Unit, *, is_over: bool) -> float | None:
-        """Return the charge of one question; None while its holder may spend the whole share."""
-        if asked.answer:
-            return self._by_answer(asked, unit)
-        if asked.end == "expired":  # what was asked for it in turn has no longer time than it has
-            return self._cost_below(asked.request, unit)
-        return self._charge_unneeded(asked) if is_over else None
+    def _charge_sub_request(self, sub_request: SubRequest, unit: Unit, *, is_closed: bool) -> float | None:
+        """Return the charge of a sub-request, or None while the assignee may spend the whole share."""
+        if sub_request.answer:
+            return self._charge_answered(sub_request, unit)
+        if sub_request.end == "expired":  # what was asked for it in turn has no longer time than it has
+            return self._subtree_cost(sub_request.request, unit)
+        return self._charge_unneeded(sub_request) if is_closed else None
 
-    def _charge_unneeded(self, asked: Asked) -> float | None:
-        """Return the charge of an agent that need not answer any more; None if others may go on."""
-        first = next((it.tick for it in names_of([asked.request])), self._now.tick)
-        turns = [it for it in self._since(first) if (it.agent, it.request) == (asked.to, asked.request)]
+    def _charge_unneeded(self, sub_request: SubRequest) -> float | None:
+        """Return the charge of an agent whose answer is no longer needed, or None if others may continue."""
+        first_tick = next(
+            (item.tick for item in parse_identities([sub_request.request])), self._tick_context.tick
+        )
+        turns = [
+            item
+            for item in self._list_turns(first_tick)
+            if (item.agent, item.request) == (sub_request.to, sub_request.request)
+        ]
         if not turns:
             return 0.0
         return None if turns[-1].hands_on else turns[-1].charged
 
-    def _by_answer(self, asked: Asked, unit: Unit) -> float | None:
-        """Return the sum that the turns before an answer were charged; None if no journal tells.
+    def _charge_answered(self, sub_request: SubRequest, unit: Unit) -> float | None:
+        """Return the charge of the turns behind an answer, or None if no journal records the charge.
 
-        Who answers may have been handed it on: each hop is a request of its own, with a turn that ended it.
+        The answering agent may have received the request by handoff: each hop is a separate request, with a
+        final turn.
         """
-        charged, entry = 0.0, asked.answer
-        for _ in range(_MOST_HOPS):
-            if entry.partition("/")[0] in self._now.mail.persons:
-                below = self._cost_below(asked.request, unit)
-                return None if below is None else charged + below
-            turn = self._turn_that_wrote(entry)
+        charged, entry = 0.0, sub_request.answer
+        for _ in range(_MAX_HOPS):
+            if entry.partition("/")[0] in self._tick_context.mail.persons:
+                subtree_cost = self._subtree_cost(sub_request.request, unit)
+                return None if subtree_cost is None else charged + subtree_cost
+            turn = self._find_writing_turn(entry)
             if turn is None or turn.charged is None or not (turn.answers or turn.hands_on):
                 return None
             charged += turn.charged
-            if turn.request == asked.request:
+            if turn.request == sub_request.request:
                 # Another one who was asked, and was handed this part too, answered for both.
-                return charged if turn.agent == asked.to else None
+                return charged if turn.agent == sub_request.to else None
             entry = turn.request
         return None
 
-    def _turn_that_wrote(self, entry: str) -> TurnForRequest | None:
-        """Return the turn that wrote an entry, which may be one of this tick, if it was for a request."""
-        name = next(iter(names_of([entry])), None)
+    def _find_writing_turn(self, entry: str) -> TurnForRequest | None:
+        """Return the turn that wrote an entry, in this tick or earlier, or None."""
+        name = next(iter(parse_identities([entry])), None)
         if name is None:
             return None
-        turns: Iterable[TurnForRequest] = self._before.of(name.tick) if name.tick < self._now.tick else ()
-        if name.tick == self._now.tick:
-            reports = [self._now.reports[key] for key in keys_of(name.author, self._now.reports)]
-            turns = [TurnForRequest.of(it, name.tick) for it in reports if it.request]
-        return next((it for it in turns if entry in it.wrote), None)
+        turns: Iterable[TurnForRequest] = (
+            self._past_turns.load_turns(name.tick) if name.tick < self._tick_context.tick else ()
+        )
+        if name.tick == self._tick_context.tick:
+            reports = [
+                self._tick_context.reports[key]
+                for key in list_turn_keys(name.author, self._tick_context.reports)
+            ]
+            turns = [TurnForRequest.from_report(item, name.tick) for item in reports if item.request]
+        return next((item for item in turns if entry in item.wrote), None)
 
-    def _cost_below(self, identity: str, unit: Unit) -> float | None:
-        """Return the spending below a request before this tick, by reports; None if one is gone."""
-        tick = next((it.tick for it in names_of([identity])), None)
-        if tick is None or (tick < self._now.tick and tick not in journal_ticks(self._now.org)):
+    def _subtree_cost(self, identity: str, unit: Unit) -> float | None:
+        """Return the cost of a request with all sub-requests before this tick, or None if a report is
+        missing.
+        """
+        tick = next((item.tick for item in parse_identities([identity])), None)
+        if tick is None or (
+            tick < self._tick_context.tick and tick not in journal_ticks(self._tick_context.org)
+        ):
             return None
-        return RequestCosts(self._since(tick)).below(identity).in_unit(unit)
+        return RequestCosts(self._list_turns(tick)).subtree_cost(identity).in_unit(unit)
 
-    def _since(self, first: int) -> list[TurnForRequest]:
-        """Return the turns for requests from a tick on that were taken before this tick, oldest first."""
-        ticks = [it for it in journal_ticks(self._now.org) if first <= it < self._now.tick]
-        return [turn for tick in ticks for turn in self._before.of(tick)]
+    def _list_turns(self, first_tick: int) -> list[TurnForRequest]:
+        """Return the turns for requests from a tick to before this tick, the oldest first."""
+        ticks = [
+            past_tick
+            for past_tick in journal_ticks(self._tick_context.org)
+            if first_tick <= past_tick < self._tick_context.tick
+        ]
+        return [turn for tick in ticks for turn in self._past_turns.load_turns(tick)]
 
 
-def _allotted(asked: Asked, entry: OutboxEntry | None, unit: Unit) -> float:
-    """Return the budget share allotted to a question; ledgers of earlier versions have none."""
-    if asked.budget is not None:
-        return asked.budget
-    given = budget_in(entry.payload) if entry else None
-    return given.number / max(len(entry.targets), 1) if entry and given and given.unit == unit else 0.0
+def _allotted_share(sub_request: SubRequest, entry: OutboxEntry | None, unit: Unit) -> float:
+    """Return the budget share of a sub-request.
+
+    Ledgers of earlier versions have no share: compute the share then.
+    """
+    if sub_request.budget is not None:
+        return sub_request.budget
+    budget = get_budget(entry.payload) if entry else None
+    return budget.number / max(len(entry.targets), 1) if entry and budget and budget.unit == unit else 0.0

@@ -1,1 +1,1 @@
-"""The walls around a command of the shell tool."""
+"""The sandbox around a command of the shell tool."""

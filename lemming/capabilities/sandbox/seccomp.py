@@ -1,4 +1,4 @@
-"""The filter of system calls (seccomp) that a command runs under, built as the kernel's own bytes. Pure.
+"""Build the seccomp filter for a command's system calls, as the kernel's bytecode. Pure.
 
 Numbers are the kernel's: `asm/unistd.h`, `linux/seccomp.h`, `linux/filter.h`, `linux/sched.h`.
 """
@@ -73,12 +73,12 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24, 32)  # offsets in struct sec
 _KILL, _ALLOW, _EACCES, _EPERM, _ENOSYS = 0x80000000, 0x7FFF0000, 0x0005000D, 0x00050001, 0x00050026
 
 
-def program_for(machine: str, *, also_metadata: bool, also_signals: bool = False) -> bytes:
-    """Return the filter as the kernel's array of instructions; raise `OSError` for an unknown machine.
+def build_filter(machine: str, *, also_metadata: bool, also_signals: bool = False) -> bytes:
+    """Return the filter as the kernel's array of instructions. Raise `OSError` for an unknown machine.
 
-    No socket, no look into other processes nor a change of them, no new namespace or mount; with
-    `also_metadata`, no change of a file's mode, owner or times; with `also_signals`, no signal to another
-    process either.
+    The filter denies sockets, access to other processes, new namespaces and mounts. With `also_metadata` the
+    filter also denies changes of a file's mode, owner or times, and with `also_signals` signals to other
+    processes.
     """
     if machine not in _ARCHITECTURES:
         raise OSError(f"no seccomp filter is known for {machine}")
@@ -88,74 +88,76 @@ def program_for(machine: str, *, also_metadata: bool, also_signals: bool = False
     allowed_with = _ALLOWED_WITH | (_KILL_ALLOWED_WITH if also_signals else {})
     return b"".join(
         (
-            *_only_on(_ARCHITECTURES[machine]),
-            *(instruction for number in numbers for instruction in _deny(number)),
-            *(step for pair, values in allowed_with.values() for step in _only_with(pair[column], values)),
-            *(step for pair, values in _DENIED_WITH.values() for step in _never_with(pair[column], values)),
-            *(_touch_only_what_is_open(_UTIMENSAT[machine]) if also_metadata else ()),
-            *_no_new_namespaces(_CLONE[machine]),
-            _step(_RETURN, _ALLOW),
+            *_require_architecture(_ARCHITECTURES[machine]),
+            *(instruction for number in numbers for instruction in _deny_syscall(number)),
+            *(step for pair, values in allowed_with.values() for step in _allow_values(pair[column], values)),
+            *(step for pair, values in _DENIED_WITH.values() for step in _deny_values(pair[column], values)),
+            *(_allow_utimens_on_descriptors(_UTIMENSAT[machine]) if also_metadata else ()),
+            *_deny_new_namespaces(_CLONE[machine]),
+            _instruction(_RETURN, _ALLOW),
         )
     )
 
 
-def _step(code: int, value: int, if_so: int = 0, if_not: int = 0) -> bytes:
-    """Return one instruction; a jump's two numbers say how many to skip when it holds, and when not."""
+def _instruction(code: int, value: int, if_so: int = 0, if_not: int = 0) -> bytes:
+    """Return one instruction. A jump skips `if_so` instructions on success and `if_not` on failure."""
     return struct.pack("HBBI", code, if_so, if_not, value)
 
 
-def _only_on(architecture: int) -> Iterable[bytes]:
-    yield _step(_LOAD, _ARCHITECTURE)
-    yield _step(_EQUAL, architecture, 1, 0)
-    yield _step(_RETURN, _KILL)  # a program for another architecture has other numbers for its calls
-    yield _step(_LOAD, _NUMBER)
-    yield _step(_AT_LEAST, _X32, 0, 1)  # x32 has the same calls under other numbers
-    yield _step(_RETURN, _KILL)
+def _require_architecture(architecture: int) -> Iterable[bytes]:
+    yield _instruction(_LOAD, _ARCHITECTURE)
+    yield _instruction(_EQUAL, architecture, 1, 0)
+    yield _instruction(_RETURN, _KILL)  # a program for another architecture has other numbers for its calls
+    yield _instruction(_LOAD, _NUMBER)
+    yield _instruction(_AT_LEAST, _X32, 0, 1)  # x32 has the same calls under other numbers
+    yield _instruction(_RETURN, _KILL)
 
 
-def _deny(loaded: int) -> Iterable[bytes]:
-    yield _step(_EQUAL, loaded, 0, 1)
-    yield _step(_RETURN, _EACCES)
+def _deny_syscall(loaded: int) -> Iterable[bytes]:
+    yield _instruction(_EQUAL, loaded, 0, 1)
+    yield _instruction(_RETURN, _EACCES)
 
 
-def _only_with(number: int, allowed: dict[int, int]) -> Iterable[bytes]:
-    """Allow a call when each of some arguments has its value. They are ints: half a register."""
+def _allow_values(number: int, allowed: dict[int, int]) -> Iterable[bytes]:
+    """Allow a call if each listed argument has the given value. Arguments are ints, half a register."""
     steps: list[bytes] = []
     for position, value in allowed.items():
-        steps.append(_step(_LOAD, _ARGUMENTS[position]))
-        steps.append(_step(_EQUAL, value, 1, 0))
-        steps.append(_step(_RETURN, _EACCES))
-    return _when(number, [*steps, _step(_RETURN, _ALLOW)])
+        steps.append(_instruction(_LOAD, _ARGUMENTS[position]))
+        steps.append(_instruction(_EQUAL, value, 1, 0))
+        steps.append(_instruction(_RETURN, _EACCES))
+    return _if_syscall(number, [*steps, _instruction(_RETURN, _ALLOW)])
 
 
-def _never_with(number: int, denied: dict[int, tuple[int, ...]]) -> Iterable[bytes]:
-    """Deny a call when one of some arguments has one of some values."""
+def _deny_values(number: int, denied: dict[int, tuple[int, ...]]) -> Iterable[bytes]:
+    """Deny a call if a listed argument has one of the given values."""
     steps: list[bytes] = []
     for position, values in denied.items():
-        steps.append(_step(_LOAD, _ARGUMENTS[position]))
-        steps.extend(step for value in values for step in _deny(value))
-    return _when(number, [*steps, _step(_RETURN, _ALLOW)])
+        steps.append(_instruction(_LOAD, _ARGUMENTS[position]))
+        steps.extend(step for value in values for step in _deny_syscall(value))
+    return _if_syscall(number, [*steps, _instruction(_RETURN, _ALLOW)])
 
 
-def _when(number: int, steps: list[bytes]) -> Iterable[bytes]:
-    return [_step(_EQUAL, number, 0, len(steps)), *steps]
+def _if_syscall(number: int, steps: list[bytes]) -> Iterable[bytes]:
+    return [_instruction(_EQUAL, number, 0, len(steps)), *steps]
 
 
-def _touch_only_what_is_open(utimensat: int) -> Iterable[bytes]:
-    """Allow utimensat on a descriptor (no path: its pointer is 0, both halves), and no other."""
-    yield _step(_EQUAL, utimensat, 0, 6)
-    yield _step(_LOAD, _ARGUMENTS[1])
-    yield _step(_EQUAL, 0, 0, 3)
-    yield _step(_LOAD, _ARGUMENTS[1] + 4)
-    yield _step(_EQUAL, 0, 0, 1)
-    yield _step(_RETURN, _ALLOW)
-    yield _step(_RETURN, _EACCES)
+def _allow_utimens_on_descriptors(utimensat: int) -> Iterable[bytes]:
+    """Allow utimensat only on a descriptor (without a path: both halves of the pointer are 0)."""
+    yield _instruction(_EQUAL, utimensat, 0, 6)
+    yield _instruction(_LOAD, _ARGUMENTS[1])
+    yield _instruction(_EQUAL, 0, 0, 3)
+    yield _instruction(_LOAD, _ARGUMENTS[1] + 4)
+    yield _instruction(_EQUAL, 0, 0, 1)
+    yield _instruction(_RETURN, _ALLOW)
+    yield _instruction(_RETURN, _EACCES)
 
 
-def _no_new_namespaces(clone: int) -> Iterable[bytes]:
-    yield _step(_EQUAL, _CLONE3, 0, 1)
-    yield _step(_RETURN, _ENOSYS)  # its flags are out of a filter's reach; libraries fall back to clone
-    yield _step(_EQUAL, clone, 0, 3)
-    yield _step(_LOAD, _ARGUMENTS[0])
-    yield _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
-    yield _step(_RETURN, _EPERM)
+def _deny_new_namespaces(clone: int) -> Iterable[bytes]:
+    yield _instruction(_EQUAL, _CLONE3, 0, 1)
+    yield _instruction(
+        _RETURN, _ENOSYS
+    )  # its flags are out of a filter's reach; libraries fall back to clone
+    yield _instruction(_EQUAL, clone, 0, 3)
+    yield _instruction(_LOAD, _ARGUMENTS[0])
+    yield _instruction(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
+    yield _instruction(_RETURN, _EPERM)

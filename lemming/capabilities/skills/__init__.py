@@ -1,1 +1,1 @@
-"""What people wrote for agents of any kind, read where it lies: `AGENTS.md`, and skills (`SKILL.md`)."""
+"""Read people's guidance for agents in place: `AGENTS.md`, and skills (`SKILL.md`)."""

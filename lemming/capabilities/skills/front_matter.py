@@ -1,7 +1,7 @@
-"""The block of YAML between two lines `---` that Markdown files of agents and skills begin with. Pure.
+"""Parse front matter: the YAML block between two lines `---` at the start of Markdown files. Pure.
 
-Values are those of JSON: what YAML takes for dates, octal numbers or `yes` stays text. Aliases, tags and
-deep nesting are refused: a small file could stand for gigabytes.
+Values are limited to JSON values: text resembling dates, octal numbers or `yes` stays text. Aliases, tags and
+deep nesting are rejected, because a small file could expand to gigabytes.
 """
 
 from __future__ import annotations
@@ -11,78 +11,78 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 LIMIT_CHARS = 64 << 10
-DEEPEST = 20
+MAX_DEPTH = 20
 
-_BEGINS = re.compile(r"---[ \t]*\n")
-_ENDS = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
+_START = re.compile(r"---[ \t]*\n")
+_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
 _PLAIN_VALUE = re.compile(r"^([A-Za-z_][\w-]*:[ \t]+)(?![\"'|>\[{&*!#])(.*:(?:[ \t].*|))$")
 
 
-class NotFrontMatter(ValueError):
-    """A file's first block cannot be read; `line` is the file's, 0 where it is not known."""
+class InvalidFrontMatter(ValueError):
+    """Raised for unreadable front matter. `line` is a line of the file, 0 if unknown."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
         self.line = line
 
 
-def split(text: str) -> tuple[str | None, str]:
-    r"""Return the block that a text begins with, and the rest; None for a text without one.
+def split_front_matter(text: str) -> tuple[str | None, str]:
+    r"""Return the front matter and the remaining text; the front matter is None if missing.
 
-    Raises `NotFrontMatter` for a block that does not end, or is longer than `LIMIT_CHARS`.
+    Raises `InvalidFrontMatter` for a block without an end, or longer than `LIMIT_CHARS`.
 
-    >>> split("---\nname: pdf\n---\nRead it.\n")
+    >>> split_front_matter("---\nname: pdf\n---\nRead it.\n")
     ('name: pdf\n', 'Read it.\n')
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    begins = _BEGINS.match(text)
-    if begins is None:
+    start = _START.match(text)
+    if start is None:
         return None, text
-    ends = _ENDS.search(text, begins.end())
-    if ends is None:
-        raise NotFrontMatter("the block that begins with --- has no second ---", 1)
-    header = text[begins.end() : ends.start()]
+    end = _END.search(text, start.end())
+    if end is None:
+        raise InvalidFrontMatter("the block that begins with --- has no second ---", 1)
+    header = text[start.end() : end.start()]
     if len(header) > LIMIT_CHARS:
-        raise NotFrontMatter(f"the block has {len(header)} characters; at most {LIMIT_CHARS} are read", 1)
-    return header, text[ends.end() :].lstrip("\n")
+        raise InvalidFrontMatter(f"the block has {len(header)} characters; at most {LIMIT_CHARS} are read", 1)
+    return header, text[end.end() :].lstrip("\n")
 
 
-def values_of(header: str) -> dict[str, Any]:
-    r"""Return what a block says, as JSON values by key. Raises `NotFrontMatter`.
+def parse_front_matter(header: str) -> dict[str, Any]:
+    r"""Return the values of front matter as JSON values by key. Raises `InvalidFrontMatter`.
 
-    A value with a colon in it that is not quoted, which YAML does not take, is read as text.
+    An unquoted value with a colon, which is invalid YAML, is read as text.
 
-    >>> values_of("name: pdf\ndescription: Use when: a form is to be filled in\n")
+    >>> parse_front_matter("name: pdf\ndescription: Use when: a form is to be filled in\n")
     {'name': 'pdf', 'description': 'Use when: a form is to be filled in'}
     """
     try:
-        return _load(header)
-    except NotFrontMatter:
-        quoted = "\n".join(map(_quoted, header.split("\n")))
+        return _load_mapping(header)
+    except InvalidFrontMatter:
+        quoted = "\n".join(map(_quote_plain_value, header.split("\n")))
         if quoted == header:
             raise
-    return _load(quoted)
+    return _load_mapping(quoted)
 
 
-def load_yaml(text: str, limit_chars: int = LIMIT_CHARS) -> Any:
-    """Return the value of a YAML text, under the same rules. Raises `NotFrontMatter`."""
+def parse_yaml(text: str, limit_chars: int = LIMIT_CHARS) -> Any:
+    """Return the value of a YAML text, under the same rules. Raises `InvalidFrontMatter`."""
     import yaml  # only where there is any
 
     if len(text) > limit_chars:
-        raise NotFrontMatter(f"it has {len(text)} characters; at most {limit_chars} are read")
+        raise InvalidFrontMatter(f"it has {len(text)} characters; at most {limit_chars} are read")
     try:
         events = yaml.parse(text, Loader=yaml.SafeLoader)
-        found = [_value(event, events, 1) for event in events if isinstance(event, yaml.NodeEvent)]
+        documents = [_parse_value(event, events, 1) for event in events if isinstance(event, yaml.NodeEvent)]
     except yaml.YAMLError as error:
         message = getattr(error, "problem", None) or str(error).split("\n")[0]
-        raise _refused(message, getattr(error, "problem_mark", None)) from error
-    if len(found) > 1:
-        raise NotFrontMatter("more than one document")
-    return found[0] if found else None
+        raise _make_error(message, getattr(error, "problem_mark", None)) from error
+    if len(documents) > 1:
+        raise InvalidFrontMatter("more than one document")
+    return documents[0] if documents else None
 
 
-def find_yaml_line(text: str, way: Sequence[str]) -> int:
-    """Return the line of a key in a YAML text, by the keys that lead to it; 0 if there is none."""
+def find_yaml_line(text: str, key_path: Sequence[str]) -> int:
+    """Return the line of a key in a YAML text by its path of keys, or 0."""
     import yaml
 
     try:
@@ -90,7 +90,7 @@ def find_yaml_line(text: str, way: Sequence[str]) -> int:
     except yaml.YAMLError:  # its events may be sound, and its nodes not
         return 0
     line = 0
-    for key in way:
+    for key in key_path:
         pairs = node.value if isinstance(node, yaml.MappingNode) else ()
         pair = next(((name, value) for name, value in pairs if name.value == key), None)
         if pair is None:
@@ -99,45 +99,47 @@ def find_yaml_line(text: str, way: Sequence[str]) -> int:
     return line
 
 
-def _value(event: Any, events: Iterator[Any], depth: int) -> Any:
-    """Return the value that begins with an event."""
+def _parse_value(event: Any, events: Iterator[Any], depth: int) -> Any:
+    """Return the value beginning with an event."""
     import yaml
 
     if isinstance(event, yaml.AliasEvent):
-        raise _refused("aliases (*name) are not taken", event.start_mark)
+        raise _make_error("aliases (*name) are not taken", event.start_mark)
     if event.tag not in (None, "!"):
-        raise _refused(f"tags ({event.tag}) are not taken", event.start_mark)
-    if depth > DEEPEST:
-        raise _refused(f"more than {DEEPEST} levels deep", event.start_mark)
+        raise _make_error(f"tags ({event.tag}) are not taken", event.start_mark)
+    if depth > MAX_DEPTH:
+        raise _make_error(f"more than {MAX_DEPTH} levels deep", event.start_mark)
     if isinstance(event, yaml.ScalarEvent):
         if not event.value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in event.value):
-            raise _refused("half a character (a lone surrogate)", event.start_mark)
-        return _scalar(event.value) if event.style is None else event.value
+            raise _make_error("half a character (a lone surrogate)", event.start_mark)
+        return _parse_scalar(event.value) if event.style is None else event.value
     if isinstance(event, yaml.SequenceStartEvent):
-        return [_value(item, events, depth + 1) for item in _until(events, yaml.SequenceEndEvent)]
+        return [
+            _parse_value(item, events, depth + 1) for item in _iter_children(events, yaml.SequenceEndEvent)
+        ]
     values: dict[str, Any] = {}
-    for key in _until(events, yaml.MappingEndEvent):
+    for key in _iter_children(events, yaml.MappingEndEvent):
         if not isinstance(key, yaml.ScalarEvent):
-            raise _refused("a key must be a word", key.start_mark)
+            raise _make_error("a key must be a word", key.start_mark)
         if key.value in values:
-            raise _refused(f'the key "{key.value}" stands twice', key.start_mark)
-        values[key.value] = _value(next(events), events, depth + 1)
+            raise _make_error(f'the key "{key.value}" stands twice', key.start_mark)
+        values[key.value] = _parse_value(next(events), events, depth + 1)
     return values
 
 
-def _until(events: Iterator[Any], end: type) -> Iterator[Any]:
+def _iter_children(events: Iterator[Any], end: type) -> Iterator[Any]:
     while not isinstance(event := next(events), end):
         yield event
 
 
-def _scalar(text: str) -> Any:
-    for pattern, value_of in _NOT_TEXT:
+def _parse_scalar(text: str) -> Any:
+    for pattern, value_of in _SCALAR_PARSERS:
         if pattern.fullmatch(text):
             return value_of(text)
     return text
 
 
-_NOT_TEXT: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
+_SCALAR_PARSERS: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
     (re.compile("true|True|TRUE|false|False|FALSE"), lambda text: text.lower() == "true"),
     (re.compile("null|Null|NULL|~|"), lambda _: None),
     (re.compile("-?(?:0|[1-9][0-9]{0,14})"), int),
@@ -145,22 +147,22 @@ _NOT_TEXT: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
 )
 
 
-def _refused(message: str, mark: Any) -> NotFrontMatter:
-    return NotFrontMatter(message, mark.line + 1 if mark else 0)
+def _make_error(message: str, mark: Any) -> InvalidFrontMatter:
+    return InvalidFrontMatter(message, mark.line + 1 if mark else 0)
 
 
-def _load(header: str) -> dict[str, Any]:
+def _load_mapping(header: str) -> dict[str, Any]:
     try:
-        values = load_yaml(header)
-    except NotFrontMatter as error:  # the first line of the file is ---
-        raise NotFrontMatter(str(error), error.line and error.line + 1) from error
+        values = parse_yaml(header)
+    except InvalidFrontMatter as error:  # the first line of the file is ---
+        raise InvalidFrontMatter(str(error), error.line and error.line + 1) from error
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise NotFrontMatter("the block must be lines of the form `key: value`", 2)
+        raise InvalidFrontMatter("the block must be lines of the form `key: value`", 2)
     return values
 
 
-def _quoted(line: str) -> str:
-    found = _PLAIN_VALUE.match(line)
-    return f"{found[1]}'{found[2].rstrip().replace(chr(39), chr(39) * 2)}'" if found else line
+def _quote_plain_value(line: str) -> str:
+    match = _PLAIN_VALUE.match(line)
+    return f"{match[1]}'{match[2].rstrip().replace(chr(39), chr(39) * 2)}'" if match else line

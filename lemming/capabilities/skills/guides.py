@@ -1,7 +1,7 @@
-"""`AGENTS.md`: what the people of an organisation tell agents of any kind, read where it lies.
+"""`AGENTS.md`: an organisation's guidance for agents of any kind, read in place.
 
-That of the organisation's folder comes first, that of the agent's own folder after it, so that the nearer one
-has the last word (agents.md). Only for agents whose resume says `"guides": true`.
+The guide in the organisation's folder comes first, and the guide in the agent's own folder last: the nearest
+guide has precedence (agents.md). Only for agents with `"guides": true` in the resume.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from lemming.capabilities.skills.settings import has_guides
-from lemming.kernel.access.allowed_paths import kept_at
-from lemming.kernel.access.open import is_there_to_read, read_text
+from lemming.capabilities.skills.skills_settings import has_guides
+from lemming.kernel.access.agent_files import is_readable, read_text
+from lemming.kernel.access.allowed_paths import resolve_org_path
 from lemming.kernel.base import paths
 from lemming.kernel.base.paths import GUIDE
 from lemming.kernel.org.resume import Agent
@@ -22,37 +22,37 @@ GUIDE_CHARS = 20_000
 
 
 class Guide(NamedTuple):
-    """One of them: its path in the organisation, and its whole text."""
+    """A guide: its path in the organisation, and its whole text."""
 
     file: str
     text: str
 
     @property
-    def digest(self) -> str:
+    def sha256_hex(self) -> str:
         """The SHA-256 of the text, in hex."""
         return sha256(self.text.encode()).hexdigest()
 
     @property
-    def section(self) -> str:
-        """What a prompt says of it, cut to `GUIDE_CHARS` characters."""
+    def to_prompt_section(self) -> str:
+        """The guide as a prompt section, truncated to `GUIDE_CHARS` characters."""
         text = self.text.strip()
-        more = (
+        suffix = (
             f"\n[cut: the first {GUIDE_CHARS} of {len(text)} characters]" if len(text) > GUIDE_CHARS else ""
         )
-        return f"# Instructions from {self.file}\n{text[:GUIDE_CHARS]}{more}"
+        return f"# Instructions from {self.file}\n{text[:GUIDE_CHARS]}{suffix}"
 
 
-def guide_files(agent: Agent) -> list[str]:
-    """Return where the guides of an agent may lie, the nearest last; none for one that is given none."""
+def list_guide_files(agent: Agent) -> list[str]:
+    """Return the possible paths of an agent's guides, the nearest last. Empty if guides are disabled."""
     return [GUIDE, f"{paths.agent_folder(agent.name)}/{GUIDE}"] if has_guides(agent) else []
 
 
-def read_guides(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> list[Guide]:
-    """Return the guides that are there and say anything.
+def load_guides(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> list[Guide]:
+    """Return the existing nonempty guides.
 
-    Raises `ToolError` for one that cannot be read: a link, a folder, no text, beyond 256 KiB.
+    Raises `ToolError` for an unreadable guide: a link, a folder, a binary file, or a file beyond 256 KiB.
     """
-    places = [kept_at(base, file, caller="guides") for file in guide_files(agent)]
-    there = [place for place in places if is_there_to_read(place, staged)]
-    found = [Guide(place.relative, read_text(place, staged)) for place in there]
-    return [guide for guide in found if guide.text.strip()]
+    paths_ = [resolve_org_path(base, file, caller="guides") for file in list_guide_files(agent)]
+    existing = [path for path in paths_ if is_readable(path, staged)]
+    guides = [Guide(path.relative, read_text(path, staged)) for path in existing]
+    return [guide for guide in guides if guide.text.strip()]

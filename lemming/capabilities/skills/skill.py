@@ -1,7 +1,7 @@
-"""One skill as a value: what its `SKILL.md` says (format: agentskills.io, "Agent Skills"). Pure.
+"""A skill as a value, parsed from its `SKILL.md` (format: agentskills.io, "Agent Skills"). Pure.
 
-What others write is taken as it is where it can be: what has no description, or a first block that cannot be
-read, is no skill; everything else that is wrong with one is a remark.
+Foreign skills are accepted if possible. A file without a description, or with unreadable front matter, is no
+skill. Every other defect is a remark.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lemming.capabilities.skills.front_matter import NotFrontMatter, split, values_of
+from lemming.capabilities.skills.front_matter import (
+    InvalidFrontMatter,
+    parse_front_matter,
+    split_front_matter,
+)
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.paths import SKILL_FILE
-from lemming.kernel.base.quoting import quoted
+from lemming.kernel.base.untrusted_quoting import escape_markers
 
 DESCRIPTION_CHARS = 1024
 
@@ -21,7 +25,7 @@ _NAME_CHARS = 64
 _COMPATIBILITY_CHARS = 500
 _HIDDEN = "disable-model-invocation"
 SKILLS_CHARS = 16_000
-_HOW = (
+_INTRODUCTION = (
     "# Skills\nHow this organisation does certain things. Before you do what one is for, read it with "
     "the tool skill_read (its name; then, if it names one, a file of it) and go by it."
 )
@@ -29,7 +33,7 @@ _HOW = (
 
 @dataclass(frozen=True)
 class Skill:
-    """A skill: `name` is that of its folder, `folder` the path from the organisation, `body` the text."""
+    """A skill: `name` is the name of its folder, `folder` the path in the organisation, `body` the text."""
 
     name: str
     folder: str
@@ -39,89 +43,98 @@ class Skill:
     remarks: tuple[Problem, ...] = ()
 
     @property
-    def file(self) -> str:
-        """The path of its `SKILL.md`."""
+    def file_path(self) -> str:
+        """The path of the skill's `SKILL.md`."""
         return f"{self.folder}/{SKILL_FILE}"
 
     @property
-    def is_for_people(self) -> bool:
-        """Whether its author says that no model is to be told of it by itself."""
+    def is_hidden_from_models(self) -> bool:
+        """True if the author excludes the skill from automatic use by models."""
         return self.keys.get(_HIDDEN) is True
 
 
-def skill_of(folder: str, text: str) -> Skill:
-    """Return the skill of a folder from the text of its `SKILL.md`; raise `ConfigError` for what is none."""
+def parse_skill(folder: str, text: str) -> Skill:
+    """Return the skill in a folder from the text of `SKILL.md`. Raise `ConfigError` for an invalid skill."""
     name, file = folder.rpartition("/")[2], f"{folder}/{SKILL_FILE}"
     try:
-        header, body = split(text)
-        keys = {} if header is None else values_of(header)
-    except NotFrontMatter as error:
-        raise _no_skill(file, str(error), "mend the block of YAML at its beginning", error.line) from error
+        header, body = split_front_matter(text)
+        keys = {} if header is None else parse_front_matter(header)
+    except InvalidFrontMatter as error:
+        raise _invalid_skill(
+            file, str(error), "mend the block of YAML at its beginning", error.line
+        ) from error
     if header is None:
         hint = "it must begin with a line ---, then name: and description:, and a line ---"
-        raise _no_skill(file, "it does not begin with a block that describes the skill", hint, 1)
-    description = " ".join(_text(keys.get("description")).split())
+        raise _invalid_skill(file, "it does not begin with a block that describes the skill", hint, 1)
+    description = " ".join(_to_text(keys.get("description")).split())
     if not description:
         hint = "add description: what the skill is for, and when to use it"
-        raise _no_skill(file, "it has no description, by which an agent would choose it", hint, 1)
-    remarks = tuple(_remark(file, *remark) for remark in _remarks(name, keys, description))
+        raise _invalid_skill(file, "it has no description, by which an agent would choose it", hint, 1)
+    remarks = tuple(_make_warning(file, *remark) for remark in _find_remarks(name, keys, description))
     return Skill(name, folder, description[:DESCRIPTION_CHARS], body, keys, remarks)
 
 
-def _remarks(name: str, keys: dict[str, Any], description: str) -> list[tuple[str, str]]:
-    called, found = _text(keys.get("name")), list[tuple[str, str]]()
-    if not called:
-        found.append(("it has no name of its own; the folder's is used", f"add name: {name}"))
-    elif called != name:
-        found.append(
-            (f'it is called "{called}" but its folder "{name}"; the folder\'s name is used', "make them one")
+def _find_remarks(name: str, keys: dict[str, Any], description: str) -> list[tuple[str, str]]:
+    declared_name, remarks = _to_text(keys.get("name")), list[tuple[str, str]]()
+    if not declared_name:
+        remarks.append(("it has no name of its own; the folder's is used", f"add name: {name}"))
+    elif declared_name != name:
+        remarks.append(
+            (
+                f'it is called "{declared_name}" but its folder "{name}"; the folder\'s name is used',
+                "make them one",
+            )
         )
     if not _is_portable(name):
         rule = f"at most {_NAME_CHARS} small letters, digits and single - between them"
-        found.append((f'"{name}" is no name that all programs take', rule))
+        remarks.append((f'"{name}" is no name that all programs take', rule))
     if len(description) > DESCRIPTION_CHARS:
-        what = f"its description has {len(description)} characters; the first {DESCRIPTION_CHARS} are shown"
-        found.append((what, "shorten it"))
-    if len(_text(keys.get("compatibility"))) > _COMPATIBILITY_CHARS:
-        found.append((f"its compatibility has more than {_COMPATIBILITY_CHARS} characters", "shorten it"))
-    return found
+        message = (
+            f"its description has {len(description)} characters; the first {DESCRIPTION_CHARS} are shown"
+        )
+        remarks.append((message, "shorten it"))
+    if len(_to_text(keys.get("compatibility"))) > _COMPATIBILITY_CHARS:
+        remarks.append((f"its compatibility has more than {_COMPATIBILITY_CHARS} characters", "shorten it"))
+    return remarks
 
 
 def _is_portable(name: str) -> bool:
-    """Return whether a name is one by the rules of the format, by which others may go strictly."""
-    words = name.split("-")
-    return len(name) <= _NAME_CHARS and name == name.lower() and all(word.isalnum() for word in words)
+    """Return True if a name follows the format's rules, which other programs may enforce."""
+    parts = name.split("-")
+    return len(name) <= _NAME_CHARS and name == name.lower() and all(part.isalnum() for part in parts)
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return str(value).strip() if isinstance(value, (str, int, float)) else ""
 
 
-def _no_skill(file: str, message: str, hint: str, line: int) -> ConfigError:
+def _invalid_skill(file: str, message: str, hint: str, line: int) -> ConfigError:
     problem = Problem(f"no skill: {message}", file, line, min(line, 1), hint=hint, severity="warning")
     return ConfigError(str(problem), problems=(problem,))
 
 
-def _remark(file: str, message: str, hint: str) -> Problem:
+def _make_warning(file: str, message: str, hint: str) -> Problem:
     return Problem(message, file, 1, 1, hint=hint, severity="warning")
 
 
-def skills_section(skills: Mapping[str, Skill]) -> str:
-    """Return the section that lists skills with their descriptions, as many as there is room for."""
-    lines = skill_lines(skills.values())
-    room, shown = SKILLS_CHARS, list[str]()
+def build_skills_section(skills: Mapping[str, Skill]) -> str:
+    """Return the section with skills and descriptions, truncated to the available space."""
+    lines = format_skills(skills.values())
+    remaining_chars, visible_lines = SKILLS_CHARS, list[str]()
     for line in lines:
-        room -= len(line) + 1
-        if room < 0:
+        remaining_chars -= len(line) + 1
+        if remaining_chars < 0:
             break
-        shown.append(line)
-    rest = len(lines) - len(shown)
-    more = [f"({rest} more: skill_read without a name lists all)"] if rest else []
-    return "\n".join([_HOW, *shown, *more]) if lines else ""
+        visible_lines.append(line)
+    omitted = len(lines) - len(visible_lines)
+    suffix = [f"({omitted} more: skill_read without a name lists all)"] if omitted else []
+    return "\n".join([_INTRODUCTION, *visible_lines, *suffix]) if lines else ""
 
 
-def skill_lines(skills: Iterable[Skill]) -> list[str]:
-    """Return a line for each skill that is for models."""
+def format_skills(skills: Iterable[Skill]) -> list[str]:
+    """Return a line for each skill visible to models."""
     return [
-        f"- {quoted(skill.name)}: {quoted(skill.description)}" for skill in skills if not skill.is_for_people
+        f"- {escape_markers(skill.name)}: {escape_markers(skill.description)}"
+        for skill in skills
+        if not skill.is_hidden_from_models
     ]

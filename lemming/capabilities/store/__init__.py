@@ -1,1 +1,1 @@
-"""Values that several agents keep together: `shared/store/` (docs/tools.md)."""
+"""Store of values shared by several agents: `shared/store/` (docs/tools.md)."""

@@ -1,1 +1,1 @@
-"""The strategies that ship, a file each: generators over a `Turn` (`lemming.kernel.turn.strategy`)."""
+"""The built-in strategies, one per file: generators over a `Turn` (`lemming.kernel.turn.strategy`)."""

@@ -1,7 +1,7 @@
-"""`plan_execute`: ask for a plan, take its steps one after another, plan again where one fails, sum up.
+"""The strategy `plan_execute`: ask for a plan, run its steps in order, replan after a failure, and summarize.
 
-The plan is a memory, which a person may edit between turns; it says where things stand. What a step writes is
-kept there as its result: only the entries of the sum-up leave.
+The plan is a memory with the current progress, editable by a person between turns. The text of a step is
+stored in the plan as its result; only the entries of the summary leave the turn.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from lemming.capabilities.strategies.registry import Beforehand
+from lemming.capabilities.strategies.strategy_registry import StrategyInputs
 from lemming.kernel.base.contract import TurnReply
 from lemming.kernel.base.errors import ConfigError, ContractError
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.base.quoting import fenced, mark_for, quoted
-from lemming.kernel.files.documents import value_of
-from lemming.kernel.files.fitting import about
-from lemming.kernel.journal.report import End
+from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, make_marker
+from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.files.json_documents import to_value
+from lemming.kernel.journal.turn_report import End
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.strategy import Turn
-from lemming.kernel.turn.values import Step as Yielded
-from lemming.kernel.turn.values import Steps
+from lemming.kernel.turn.turn_values import Step as Yielded
+from lemming.kernel.turn.turn_values import Steps
 
-MOST_STEPS, MOST_IN_ALL = 20, 60
+MAX_STEPS, MAX_TOTAL_STEPS = 20, 60
 """Steps that one plan may have, and with those of plans before it."""
 RESULT_CHARS = 2000
 FAILED = "FAILED:"
@@ -31,7 +31,7 @@ PLAN_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "goal": {"type": "string"},
-        "steps": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_STEPS},
+        "steps": {"type": "array", "items": {"type": "string"}, "maxItems": MAX_STEPS},
     },
     "required": ["goal", "steps"],
     "additionalProperties": False,
@@ -39,7 +39,7 @@ PLAN_SCHEMA: dict[str, Any] = {
 ASK_FOR_PLAN = (
     "First make a plan. Reply with one JSON object and nothing else:\n"
     '{"goal": "what is to be achieved", "steps": ["what to do first", "what to do next"]}\n'
-    f"Few steps, at most {MOST_STEPS}; none where one reply is enough. Each is one thing to find out or "
+    f"Few steps, at most {MAX_STEPS}; none where one reply is enough. Each is one thing to find out or "
     "to do, with your tools where they help. The answer itself is no step: it is asked for at the end."
 )
 ASK_FOR_STEP = (
@@ -53,20 +53,21 @@ SUM_UP = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """What `turn.options` of a `plan_execute` may say."""
+class PlanExecuteOptions:
+    """The options of `plan_execute` in `turn.options`."""
 
     replans: int = field(
-        default=2, metadata=about("How often it plans again after a step that failed.", ge=0, le=20)
+        default=2, metadata=describe_field("How often it plans again after a step that failed.", ge=0, le=20)
     )
     step_replies: int = field(
-        default=8, metadata=about("Replies a step may take, in all turns; then it has failed.", ge=1, le=100)
+        default=8,
+        metadata=describe_field("Replies a step may take, in all turns; then it has failed.", ge=1, le=100),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryStep:
-    """A step of a plan, as the memory holds it. `replies`: how many it took so far."""
+class MemoryPlanStep:
+    """A step of a plan as stored in memory. `replies`: the number of replies so far."""
 
     step: str
     status: Literal["open", "done", "failed", "skipped"] = "open"
@@ -76,96 +77,112 @@ class MemoryStep:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """A plan, as the memory holds it. `replans`: how often it was made anew; `is_over`: it was summed up."""
+    """A plan as stored in memory.
+
+    `replans`: the number of replans so far. `is_over`: True after the summary.
+    """
 
     goal: str
-    steps: list[MemoryStep]
+    steps: list[MemoryPlanStep]
     replans: int = 0
     is_over: bool = False
 
 
-def key_of(request: str) -> str:
-    """Return the key of the memory that a plan is, for a request or for the inbox."""
+def plan_memory_key(request: str) -> str:
+    """Return the memory key of the plan for a request, or for the inbox."""
     return f"plan-{request}" if request else "plan"
 
 
-def given(before: Beforehand) -> dict[str, Any]:
-    """Return the plan that the memory holds, if it is to go on; raise `ConfigError` for what is none."""
-    key = key_of(before.request)
-    file = f"agents/{before.agent.name}/memory/{key}.json"
-    if key in before.damaged:
+def load_inputs(inputs: StrategyInputs) -> dict[str, Any]:
+    """Return the stored plan if unfinished. Raise `ConfigError` for an invalid plan."""
+    key = plan_memory_key(inputs.request)
+    file = f"agents/{inputs.agent.name}/memory/{key}.json"
+    if key in inputs.damaged:
         raise ConfigError("the plan cannot be read", where=file, hint="repair or remove it")
-    if key not in before.memories:
+    if key not in inputs.memories:
         return {}
     try:
-        plan = _read(before.memories[key])
+        plan = _parse_plan(inputs.memories[key])
     except ValueError as error:
         hint = 'a plan is {"goal": "...", "steps": [{"step": "...", "status": "open"}]}; mend it or remove it'
         raise ConfigError(f"the value is no plan: {error}", where=file, hint=hint) from error
     return {} if plan.is_over else {"plan": asdict(plan)}
 
 
-def _read(value: Any) -> MemoryPlan:
-    """Return the plan that a memory holds, in which a step may be a text; raise `ValueError` for none."""
+def _parse_plan(value: Any) -> MemoryPlan:
+    """Return the plan in a memory value; a step may be a plain text.
+
+    Raise `ValueError` for an invalid plan.
+    """
     if isinstance(value, Mapping) and isinstance(value.get("steps"), list):
         steps = [{"step": step} if isinstance(step, str) else step for step in value["steps"]]
         value = {**value, "steps": steps}
-    plan: MemoryPlan = value_of(MemoryPlan, value)
+    plan: MemoryPlan = to_value(MemoryPlan, value)
     return plan
 
 
 def plan_execute(turn: Turn) -> Steps:
-    """Make a plan or go on with one, take its steps, and sum up."""
-    if "plan" in turn.given:
-        plan = _read(turn.given["plan"])
+    """Create or resume a plan, run its steps, and summarize."""
+    if "plan" in turn.snapshot:
+        plan = _parse_plan(turn.snapshot["plan"])
     else:
-        plan = MemoryPlan(**(yield from _planned(turn, ASK_FOR_PLAN)))
-        yield from _keep(turn, plan)
-    while (place := _first_open(plan)) is not None:
-        plan, end = yield from _step(turn, plan, place)
+        plan = MemoryPlan(**(yield from _ask_for_plan(turn, ASK_FOR_PLAN)))
+        yield from _save_plan(turn, plan)
+    while (index := _next_open_step(plan)) is not None:
+        plan, end = yield from _run_step(turn, plan, index)
         if end:
             return end
-        if plan.steps[place].status == "failed":
-            plan = yield from _planned_again(turn, plan, place)
-    return (yield from _sum_up(turn, plan))
+        if plan.steps[index].status == "failed":
+            plan = yield from _replan(turn, plan, index)
+    return (yield from _summarize(turn, plan))
 
 
-def _first_open(plan: MemoryPlan) -> int | None:
-    return next((place for place, step in enumerate(plan.steps) if step.status == "open"), None)
+def _next_open_step(plan: MemoryPlan) -> int | None:
+    return next((index for index, step in enumerate(plan.steps) if step.status == "open"), None)
 
 
-def _planned(turn: Turn, text: str) -> Generator[Yielded, Any, dict[str, Any]]:
-    """Ask for a plan, and return its goal and steps."""
-    found = yield from turn.value(_asking(turn, text), PLAN_SCHEMA)
-    steps = [MemoryStep(step=text) for text in found["steps"] if text.strip()]
-    return {"goal": found["goal"], "steps": steps}
+def _ask_for_plan(turn: Turn, text: str) -> Generator[Yielded, Any, dict[str, Any]]:
+    """Ask the model for a plan, and return goal and steps."""
+    answer = yield from turn.ask_json(_build_prompt(turn, text), PLAN_SCHEMA)
+    steps = [MemoryPlanStep(step=text) for text in answer["steps"] if text.strip()]
+    return {"goal": answer["goal"], "steps": steps}
 
 
-def _planned_again(turn: Turn, plan: MemoryPlan, place: int) -> Generator[Yielded, Any, MemoryPlan]:
-    """Return a plan whose open steps are made anew, as often as that may be; after that, one without any."""
-    options: Options = turn.options
-    before, steps = plan.steps[: place + 1], None
+def _replan(turn: Turn, plan: MemoryPlan, index: int) -> Generator[Yielded, Any, MemoryPlan]:
+    """Return the plan with its open steps replaced, or with the steps skipped after too many replans."""
+    options: PlanExecuteOptions = turn.options
+    past_steps, steps = plan.steps[: index + 1], None
     if plan.replans < options.replans:
-        failed = f"Step {place + 1} failed. Plan again what is left to do. {ASK_FOR_PLAN}"
-        text = f"{_plan_text(turn, plan)}\n\n{failed}"
+        prompt_text = f"Step {index + 1} failed. Plan again what is left to do. {ASK_FOR_PLAN}"
+        text = f"{_format_plan(turn, plan)}\n\n{prompt_text}"
         try:
-            steps = (yield from _planned(turn, text))["steps"][: max(MOST_IN_ALL - len(before), 0)]
+            steps = (yield from _ask_for_plan(turn, text))["steps"][
+                : max(MAX_TOTAL_STEPS - len(past_steps), 0)
+            ]
         except ContractError as error:
             turn.remark(f"no other plan was made: {error}")
     if steps is None:
-        left = [replace(it, status="skipped") if it.status == "open" else it for it in plan.steps]
-        plan = replace(plan, steps=left)
+        remaining_steps = [
+            replace(open_step, status="skipped") if open_step.status == "open" else open_step
+            for open_step in plan.steps
+        ]
+        plan = replace(plan, steps=remaining_steps)
     else:
-        plan = replace(plan, steps=[*before, *steps], replans=plan.replans + 1)
-    yield from _keep(turn, plan)
+        plan = replace(plan, steps=[*past_steps, *steps], replans=plan.replans + 1)
+    yield from _save_plan(turn, plan)
     return plan
 
 
-def _step(turn: Turn, plan: MemoryPlan, place: int) -> Generator[Yielded, Any, tuple[MemoryPlan, End | None]]:
-    """Take a step as far as the turn goes; return the plan after it, and the turn's end if it is over."""
-    options: Options = turn.options
-    step, said = plan.steps[place], ""
-    messages = _asking(turn, f"{_plan_text(turn, plan)}\n\n{ASK_FOR_STEP.format(number=place + 1)}")
+def _run_step(
+    turn: Turn, plan: MemoryPlan, index: int
+) -> Generator[Yielded, Any, tuple[MemoryPlan, End | None]]:
+    """Run a step as far as the turn allows.
+
+    Return the updated plan, and the turn's end if the turn is over.
+    """
+    options: PlanExecuteOptions = turn.options
+    step, step_text = plan.steps[index], ""
+    messages = _build_prompt(turn, f"{_format_plan(turn, plan)}\n\n{ASK_FOR_STEP.format(number=index + 1)}")
     end: End | None = None
     while step.status == "open" and not end:
         if step.replies >= options.step_replies:
@@ -174,61 +191,63 @@ def _step(turn: Turn, plan: MemoryPlan, place: int) -> Generator[Yielded, Any, t
         elif not turn.replies_left:
             end = "step_limit"
         else:
-            reply = yield from turn.reply(messages)
-            said = _text_of(reply) or said
+            reply = yield from turn.ask_reply(messages)
+            step_text = _reply_text(reply) or step_text
             yield from turn.act(reply._replace(outbox_entries=()))
             step = replace(step, replies=step.replies + 1)
-            if turn.is_over or turn.has_asked:
-                end = "done" if turn.is_over else "waits"
+            if turn.is_finished or turn.has_asked:
+                end = "done" if turn.is_finished else "waits"
             elif not turn.results:
-                is_failed = not said or said.lstrip().startswith(FAILED)
-                said = said or f"{FAILED} it gave no result"
-                step = replace(step, status="failed" if is_failed else "done", result=said[:RESULT_CHARS])
-    steps = [*plan.steps[:place], step, *plan.steps[place + 1 :]]
-    plan = replace(plan, steps=steps, is_over=turn.is_over)  # a request that comes back is planned anew
-    yield from _keep(turn, plan)
+                is_failed = not step_text or step_text.lstrip().startswith(FAILED)
+                step_text = step_text or f"{FAILED} it gave no result"
+                step = replace(
+                    step, status="failed" if is_failed else "done", result=step_text[:RESULT_CHARS]
+                )
+    steps = [*plan.steps[:index], step, *plan.steps[index + 1 :]]
+    plan = replace(plan, steps=steps, is_over=turn.is_finished)  # a request that comes back is planned anew
+    yield from _save_plan(turn, plan)
     if end == "step_limit":
-        turn.leave(f"step {place + 1} of {len(plan.steps)} of your plan is to go on")
+        turn.leave_note(f"step {index + 1} of {len(plan.steps)} of your plan is to go on")
     return plan, end
 
 
-def _sum_up(turn: Turn, plan: MemoryPlan) -> Steps:
-    """Ask for what is to leave, and do it."""
-    messages = _asking(turn, f"{_plan_text(turn, plan)}\n\n{SUM_UP}") if plan.steps else turn.prompt
+def _summarize(turn: Turn, plan: MemoryPlan) -> Steps:
+    """Ask the model for the final entries, and act on them."""
+    messages = _build_prompt(turn, f"{_format_plan(turn, plan)}\n\n{SUM_UP}") if plan.steps else turn.prompt
     while turn.replies_left:
-        yield from turn.act((yield from turn.reply(messages)))
-        if turn.has_asked and not turn.is_over:
+        yield from turn.act((yield from turn.ask_reply(messages)))
+        if turn.has_asked and not turn.is_finished:
             return "waits"
-        if turn.is_over or not turn.results:
-            yield from _keep(turn, replace(plan, is_over=True))
+        if turn.is_finished or not turn.results:
+            yield from _save_plan(turn, replace(plan, is_over=True))
             return "done"
-    turn.leave("your plan is to be summed up")
+    turn.leave_note("your plan is to be summed up")
     return "step_limit"
 
 
-def _keep(turn: Turn, plan: MemoryPlan) -> Generator[Yielded, Any, None]:
-    yield from turn.remember(key_of(turn.request), asdict(plan))
+def _save_plan(turn: Turn, plan: MemoryPlan) -> Generator[Yielded, Any, None]:
+    yield from turn.remember(plan_memory_key(turn.request), asdict(plan))
 
 
-def _asking(turn: Turn, text: str) -> list[Message]:
-    """Return the prompt with a question at its end."""
-    *before, last = turn.prompt
-    return [*before, {**last, "content": f"{last['content']}\n\n{text}"}]
+def _build_prompt(turn: Turn, text: str) -> list[Message]:
+    """Return the prompt with a question appended."""
+    *earlier, last = turn.prompt
+    return [*earlier, {**last, "content": f"{last['content']}\n\n{text}"}]
 
 
-def _plan_text(turn: Turn, plan: MemoryPlan) -> str:
-    """Return the plan as the model is told of it: its results are data."""
+def _format_plan(turn: Turn, plan: MemoryPlan) -> str:
+    """Return the plan as text for the model, with the results marked as data."""
     lines = [to_line({"goal": plan.goal})]
     for number, step in enumerate(plan.steps, 1):
         result = {"result": step.result} if step.result else {}
         lines.append(to_line({"number": number, "step": step.step, "status": step.status, **result}))
-    text = quoted("\n".join(lines))
-    mark = mark_for([*(message["content"] for message in turn.prompt), text])
-    return f"# Your plan\n{fenced(text, mark)}"
+    text = escape_markers("\n".join(lines))
+    mark = make_marker([*(message["content"] for message in turn.prompt), text])
+    return f"# Your plan\n{fence_text(text, mark)}"
 
 
-def _text_of(reply: TurnReply) -> str:
-    """Return what the entries of a reply say."""
+def _reply_text(reply: TurnReply) -> str:
+    """Return the texts of a reply's entries."""
     payloads = [entry.payload for entry in reply.outbox_entries]
     return "\n".join(
         text if isinstance(text := payload.get("text"), str) else to_line(payload) for payload in payloads

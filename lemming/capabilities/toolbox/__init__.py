@@ -1,1 +1,3 @@
-"""The tools that ship, one file a family, loaded when an agent may call them; and the edge of a call."""
+"""The built-in tools: one file per family, loaded when an agent may call them, and the error boundary of a
+call.
+"""

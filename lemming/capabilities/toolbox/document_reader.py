@@ -1,8 +1,8 @@
-"""The text of one document: a program of its own, with limits on memory and time before it looks at a byte.
+"""Extract the text of one document in a separate process, with memory and time limits set before reading.
 
-`python -P -m lemming.capabilities.toolbox.document_reader KIND PART CHARS` takes the document on
-standard input. It answers with JSON: `{"text", "has_more"}`, or `{"error"}`, or `{"missing"}`, the package
-that is not there.
+`python -P -m lemming.capabilities.toolbox.document_reader KIND PART CHARS` reads the document from standard
+input and answers with JSON: `{"text", "has_more"}`, or `{"error"}`, or `{"missing"}` with the name of a
+missing package.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ CPU_LIMIT_S = 20
 TIME_LIMIT_S = 40
 _UNPACKED_LIMIT_BYTES = 64 << 20
 _MEMBERS_LIMIT = 5000
-_NOT_READ = ("script", "style", "noscript", "template", "svg", "head")
+_SKIPPED_TAGS = ("script", "style", "noscript", "template", "svg", "head")
 
 
-class Unreadable(Exception):
-    """The document cannot be read; the message says why."""
+class UnreadableDocument(Exception):
+    """Raised for an unreadable document. The message gives the reason."""
 
 
 def main() -> int:
-    """Read a document and print its text."""
+    """Read a document from standard input and print the text as JSON."""
     kind, part, chars = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    _limit()
+    _apply_limits()
     raw = sys.stdin.buffer.read()
     try:
-        text, has_more = take(_READERS[kind](raw), part, chars)
+        text, has_more = take_part(_READERS[kind](raw), part, chars)
         answer: dict[str, Any] = {"text": text, "has_more": has_more}
     except ModuleNotFoundError as error:
         answer = {"missing": error.name}
-    except Unreadable as error:
+    except UnreadableDocument as error:
         answer = {"error": str(error)}
     except MemoryError:
         answer = {"error": f"to read it takes more than {MEMORY_LIMIT_BYTES >> 20} MiB of memory"}
@@ -52,12 +52,12 @@ def main() -> int:
     return 0
 
 
-def take(pieces: Iterator[str], part: int, chars: int) -> tuple[str, bool]:
-    """Return part number `part`, from 1, of a text in pieces, `chars` long, and whether there is more.
+def take_part(pieces: Iterator[str], part: int, chars: int) -> tuple[str, bool]:
+    """Return part `part` (from 1, `chars` long) of a text in pieces, and True if more text follows.
 
-    No piece is asked for beyond that.
+    The function consumes no piece beyond this part.
 
-    >>> take(iter(["abc", "def", "ghi"]), 2, 4)
+    >>> take_part(iter(["abc", "def", "ghi"]), 2, 4)
     ('efgh', True)
     """
     text, end = "", part * chars
@@ -68,7 +68,7 @@ def take(pieces: Iterator[str], part: int, chars: int) -> tuple[str, bool]:
     return text[end - chars : end], len(text) > end
 
 
-def _limit() -> None:
+def _apply_limits() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S + 1))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # it writes no file
@@ -76,43 +76,43 @@ def _limit() -> None:
     signal.alarm(TIME_LIMIT_S)  # also if the engine is gone by then
 
 
-def _pdf(raw: bytes) -> Iterator[str]:
+def _read_pdf(raw: bytes) -> Iterator[str]:
     from pypdf import PdfReader
 
     reader = PdfReader(io.BytesIO(raw))
     if reader.is_encrypted and not reader.decrypt(""):
-        raise Unreadable("it is encrypted and opens with a password only")
-    found = False
+        raise UnreadableDocument("it is encrypted and opens with a password only")
+    has_text = False
     count = len(reader.pages)
     for number, page in enumerate(reader.pages, 1):
         text = page.extract_text().strip()
-        found = found or bool(text)
+        has_text = has_text or bool(text)
         yield f"[page {number} of {count}]\n{text}\n\n"
-    if not found:
-        raise Unreadable(f"none of its {count} pages holds text: they are pictures, or empty")
+    if not has_text:
+        raise UnreadableDocument(f"none of its {count} pages holds text: they are pictures, or empty")
 
 
-def _word(raw: bytes) -> Iterator[str]:
+def _read_word(raw: bytes) -> Iterator[str]:
     import mammoth
 
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         members = archive.infolist()
     if "word/document.xml" not in [member.filename for member in members]:
-        raise Unreadable("it is an archive, and no Word document (.docx)")
+        raise UnreadableDocument("it is an archive, and no Word document (.docx)")
     unpacked = sum(member.file_size for member in members)
     if len(members) > _MEMBERS_LIMIT or unpacked > _UNPACKED_LIMIT_BYTES:
-        raise Unreadable(f"it unpacks to {unpacked} bytes in {len(members)} files, which is too much")
+        raise UnreadableDocument(f"it unpacks to {unpacked} bytes in {len(members)} files, which is too much")
     no_image = mammoth.images.img_element(lambda image: {"src": ""})
-    yield from _html(mammoth.convert_to_html(io.BytesIO(raw), convert_image=no_image).value.encode())
+    yield from _read_html(mammoth.convert_to_html(io.BytesIO(raw), convert_image=no_image).value.encode())
 
 
-def _html(raw: bytes) -> Iterator[str]:
+def _read_html(raw: bytes) -> Iterator[str]:
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 
     soup = BeautifulSoup(raw, "html.parser")
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
-    for tag in soup(_NOT_READ):
+    for tag in soup(_SKIPPED_TAGS):
         tag.decompose()
     text = str(MarkdownConverter(heading_style="ATX", strip=["img"]).convert_soup(soup)).strip()
     text = re.sub(r"[ \t]+\n", "\n", text)
@@ -120,7 +120,11 @@ def _html(raw: bytes) -> Iterator[str]:
     yield from itertools.chain([f"{title}\n\n"] if title and not text.startswith("# ") else [], [text])
 
 
-_READERS: dict[str, Callable[[bytes], Iterator[str]]] = {"pdf": _pdf, "word": _word, "html": _html}
+_READERS: dict[str, Callable[[bytes], Iterator[str]]] = {
+    "pdf": _read_pdf,
+    "word": _read_word,
+    "html": _read_html,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,7 +1,7 @@
-"""`tool_search`: the tools that are about some words, of those that an agent may call and is not told of.
+"""The tool `tool_search`: find permitted tools that the prompt does not list, by words.
 
-They are ranked by SQLite's full-text search (BM25), over names, descriptions and names of arguments. The
-call's record keeps the schemas of what was found, so that the turn goes on with them wherever it is replayed.
+SQLite's full-text search (BM25) ranks the tools by names, descriptions and argument names. The call's record
+keeps the schemas of the matches, because a replay of the turn needs the same schemas.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ToolError
-from lemming.kernel.files.fitting import about
-from lemming.kernel.org.config import Org
-from lemming.kernel.tools import EngineTool, Tool, ToolResult, toolset_of
-from lemming.kernel.tools.context import ToolContext
-from lemming.kernel.tools.listing import describe_groups, describe_tool, is_deferrable, keep_found_tools
+from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.tools import EngineTool, Tool, ToolResult, get_toolset
+from lemming.kernel.tools.listing import describe_groups, describe_tool, is_deferrable, make_found_tools_state
+from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import TOOL_SEARCH
 
 TOOLS_LIMIT = 5
@@ -34,34 +34,36 @@ class ToolSearch(EngineTool):
     tool_class = "read"
     keeps_deadline = True
 
-    def why_refused(self, agent: Agent, settings: Org) -> str:
-        """Return the rule by which an agent may not call it: it needs a pattern that stands for tools."""
-        return "" if agent.permissions.tool_patterns else super().why_refused(agent, settings)
+    def refusal_reason(self, agent: Agent, settings: OrgSettings) -> str:
+        """Return the rule against a call: the agent needs a permission pattern for several tools."""
+        return "" if agent.permissions.tool_patterns else super().refusal_reason(agent, settings)
 
     def plan(
         self,
         context: ToolContext,
-        query: Annotated[str, about("What the tool should do.", min_length=1, max_length=1000)],
+        query: Annotated[str, describe_field("What the tool should do.", min_length=1, max_length=1000)],
     ) -> ToolResult:
-        """Return the signatures of the tools that are most about the words, best first."""
-        toolset = toolset_of(context.settings, context.org)
-        allowed = toolset.allowed(context.agent, context.settings).values()
+        """Return the signatures of the most relevant tools, best first."""
+        toolset = get_toolset(context.settings, context.org)
+        allowed = toolset.allowed_tools(context.agent, context.settings).values()
         tools = {tool.name: tool for tool in allowed if is_deferrable(tool, context.agent)}
-        found = [describe_tool(tools[name]) for name in rank_tools([*tools.values()], query)[:TOOLS_LIMIT]]
-        if not found:
-            there = describe_groups(tools.values()) or "none"
-            return ToolResult(True, f"No tool is about that. There are tools of: {there}")
-        return ToolResult(True, "\n".join(map(_signature, found)), kept=keep_found_tools(found))
+        matches = [describe_tool(tools[name]) for name in rank_tools([*tools.values()], query)[:TOOLS_LIMIT]]
+        if not matches:
+            groups = describe_groups(tools.values()) or "none"
+            return ToolResult(True, f"No tool is about that. There are tools of: {groups}")
+        return ToolResult(
+            True, "\n".join(map(_format_signature, matches)), state=make_found_tools_state(matches)
+        )
 
 
 def rank_tools(tools: Sequence[Tool], query: str) -> list[str]:
-    """Return the names of the tools that hold a word of the query, best first, equal ones by name.
+    """Return the names of the tools with a word of the query, best first, equal ones by name.
 
     Raises `ToolError` for a query without a word.
     """
     import sqlite3  # only where a call is made
 
-    terms = list(dict.fromkeys(re.findall(r"\w+", _split_humps(query))))[:TERMS_LIMIT]
+    terms = list(dict.fromkeys(re.findall(r"\w+", _split_camel_case(query))))[:TERMS_LIMIT]
     if not terms:
         raise ToolError(f"{TOOL_SEARCH}: the query has no word")
     index = sqlite3.connect(":memory:")
@@ -69,7 +71,9 @@ def rank_tools(tools: Sequence[Tool], query: str) -> list[str]:
         index.execute(
             "CREATE VIRTUAL TABLE t USING fts5(name, about, arguments, tokenize = 'porter unicode61')"
         )
-        index.executemany("INSERT INTO t (rowid, name, about, arguments) VALUES (?, ?, ?, ?)", _rows(tools))
+        index.executemany(
+            "INSERT INTO t (rowid, name, about, arguments) VALUES (?, ?, ?, ?)", _iter_rows(tools)
+        )
         rows = index.execute(
             f"SELECT rowid, round(bm25(t, {_WEIGHTS}), 6) FROM t WHERE t MATCH ?",  # noqa: S608 - numbers of ours
             (" OR ".join(f'"{term}"' for term in terms),),  # quoted: what is not is a language of its own
@@ -81,21 +85,21 @@ def rank_tools(tools: Sequence[Tool], query: str) -> list[str]:
     return [name for _, name in sorted((score, tools[number].name) for number, score in rows)]
 
 
-def _rows(tools: Iterable[Tool]) -> Iterator[tuple[int, str, str, str]]:
+def _iter_rows(tools: Iterable[Tool]) -> Iterator[tuple[int, str, str, str]]:
     for number, tool in enumerate(tools):
         properties = tool.parameters.get("properties", {})
         names = " ".join(properties) if isinstance(properties, Mapping) else ""
-        yield number, _split_humps(tool.name), tool.description, _split_humps(names)
+        yield number, _split_camel_case(tool.name), tool.description, _split_camel_case(names)
 
 
-def _split_humps(text: str) -> str:
-    """Return a text with the words of names such as `createIssue` apart, beside the names themselves."""
+def _split_camel_case(text: str) -> str:
+    """Return a text followed by the separate words of names such as `createIssue`."""
     split = _HUMP.sub(" ", text).replace("_", " ")
     return text if split == text else f"{text} {split}"
 
 
-def _signature(tool: Mapping[str, Any]) -> str:
-    """Return one line about a tool: its name, its arguments, what it does."""
+def _format_signature(tool: Mapping[str, Any]) -> str:
+    """Return one line about a tool: name, arguments and description."""
     parameters = tool["parameters"]
     required = parameters.get("required", ())
     arguments = [name if name in required else f"{name}?" for name in parameters.get("properties", {})]

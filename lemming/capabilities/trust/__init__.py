@@ -1,1 +1,4 @@
-"""How far texts are trusted, by where they come from, and how that passes on: docs/trust.md."""
+"""Trust labels of texts: assign labels by source, and propagate labels to derived texts.
+
+Rules: docs/trust.md.
+"""

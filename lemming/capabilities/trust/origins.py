@@ -1,7 +1,7 @@
-"""Values that a turn knows from answers that are trusted less than it is, found again in what it calls. Pure.
+"""Trace untrusted values into the arguments of tool calls. Pure.
 
-A clean turn is shown such an answer as values. What it then sends or pays by them was chosen by whoever
-wrote the answer: gates at `call` see that as `args_trust` and `args_lowest`. Rules: docs/trust.md.
+A clean turn sees an untrusted answer as values. Anything sent or paid by these values was chosen by the
+author of the answer: gates at `call` see this as `label_arguments` and `args_lowest`. Rules: docs/trust.md.
 """
 
 from __future__ import annotations
@@ -10,90 +10,97 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lemming.capabilities.trust.words import TrustOrder
-from lemming.kernel.base.jsontext import compact
-from lemming.kernel.turn.places import LowValue
+from lemming.capabilities.trust.trust_levels import TrustOrder
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.turn.guards import LowTrustValue
 
-SMALLEST_NUMBER = 100
+MIN_NUMBER = 100
 """Whole numbers nearer to 0 tell too little: a count of 3 in one place says nothing of a 3 in another."""
-SHORTEST_TEXT = 4
+MIN_TEXT_CHARS = 4
 _WORDS = re.compile(r"[\w.:+-]+")
 
 
-def telling_values(schema: Any, values: Any) -> Iterator[Any]:
-    """Yield the single values of an answer by which it can be known again, as its schema has them.
+def iter_recognizable_values(schema: Any, values: Any) -> Iterator[Any]:
+    """Yield the recognizable single values of an answer, by the answer's schema.
 
-    Not among them: true, false and null, small whole numbers, and what the schema itself lists (`enum`,
-    `const`): these words are those of whoever wrote the schema.
+    Excluded are true, false and null, small whole numbers, and values listed in the schema (`enum`, `const`),
+    because these values come from the author of the schema.
 
-    >>> form = {"properties": {"amount": {"type": "integer"}, "kind": {"enum": ["refund"]}}}
-    >>> [*telling_values(form, {"amount": 999999, "kind": "refund"})]
+    >>> form = dict(properties=dict(amount={"type": "integer"}, kind={"enum": ["refund"]}))
+    >>> [*iter_recognizable_values(form, dict(amount=999999, kind="refund"))]
     [999999]
     """
-    form = schema if isinstance(schema, dict) else {}
-    if "enum" in form or "const" in form:
+    schema_object = schema if isinstance(schema, dict) else {}
+    if "enum" in schema_object or "const" in schema_object:
         return
     if isinstance(values, dict):
-        properties = form.get("properties") or {}
+        properties = schema_object.get("properties") or {}
         for key, value in values.items():
-            yield from telling_values(properties.get(key), value)
+            yield from iter_recognizable_values(properties.get(key), value)
     elif isinstance(values, list):
         for item in values:
-            yield from telling_values(form.get("items"), item)
-    elif _tells_something(values):
+            yield from iter_recognizable_values(schema_object.get("items"), item)
+    elif _is_recognizable(values):
         yield values
 
 
-def _tells_something(value: Any) -> bool:
+def _is_recognizable(value: Any) -> bool:
     if isinstance(value, bool) or value is None:
         return False
     if isinstance(value, str):
-        return len(value) >= SHORTEST_TEXT
-    return bool(value != int(value) or abs(value) >= SMALLEST_NUMBER)
+        return len(value) >= MIN_TEXT_CHARS
+    return bool(value != int(value) or abs(value) >= MIN_NUMBER)
 
 
-def low_values(told: Mapping[str, Any], word: str) -> list[LowValue]:
-    """Return the values that are trusted less than a word, the least first, as a turn's record names them."""
-    order = TrustOrder(tuple(told["order"]))
-    values = [LowValue(each["value"], order.known(each["is"])) for each in told.get("values", ())]
-    low = [each for each in values if order.rank(each.word) < order.rank(word)]
-    return sorted(low, key=lambda each: order.rank(each.word))
+def find_untrusted_values(record: Mapping[str, Any], label: str) -> list[LowTrustValue]:
+    """Return the values below a trust label in a turn's record, the least trusted first."""
+    order = TrustOrder(tuple(record["order"]))
+    values = [LowTrustValue(item["value"], order.normalize(item["is"])) for item in record.get("values", ())]
+    low = [item for item in values if order.rank(item.label) < order.rank(label)]
+    return sorted(low, key=lambda item: order.rank(item.label))
 
 
-def args_trust(args: Any, word: str, values: Sequence[LowValue]) -> dict[str, Any]:
-    """Return the trust labels of a call's arguments for gates, in a turn that is trusted as `word`.
+def label_arguments(args: Any, label: str, values: Sequence[LowTrustValue]) -> dict[str, Any]:
+    """Return the trust labels of a call's arguments for gates, in a turn with a label.
 
-    >>> args_trust({"amount": 999999, "to": "bob"}, "agent", [LowValue(999999, "outside")])
+    >>> label_arguments(dict(amount=999999, to="bob"), "agent", [LowValue(999999, "outside")])
     {'args_trust': {'amount': 'outside', 'to': 'agent'}, 'args_lowest': 'outside'}
     """
     named = args if isinstance(args, dict) else {}
-    of_args = {name: _find_label(value, word, values) for name, value in named.items()}
-    lowest = next((it.word for it in values if it.word in of_args.values()), word)
-    return {"args_trust": of_args, "args_lowest": lowest}
+    arg_labels = {name: _find_label(value, label, values) for name, value in named.items()}
+    lowest = next((low_value.label for low_value in values if low_value.label in arg_labels.values()), label)
+    return {"args_trust": arg_labels, "args_lowest": lowest}
 
 
-def _find_label(value: Any, word: str, values: Sequence[LowValue]) -> str:
-    leaves = [*_leaves(value)] if values else []
-    return next((it.word for it in values if any(_is_same(it.value, leaf) for leaf in leaves)), word)
+def _find_label(value: Any, label: str, values: Sequence[LowTrustValue]) -> str:
+    leaves = [*_iter_leaves(value)] if values else []
+    return next(
+        (
+            low_value.label
+            for low_value in values
+            if any(_matches_value(low_value.value, leaf) for leaf in leaves)
+        ),
+        label,
+    )
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _iter_leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield str(key)
-            yield from _leaves(item)
+            yield from _iter_leaves(item)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _leaves(item)
+            yield from _iter_leaves(item)
     else:
         yield value
 
 
-def _is_same(value: Any, leaf: Any) -> bool:
-    """Return True if an argument is a value, or a text in which the value stands as a word."""
+def _matches_value(value: Any, leaf: Any) -> bool:
+    """Return True if an argument equals a value, or contains the value as a word."""
     if isinstance(leaf, bool) or leaf is None:
         return False
     if not isinstance(leaf, str):
         return not isinstance(value, str) and bool(value == leaf)
-    text = value if isinstance(value, str) else compact(value).decode()
+    text = value if isinstance(value, str) else dump_compact(value).decode()
     return leaf == text or (text in leaf and text in _WORDS.findall(leaf))

@@ -1,1 +1,1 @@
-"""The past once more: which question is the very same, and what would have come out otherwise."""
+"""Rehearsal of past ticks: find unchanged prompts and compare the results."""

@@ -1,1 +1,1 @@
-"""What an agent may touch: grants, opening paths so that the kernel keeps to them, and agreements."""
+"""Access rights of agents: grants, kernel-enforced opening of paths, and workspace trust."""

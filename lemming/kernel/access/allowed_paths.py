@@ -1,6 +1,6 @@
-"""From a path in a tool call to a place that `permissions.file_access` covers. Nothing is opened.
+"""Resolution of a tool call's path to a path covered by `permissions.file_access`. Nothing is opened.
 
-The other half is `access`, which opens places and trusts no name.
+The counterpart is `access`, which opens paths and trusts no name.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from lemming.kernel.access.grants import why_no_grant, why_unsafe
+from lemming.kernel.access.grant_syntax import grant_error, unsafe_path_reason
 from lemming.kernel.access.nearest_file import nearest_file
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
-from lemming.kernel.base.paths import Components, below_a_name, components, place_of
+from lemming.kernel.base.paths import Components, components, expand_named_root, resolve_agent_path
+from lemming.kernel.files.canonical_path import real_path
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.files.real_place import real_path
 
 Access = Literal["read", "write"]
 
@@ -33,7 +33,7 @@ NEVER_OPEN = ENGINE_OWNED | {"tools", "skills", paths.EVALS}
 
 @dataclass(frozen=True)
 class AccessAttempt:
-    """What was asked for, by which tool, and which folders the resume grants for it."""
+    """A requested path, the calling tool, and the folders granted by the resume."""
 
     caller: str
     path: str
@@ -42,34 +42,34 @@ class AccessAttempt:
     nearest: Callable[[bool], str] = field(default=lambda _: "", compare=False)
 
     def missing(self, *, is_folder: bool = False) -> ToolError:
-        """Return the error for a path at which nothing is, with the nearest one that the agent may use."""
+        """Return the error for a missing path, with the nearest path available to the agent."""
         nearest = self.nearest(is_folder)
         hint = f"did you mean {json.dumps(nearest, ensure_ascii=False)}?" if nearest else ""
-        return ToolError(f"{self._subject} does not exist", hint=hint)
+        return ToolError(f"{self._describe_attempt} does not exist", hint=hint)
 
-    def refused(self, why: str = "") -> PermissionDenied:
+    def to_denial(self, reason: str = "") -> PermissionDenied:
         """Return the refusal, which names the rule."""
         rule = f"permissions.file_access.allow_{self.access} {json.dumps(self.grants, ensure_ascii=False)}"
-        return PermissionDenied(f"{self._subject} refused by {rule}{': ' if why else ''}{why}")
+        return PermissionDenied(f"{self._describe_attempt} refused by {rule}{': ' if reason else ''}{reason}")
 
-    def failed(self, why: str) -> ToolError:
-        """Return the error for a path that is allowed and does not serve."""
-        return ToolError(f"{self._subject} {why}")
+    def to_tool_error(self, reason: str) -> ToolError:
+        """Return the error for an allowed path that cannot be used."""
+        return ToolError(f"{self._describe_attempt} {reason}")
 
     @property
-    def _subject(self) -> str:
-        shown = self.path[:200].encode("utf-8", "replace").decode()
-        return f"{self.caller}: {json.dumps(shown, ensure_ascii=False)}"
+    def _describe_attempt(self) -> str:
+        path_text = self.path[:200].encode("utf-8", "replace").decode()
+        return f"{self.caller}: {json.dumps(path_text, ensure_ascii=False)}"
 
 
 @dataclass(frozen=True)
-class Place:
-    """A path that the grants allow, not opened yet: `relative` is walked from `root`, which is trusted.
+class AllowedPath:
+    """A path allowed by the grants, not opened yet: `relative` is walked from the trusted `root`.
 
-    `granted` is the folder that allows it, from `root`; empty for `root` itself and for one above it.
+    `granted` is the allowing folder, relative to `root`; empty for `root` itself and for a folder above.
     """
 
-    asked: AccessAttempt
+    attempt: AccessAttempt
     base: Path
     root: Path
     relative: str
@@ -83,33 +83,33 @@ class Place:
 
     @property
     def effect_root(self) -> str:
-        """The `root` of a `FileEffect` here: empty inside the organisation."""
+        """The `root` of a `FileEffect` for this path: empty inside the organisation."""
         return "" if self.root == self.base else str(self.root)
 
     @property
-    def key(self) -> str:
-        """The `FileEffect.place` of this path."""
-        return FileEffect(self.relative, b"", self.effect_root).place
+    def path_key(self) -> str:
+        """The `FileEffect.path_key` of this path."""
+        return FileEffect(self.relative, b"", self.effect_root).path_key
 
 
-def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str) -> Place:
-    """Return the place a path names, or raise `PermissionDenied` with the rule that refused it.
+def resolve_path(agent: Agent, base: Path, path: str, access: Access, *, caller: str) -> AllowedPath:
+    """Return the allowed path for a name. Raise `PermissionDenied` with the violated rule.
 
-    `workspace/...` and `shared/...` name those folders, with or without `./`; any other relative path is
-    below the workspace; an absolute one must lie below a granted folder. Nothing is opened yet.
+    `workspace/...` and `shared/...` name these folders, with or without `./`; any other relative path is
+    below the workspace; an absolute path must be below a granted folder. Nothing is opened yet.
     """
     file_access = agent.permissions.file_access
-    granted = file_access.allow_read if access == "read" else file_access.allow_write
-    asked = AccessAttempt(
-        caller, path, access, tuple(granted), partial(nearest_readable, agent, base, path, access)
+    grants = file_access.allow_read if access == "read" else file_access.allow_write
+    attempt = AccessAttempt(
+        caller, path, access, tuple(grants), partial(nearest_readable, agent, base, path, access)
     )
     org = components(os.path.normpath(base))
-    own = (*org, *paths.workspace_folder(agent.name).split("/"))
-    target = _target(asked, org, own)
-    covering, refusal = list[Components](), asked.refused()
-    for grant in granted:
+    workspace = (*org, *paths.workspace_folder(agent.name).split("/"))
+    target = _resolve_target(attempt, org, workspace)
+    covering, refusal = list[Components](), attempt.to_denial()
+    for grant in grants:
         try:
-            folder = _granted_folder(asked, grant, org, own)
+            folder = _granted_folder(attempt, grant, org, workspace)
         except PermissionDenied as error:  # that one grants nothing; the others do
             refusal = error
             continue
@@ -119,105 +119,112 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
         raise refusal
     folder = max(covering, key=len)
     below_grant = target[len(folder) :]
-    folder, org = _without_links(folder, org)
-    asked_at, target = target, (*folder, *below_grant)
+    folder, org = _resolve_links(folder, org)
+    requested, target = target, (*folder, *below_grant)
     is_inside = target[: len(org)] == org
     root = base if is_inside else Path("/", *folder)
     parts = target[len(org) if is_inside else len(folder) :]
     if access == "write":
         if target == folder:
-            raise asked.failed("is a folder")
-        _refuse_names(asked, target[len(folder) :])
-        if is_inside and target[:-1] != asked_at[:-1] and parts[0] == "agents":
-            raise asked.refused("agents, reached under another name, is closed to agents")
+            raise attempt.to_tool_error("is a folder")
+        _refuse_names(attempt, target[len(folder) :])
+        if is_inside and target[:-1] != requested[:-1] and parts[0] == "agents":
+            raise attempt.to_denial("agents, reached under another name, is closed to agents")
         if is_inside:
-            refuse_engines(asked, parts, granted=folder[len(org) :])
+            require_agent_writable(attempt, parts, grants=folder[len(org) :])
     granted_parts = folder[len(org) :] if is_inside else ()
-    return Place(asked, base, root, "/".join(parts), target == folder, granted_parts)
+    return AllowedPath(attempt, base, root, "/".join(parts), target == folder, granted_parts)
 
 
 @dataclass(frozen=True)
-class _Kept(AccessAttempt):
-    """What was asked for, where the organisation and no grant of a resume says where it lies."""
+class _OrgFileAccess(AccessAttempt):
+    """A requested path whose location is defined by the organisation, not by a grant of a resume."""
 
-    def refused(self, why: str = "") -> PermissionDenied:
+    def to_denial(self, reason: str = "") -> PermissionDenied:
         """Return the refusal."""
-        return PermissionDenied(f"{self._subject} refused{': ' if why else ''}{why}")
+        return PermissionDenied(f"{self._describe_attempt} refused{': ' if reason else ''}{reason}")
 
 
-def kept_at(base: Path, path: str, *, caller: str, nearest: str = "") -> Place:
-    """Return the place of what people keep for agents, by its path in the organisation; for reading only.
+def resolve_org_path(base: Path, path: str, *, caller: str, nearest: str = "") -> AllowedPath:
+    """Return the allowed path of a file kept for agents by people, from the path in the organisation; read
+    only.
 
-    `nearest`: what is named where nothing is at the path.
+    `nearest`: the suggestion for a missing path.
     """
-    asked = _Kept(caller, path, "read", (), lambda _: nearest)
-    return Place(asked, base, base, path, is_granted_folder=False)
+    attempt = _OrgFileAccess(caller, path, "read", (), lambda _: nearest)
+    return AllowedPath(attempt, base, base, path, is_granted_folder=False)
 
 
 def nearest_readable(
     agent: Agent, base: Path, path: str, access: Access = "read", is_folder: bool = False
 ) -> str:
-    """Return the path that is nearest to one at which nothing is, as the agent would write it."""
-    return nearest_file(agent.name, base, path, granted_places(agent, access), is_folder=is_folder)
+    """Return the existing path nearest to a missing path, as the agent would write it."""
+    return nearest_file(agent.name, base, path, granted_folders(agent, access), is_folder=is_folder)
 
 
-def granted_places(agent: Agent, access: Access) -> dict[str, str]:
-    """Return each folder that a resume grants, each with the grant; one that is not understood is left out.
+def granted_folders(agent: Agent, access: Access) -> dict[str, str]:
+    """Return the folders granted by a resume, each with its grant; invalid grants are left out.
 
     Folders are relative to the organisation, or absolute.
     """
     file_access = agent.permissions.file_access
-    granted = file_access.allow_read if access == "read" else file_access.allow_write
+    grants = file_access.allow_read if access == "read" else file_access.allow_write
     return {
-        place_of(agent.name, grant): f"file_access.allow_{access} {grant}"
-        for grant in granted
-        if not why_no_grant(grant)
+        resolve_agent_path(agent.name, grant): f"file_access.allow_{access} {grant}"
+        for grant in grants
+        if not grant_error(grant)
     }
 
 
-def _without_links(granted: Components, org: Components) -> tuple[Components, Components]:
-    """Return a granted folder as it is opened, and the organisation's, where they are told apart by links.
+def _resolve_links(granted: Components, org: Components) -> tuple[Components, Components]:
+    """Return the granted folder and the organisation's folder, with links resolved if the paths differ.
 
-    A grant may lead into the organisation through a link of the person who wrote it: then it lies there.
+    A grant may lead into the organisation through a link made by the author of the grant. The folder then
+    counts as inside.
     """
     if granted[: len(org)] == org:
         return granted, org
-    real, home = components(real_path(_path(granted))), components(real_path(_path(org)))
-    return (*org, *real[len(home) :]) if real[: len(home)] == home else real, org
+    real_granted, real_org = (
+        components(real_path(_join_absolute(granted))),
+        components(real_path(_join_absolute(org))),
+    )
+    return (*org, *real_granted[len(real_org) :]) if real_granted[
+        : len(real_org)
+    ] == real_org else real_granted, org
 
 
-def _path(parts: Components) -> str:
+def _join_absolute(parts: Components) -> str:
     return f"/{'/'.join(parts)}"
 
 
-def _target(asked: AccessAttempt, org: Components, own: Components) -> Components:
-    parts = components(asked.path)
-    if why := why_unsafe(asked.path, parts):
-        raise asked.refused(why)
-    if asked.path.startswith("/"):
+def _resolve_target(attempt: AccessAttempt, org: Components, workspace: Components) -> Components:
+    parts = components(attempt.path)
+    if reason := unsafe_path_reason(attempt.path, parts):
+        raise attempt.to_denial(reason)
+    if attempt.path.startswith("/"):
         return parts
-    return below_a_name(parts, org, own) or (*own, *parts)
+    return expand_named_root(parts, org, workspace) or (*workspace, *parts)
 
 
-def _granted_folder(asked: AccessAttempt, grant: str, org: Components, own: Components) -> Components:
-    if why := why_no_grant(grant):
-        raise asked.refused(f"the resume grants {json.dumps(grant)}, which is not understood: {why}")
+def _granted_folder(attempt: AccessAttempt, grant: str, org: Components, workspace: Components) -> Components:
+    if reason := grant_error(grant):
+        raise attempt.to_denial(f"the resume grants {json.dumps(grant)}, which is not understood: {reason}")
     parts = components(grant)
-    return parts if grant.startswith("/") else below_a_name(parts, org, own) or parts
+    return parts if grant.startswith("/") else expand_named_root(parts, org, workspace) or parts
 
 
-def _refuse_names(asked: AccessAttempt, below_grant: Components) -> None:
-    """Raise for names that nobody may write inside a grant."""
+def _refuse_names(attempt: AccessAttempt, below_grant: Components) -> None:
+    """Raise an error for names no agent may write inside a grant."""
     for name in below_grant:
         if name.casefold() in NEVER_WRITTEN or name.casefold().endswith(".lock"):
-            raise asked.refused(f'"{name}" is never written by an agent')
+            raise attempt.to_denial(f'"{name}" is never written by an agent')
 
 
-def refuse_engines(asked: AccessAttempt, in_org: Components, *, granted: Components = ()) -> None:
-    """Raise for a path, from the organisation's folder on, that only the engine and people write.
+def require_agent_writable(attempt: AccessAttempt, in_org: Components, *, grants: Components = ()) -> None:
+    """Raise an error for a path, relative to the organisation, that only the engine and people may write.
 
-    A grant, however wide, opens workspaces and `shared/`; of the rest only a folder that it names itself, for
-    plugins, settings of other programs and the like may lie anywhere. `granted` is that folder.
+    A grant, however wide, opens workspaces and `shared/`; elsewhere it opens only a folder it names itself,
+    because plugins, settings of other programs and similar files may be anywhere. `granted` is this folder.
     """
     if in_org[0] == "shared" and len(in_org) > 1:
         return
@@ -227,8 +234,10 @@ def refuse_engines(asked: AccessAttempt, in_org: Components, *, granted: Compone
     top = in_org[0].casefold().rstrip(". ")
     is_closed = top in (*NEVER_OPEN, "agents") or in_org[0].startswith(".")
     if is_closed:
-        raise asked.refused(f"{in_org[0]} of the organisation is written by the engine and by people only")
-    if not granted:
-        raise asked.refused(
+        raise attempt.to_denial(
+            f"{in_org[0]} of the organisation is written by the engine and by people only"
+        )
+    if not grants:
+        raise attempt.to_denial(
             f"{in_org[0]} of the organisation is written by people, where no grant names the folder itself"
         )

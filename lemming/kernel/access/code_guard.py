@@ -1,6 +1,7 @@
-"""What stands before the code of organisations' own in this process: no command loads it unasked.
+"""Guard of an organisation's own code in this process: no command loads such code without trust.
 
-Every command begins with a guard, and most load nothing else of the engine: so this imports next to nothing.
+Every command starts with a guard, and most load nothing else of the engine, so this module imports next to
+nothing.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class CodeGuard:
-    """What stands before the code of organisations' own in this process, for a block.
+    """Guard of an organisation's own code in this process, for a block.
 
-    `require` raises `NotTrusted` for an organisation whose code nobody has agreed to. What is in or below the
-    `allowed` folders is not asked about: a person has agreed to it for this run.
+    `require` raises `WorkspaceNotTrusted` for an organisation without workspace trust. Organisations in or
+    below the `allowed` folders are not checked: a person has agreed to them for this run.
     """
 
     def __init__(self, require: Callable[[Organisation], None]) -> None:
         self.require = require
         self.allowed: list[str] = []
 
-    def look_at(self, org: Organisation) -> None:
-        """Raise `NotTrusted` unless the organisation's code may be loaded."""
+    def check_org(self, org: Organisation) -> None:
+        """Raise `WorkspaceNotTrusted` unless the organisation's code may be loaded."""
         base = os.path.realpath(org.base)
         allowed = [folder for guard in _guards for folder in guard.allowed]
         if not any(base == folder or base.startswith(f"{folder}/") for folder in allowed):
@@ -37,10 +38,10 @@ _guards: list[CodeGuard] = []
 
 
 @contextmanager
-def code_guarded(require: Callable[[Organisation], None]) -> Iterator[None]:
-    """Have `require` asked, while the block runs, before code of an organisation's own is loaded.
+def guard_code(require: Callable[[Organisation], None]) -> Iterator[None]:
+    """Call `require` before an organisation's own code is loaded, while the block runs.
 
-    A program that embeds the engine decides for itself what it runs: without such a block nobody is asked.
+    A program with an embedded engine decides itself which code runs: without such a block nothing is checked.
     """
     guard = CodeGuard(require)
     _guards.append(guard)
@@ -51,12 +52,12 @@ def code_guarded(require: Callable[[Organisation], None]) -> Iterator[None]:
 
 
 def allow_code(folder: str | os.PathLike[str]) -> None:
-    """Ask no more, in this block, about the code of organisations in or below a folder."""
+    """Allow the code of organisations in or below a folder for the rest of the block."""
     if _guards:
         _guards[-1].allowed.append(os.path.realpath(folder))
 
 
 def require_code_allowed(org: Organisation) -> None:
-    """Raise `NotTrusted` for an organisation whose code the block's guard does not let be loaded."""
+    """Raise `WorkspaceNotTrusted` for an organisation whose code the block's guard refuses."""
     if _guards:
-        _guards[-1].look_at(org)
+        _guards[-1].check_org(org)

@@ -1,6 +1,7 @@
-"""Where an open folder really lies: a mount may show a folder of the organisation under another name.
+"""Real location of an open folder: a mount may show a folder of the organisation under another name.
 
-`/proc/self/fdinfo` and `/proc/self/mountinfo` (man 5 proc) tell on Linux; elsewhere there are no such mounts.
+Linux provides it in `/proc/self/fdinfo` and `/proc/self/mountinfo` (man 5 proc); other systems have no such
+mounts.
 """
 
 from __future__ import annotations
@@ -9,22 +10,22 @@ import os
 import re
 from typing import NamedTuple
 
-from lemming.kernel.files.refusals import require_about_one_file
+from lemming.kernel.files.disk_errors import require_about_one_file
 
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
-class Origin(NamedTuple):
-    """A folder as its file system knows it: the file system's device, and the names from its own root."""
+class MountOrigin(NamedTuple):
+    """A folder as identified by the file system: the device, and the path from the file system's root."""
 
     device: bytes
     parts: tuple[str, ...]
 
 
-def mount_of(descriptor: int) -> int:
-    """Return the number of the mount that a folder was opened in; 0 where the system does not tell.
+def get_mount_id(descriptor: int) -> int:
+    """Return the id of the mount of an open folder; 0 if the system provides none.
 
-    Raises `DiskError` where it does not tell just now: without descriptors, say.
+    Raises `DiskError` if the lookup fails temporarily, for example without free descriptors.
     """
     for line in _lines(f"/proc/self/fdinfo/{descriptor}"):
         if line.startswith(b"mnt_id:"):
@@ -32,18 +33,18 @@ def mount_of(descriptor: int) -> int:
     return 0
 
 
-def origin_of(descriptor: int) -> Origin | None:
-    """Return where an open folder lies, whatever it is called; None where the system does not tell.
+def get_mount_origin(descriptor: int) -> MountOrigin | None:
+    """Return the real location of an open folder, or None if the system does not provide it.
 
-    Raises as `mount_of`.
+    Raises the same errors as `get_mount_id`.
     """
-    mount = b"%d" % mount_of(descriptor)
+    mount = b"%d" % get_mount_id(descriptor)
     for line in _lines("/proc/self/mountinfo"):
         number, _, device, root, point = line.split(b" ", 5)[:5]
         if number == mount:
             path = os.readlink(f"/proc/self/fd/{descriptor}".encode())
-            below = os.path.relpath(path, _plain(point))
-            return Origin(device, _names(os.path.join(_plain(root), below)))
+            relative = os.path.relpath(path, _unescape_field(point))
+            return MountOrigin(device, _names(os.path.join(_unescape_field(root), relative)))
     return None
 
 
@@ -57,8 +58,8 @@ def _lines(file: str) -> list[bytes]:
         return []
 
 
-def _plain(field: bytes) -> bytes:
-    return _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field)
+def _unescape_field(field: bytes) -> bytes:
+    return _ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), field)
 
 
 def _names(path: bytes) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The file that an agent most likely meant by a path at which there is none, to be named in its result."""
+"""Suggestion for a missing path: the existing file the agent most likely meant."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 
 from lemming.kernel.base import paths
 
-LEAST_ALIKE = 0.8
+MIN_SIMILARITY = 0.8
 """Paths share much, so that two that are less alike are two files."""
-MOST_LOOKED_AT, MOST_FOLDERS = 2000, 500
+MAX_FILES, MAX_FOLDERS = 2000, 500
 """So many files are looked at, in so many folders; what lies behind them is not named."""
 
 
@@ -24,43 +24,50 @@ def nearest_file(
     *,
     is_folder: bool = False,
 ) -> str:
-    """Return the path, as the agent would write it, of the file that is nearest to one that is not there.
+    """Return the existing path nearest to a missing path, as the agent would write it, or an empty string.
 
-    `granted`: the folders that the agent may use, as `granted_places` has them. Only its workspace, `shared/`
-    and folders elsewhere are looked at, and no link is followed. Empty where no path is near. `is_folder`: a
-    folder is looked for.
+    `granted`: the folders available to the agent, as returned by `granted_folders`. Only the agent's
+    workspace, `shared/` and external folders are searched, and no link is followed. `is_folder`: search for a
+    folder.
     """
-    written: dict[str, None] = {}
-    for place in sorted(granted):
-        if (name := _as_written(agent_name, place)) is None:
+    candidates: dict[str, None] = {}
+    for folder in sorted(granted):
+        if (name := _as_written(agent_name, folder)) is None:
             continue
-        for below in _names_below(os.path.join(base, place), is_folder=is_folder):
-            if len(written) >= MOST_LOOKED_AT:
+        for relative in iter_names(os.path.join(base, folder), is_folder=is_folder):
+            if len(candidates) >= MAX_FILES:
                 break
-            written[f"{name}/{below}" if name else below] = None
-    meant = PurePosixPath(path.strip().removeprefix("./").removeprefix("workspace/"))
-    close = get_close_matches(str(meant), written, n=5, cutoff=LEAST_ALIKE)
+            candidates[f"{name}/{relative}" if name else relative] = None
+    requested = PurePosixPath(path.strip().removeprefix("./").removeprefix("workspace/"))
+    close_matches = get_close_matches(str(requested), candidates, n=5, cutoff=MIN_SIMILARITY)
     # Files of one folder are alike by its name, and by their endings.
-    close = [it for it in close if get_close_matches(meant.stem, [PurePosixPath(it).stem])]
-    if close:
-        return close[0]
-    alike = [it for it in written if PurePosixPath(it).name == meant.name]
-    alike = alike or [it for it in written if PurePosixPath(it).stem == meant.stem]
-    return alike[0] if len(alike) == 1 else ""
+    close_matches = [
+        candidate
+        for candidate in close_matches
+        if get_close_matches(requested.stem, [PurePosixPath(candidate).stem])
+    ]
+    if close_matches:
+        return close_matches[0]
+    same_name = [candidate for candidate in candidates if PurePosixPath(candidate).name == requested.name]
+    same_name = same_name or [
+        candidate for candidate in candidates if PurePosixPath(candidate).stem == requested.stem
+    ]
+    return same_name[0] if len(same_name) == 1 else ""
 
 
-def _as_written(agent_name: str, place: str) -> str | None:
-    """Return how an agent writes a granted folder: nothing for its workspace; None for one left alone."""
-    own = paths.workspace_folder(agent_name)
-    if place == own or place.startswith(f"{own}/"):
-        return place[len(own) + 1 :]
-    return place if place.startswith("/") or place.split("/")[0] == "shared" else None
+def _as_written(agent_name: str, folder: str) -> str | None:
+    """Return the agent's name for a granted folder: empty for the workspace, None for an excluded folder."""
+    workspace = paths.workspace_folder(agent_name)
+    if folder == workspace or folder.startswith(f"{workspace}/"):
+        return folder[len(workspace) + 1 :]
+    return folder if folder.startswith("/") or folder.split("/")[0] == "shared" else None
 
 
-def _names_below(folder: str, *, is_folder: bool) -> Iterator[str]:
-    for above, folders, files in islice(os.walk(folder), MOST_FOLDERS):
-        folders[:] = sorted(it for it in folders if not it.startswith("."))
+def iter_names(folder: str, *, is_folder: bool) -> Iterator[str]:
+    """Yield the paths below a folder, relative to the folder: of folders, or of files."""
+    for parent, folders, files in islice(os.walk(folder), MAX_FOLDERS):
+        folders[:] = sorted(folder_name for folder_name in folders if not folder_name.startswith("."))
         for name in folders if is_folder else sorted(files):
-            file = os.path.join(above, name)
+            file = os.path.join(parent, name)
             if name.isprintable() and not os.path.islink(file):
                 yield os.path.relpath(file, folder)

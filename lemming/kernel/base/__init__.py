@@ -1,1 +1,1 @@
-"""What everything stands on: words, names, moments and limits. Pure; knows no organisation."""
+"""Foundation of the kernel: texts, names, times and limits. Pure; independent of any organisation."""

@@ -1,4 +1,4 @@
-"""Wall-clock time as a value that is asked for once and written down, never read inside a tick's logic."""
+"""Wall-clock time as a value that is read once and recorded, never read inside a tick's logic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 
 class Clock(Protocol):
-    """Where the engine gets the time of day. Nothing is ever ordered by it."""
+    """Source of the time of day for the engine. The engine never orders anything by it."""
 
     def now(self) -> datetime:
         """Return the current time in UTC."""
@@ -17,20 +17,20 @@ class Clock(Protocol):
 
     @property
     def boot_id(self) -> str:
-        """What names the machine's present uptime: a power cut ends it. Empty when it is not known."""
+        """Identifier of the machine's current uptime, which a power cut ends. Empty if unknown."""
         ...
 
 
 @runtime_checkable
 class WaitingClock(Clock, Protocol):
-    """A clock that also decides how long a wait takes: see `lemming.testing.SkippingClock`."""
+    """A clock that also controls the duration of waits: see `lemming.testing.SkippingClock`."""
 
     def monotonic(self) -> float:
-        """Return a reading, in seconds, that only goes forward."""
+        """Return a monotonic reading in seconds."""
         ...
 
     def pause(self, seconds: float) -> None:
-        """Let the seconds pass."""
+        """Wait for a number of seconds."""
         ...
 
 
@@ -48,18 +48,18 @@ class SystemClock:
 
 
 class FrozenClock:
-    """A clock that stands still until told to move; for tests and replays."""
+    """A clock that advances only on request; for tests and replays."""
 
     def __init__(self, start: datetime | None = None, *, boot_id: str = "") -> None:
         self.time = start or datetime(2026, 1, 1, tzinfo=UTC)
         self.boot_id = boot_id
 
     def now(self) -> datetime:
-        """Return the time at which the clock stands."""
+        """Return the clock's current time."""
         return self.time
 
     def advance(self, seconds: float) -> None:
-        """Move the clock; a negative number moves it back."""
+        """Advance the clock; a negative number sets the clock back."""
         self.time += timedelta(seconds=seconds)
 
 
@@ -73,7 +73,7 @@ def _boot_id() -> str:
 
 
 def timestamp(moment: datetime) -> str:
-    """Return the format of every time in every file: UTC, milliseconds, `Z`.
+    """Return a time in the format of all files: UTC, milliseconds, `Z`.
 
     >>> timestamp(datetime(2025, 12, 8, 10, 30, tzinfo=UTC))
     '2025-12-08T10:30:00.000Z'
@@ -89,23 +89,24 @@ def _minute(*utc: int) -> str:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Return the moment a timestamp names; raise `ValueError` when it names none.
+    """Return the time in a timestamp. Raise `ValueError` for an invalid timestamp.
 
-    One in the first or the last year of the calendar is none: it does not exist in every time zone.
+    Times in the first or the last year of the calendar are invalid, because they do not exist in every time
+    zone.
     """
     moment = datetime.fromisoformat(text)
-    if not is_on_the_calendar(moment):
+    if not is_representable(moment):
         raise ValueError(f"{text} is too near an end of the calendar")
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def is_on_the_calendar(moment: datetime) -> bool:
-    """Return whether a moment can be told in every time zone."""
+def is_representable(moment: datetime) -> bool:
+    """Return True if a time can be represented in every time zone."""
     return MINYEAR < moment.year < MAXYEAR
 
 
 def is_timestamp(text: object) -> bool:
-    """Return whether a value is a moment as `timestamp` writes it: as texts, such are in the order of time.
+    """Return True for a text in the format of `timestamp`. As texts, timestamps sort in the order of time.
 
     >>> is_timestamp("2025-12-08T10:30:00.000Z"), is_timestamp("2025-12-08 10:30")
     (True, False)
@@ -117,5 +118,5 @@ def is_timestamp(text: object) -> bool:
 
 
 def elapsed_ms(since: float) -> int:
-    """Return whole milliseconds since a `time.perf_counter()` reading."""
+    """Return the whole milliseconds since a `time.perf_counter()` reading."""
     return round((time.perf_counter() - since) * 1000)

@@ -1,13 +1,12 @@
 """The contract between engine and model: four keys of JSON, and nothing else. Pure.
 
-Format: architecture guide, "Engine↔LLM JSON Contract". A reply may stand in a code fence or in prose; that
-is accepted and remarked upon. What is wrong in an optional part (a memory, tags, a call, a key too many)
-costs that part, beside something sound. Everything else that is wrong with a reply is said in one
-`ContractError`.
+Format: architecture guide, "Engine↔LLM JSON Contract". A reply may be in a code fence or in prose, which is
+accepted with a remark. An error in an optional part (a memory, tags, a call, an extra key) costs this part
+only, if another part is valid. All other errors of a reply are reported in one `ContractError`.
 
-Backends that constrain their output to a schema cannot express free-form objects, so they are given a
-*wire* form in which free-form parts are JSON inside a string (`data_json`, `value_json`, `args_json`).
-`parse_reply` turns either form into the same values; `lemming.kernel.turn.reply_schemas` has the schemas.
+Backends with schema-constrained output cannot express free-form objects and therefore receive a *wire* form
+in which free-form parts are JSON inside a string (`data_json`, `value_json`, `args_json`). `parse_reply`
+converts both forms into the same values; `lemming.kernel.turn.reply_schemas` holds the schemas.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from lemming.kernel.base.call_shapes import KEYS, MAX_TOOL_NAME_CHARS, CallShapes
+from lemming.kernel.base.call_shapes import CONTRACT_KEYS, MAX_TOOL_NAME_CHARS, CallShapes
+from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ContractError
-from lemming.kernel.base.jsontext import JsonProblem, nearest, parse, to_line
-from lemming.kernel.base.kinds import MessageKind
+from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse, to_line
 from lemming.kernel.base.paths import MEMORY_KEY, MEMORY_KEY_RULE
 from lemming.kernel.base.reply_json import MAX_REPLY_DEPTH
 from lemming.kernel.base.reply_object import REPLY_LIMIT_BYTES as REPLY_LIMIT_BYTES
+from lemming.kernel.base.reply_object import extract_object as extract_object
 from lemming.kernel.base.reply_object import has_contract as has_contract
-from lemming.kernel.base.reply_object import object_in as object_in
 
 MAX_ENTRIES = 64
 MAX_TOOL_CALLS = 64
@@ -35,9 +34,9 @@ MAX_ENTRY_BYTES = 64 << 10
 MAX_TAGS = 32
 MAX_TAG_CHARS = 100
 MAX_PROBLEMS_QUOTED = 8
-MAX_PARTS_LEFT_OUT = 256
+MAX_DROPPED_PARTS = 256
 MAX_REMARKS = 32
-MOST_GROWTH = 5  # times, of JSON that is written anew: 1e15 becomes 1000000000000000.0
+MAX_GROWTH = 5  # times, of JSON that is written anew: 1e15 becomes 1000000000000000.0
 ENTRY_KEYS = dict.fromkeys(("kind", "payload", "tags")).keys()
 CALL_KEYS = dict.fromkeys(("tool", "args", "args_json")).keys()
 UPDATE_KEYS = dict.fromkeys(("key", "value", "value_json")).keys()
@@ -46,7 +45,7 @@ ENGINE_KEYS = ("id", "agent", "tick", "created_at", "timestamp")
 PAYLOAD_KEYS = frozenset(
     ("to", "target", "targets", "recipient", "recipients", "reply_to", "not_before", "deadline", "status")
 )
-_PLACE = re.compile(r"/(\w+)(?:/(\d+))?(?:/(.*))?", re.DOTALL)
+_POINTER = re.compile(r"/(\w+)(?:/(\d+))?(?:/(.*))?", re.DOTALL)
 _SHAPES = CallShapes(())
 
 Keep = Literal["all", "sound", "some", "any"]
@@ -54,7 +53,7 @@ Keep = Literal["all", "sound", "some", "any"]
 
 
 class NewEntry(NamedTuple):
-    """An entry as the model wants it written: the rest of its keys are the engine's."""
+    """An entry as written by the model; the engine adds the remaining keys."""
 
     kind: MessageKind
     payload: dict[str, Any]
@@ -62,10 +61,10 @@ class NewEntry(NamedTuple):
 
 
 class ToolCall(NamedTuple):
-    """A call as the model wants it made, with the id that its backend gave it, if any.
+    """A tool call as requested by the model, with the backend's id for the call, if any.
 
-    `approved`: by whose word this very call, which waited for it, is made. `judged`: why judges did not pass
-    it, by the line of the gate that asked; empty where one did.
+    `approved`: the approval of this pending call. `judged`: the objections of judges, by the configuration
+    line of the gate. Empty if a judge passed the call.
     """
 
     tool: str
@@ -81,16 +80,16 @@ Fit = Callable[[list[NewEntry]], list[NewEntry | list[str]]]
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class MemoryUpdate:
-    """A memory as the model wants it kept."""
+    """A memory to be stored for the model."""
 
     key: str
     value: Any
 
 
 class TurnReply(NamedTuple):
-    """A reply that is the contract. `remarks`: what was put right; `left_out`: what was wrong.
+    """A reply in the contract's form. `remarks`: corrections made while reading. `left_out`: dropped parts.
 
-    `goes_on`: what it asks for is not all that the turn is for, so that the model is asked again.
+    `goes_on`: True if the turn needs more than the reply asks for, and the model is called again.
     """
 
     outbox_entries: tuple[NewEntry, ...] = ()
@@ -109,264 +108,274 @@ def parse_reply(
     max_entries: int = MAX_ENTRIES,
     max_calls: int | None = MAX_TOOL_CALLS,
     keep: Keep = "sound",
-    fit: Fit | None = None,
+    validate_entries: Fit | None = None,
     has_calls: bool = False,
 ) -> TurnReply:
-    """Return what a model's reply asks for; raise `ContractError` that lists what is wrong with it.
+    """Parse a model's reply. Raise a `ContractError` listing all errors.
 
-    `max_calls`: so many tool calls are read; None: all. What `keep` admits is told in `left_out`.
-    `has_calls`: sound calls stand beside the text.
+    `max_calls`: maximum number of tool calls to read, or None for all. Parts dropped under `keep` are listed
+    in `left_out`. `has_calls`: True if the reply has valid calls beside the text.
 
     >>> parse_reply('{"notes": "nothing to do"}', kinds=["message"]).notes
     'nothing to do'
-    >>> memories = '[{"key": "a b", "value": 1}, {"key": "town", "value": "Oslo"}]'
-    >>> parse_reply('{"memory_updates": %s}' % memories, kinds=["message"]).memory_updates
+    >>> memories = [dict(key="a b", value=1), dict(key="town", value="Oslo")]
+    >>> parse_reply(json.dumps({"memory_updates": memories}), kinds=["message"]).memory_updates
     (MemoryUpdate(key='town', value='Oslo'),)
     """
     remarks: list[str] = []
-    plain = object_in(text, remarks, is_strict=keep == "all")
+    reply_object = extract_object(text, remarks, is_strict=keep == "all")
     # only a long reply can hold one that is too large: each payload is written anew to measure it
-    may_be_large = MOST_GROWTH * len(text) > MAX_ENTRY_BYTES
-    reader = _Reader(tuple(kinds), remarks, may_be_large=may_be_large, keep=keep)
-    reader.keys(plain)
-    entries = reader.entries(plain.get("outbox_entries"), fit)
-    calls = reader.calls(plain.get("tool_calls"))
-    updates = reader.updates(plain.get("memory_updates"))
-    notes = reader.notes(plain.get("notes"))
+    may_be_large = MAX_GROWTH * len(text) > MAX_ENTRY_BYTES
+    reader = _ReplyValidator(tuple(kinds), remarks, may_be_large=may_be_large, keep=keep)
+    reader.check_keys(reply_object)
+    entries = reader.parse_entries(reply_object.get("outbox_entries"), validate_entries)
+    calls = reader.parse_calls(reply_object.get("tool_calls"))
+    updates = reader.parse_updates(reply_object.get("memory_updates"))
+    notes = reader.parse_notes(reply_object.get("notes"))
     if reader.problems and not reader.may_go_without(
         has_sound_part=bool(entries or calls or updates or has_calls)
     ):
         raise ContractError("; ".join(map(str, reader.problems[:MAX_PROBLEMS_QUOTED])))
     return TurnReply(
-        reader.cap(entries, min(max_entries, MAX_ENTRIES), "outbox_entries"),
-        tuple(calls) if max_calls is None else reader.cap(calls, max_calls, "tool_calls"),
-        reader.cap(updates, MAX_MEMORY_UPDATES, "memory_updates"),
+        reader.limit_items(entries, min(max_entries, MAX_ENTRIES), "outbox_entries"),
+        tuple(calls) if max_calls is None else reader.limit_items(calls, max_calls, "tool_calls"),
+        reader.limit_items(updates, MAX_MEMORY_UPDATES, "memory_updates"),
         notes,
-        _shortened(remarks),
+        _truncate_remarks(remarks),
         tuple(problem.as_remark() for problem in reader.problems),
     )
 
 
 def brief_reply(kind: str, text: str) -> str:
-    """Return a reply of one entry with a text, in the compact form that examples teach."""
+    """Return a reply with one text entry, in the compact form used by examples."""
     entry = {"kind": kind, "payload": {"text": text}, "tags": []}
     reply = {"outbox_entries": [entry], "tool_calls": [], "memory_updates": [], "notes": ""}
     return json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
 
 
 class _Problem(NamedTuple):
-    """What is wrong at a place. `is_optional`: the reply may go on without what is there."""
+    """An error at a JSON pointer. `is_optional`: True if the reply is usable without the part."""
 
-    place: str
-    words: str
+    pointer: str
+    message: str
     is_optional: bool = False
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.words}" if self.place else self.words
+        return f"{self.pointer}: {self.message}" if self.pointer else self.message
 
     def as_remark(self) -> str:
-        """Return the words for a model: it knows the parts by their names, and not by pointers."""
-        match = _PLACE.fullmatch(self.place)
-        part, number, rest = match.groups() if match else ("", None, None)
-        which = f"{part} {int(number) + 1}" if number and number != "0" else part
-        where = ": ".join(filter(None, (which, (rest or "").replace("/", "."))))
-        return f"{where}: {self.words}; it was not kept" if where else f"{self.words}; it was not kept"
+        """Return the error as a remark for a model, with names of parts instead of pointers."""
+        match = _POINTER.fullmatch(self.pointer)
+        part, number, subpath = match.groups() if match else ("", None, None)
+        part_name = f"{part} {int(number) + 1}" if number and number != "0" else part
+        location = ": ".join(filter(None, (part_name, (subpath or "").replace("/", "."))))
+        return (
+            f"{location}: {self.message}; it was not kept" if location else f"{self.message}; it was not kept"
+        )
 
 
-class _Reader:
-    """Checks the parts of a reply and collects what is wrong, each with its JSON pointer."""
+class _ReplyValidator:
+    """Validates the parts of a reply and collects the errors, each with its JSON pointer."""
 
     def __init__(self, kinds: tuple[str, ...], remarks: list[str], *, may_be_large: bool, keep: Keep) -> None:
         self.kinds, self.remarks, self.may_be_large, self.keep = kinds, remarks, may_be_large, keep
         self.problems: list[_Problem] = []
 
     def may_go_without(self, *, has_sound_part: bool) -> bool:
-        """Return True if the reply stands without the parts that are wrong."""
+        """Return True if the reply is usable without the invalid parts."""
         if self.keep == "sound":
             return has_sound_part and all(problem.is_optional for problem in self.problems)
         return self.keep == "any" or (self.keep == "some" and has_sound_part)
 
-    def keys(self, plain: dict[str, Any]) -> None:
-        if plain and plain.keys() <= KEYS:
+    def check_keys(self, plain: dict[str, Any]) -> None:
+        if plain and plain.keys() <= CONTRACT_KEYS:
             return
         for key in plain:
-            if key not in KEYS and self._is_worth_saying():
-                self._optional("", f'unknown key "{key[:80]}": {_hint(key, KEYS)}')
-        if plain.keys().isdisjoint(KEYS):
-            self._wrong("", f"the object has none of the keys {', '.join(KEYS)}")
+            if key not in CONTRACT_KEYS and self._has_room_for_problem():
+                self._add_optional_error("", f'unknown key "{key[:80]}": {_hint(key, CONTRACT_KEYS)}')
+        if plain.keys().isdisjoint(CONTRACT_KEYS):
+            self._add_error("", f"the object has none of the keys {', '.join(CONTRACT_KEYS)}")
 
-    def entries(self, value: Any, fit: Fit | None) -> list[NewEntry]:
-        places: list[str] = []
-        found: list[NewEntry] = []
-        for place, item in self._objects(value, "/outbox_entries", ENTRY_KEYS):
-            if self._entry_is_sound(place, item):
+    def parse_entries(self, value: Any, fit: Fit | None) -> list[NewEntry]:
+        pointers: list[str] = []
+        entries: list[NewEntry] = []
+        for pointer, item in self._iter_objects(value, "/outbox_entries", ENTRY_KEYS):
+            if self._is_valid_entry(pointer, item):
                 payload = item["payload"]
                 if "data_json" in payload:
-                    payload = self._with_embedded(place, payload)
+                    payload = self._merge_data_json(pointer, payload)
                 if payload is not None:
-                    places.append(place)
-                    found.append(NewEntry(item["kind"], payload, self._tags(place, item.get("tags"))))
-        return [*self._fitting(places, fit(found))] if fit and found else found
+                    pointers.append(pointer)
+                    entries.append(
+                        NewEntry(item["kind"], payload, self._parse_tags(pointer, item.get("tags")))
+                    )
+        return [*self._accept_fitting(pointers, fit(entries))] if fit and entries else entries
 
-    def _fitting(self, places: Iterable[str], looked_at: list[NewEntry | list[str]]) -> Iterator[NewEntry]:
-        for place, found in zip(places, looked_at, strict=True):
-            if isinstance(found, NewEntry):
-                yield found
-            elif self._is_worth_saying():
-                for wrong in found:
-                    pointer, _, words = wrong.partition(": ")
-                    self._wrong(f"{place}/payload{pointer}", words)
+    def _accept_fitting(
+        self, pointers: Iterable[str], results: list[NewEntry | list[str]]
+    ) -> Iterator[NewEntry]:
+        for entry_pointer, result in zip(pointers, results, strict=True):
+            if isinstance(result, NewEntry):
+                yield result
+            elif self._has_room_for_problem():
+                for violation in result:
+                    pointer, _, message = violation.partition(": ")
+                    self._add_error(f"{entry_pointer}/payload{pointer}", message)
 
-    def calls(self, value: Any) -> list[ToolCall]:
+    def parse_calls(self, value: Any) -> list[ToolCall]:
         calls = []
-        for place, item in self._objects(value, "/tool_calls", CALL_KEYS):
+        for pointer, item in self._iter_objects(value, "/tool_calls", CALL_KEYS):
             args = item.get("args", {})
             if "args_json" in item:
-                args = self._embedded(f"{place}/args_json", item["args_json"], is_optional=True)
+                args = self._parse_embedded(f"{pointer}/args_json", item["args_json"], is_optional=True)
             tool = item.get("tool")
             if not isinstance(tool, str) or len(tool) > MAX_TOOL_NAME_CHARS:
-                self._optional(f"{place}/tool", "expected the name of a tool")
+                self._add_optional_error(f"{pointer}/tool", "expected the name of a tool")
             elif not isinstance(args, dict):
-                self._optional(f"{place}/args", "expected an object")
+                self._add_optional_error(f"{pointer}/args", "expected an object")
             else:
                 calls.append(ToolCall(tool, args))
         return calls
 
-    def updates(self, value: Any) -> list[MemoryUpdate]:
+    def parse_updates(self, value: Any) -> list[MemoryUpdate]:
         updates = []
-        for place, item in self._objects(value, "/memory_updates", UPDATE_KEYS):
+        for pointer, item in self._iter_objects(value, "/memory_updates", UPDATE_KEYS):
             key = item.get("key")
             if not isinstance(key, str) or not MEMORY_KEY.match(key) or key.endswith("."):
                 got = f", got {to_line(key)[:80]}" if "key" in item else ""
-                self._optional(f"{place}/key", f"{MEMORY_KEY_RULE}{got}")
+                self._add_optional_error(f"{pointer}/key", f"{MEMORY_KEY_RULE}{got}")
             elif "value_json" in item:
-                embedded = self._embedded(f"{place}/value_json", item["value_json"], is_optional=True)
+                embedded = self._parse_embedded(f"{pointer}/value_json", item["value_json"], is_optional=True)
                 # None stands also for a text that is no JSON, which is a problem that has been noted
                 if embedded is not None or str(item["value_json"]).strip() == "null":
                     updates.append(MemoryUpdate(key, embedded))
             elif "value" in item:
                 updates.append(MemoryUpdate(key, item["value"]))
             else:
-                self._optional(f"{place}/value", "this key is required")
+                self._add_optional_error(f"{pointer}/value", "this key is required")
         return updates
 
-    def notes(self, value: Any) -> str:
+    def parse_notes(self, value: Any) -> str:
         if value is None or isinstance(value, str):
             return value or ""
-        self._optional("/notes", "expected text")
+        self._add_optional_error("/notes", "expected text")
         return ""
 
-    def cap(self, items: list[Any], limit: int, name: str) -> tuple[Any, ...]:
+    def limit_items(self, items: list[Any], limit: int, name: str) -> tuple[Any, ...]:
         if len(items) <= limit:
             return tuple(items)
-        left_out = f"{name}: {len(items) - limit} of {len(items)} were left out, the limit is {limit}"
-        self.remarks.insert(0, left_out)
+        remark = f"{name}: {len(items) - limit} of {len(items)} were left out, the limit is {limit}"
+        self.remarks.insert(0, remark)
         return tuple(items[:limit])
 
-    def _wrong(self, place: str, words: str) -> None:
-        self.problems.append(_Problem(place, words))
+    def _add_error(self, pointer: str, message: str) -> None:
+        self.problems.append(_Problem(pointer, message))
 
-    def _optional(self, place: str, words: str) -> None:
-        self.problems.append(_Problem(place, words, is_optional=True))
+    def _add_optional_error(self, pointer: str, message: str) -> None:
+        self.problems.append(_Problem(pointer, message, is_optional=True))
 
-    def _is_worth_saying(self) -> bool:
-        """Whether one more problem would still be quoted; a flood of them must not hold the tick up."""
-        return len(self.problems) < (MAX_PROBLEMS_QUOTED if self.keep == "all" else MAX_PARTS_LEFT_OUT)
+    def _has_room_for_problem(self) -> bool:
+        """Return True if one more error would be quoted; a flood of errors must not delay the tick."""
+        return len(self.problems) < (MAX_PROBLEMS_QUOTED if self.keep == "all" else MAX_DROPPED_PARTS)
 
-    def _objects(self, value: Any, place: str, known: KeysView[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _iter_objects(
+        self, value: Any, pointer: str, known_keys: KeysView[str]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
         if value is None or value == []:
             return
-        is_optional = known is not ENTRY_KEYS
+        is_optional = known_keys is not ENTRY_KEYS
         if not isinstance(value, list):
-            self.problems.append(_Problem(place, "expected a list", is_optional))
+            self.problems.append(_Problem(pointer, "expected a list", is_optional))
             return
         for index, item in enumerate(value):
-            if self.problems and not self._is_worth_saying():
+            if self.problems and not self._has_room_for_problem():
                 return
-            here = f"{place}/{index}"
+            item_pointer = f"{pointer}/{index}"
             if not isinstance(item, dict):
-                self.problems.append(_Problem(here, "expected an object", is_optional))
-            elif item.keys() <= known:
-                yield here, item
-            elif known is CALL_KEYS and self.keep != "all" and (call := _call_in(item)):
-                yield here, call
-            elif self._may_have(here, item, known):
-                yield here, item
+                self.problems.append(_Problem(item_pointer, "expected an object", is_optional))
+            elif item.keys() <= known_keys:
+                yield item_pointer, item
+            elif known_keys is CALL_KEYS and self.keep != "all" and (call := _convert_call(item)):
+                yield item_pointer, call
+            elif self._check_item_keys(item_pointer, item, known_keys):
+                yield item_pointer, item
 
-    def _may_have(self, place: str, item: dict[str, Any], known: KeysView[str]) -> bool:
-        """Say which keys are not known, and return whether the item is looked at nevertheless."""
+    def _check_item_keys(self, pointer: str, item: dict[str, Any], known_keys: KeysView[str]) -> bool:
+        """Report the unknown keys of an item, and return True if the item is still read."""
         # Without its arguments a call is another one.
-        is_needed = known is CALL_KEYS and item.keys().isdisjoint(("args", "args_json"))
+        is_needed = known_keys is CALL_KEYS and item.keys().isdisjoint(("args", "args_json"))
         is_sound = True
         for key in item:
-            if key in known:
+            if key in known_keys:
                 continue
-            if known is ENTRY_KEYS and key in ENGINE_KEYS:
-                self.remarks.append(f"{place}/{key}: ignored, the engine sets it")
-            elif self._is_worth_saying():
-                is_payloads = known is ENTRY_KEYS and key in PAYLOAD_KEYS
-                hint = f'"{key}" belongs into the payload' if is_payloads else _hint(key, known)
-                words = f'unknown key "{key[:80]}", {hint}'
-                self.problems.append(_Problem(place, words, is_optional=not is_payloads))
-                is_sound = is_sound and not is_payloads and not is_needed
+            if known_keys is ENTRY_KEYS and key in ENGINE_KEYS:
+                self.remarks.append(f"{pointer}/{key}: ignored, the engine sets it")
+            elif self._has_room_for_problem():
+                is_payload_key = known_keys is ENTRY_KEYS and key in PAYLOAD_KEYS
+                hint = f'"{key}" belongs into the payload' if is_payload_key else _hint(key, known_keys)
+                message = f'unknown key "{key[:80]}", {hint}'
+                self.problems.append(_Problem(pointer, message, is_optional=not is_payload_key))
+                is_sound = is_sound and not is_payload_key and not is_needed
         return is_sound or (not is_needed and self.keep in ("all", "sound"))
 
-    def _entry_is_sound(self, place: str, item: dict[str, Any]) -> bool:
-        before = len(self.problems)
+    def _is_valid_entry(self, pointer: str, item: dict[str, Any]) -> bool:
+        old_count = len(self.problems)
         kind = item.get("kind")
         if kind not in self.kinds or not isinstance(kind, str):
             got = f", got {to_line(kind)[:80]}" if "kind" in item else ""
-            self._wrong(f"{place}/kind", f"expected one of {', '.join(self.kinds)}{got}")
+            self._add_error(f"{pointer}/kind", f"expected one of {', '.join(self.kinds)}{got}")
         if not isinstance(item.get("payload"), dict):
-            self._wrong(f"{place}/payload", 'expected an object such as {"text": "..."}')
+            self._add_error(f"{pointer}/payload", 'expected an object such as {"text": "..."}')
         elif self.may_be_large and len(to_line(item["payload"]).encode()) > MAX_ENTRY_BYTES:
-            self._wrong(f"{place}/payload", f"larger than {MAX_ENTRY_BYTES} bytes")
-        return len(self.problems) == before
+            self._add_error(f"{pointer}/payload", f"larger than {MAX_ENTRY_BYTES} bytes")
+        return len(self.problems) == old_count
 
-    def _tags(self, place: str, tags: Any) -> list[str]:
+    def _parse_tags(self, pointer: str, tags: Any) -> list[str]:
         if tags in (None, []):
             return []
         if not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
-            self._optional(f"{place}/tags", "expected a list of words")
+            self._add_optional_error(f"{pointer}/tags", "expected a list of words")
         elif len(tags) > MAX_TAGS or max(map(len, tags)) > MAX_TAG_CHARS:
-            self._optional(f"{place}/tags", f"at most {MAX_TAGS} tags of {MAX_TAG_CHARS} characters")
+            self._add_optional_error(
+                f"{pointer}/tags", f"at most {MAX_TAGS} tags of {MAX_TAG_CHARS} characters"
+            )
         else:
             return tags
         return []
 
-    def _with_embedded(self, place: str, payload: dict[str, Any]) -> dict[str, Any] | None:
-        """Undo the wire form of a payload: nulls dropped, `data_json` merged in."""
+    def _merge_data_json(self, pointer: str, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """Undo the wire form of a payload: drop nulls, merge `data_json`."""
         # backends that are held to a schema write every key, and null where they have nothing
-        plain = {key: value for key, value in payload.items() if value is not None and key != "data_json"}
+        values = {key: value for key, value in payload.items() if value is not None and key != "data_json"}
         if not payload["data_json"]:
-            return plain
-        more = self._embedded(f"{place}/payload/data_json", payload["data_json"])
-        if not isinstance(more, dict):
-            self._wrong(f"{place}/payload/data_json", "expected a JSON object inside the text")
+            return values
+        embedded = self._parse_embedded(f"{pointer}/payload/data_json", payload["data_json"])
+        if not isinstance(embedded, dict):
+            self._add_error(f"{pointer}/payload/data_json", "expected a JSON object inside the text")
             return None
-        return {**more, **plain}
+        return {**embedded, **values}
 
-    def _embedded(self, place: str, text: Any, *, is_optional: bool = False) -> Any:
+    def _parse_embedded(self, pointer: str, text: Any, *, is_optional: bool = False) -> Any:
         if not isinstance(text, str):
-            self.problems.append(_Problem(place, "expected JSON inside a text", is_optional))
+            self.problems.append(_Problem(pointer, "expected JSON inside a text", is_optional))
             return None
         try:
             return parse(text, max_depth=MAX_REPLY_DEPTH)
         except JsonProblem as error:
-            self.problems.append(_Problem(place, error.message, is_optional))
+            self.problems.append(_Problem(pointer, error.message, is_optional))
             return None
 
 
-def _call_in(item: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a call in a shape that models were taught elsewhere as one of the contract."""
-    calls = _SHAPES.read(item)
+def _convert_call(item: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a call with a shape from other APIs as a call of the contract, or None."""
+    calls = _SHAPES.parse_calls(item)
     return {"tool": calls[0].name, "args": calls[0].args} if len(calls) == 1 else None
 
 
-def _hint(key: str, known: KeysView[str]) -> str:
-    return nearest(key, tuple(known)) or f"the keys are {', '.join(known)}"
+def _hint(key: str, known_keys: KeysView[str]) -> str:
+    return did_you_mean(key, tuple(known_keys)) or f"the keys are {', '.join(known_keys)}"
 
 
-def _shortened(remarks: list[str]) -> tuple[str, ...]:
-    more = len(remarks) - MAX_REMARKS
-    return (*remarks[:MAX_REMARKS], f"and {more} more remarks") if more > 0 else tuple(remarks)
+def _truncate_remarks(remarks: list[str]) -> tuple[str, ...]:
+    omitted = len(remarks) - MAX_REMARKS
+    return (*remarks[:MAX_REMARKS], f"and {omitted} more remarks") if omitted > 0 else tuple(remarks)

@@ -1,7 +1,7 @@
-"""Every error LeMMing raises on purpose, split by whose fault it is.
+"""All errors LeMMing raises on purpose, grouped by cause.
 
-Each class carries a stable `code` (listed in docs/TROUBLESHOOTING.md) and the exit status the command line
-ends with. Each instance says what happened, where, and what to do about it.
+Each class has a stable `code` (listed in docs/TROUBLESHOOTING.md) and the exit status of the command line.
+Each instance holds the event, the location and the remedy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Outcome = Literal[
     "skipped", "deferred",
 ]  # fmt: skip
 """How a tool call ends. `ok`: it worked. `not_found`: no such tool. `denied`: the agent may not call it.
-`invalid_args`: the arguments do not fit. `failed`: it says so, or broke. `timed_out`: it was ended.
+`invalid_args`: the arguments do not fit. `failed`: it says so, or broke. `timeout_error`: it was ended.
 `interrupted`: nobody knows whether it happened. `refused`: it, or a rule, declined this very call. `pending`:
 somebody has to answer first. `deferred`: it may be asked for again. `skipped`: the turn was over before."""
 
@@ -29,9 +29,9 @@ OUTCOME_CODES: dict[Outcome, str] = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong in one file: enough for a person to find it and for a program to act on it.
+    """One error in a file, with the location and a hint, for people and for programs.
 
-    `line` and `column` count from 1; 0 means the place is not known. `pointer` is a JSON pointer.
+    `line` and `column` count from 1; 0 means unknown. `pointer` is a JSON pointer.
     """
 
     message: str
@@ -45,12 +45,12 @@ class Problem:
 
     @property
     def where(self) -> str:
-        """Return `file:line:column /pointer` with the unknown parts left out."""
-        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return f"{place} {self.pointer}".strip()
+        """The location as `file:line:column /pointer`, without the unknown parts."""
+        location = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{location} {self.pointer}".strip()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the problem as the object that `--json` prints."""
+        """Return the problem as the object printed by `--json`."""
         return {"v": 1, "type": "problem", **asdict(self)}
 
     def __str__(self) -> str:
@@ -59,13 +59,13 @@ class Problem:
 
 
 class LemmingError(Exception):
-    """What happened (`message`), where (`where`) and what to do (`hint`)."""
+    """Base of all errors: the event (`message`), the location (`where`) and the remedy (`hint`)."""
 
     code = "LMG-100"
     exit_status = 1
     verdicts: Sequence[dict[str, Any]] = ()  # what gates said of the question that it ended
     at: str = ""  # when it stood in the place of an answer, if that fails a request
-    lost: Mapping[str, Any] | None = None  # what counts as spent on a question, of `journal.lost_calls`
+    lost: Mapping[str, Any] | None = None  # what counts as spent on a question, of `journal.write_offs`
     earlier: tuple[LemmingError, ...] = ()  # why the attempts before it failed, where there were any
 
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
@@ -77,34 +77,36 @@ class LemmingError(Exception):
         return f"{text} ({self.hint})" if self.hint else text
 
     def as_json(self) -> dict[str, Any]:
-        """Return the error as the object that `--json` prints and the journal keeps."""
-        told = {"message": self.message, "where": self.where, "hint": self.hint}
-        return {"v": 1, "type": "error", "code": self.code, "error": name_of(self), **told}
+        """Return the error as the object printed by `--json` and stored in the journal."""
+        details = {"message": self.message, "where": self.where, "hint": self.hint}
+        return {"v": 1, "type": "error", "code": self.code, "error": error_name(self), **details}
 
 
 class UsageError(LemmingError):
-    """The command line asked for something that does not exist or makes no sense."""
+    """The command line asks for something missing or meaningless."""
 
     code = "LMG-201"
     exit_status = 2
 
 
 class NotAnOrg(LemmingError):
-    """The folder, and every folder above it, holds no organisation."""
+    """Neither the folder nor any parent folder contains an organisation."""
 
     code = "LMG-202"
     exit_status = 2
 
 
 class NotTrusted(LemmingError):
-    """Running the organisation reaches outside its folder, and nobody here has agreed to that as it is."""
+    """The organisation needs permissions outside the folder, and the workspace is not trusted in its current
+    form.
+    """
 
     code = "LMG-203"
     exit_status = 2
 
 
 class ConfigError(LemmingError):
-    """The operator's file is wrong. `problems` lists everything found in it, not just the first."""
+    """The operator's file is invalid. `problems` lists all errors found, not just the first."""
 
     code = "LMG-302"
     exit_status = 3
@@ -116,7 +118,7 @@ class ConfigError(LemmingError):
         self.problems = problems or (Problem(message, file=where, hint=hint, code=self.code),)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the error with each of its problems."""
+        """Return the error with each of the problems."""
         return {**super().as_json(), "problems": [problem.as_json() for problem in self.problems]}
 
 
@@ -135,16 +137,16 @@ class CorruptState(LemmingError):
 
 
 class TickAlreadyCommitted(LemmingError):
-    """`tick.json` points at a tick that has already been applied."""
+    """`tick.json` points at a tick that has already been committed."""
 
     code = "LMG-104"
     exit_status = 7
 
 
 class DiskError(LemmingError):
-    """The file system refused: a write (full, read-only, no permission, a failed sync), or a look.
+    """The file system refused an operation: a write (full, read-only, no permission, failed sync) or a read.
 
-    `concerns_one_file`: something odd stands at that path (a link, a folder); the disk itself is well.
+    `concerns_one_file`: True if the cause is the path itself (a link, a folder) and the disk is fine.
     """
 
     code = "LMG-105"
@@ -158,59 +160,62 @@ class DiskError(LemmingError):
 
 
 class GitFailed(LemmingError):
-    """git is missing, too old, or refused: the history was not kept or cannot be read. Ticks go on."""
+    """git is missing, too old, or failed: the history was not written or is unreadable. Ticks continue."""
 
     code = "LMG-106"
     exit_status = 7
 
 
 class NotSent(LemmingError):
-    """A collector of traces did not take them. They are in the journals, and can be sent again."""
+    """A trace collector did not accept the traces. They remain in the journals and can be sent again."""
 
     code = "LMG-109"
 
 
 class NoAnswer(LemmingError):
-    """A question that is to be answered from a recording or a script is in neither; no model is asked."""
+    """A recording or script lacks the answer to a prompt; no model is called."""
 
     code = "LMG-108"
 
 
 class OverBudget(LemmingError):
-    """A model call could cost more than is left of what a person said it may."""
+    """A model call could cost more than the remaining budget set by a person."""
 
     code = "LMG-704"
     exit_status = 6
 
 
 class ContractError(LemmingError):
-    """The model's reply is not the JSON contract. The message is quoted back to the model."""
+    """The model's reply violates the JSON contract. The message is sent back to the model."""
 
     code = "LMG-401"
 
 
 class StrategyFailed(LemmingError):
-    """The strategy of a turn broke, or did what none may."""
+    """The strategy of a turn failed, or did something forbidden."""
 
     code = "LMG-402"
 
 
 class TurnBroke(LemmingError):
-    """What a turn reads, or a mistake in LeMMing, broke it off. The others go on; the message says where."""
+    """A turn crashed because of its inputs or a bug in LeMMing.
+
+    Other turns continue; the message has the location.
+    """
 
     code = "LMG-404"
 
 
 class NotVerified(LemmingError):
-    """What a turn would publish did not pass its judge, and may not leave without."""
+    """A judge rejected the output of a turn, which may not be published without passing."""
 
     code = "LMG-403"
 
 
 class ToolError(LemmingError):
-    """A tool could not do what was asked. The agent reads this as the result of its call.
+    """A tool could not complete a call. The agent sees the error as the call's result.
 
-    `outcome` is how the call ends by it.
+    `outcome`: the outcome of the call.
     """
 
     code = "LMG-602"
@@ -218,7 +223,7 @@ class ToolError(LemmingError):
 
 
 class RecoverableError(ToolError):
-    """A tool's way to tell the model, word for word, what to do better."""
+    """Raised by a tool to tell the model, verbatim, the correct usage."""
 
 
 class NoSuchTool(ToolError):
@@ -229,7 +234,7 @@ class NoSuchTool(ToolError):
 
 
 class InvalidArguments(ToolError):
-    """The arguments of a call are not those that the tool takes."""
+    """The arguments of a call do not match the tool's parameters."""
 
     code = "LMG-604"
     outcome = "invalid_args"
@@ -243,16 +248,17 @@ class PermissionDenied(ToolError):
 
 
 class StoppedByGate(LemmingError):
-    """A gate has ended a turn; the message names the gate."""
+    """A gate ended a turn; the message names the gate."""
 
     code = "LMG-610"
 
 
 class ProviderError(LemmingError):
-    """A model backend did not answer. `is_retryable`: asking again may help; `may_be_paid`: it may be billed.
+    """A model backend did not answer.
 
-    `is_for_good`: it will say the same until a person changes something. `retry_after_s`: the wait asked for.
-    `is_of_backend`: False where the way to the backend failed, which says nothing about it.
+    `is_retryable`: a retry may help. `may_be_paid`: the call may be billed. `is_for_good`: the error persists
+    until a person changes something. `retry_after_s`: the requested delay in seconds. `is_of_backend`: False
+    if the connection to the backend failed, which is unrelated to the backend's health.
     """
 
     code = "LMG-500"
@@ -266,7 +272,7 @@ class ProviderError(LemmingError):
 
 
 class Unavailable(ProviderError):
-    """The backend is down, cut the connection, or sent something that is not an answer."""
+    """The backend is down, closed the connection, or sent an invalid answer."""
 
     code = "LMG-501"
     is_retryable = True
@@ -280,14 +286,14 @@ class RateLimited(ProviderError):
 
 
 class TimedOut(ProviderError):
-    """The whole call took longer than its deadline."""
+    """The whole call exceeded the deadline."""
 
     code = "LMG-503"
     is_retryable = True
 
 
 class AuthenticationFailed(ProviderError):
-    """No key, a wrong key, or an account that may not do this."""
+    """A missing key, a wrong key, or an account without permission."""
 
     code = "LMG-504"
     is_for_good, may_be_paid = True, False
@@ -301,16 +307,16 @@ class UnknownModel(ProviderError):
 
 
 class CircuitOpen(ProviderError):
-    """The backend failed too often lately; it is left alone until the time in the message."""
+    """The backend failed too often recently and is not called until the time in the message."""
 
     code = "LMG-506"
     may_be_paid = False
 
 
 class RequestRejected(ProviderError):
-    """The backend understood the request and refused it: too long, an option it does not know.
+    """The backend understood and rejected the request: too long, or an unknown option.
 
-    `refused`: the part of the request that it does not take and can do without (`Request.without`), if so.
+    `refused`: the rejected part of the request, if it is optional (`Request.without`).
     """
 
     code = "LMG-507"
@@ -319,81 +325,81 @@ class RequestRejected(ProviderError):
 
 
 class Unusable(RequestRejected):
-    """The backend cannot be made or started here: a wrong option, a program or a package that is missing."""
+    """The backend cannot be created or started here: a wrong option, or a missing program or package."""
 
     code = "LMG-509"
 
 
 class AnswerTooLarge(ProviderError):
-    """The backend sent more than an answer may be; what came was thrown away, and is paid for."""
+    """The backend sent an oversized answer, which was discarded and is paid for."""
 
     code = "LMG-508"
 
 
 class OutOfCredits(LemmingError):
-    """The agent may not spend more."""
+    """The agent's credits are used up."""
 
     code = "LMG-701"
     exit_status = 6
 
 
 class LimitReached(OutOfCredits):
-    """A gate at `spend` lets no such call be made."""
+    """A gate at `spend` refuses the call."""
 
     code = "LMG-702"
 
 
 class RequestOverLimit(LimitReached):
-    """What a gate at `spend` lets be spent on the request is spent: no more is asked for it."""
+    """The request has used up its limit at a `spend` gate: no further calls are made for it."""
 
     code = "LMG-706"
 
 
 class Paused(OutOfCredits):
-    """A person has paused the agent, or all of them, in the middle of its turn."""
+    """A person paused the agent, or all agents, in the middle of the agent's turn."""
 
     code = "LMG-703"
 
 
 class TurnTooLong(OutOfCredits):
-    """The turn has taken as long as it may: nothing more is asked in it."""
+    """The turn has used up its time: no further calls are made."""
 
     code = "LMG-705"
 
 
 def is_final(error: LemmingError) -> bool:
-    """Return whether a request has failed by an error: the same would come of it in every further turn."""
+    """Return True if an error makes the request fail, because every further turn would fail in the same way."""
     return isinstance(error, RequestOverLimit) or (isinstance(error, ProviderError) and error.is_for_good)
 
 
-def recorded_failure(name: str, message: str) -> LemmingError:
-    """Return the error that a journal says stood in the place of a model's answer.
+def restore_error(name: str, message: str) -> LemmingError:
+    """Recreate an error recorded in place of a model's answer.
 
-    A name is data: only of errors that end a model call does it choose the class.
+    The recorded name is untrusted data: it selects a class only among the errors that end a model call.
     """
     kind = globals().get(name)
     is_known = isinstance(kind, type) and issubclass(kind, (ProviderError, OutOfCredits))
     return kind(message) if kind and is_known else ProviderError(message)
 
 
-def name_of(error: LemmingError) -> str:
-    """Return what journals and reports call an error: its class, or the nearest above it that stands here.
+def error_name(error: LemmingError) -> str:
+    """Return an error's name for journals and reports: the class, or the nearest base class in this module.
 
-    A class of somebody's own would be another one when the journal is read.
+    A custom class might be a different class when the journal is read.
     """
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == __name__)
 
 
-def is_of_a_provider(error: str) -> bool:
-    """Return whether an error, by the name of its class, says that a model that was asked gave nothing."""
+def is_provider_error(error: str) -> bool:
+    """Return True if the name of an error's class stands for a model call without an answer."""
     kind = globals().get(error)
     return isinstance(kind, type) and issubclass(kind, ProviderError)
 
 
-def code_of(error: str) -> str:
-    """Return the code of an error by the name of its class; empty for a name that is none of an error's.
+def error_code(error: str) -> str:
+    """Return the code of an error by the class name, or an empty string for an unknown name.
 
-    >>> code_of("Unavailable"), code_of("asdict")
+    >>> error_code("Unavailable"), error_code("asdict")
     ('LMG-501', '')
     """
     kind = globals().get(error)

@@ -1,4 +1,4 @@
-"""Small pieces of HTML, for notebooks and reports, in which whatever an agent wrote stays a text. Pure."""
+"""HTML fragments for notebooks and reports, in which texts of agents stay plain text. Pure."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 from lemming.kernel.base.redaction.secrets import redact
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table; empty without rows. `heads` are our own words, cells anybody's."""
-    told = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    head = "".join(f"<th>{cell}</th>" for cell in heads)
-    return f"<table><tr>{head}</tr>{told}</table>" if told else ""
+def render_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return an HTML table, or an empty string without rows. `columns` are trusted, cells are not."""
+    body = "".join(f"<tr>{''.join(f'<td>{escape_cell(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    head = "".join(f"<th>{cell}</th>" for cell in columns)
+    return f"<table><tr>{head}</tr>{body}</table>" if body else ""
 
 
-def text(value: Any) -> str:
-    """Return a value as a text that stays one, its lines too, keeps its direction and tells no secret.
+def escape_cell(value: Any) -> str:
+    """Return a value as safe HTML: escaped, with line breaks and its own text direction, without secrets.
 
-    >>> text("<b>a\\u202eb")
+    >>> escape_cell("<b>a\\u202eb")
     '<bdi dir="auto">&lt;b&gt;a\\\\u202eb</bdi>'
     """
     plain = redact("" if value is None else str(value))
-    lines = escape("".join(map(_visible, plain))).replace("\n", "<br>")
+    lines = escape("".join(map(_escape_invisible, plain))).replace("\n", "<br>")
     return f'<bdi dir="auto">{lines}</bdi>'
 
 
-def _visible(letter: str) -> str:
-    """Return a letter, or the number of one that nobody sees."""
-    is_seen = letter.isprintable() or letter.isspace()
-    return letter if is_seen else f"\\u{ord(letter):04x}"
+def _escape_invisible(character: str) -> str:
+    """Return a character, or the escaped code of an invisible character."""
+    is_visible = character.isprintable() or character.isspace()
+    return character if is_visible else f"\\u{ord(character):04x}"

@@ -1,8 +1,8 @@
-"""The one way to an integer that a model, a person, a header, a peer's message or a file name says. Pure.
+"""Bounded parsing of integers from models, people, headers, peers and file names. Pure.
 
-Python's integers have no end, and its texts of integers do: a number of 4,301 digits can be computed and
-written, and never read again. So a foreign integer has bounds before anything is computed with it, and a sum
-of ticks ends at `LAST_TICK`. `tests/test_house_numbers.py` holds the code to it.
+Python's integers are unbounded, but their texts are not: a number of 4,301 digits can be computed and
+written, and never read again. Therefore a foreign integer is bounded before any computation, and a sum of
+ticks ends at `LAST_TICK`. `tests/test_house_numbers.py` enforces this rule.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 
 LAST_TICK = 10**12 - 1
 """The last tick there can be: file names have room for twelve digits."""
-MOST = 10**15
+MAX_INT = 10**15
 """The largest count, size or number of seconds that anything foreign may say: it fits a float exactly."""
 
 _DIGITS = re.compile(r"(-?)0*([0-9]{1,19})")  # nineteen are more than any bound
 
 
-def bounded_int(value: object, *, ge: int = 0, le: int = MOST) -> int | None:
-    """Return a value that is an integer within its bounds; None for any other value.
+def bounded_int(value: object, *, ge: int = 0, le: int = MAX_INT) -> int | None:
+    """Return a value if it is an integer within the bounds, else None.
 
     >>> bounded_int(7), bounded_int(True), bounded_int("7"), bounded_int(7.0), bounded_int(10**4000)
     (7, None, None, None, None)
@@ -28,10 +28,10 @@ def bounded_int(value: object, *, ge: int = 0, le: int = MOST) -> int | None:
     return value if ge <= value <= le else None
 
 
-def clamp_int(value: object, *, ge: int = 0, le: int = MOST) -> int | None:
-    """Return an integer that is at least `ge`, and `le` in the place of a larger one; else None.
+def clamp_int(value: object, *, ge: int = 0, le: int = MAX_INT) -> int | None:
+    """Return an integer of at least `ge`, limited to `le`, or None for any other value.
 
-    For numbers of which more than the most means the same as the most: "wait for ever".
+    For numbers whose excess has no meaning beyond the maximum: "wait for ever".
 
     >>> clamp_int(7, le=9), clamp_int(10**4000, le=9), clamp_int(-1, le=9), clamp_int(None, le=9)
     (7, 9, None, None)
@@ -41,10 +41,10 @@ def clamp_int(value: object, *, ge: int = 0, le: int = MOST) -> int | None:
     return min(value, le)
 
 
-def read_int(text: str | bytes, *, ge: int = 0, le: int = MOST) -> int | None:
-    """Return the integer that a text of ASCII digits is, within its bounds; None for any other text.
+def parse_int(text: str | bytes, *, ge: int = 0, le: int = MAX_INT) -> int | None:
+    """Return the integer in a text of ASCII digits within the bounds, or None for any other text.
 
-    >>> read_int("0042"), read_int(" 42"), read_int("4_2"), read_int("-1", ge=-1), read_int("9" * 5000)
+    >>> parse_int("0042"), parse_int(" 42"), parse_int("4_2"), parse_int("-1", ge=-1), parse_int("9" * 5000)
     (42, None, None, -1, None)
     """
     digits = text.decode("ascii", "replace") if isinstance(text, bytes) else text
@@ -53,19 +53,19 @@ def read_int(text: str | bytes, *, ge: int = 0, le: int = MOST) -> int | None:
 
 
 def to_int(digits: str | bytes) -> int:
-    """Return the integer that a text is; raise `ValueError` for any other, and beyond the bounds.
+    """Return the integer in a text. Raise `ValueError` for any other text, and beyond the bounds.
 
-    For texts that a pattern has matched, or of which a caller tells what is wrong.
+    For texts already matched by a pattern, or whose caller reports the error.
 
     >>> to_int("-0042")
     -42
     """
-    number = read_int(digits, ge=-MOST)
+    number = parse_int(digits, ge=-MAX_INT)
     if number is None:
-        raise ValueError(f"a whole number of at most {MOST} was expected, got {digits[:40]!r}")
+        raise ValueError(f"a whole number of at most {MAX_INT} was expected, got {digits[:40]!r}")
     return number
 
 
 def add_ticks(tick: int, ticks: int) -> int:
-    """Return the tick that is so many ticks later, which is never beyond the last one there can be."""
+    """Return the tick `ticks` after `tick`, at most `LAST_TICK`."""
     return min(tick + ticks, LAST_TICK)

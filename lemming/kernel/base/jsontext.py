@@ -1,8 +1,8 @@
-"""The one strict way JSON is read and the one way it is written. Pure: bytes in, values out.
+"""Strict reading and writing of JSON. Pure: bytes in, values out.
 
-Python's own reader accepts NaN, duplicate keys and lone surrogates, and fails on deep nesting,
-huge integers and bad UTF-8 with three different exceptions. Here each of these is a `JsonProblem`
-with a line, a column and a sentence.
+Python's own reader accepts NaN, duplicate keys and lone surrogates, and fails on deep nesting, huge integers
+and bad UTF-8 with three different exceptions. Here each of these is a `JsonProblem` with a line, a column and
+a sentence.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class JsonProblem(ValueError):
         self.message, self.line, self.column, self.pointer = message, line, column, pointer
 
 
-class _Refused(ValueError):
-    """Raised inside the parser's hooks, where no position is known."""
+class _ParseRejected(ValueError):
+    """Raised inside the parser's hooks, where the position is unknown."""
 
     def __init__(self, message: str, *, key: str | None = None, literal: str = "") -> None:
         super().__init__(message)
@@ -54,25 +54,27 @@ def parse(
     max_depth: int = MAX_DEPTH,
     any_integer: bool = True,
 ) -> Any:
-    """Return the value of one strict JSON text; raise `JsonProblem` for anything else.
+    """Parse one strict JSON text. Raise `JsonProblem` for anything else.
 
-    Integers are exact, up to `MAX_DIGITS`. Without `any_integer`, for what people set, they must fit in 53
-    bits: many a program rounds others.
+    Integers are exact, up to `MAX_DIGITS`. Without `any_integer`, used for hand-written settings, they must
+    fit in 53 bits, because many programs round larger integers.
 
     >>> parse('{"a": [1, 2.5, null]}')
     {'a': [1, 2.5, None]}
-    >>> parse('{"a": 1, "a": 2}')
+    >>> parse('{"a":1,' + '"a":2}')
     Traceback (most recent call last):
     lemming.kernel.base.jsontext.JsonProblem: duplicate key "a"
     """
     text = _decode(raw, limit_bytes, allow_bom)
     try:
-        value = _scanned(text, _ANY if any_integer else _SMALL)
+        value = _scan_value(text, _ANY if any_integer else _SMALL)
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             raise JsonProblem("unexpected end of JSON", error.lineno, error.colno) from error
-        raise JsonProblem(_plain(error.msg, text[error.pos :].lstrip()), error.lineno, error.colno) from error
-    except _Refused as error:
+        raise JsonProblem(
+            _plain_message(error.msg, text[error.pos :].lstrip()), error.lineno, error.colno
+        ) from error
+    except _ParseRejected as error:
         is_duplicate = error.key is not None
         pointer = _find_duplicate(text, error.key or "") if is_duplicate else _find_value(text, error.literal)
         raise JsonProblem(str(error), *locate(text, pointer), pointer) from error
@@ -87,36 +89,36 @@ def parse(
     return value
 
 
-def pretty(value: Any) -> bytes:
-    """Return the bytes of a file that people read: two spaces, key order kept, one line end."""
+def dump_pretty(value: Any) -> bytes:
+    """Return the bytes of a human-readable file: two spaces, key order kept, one line end."""
     return _dump(value, indent=2) + b"\n"
 
 
-def as_laid_out(raw: bytes, wanted: Any) -> bytes:
-    """Return a file that keeps how a person has laid it out if it says what is wanted, else that anew."""
+def preserve_layout(raw: bytes, value: Any) -> bytes:
+    """Return `raw` unchanged if it already holds `value`, else `value` written anew."""
     try:
-        return raw if parse(raw, allow_bom=True) == wanted else pretty(wanted)
+        return raw if parse(raw, allow_bom=True) == value else dump_pretty(value)
     except JsonProblem:
-        return pretty(wanted)
+        return dump_pretty(value)
 
 
-def compact(value: Any) -> bytes:
+def dump_compact(value: Any) -> bytes:
     """Return the value on one line, without a line end."""
     return _dump(value)
 
 
-def compact_texts(value: Any) -> bytes:
-    """Do what `compact` does for a value without fractions: nobody need look whether one is a number."""
+def dump_compact_without_floats(value: Any) -> bytes:
+    """Return the same as `dump_compact` for a value without fractions, which needs no check for NaN."""
     return _dump(value, has_fractions=False)
 
 
-def pretty_words(words: dict[str, str | int]) -> bytes:
-    """Return the bytes of a small file as `pretty` does, without loading the library it writes with."""
-    return json.dumps(words, ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n"
+def dump_pretty_flat(values: dict[str, str | int]) -> bytes:
+    """Return the same as `dump_pretty` for a small flat object, without loading pydantic."""
+    return json.dumps(values, ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n"
 
 
 def to_line(value: Any) -> str:
-    """Return JSON as prompts show it: on one line, with spaces."""
+    """Return a value as JSON for prompts: on one line, with spaces."""
     return "".join(_pieces_of(value, 0))
 
 
@@ -126,60 +128,65 @@ _pieces_of = c_make_encoder(None, _refuse, encode_basestring, None, ": ", ", ", 
 
 
 def locate(text: str, pointer: str) -> tuple[int, int]:
-    """Return (line, column) of the key or element a JSON pointer names; (0, 0) when it is not there."""
-    offset = _offsets(text).get(pointer)
+    """Return (line, column) of the key or element at a JSON pointer, or (0, 0) if there is none."""
+    offset = _pointer_offsets(text).get(pointer)
     if offset is None:
         return 0, 0
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def nearest(word: str, known: Collection[str]) -> str:
-    """Return `did you mean "x"?` for the closest known word, or an empty string.
+def did_you_mean(name: str, candidates: Collection[str]) -> str:
+    """Return `did you mean "x"?` for the closest candidate, or an empty string.
 
-    >>> nearest("modle", ["model", "title"])
+    >>> did_you_mean("modle", ["model", "title"])
     'did you mean "model"?'
     """
-    found = near(word, known)
-    return f'did you mean "{found}"?' if found else ""
+    match = closest_match(name, candidates)
+    return f'did you mean "{match}"?' if match else ""
 
 
-def near(word: str, known: Collection[str]) -> str:
-    """Return the closest known word, or an empty string."""
-    by_letters = {other.lower(): other for other in known}
-    matches = get_close_matches(word, known, n=1, cutoff=0.6)
-    matches = matches or [by_letters[it] for it in get_close_matches(word.lower(), by_letters, 1, 0.6)]
-    begun = [it for it in known if len(word) > 2 and it.lower().startswith(word.lower())]  # "exec", "org"
-    return matches[0] if matches else begun[0] if len(begun) == 1 else ""
+def closest_match(name: str, candidates: Collection[str]) -> str:
+    """Return the closest candidate, or an empty string."""
+    by_lowercase = {other.lower(): other for other in candidates}
+    matches = get_close_matches(name, candidates, n=1, cutoff=0.6)
+    matches = matches or [
+        by_lowercase[candidate] for candidate in get_close_matches(name.lower(), by_lowercase, 1, 0.6)
+    ]
+    prefix_matches = [
+        candidate for candidate in candidates if len(name) > 2 and candidate.lower().startswith(name.lower())
+    ]  # "exec", "org"
+    return matches[0] if matches else prefix_matches[0] if len(prefix_matches) == 1 else ""
 
 
-def meant(word: str, known: Iterable[str]) -> str:
-    """Return the known word that this one surely is with a slip of the pen; empty where it may be another.
+def correct_typo(name: str, candidates: Iterable[str]) -> str:
+    """Return the candidate a name is surely a misspelling of, or an empty string in case of doubt.
 
-    Stricter than `nearest`: words that differ in digits, or in a part of two letters, are two words.
+    Stricter than `did_you_mean`: names that differ in digits, or in a part of two letters, are different
+    names.
 
-    >>> meant("credit", ["credits", "gates"]), meant("Gates", ["gates"]), meant("worker_2", ["worker_1"])
+    >>> correct_typo("credit", ["credits", "gates"]), correct_typo("Gates", ["gates"]), correct_typo("worker_2", ["worker_1"])
     ('credits', 'gates', '')
     """
-    return next((other for other in known if word != other and _is_slip(word, other)), "")
+    return next((other for other in candidates if name != other and _is_typo(name, other)), "")
 
 
-def _is_slip(word: str, other: str) -> bool:
-    if _COUNTERS.findall(word) != _COUNTERS.findall(other):
+def _is_typo(name: str, other: str) -> bool:
+    if _COUNTERS.findall(name) != _COUNTERS.findall(other):
         return False
-    word, other = ("".join(_SEPARATED.split(it.lower())) for it in (word, other))
-    shorter = min(len(word), len(other))
-    if word == other or shorter < 3 or (shorter == 3 and len(word) == len(other)):
-        return word == other
-    return _is_one_slip(word, other) or SequenceMatcher(None, word, other).ratio() > 0.87
+    name, other = ("".join(_SEPARATED.split(text.lower())) for text in (name, other))
+    shorter = min(len(name), len(other))
+    if name == other or shorter < 3 or (shorter == 3 and len(name) == len(other)):
+        return name == other
+    return _is_single_edit(name, other) or SequenceMatcher(None, name, other).ratio() > 0.87
 
 
-def _is_one_slip(word: str, other: str) -> bool:
-    """Return whether one letter is too many, missing, or another, or two have changed places."""
-    start = next((at for at, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), len(word))
-    left, right = word[start:], other[start:]
+def _is_single_edit(name: str, other: str) -> bool:
+    """Return True if the names differ by one extra, missing or wrong letter, or by two swapped letters."""
+    start = next((at for at, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), len(name))
+    name_end, other_end = name[start:], other[start:]
     return (
-        left[1:] == right or left == right[1:] or left[1:] == right[1:]
-        or (left[:2] == right[1::-1] and left[2:] == right[2:])
+        name_end[1:] == other_end or name_end == other_end[1:] or name_end[1:] == other_end[1:]
+        or (name_end[:2] == other_end[1::-1] and name_end[2:] == other_end[2:])
     )  # fmt: skip
 
 
@@ -188,9 +195,9 @@ _COUNTERS = re.compile(r"[0-9]+|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])")
 
 
 def _dump(value: Any, indent: int | None = None, *, has_fractions: bool = True) -> bytes:
-    """Return strict JSON; raise `ValueError` for a value that is not JSON, NaN among them.
+    """Return strict JSON. Raise `ValueError` for a value outside JSON, including NaN.
 
-    Half of a surrogate pair, as in a file's name that is not UTF-8, is not text: it becomes "?".
+    Half of a surrogate pair, as in a file name that is not UTF-8, is not text and becomes "?".
     """
     to_json, refusal = _writer()
     try:
@@ -212,17 +219,19 @@ def _dump(value: Any, indent: int | None = None, *, has_fractions: bool = True) 
 
 
 def _require_short_integers(raw: bytes) -> None:
-    """Raise `ValueError` for JSON with an integer that no reader takes: the library writes any."""
+    """Raise `ValueError` for JSON with an integer too long for any reader; the library writes any length."""
     # A longer run of digits covers one of these places, so nearly nothing is looked at.
-    for place in range(MAX_DIGITS, len(raw), MAX_DIGITS):
-        if raw[place] in _DIGITS and _LONG_INTEGER.search(raw, place - MAX_DIGITS, place + MAX_DIGITS + 1):
+    for position in range(MAX_DIGITS, len(raw), MAX_DIGITS):
+        if raw[position] in _DIGITS and _LONG_INTEGER.search(
+            raw, position - MAX_DIGITS, position + MAX_DIGITS + 1
+        ):
             parse(raw, limit_bytes=len(raw), max_depth=RECORD_DEPTH)  # in a string, they are no number
             return
 
 
 @cache
 def _writer() -> tuple[Any, type[Exception]]:
-    """Return the function that writes JSON, and what it raises; a command that only reads needs neither."""
+    """Return the JSON serialiser and its exception class, loaded on first use because reading needs neither."""
     from pydantic_core import PydanticSerializationError, to_json
 
     return to_json, PydanticSerializationError
@@ -249,8 +258,8 @@ def _decode(raw: bytes | str, limit_bytes: int, allow_bom: bool) -> str:
     return text
 
 
-def _plain(message: str, found: str) -> str:
-    if found.startswith(("//", "/*", "#")):
+def _plain_message(message: str, following: str) -> str:
+    if following.startswith(("//", "/*", "#")):
         return "JSON has no comments: take this one out"
     if message.startswith("Expecting property name"):
         return 'expected a key in double quotes (a comma before "}" is not JSON)'
@@ -260,39 +269,39 @@ def _plain(message: str, found: str) -> str:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        seen: set[str] = set()
+        known_keys: set[str] = set()
         for key, _ in pairs:
-            if key in seen:
-                raise _Refused(f'duplicate key "{key}"', key=key)
-            seen.add(key)
+            if key in known_keys:
+                raise _ParseRejected(f'duplicate key "{key}"', key=key)
+            known_keys.add(key)
     return result
 
 
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS and len(digits.lstrip("-")) > MAX_DIGITS:
-        raise _Refused(f"number out of range: more than {MAX_DIGITS} digits", literal=digits)
+        raise _ParseRejected(f"number out of range: more than {MAX_DIGITS} digits", literal=digits)
     return int(digits)
 
 
 def _small_integer(digits: str) -> int:
     if len(digits) >= 16 and (len(digits) > 18 or abs(int(digits)) > MAX_INTEGER):  # 2**53 has sixteen
-        raise _Refused("number out of range: integers must fit in 53 bits", literal=digits)
+        raise _ParseRejected("number out of range: integers must fit in 53 bits", literal=digits)
     return int(digits)
 
 
 def _number(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise _Refused("number out of range", literal=digits)
+        raise _ParseRejected("number out of range", literal=digits)
     return value
 
 
 def _constant(name: str) -> None:
-    raise _Refused(f"{name} is not JSON", literal=name)
+    raise _ParseRejected(f"{name} is not JSON", literal=name)
 
 
 def _decoder(parse_int: Callable[[str], int]) -> tuple[json.JSONDecoder, Any]:
-    """Return a decoder and its scanner."""
+    """Return a decoder and the scanner."""
     decoder = json.JSONDecoder(
         object_pairs_hook=_object, parse_int=parse_int, parse_float=_number, parse_constant=_constant
     )
@@ -302,8 +311,8 @@ def _decoder(parse_int: Callable[[str], int]) -> tuple[json.JSONDecoder, Any]:
 _ANY, _SMALL = _decoder(_integer), _decoder(_small_integer)
 
 
-def _scanned(text: str, by: tuple[json.JSONDecoder, Any]) -> Any:
-    """Do what a decoder does; where nothing is amiss, without its two layers around the scanner."""
+def _scan_value(text: str, by: tuple[json.JSONDecoder, Any]) -> Any:
+    """Decode a text with the scanner directly, and with the full decoder only in case of an error."""
     decoder, scan = by
     try:
         value, end = scan(text, 0)
@@ -332,69 +341,69 @@ def _require_encodable(value: Any) -> None:
 
 
 @lru_cache(maxsize=1)  # several problems of one text are located one after another
-def _offsets(text: str) -> Mapping[str, int]:
-    """Map each JSON pointer of a possibly broken text to the offset of its key or element."""
+def _pointer_offsets(text: str) -> Mapping[str, int]:
+    """Map each JSON pointer of a possibly broken text to the offset of the key or element."""
     return dict(_walk(text))
 
 
 def _find_duplicate(text: str, key: str) -> str:
-    seen: set[str] = set()
+    known_pointers: set[str] = set()
     for pointer, _ in _walk(text):
-        if pointer.endswith(f"/{escaped(key)}"):
-            if pointer in seen:
+        if pointer.endswith(f"/{escape_pointer_key(key)}"):
+            if pointer in known_pointers:
                 return pointer
-            seen.add(pointer)
+            known_pointers.add(pointer)
     return ""
 
 
 def _find_value(text: str, literal: str) -> str:
-    """Return the pointer of the first value that is written like this."""
+    """Return the pointer of the first value written as `literal`."""
     offset = next((token.start() for token in _TOKEN.finditer(text) if token.group() == literal), 0)
     pointer = ""
-    for found, start in _walk(text):
+    for candidate, start in _walk(text):
         if start > offset:
             break
-        pointer = found
+        pointer = candidate
     return pointer
 
 
 def _walk(text: str) -> Iterator[tuple[str, int]]:
-    """Yield (pointer, offset) for every key and array element, in the order of the text."""
+    """Yield (pointer, offset) for every key and array element, in text order."""
     yield "", 0
     path: list[str | int] = []
-    opened: list[str] = []
+    open_brackets: list[str] = []
     expect_key = False
     for token in _TOKEN.finditer(text):
-        mark = token.group()
-        in_array = bool(opened) and opened[-1] == "["
-        if in_array and mark not in "],:}":
+        lexeme = token.group()
+        in_array = bool(open_brackets) and open_brackets[-1] == "["
+        if in_array and lexeme not in "],:}":
             yield _pointer(path), token.start()
-        if mark in "{[":
+        if lexeme in "{[":
             if len(path) == MAX_DEPTH:  # a broken text may open without end
                 return
-            opened.append(mark)
-            path.append(0 if mark == "[" else "")
-            expect_key = mark == "{"
-        elif mark in "}]" and opened:
-            opened.pop()
+            open_brackets.append(lexeme)
+            path.append(0 if lexeme == "[" else "")
+            expect_key = lexeme == "{"
+        elif lexeme in "}]" and open_brackets:
+            open_brackets.pop()
             path.pop()
-        elif mark == ",":
+        elif lexeme == ",":
             if in_array and isinstance(path[-1], int):
                 path[-1] += 1
             expect_key = not in_array
-        elif expect_key and mark.startswith('"') and path:
+        elif expect_key and lexeme.startswith('"') and path:
             try:
-                path[-1] = str(json.loads(mark, strict=False))
+                path[-1] = str(json.loads(lexeme, strict=False))
             except json.JSONDecodeError:
-                path[-1] = mark.strip('"')
+                path[-1] = lexeme.strip('"')
             yield _pointer(path), token.start()
             expect_key = False
 
 
 def _pointer(path: list[str | int]) -> str:
-    return "".join(f"/{escaped(str(part))}" for part in path)
+    return "".join(f"/{escape_pointer_key(str(part))}" for part in path)
 
 
-def escaped(part: str) -> str:
-    """Return a key as it stands in a JSON pointer."""
+def escape_pointer_key(part: str) -> str:
+    """Return a key escaped for a JSON pointer."""
     return part.replace("~", "~0").replace("/", "~1")

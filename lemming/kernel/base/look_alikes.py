@@ -1,10 +1,10 @@
-"""Characters that look like one of ASCII, by that one. Generated: written by no hand.
+"""ASCII characters with their Unicode look-alikes. Generated file.
 
-Out of `confusables.txt` of Unicode Technical Standard 39 (unicode.org/Public/security), which is under the
-Unicode License V3, copyright 1991 to 2026 Unicode, Inc. What NFKC makes ASCII is left out.
+Derived from `confusables.txt` of Unicode Technical Standard 39 (unicode.org/Public/security), under the
+Unicode License V3, copyright 1991 to 2026 Unicode, Inc. Characters which NFKC maps to ASCII are left out.
 """
 
-LIKE: dict[str, str] = {
+LOOK_ALIKES: dict[str, str] = {
     "!": "\u01c3\u2d51",
     "&": "\ua778",
     "'": (

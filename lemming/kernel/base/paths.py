@@ -1,4 +1,4 @@
-"""Where every file of an organisation lives. Pure: names only, nothing is opened."""
+"""Locations of all files of an organisation. Pure: names only, nothing is opened."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ SERVERS_FILE = ".lemming/servers.json"
 REQUESTS_FILE = ".lemming/requests.json"
 SPENT_FILE = ".lemming/spent.jsonl"
 THREADS = ".lemming/threads"
-ASIDE = "aside"
-TOLD = "logs/told.json"
+ARCHIVE_FOLDER = "aside"
+REPORTED_FILE = "logs/told.json"
 TURNS_NOT_DONE = "logs/turns_not_done.jsonl"
 
 RESERVED_NAMES = frozenset({"all"})
 """Names that an agent cannot have: in the `target` of an entry they stand for everybody."""
 
 
-def why_no_new_agent(name: str) -> str:
-    """Return the reason that no agent may be made with this name; empty if one may.
+def new_agent_name_error(name: str) -> str:
+    """Return the reason a name is not allowed for a new agent, or an empty string.
 
-    >>> bool(why_no_new_agent("all")), why_no_new_agent("allan")
+    >>> bool(new_agent_name_error("all")), new_agent_name_error("allan")
     (True, '')
     """
     if not AGENT_NAME.match(name):
@@ -64,7 +64,7 @@ def as_base(base_path: str | os.PathLike[str]) -> Path:
 
 @lru_cache(maxsize=1 << 12)
 def agent_folder(name: str) -> str:
-    """Return `agents/<name>`; raise `ValueError` for a name that could lead elsewhere."""
+    """Return `agents/<name>`. Raise `ValueError` for an unsafe name."""
     if not AGENT_NAME.match(name):
         raise ValueError(f"{name[:80]!r}: {AGENT_NAME_RULE}")
     return f"agents/{name}"
@@ -86,7 +86,7 @@ def outbox_folder(name: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def entry_file(name: str, tick: int, entry_id: str) -> str:
-    """Return the path of one outbox entry; raise `ValueError` for an id that is not a plain word.
+    """Return the path of an outbox entry. Raise `ValueError` for an invalid id.
 
     >>> entry_file("planner", 42, "3fa9c1d2e0b7")
     'agents/planner/outbox/00000042_3fa9c1d2e0b7.json'
@@ -104,14 +104,14 @@ def memory_folder(name: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def memory_file(name: str, key: str) -> str:
-    """Return the path of one memory; raise `ValueError` for a key that could lead elsewhere."""
+    """Return the path of one memory. Raise `ValueError` for an unsafe key."""
     if not MEMORY_KEY.match(key) or key.endswith("."):
         raise ValueError(f"{key[:80]!r}: {MEMORY_KEY_RULE}")
     return f"{memory_folder(name)}/{key}.json"
 
 
 def store_file(key: str) -> str:
-    """Return the path of one value that several agents keep; raise `ValueError` as `memory_file`."""
+    """Return the path of one shared value. Raises the same errors as `memory_file`."""
     if not MEMORY_KEY.match(key) or key.endswith("."):
         raise ValueError(f"{key[:80]!r}: {MEMORY_KEY_RULE}")
     return f"{STORE}/{key}.json"
@@ -128,7 +128,7 @@ def ledger_file(name: str) -> str:
 
 
 def channel_log(name: str) -> str:
-    """Return the path of what came and went through the channel that speaks for an agent."""
+    """Return the path of the message log of an agent's channel."""
     return f"{agent_folder(name)}/channel.jsonl"
 
 
@@ -147,24 +147,24 @@ def journal_file(tick: int) -> str:
 
 
 def components(path: str) -> Components:
-    """Return the names in a path, without empty ones and dots."""
+    """Return the names in a path, without empty names and dots."""
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
-def place_of(agent_name: str, path: str) -> str:
-    """Return where a path that an agent uses lies: relative to the organisation, or absolute.
+def resolve_agent_path(agent_name: str, path: str) -> str:
+    """Return an agent's path in resolved form: relative to the organisation, or absolute.
 
-    >>> place_of("ada", "notes.txt"), place_of("ada", "./shared/facts.txt")
+    >>> resolve_agent_path("ada", "notes.txt"), resolve_agent_path("ada", "./shared/facts.txt")
     ('agents/ada/workspace/notes.txt', 'shared/facts.txt')
     """
     if path.startswith("/"):
         return path
-    own, parts = tuple(workspace_folder(agent_name).split("/")), components(path)
-    return "/".join(below_a_name(parts, (), own) or (*own, *parts))
+    workspace, parts = tuple(workspace_folder(agent_name).split("/")), components(path)
+    return "/".join(expand_named_root(parts, (), workspace) or (*workspace, *parts))
 
 
-def below_a_name(parts: Components, org: Components, own: Components) -> Components | None:
-    """Return where the names of a path lead that begin with one of the two that agents have; else None."""
+def expand_named_root(parts: Components, org: Components, workspace: Components) -> Components | None:
+    """Return the resolved path for `workspace/...` and `shared/...`, or None for any other path."""
     if parts[:1] == ("workspace",):
-        return (*own, *parts[1:])
+        return (*workspace, *parts[1:])
     return (*org, *parts) if parts[:1] == ("shared",) else None

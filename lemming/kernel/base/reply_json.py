@@ -1,11 +1,11 @@
-"""JSON as models write it into the text of a reply: in prose, in fences, with small faults. Pure.
+"""Tolerant parsing of JSON in a model's reply: in prose, in fences, with small faults. Pure.
 
-Strict JSON is tried first. What fails is read once more by a reader of literals that also takes a comma too
-many, single quotes, Python's `True`, `False` and `None`, line ends inside a string, and closing brackets that
-are missing at the end. Nothing is guessed: a key without quotes, a comment or a bare word is refused, and so
-are duplicate keys, NaN and values that are too deep, as in strict JSON.
+Strict JSON is tried first. On failure, a literal parser also accepts trailing commas, single quotes, Python's
+`True`, `False` and `None`, line ends inside a string, and missing closing brackets at the end. Nothing is
+guessed: unquoted keys, comments and bare words are refused, and so are duplicate keys, NaN and deeply nested
+values, as in strict JSON.
 
-Every function is linear in the length of its text: a failed attempt is never read again from within.
+Every function is linear in the length of its text: a failed attempt is never parsed again from within.
 """
 
 from __future__ import annotations
@@ -30,26 +30,29 @@ _STRING = re.compile(
     re.DOTALL,
 )
 _SCALAR = re.compile(r"(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|[A-Za-z]++)(?![\w.])")
-_WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+_LITERAL_NAMES = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _ESCAPE = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|(.))", re.DOTALL
 )
-_ESCAPES = {**dict(zip("bfnrt", "\b\f\n\r\t", strict=True)), **{it: it for it in "\"'\\/"}}
+_ESCAPES = {
+    **dict(zip("bfnrt", "\b\f\n\r\t", strict=True)),
+    **{character: character for character in "\"'\\/"},
+}
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _ENDS = ("</", "```", "<|")
 _THINKING = re.compile(r"\s*+<think(?:ing)?>", re.IGNORECASE)
 _THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _OPENS = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _CONTENT = ("{", "[", "`", "<")
-_STRICT_FAILURES = 32
+_MAX_STRICT_FAILURES = 32
 """After so many, strict JSON is not tried first: to say where it fails, it counts the lines up to there."""
-_MOST_FAILURES = 4096
+_MAX_FAILURES = 4096
 """A text with more beginnings of objects that are none is no reply."""
 _raw_decode = json.JSONDecoder().raw_decode
 
 
 class FoundObject(NamedTuple):
-    """An object in a text, and the place where it stands."""
+    """An object in a text, with its start and end."""
 
     start: int
     end: int
@@ -57,7 +60,7 @@ class FoundObject(NamedTuple):
 
 
 class _Stuck(Exception):
-    """The text is no literal from here on. `is_deep`: only for its depth."""
+    """Raised where the text stops being a literal. `is_deep`: True if only the depth is at fault."""
 
     def __init__(self, position: int, *, is_deep: bool = False) -> None:
         super().__init__(position)
@@ -65,10 +68,10 @@ class _Stuck(Exception):
 
 
 def drop_thinking(text: str) -> str:
-    """Return a reply without the reasoning that it begins with, as `<think>...</think>`.
+    """Return a reply without its leading reasoning in `<think>...</think>`.
 
-    Reasoning that never ends leaves nothing: a call that a model thinks of is not a call that it makes. Tags
-    in the middle of a reply may be its content, and stay.
+    For unclosed reasoning the result is empty: a call inside a model's reasoning is not a real call. Tags in
+    the middle of a reply may be content, and stay.
 
     >>> drop_thinking("<think>Oslo is cold.</think> Snow.")
     'Snow.'
@@ -79,16 +82,16 @@ def drop_thinking(text: str) -> str:
         if end is None:
             return ""
         position = end.end()
-    rest = text[position:].strip()
+    reply = text[position:].strip()
     # Some chat templates write the opening tag into the prompt.
-    end = None if position or rest.startswith(_CONTENT) else _THOUGHT.search(rest)
-    if end and not _OPENS.search(rest, 0, end.start()):
-        return rest[end.end() :].strip()
-    return rest
+    end = None if position or reply.startswith(_CONTENT) else _THOUGHT.search(reply)
+    if end and not _OPENS.search(reply, 0, end.start()):
+        return reply[end.end() :].strip()
+    return reply
 
 
-def read_object(text: str, *, is_cut_off: bool = False) -> dict[str, Any] | None:
-    """Return the object that the whole text is, or None."""
+def parse_object(text: str, *, is_cut_off: bool = False) -> dict[str, Any] | None:
+    """Return the object formed by the whole text, or None."""
     stripped = text.strip()
     if not stripped.startswith("{"):
         return None
@@ -96,7 +99,7 @@ def read_object(text: str, *, is_cut_off: bool = False) -> dict[str, Any] | None
         value = parse(stripped, max_depth=MAX_REPLY_DEPTH)
     except JsonProblem:
         try:
-            value, end = read_literal(stripped, 0, is_cut_off=is_cut_off)
+            value, end = parse_literal(stripped, 0, is_cut_off=is_cut_off)
         except JsonProblem:
             return None
         if end < len(stripped):
@@ -105,17 +108,17 @@ def read_object(text: str, *, is_cut_off: bool = False) -> dict[str, Any] | None
 
 
 def find_objects(text: str, *, is_cut_off: bool = False, is_strict: bool = False) -> Iterator[FoundObject]:
-    """Yield the outermost objects of a text in order, without those that cannot be read.
+    """Yield the outermost objects of a text in order, without unreadable objects.
 
-    The parts of an object that cannot be read are not objects of the text. `is_cut_off`: the reply ended at
-    a limit, and missing brackets are missing content. `is_strict`: no fault is admitted.
+    Parts of an unreadable object are not treated as objects. `is_cut_off`: the reply ended at a limit, so
+    missing brackets mean missing content. `is_strict`: accept no faults.
     """
     position, can_skip, failures = 0, True, 0
-    while failures < _MOST_FAILURES and (match := _OBJECT.search(text, position)):
+    while failures < _MAX_FAILURES and (match := _OBJECT.search(text, position)):
         start = match.start()
         try:
-            value, position, is_faulty = _read_object_at(
-                text, start, is_cut_off, is_strict_first=failures < _STRICT_FAILURES
+            value, position, is_faulty = _parse_candidate(
+                text, start, is_cut_off, is_strict_first=failures < _MAX_STRICT_FAILURES
             )
             value = None if is_strict and is_faulty else value
             if value is not None:
@@ -130,48 +133,48 @@ def find_objects(text: str, *, is_cut_off: bool = False, is_strict: bool = False
             position = end if end >= 0 else max(stuck.position, start + 1)
 
 
-def read_literal(text: str, position: int, *, is_cut_off: bool = False) -> tuple[Any, int]:
-    """Return the literal that begins at a position, and its end; raise `JsonProblem` where there is none.
+def parse_literal(text: str, position: int, *, is_cut_off: bool = False) -> tuple[Any, int]:
+    """Return the literal at a position, and the end. Raise `JsonProblem` if there is none.
 
-    >>> read_literal("{'a': True, 'b': [1, 2,],}", 0)
+    >>> parse_literal("{'a': True, 'b': [1, 2,],}", 0)
     ({'a': True, 'b': [1, 2]}, 26)
     """
     try:
-        value, end = _Literals(text, is_cut_off).read(position, 0)
+        value, end = _LiteralParser(text, is_cut_off).parse_value(position, 0)
     except _Stuck as stuck:
         raise JsonProblem(f"no literal at character {stuck.position}") from stuck
-    return _checked(value), end
+    return _require_strict(value), end
 
 
-def _checked(value: Any) -> Any:
-    """Return a value as strict JSON has it; raise `JsonProblem` for half a character or an endless number."""
+def _require_strict(value: Any) -> Any:
+    """Return a value as strict JSON. Raise `JsonProblem` for a lone surrogate or an infinite number."""
     try:
         return parse(json.dumps(value), limit_bytes=1 << 26, max_depth=MAX_REPLY_DEPTH)
     except (ValueError, RecursionError) as error:
         raise JsonProblem(str(error)) from error
 
 
-def _read_object_at(
+def _parse_candidate(
     text: str, start: int, is_cut_off: bool, *, is_strict_first: bool
 ) -> tuple[dict[str, Any] | None, int, bool]:
-    """Return the object at a place, or None for one that is refused, its end, and whether it has faults."""
+    """Return the object at a position (None if refused), the end, and True if it has faults."""
     is_faulty = False
     try:
         if not is_strict_first:
             raise JsonProblem("not tried")
         _, end = _raw_decode(text, start)
-        read = partial(parse, text[start:end], limit_bytes=1 << 26, max_depth=MAX_REPLY_DEPTH)
+        load_value = partial(parse, text[start:end], limit_bytes=1 << 26, max_depth=MAX_REPLY_DEPTH)
     except (ValueError, RecursionError):
-        value, end = _Literals(text, is_cut_off).read(start, 0)
-        read, is_faulty = partial(_checked, value), is_strict_first
+        value, end = _LiteralParser(text, is_cut_off).parse_value(start, 0)
+        load_value, is_faulty = partial(_require_strict, value), is_strict_first
     try:
-        return read(), end, is_faulty
+        return load_value(), end, is_faulty
     except JsonProblem:
         return None, end, is_faulty
 
 
 def _find_end(text: str, start: int) -> int:
-    """Return the place after the bracket that closes the one at `start`; -1 where none does."""
+    """Return the position after the bracket that closes the bracket at `start`, or -1."""
     depth = 0
     for match in _BRACKET.finditer(text, start):
         bracket = match.group()
@@ -181,46 +184,46 @@ def _find_end(text: str, start: int) -> int:
     return -1
 
 
-class _Literals:
-    """Reads literals of one text: every method takes a position and returns the one after its literal."""
+class _LiteralParser:
+    """Parses literals of a text; each method takes a position and returns the position after the literal."""
 
     def __init__(self, text: str, is_cut_off: bool) -> None:
         self.text, self.is_cut_off = text, is_cut_off
 
-    def read(self, position: int, depth: int) -> tuple[Any, int]:
+    def parse_value(self, position: int, depth: int) -> tuple[Any, int]:
         position = self._skip(position)
         mark = self.text[position : position + 1]
         if mark in "{[" and mark:
             if depth == MAX_REPLY_DEPTH:
                 raise _Stuck(position, is_deep=True)
-            read_items = self._read_object if mark == "{" else self._read_list
-            return read_items(position + 1, depth + 1)
+            parse_items = self._parse_object if mark == "{" else self._parse_list
+            return parse_items(position + 1, depth + 1)
         if mark in "\"'" and mark:
-            return self._read_string(position)
+            return self._parse_string(position)
         match = _SCALAR.match(self.text, position)
         if match is None:
             raise _Stuck(position)
         return _to_scalar(match), match.end()
 
-    def _read_object(self, position: int, depth: int) -> tuple[dict[str, Any], int]:
+    def _parse_object(self, position: int, depth: int) -> tuple[dict[str, Any], int]:
         items: dict[str, Any] = {}
-        while not self._is_at(position := self._skip(position), "}"):
+        while not self._has_mark(position := self._skip(position), "}"):
             if self.text[position : position + 1] not in ('"', "'"):
                 raise _Stuck(position)
-            key, after = self._read_string(position)
-            after = self._skip(after)
-            if key in items or not self._is_at(after, ":"):
-                raise _Stuck(after)
-            items[key], position = self.read(after + 1, depth)
+            key, key_end = self._parse_string(position)
+            key_end = self._skip(key_end)
+            if key in items or not self._has_mark(key_end, ":"):
+                raise _Stuck(key_end)
+            items[key], position = self.parse_value(key_end + 1, depth)
             position, has_more = self._after_item(position, "}")
             if not has_more:
                 return items, position
         return items, position + 1
 
-    def _read_list(self, position: int, depth: int) -> tuple[list[Any], int]:
+    def _parse_list(self, position: int, depth: int) -> tuple[list[Any], int]:
         items: list[Any] = []
-        while not self._is_at(position := self._skip(position), "]"):
-            item, position = self.read(position, depth)
+        while not self._has_mark(position := self._skip(position), "]"):
+            item, position = self.parse_value(position, depth)
             items.append(item)
             position, has_more = self._after_item(position, "]")
             if not has_more:
@@ -228,11 +231,11 @@ class _Literals:
         return items, position + 1
 
     def _after_item(self, position: int, closing: str) -> tuple[int, bool]:
-        """Return the place after what follows an item, and whether another may follow."""
+        """Return the position after an item's separator, and True if another item may follow."""
         position = self._skip(position)
-        if self._is_at(position, ","):
+        if self._has_mark(position, ","):
             return position + 1, True
-        if self._is_at(position, closing):
+        if self._has_mark(position, closing):
             return position + 1, False
         # Small models leave closing brackets out: after a whole value, nothing else can be missing.
         is_end = position == len(self.text) or self.text.startswith(_ENDS, position)
@@ -240,7 +243,7 @@ class _Literals:
             return position, False
         raise _Stuck(position)
 
-    def _read_string(self, position: int) -> tuple[str, int]:
+    def _parse_string(self, position: int) -> tuple[str, int]:
         match = _STRING.match(self.text, position)
         if match is None:
             raise _Stuck(position + 1)
@@ -258,21 +261,21 @@ class _Literals:
         match = _SPACE.match(self.text, position)
         return match.end() if match else position
 
-    def _is_at(self, position: int, mark: str) -> bool:
+    def _has_mark(self, position: int, mark: str) -> bool:
         return self.text.startswith(mark, position)
 
 
 def _to_scalar(match: re.Match[str]) -> Any:
-    written = match.group()
-    if written[0].isalpha():
-        if written not in _WORDS:
+    scalar_text = match.group()
+    if scalar_text[0].isalpha():
+        if scalar_text not in _LITERAL_NAMES:
             raise _Stuck(match.start())
-        return _WORDS[written]
-    if not written.removeprefix("-").isdigit():
-        return float(written)
-    if len(written) > MAX_DIGITS:
+        return _LITERAL_NAMES[scalar_text]
+    if not scalar_text.removeprefix("-").isdigit():
+        return float(scalar_text)
+    if len(scalar_text) > MAX_DIGITS:
         raise _Stuck(match.end())
-    return int(written)
+    return int(scalar_text)
 
 
 def _unescape(match: re.Match[str]) -> str:

@@ -1,15 +1,15 @@
-"""Several turns of one agent in one tick: how records, reports and ids tell them apart. Pure.
+"""Numbering of an agent's turns in a tick, for records, reports and ids. Pure.
 
-An agent's turns in a tick are numbered from 0. Nothing on disk names the number 0, so that what one turn a
-tick writes is what it always was. Calls, tool calls and checks of turn k are numbered from k * 100,000, so
-that an agent and a number name one call of a tick, whichever turn made it.
+An agent's turns in a tick are numbered from 0. The number 0 never appears on disk, so the files of a tick
+with one turn per agent have not changed. Calls, tool calls and checks of turn k are numbered from k *
+100,000, so an agent and a number identify one call of a tick, regardless of its turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
 
-from lemming.kernel.base.integers import read_int
+from lemming.kernel.base.integers import parse_int
 
 TURNS_PER_TICK = 64
 """The most turns that one agent takes in one tick."""
@@ -26,10 +26,10 @@ def turn_key(agent: str, turn: int) -> str:
     return f"{agent}#{turn}" if turn else agent
 
 
-def keys_of(agent: str, among: Container[str]) -> list[str]:
-    """Return the keys of an agent's turns of a tick that are among these, in the order of their numbers.
+def list_turn_keys(agent: str, among: Container[str]) -> list[str]:
+    """Return the keys of an agent's turns in `among`, in turn order, up to the first missing number.
 
-    >>> keys_of("ada", ["ada", "bob", "ada#1", "ada#3"])
+    >>> list_turn_keys("ada", ["ada", "bob", "ada#1", "ada#3"])
     ['ada', 'ada#1']
     """
     if agent not in among:
@@ -41,13 +41,13 @@ def keys_of(agent: str, among: Container[str]) -> list[str]:
 
 
 def split_key(key: str) -> tuple[str, int]:
-    """Return the agent and the number of the turn that a key names.
+    """Return the agent and the turn number of a turn key.
 
     >>> split_key("ada"), split_key("ada#3")
     (('ada', 0), ('ada', 3))
     """
     agent, _, turn = key.partition("#")
-    return agent, read_int(turn, le=TURNS_PER_TICK - 1) or 0
+    return agent, parse_int(turn, le=TURNS_PER_TICK - 1) or 0
 
 
 def first_number(turn: int) -> int:

@@ -1,1 +1,4 @@
-"""Reading and writing files: atomically, locked, stamped, as JSON that people edit. Knows no agents."""
+"""Reading and writing files: atomic, locked, with cached reads, as hand-editable JSON.
+
+Independent of agents.
+"""

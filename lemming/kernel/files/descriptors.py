@@ -1,4 +1,4 @@
-"""Reading from files that are open. Nothing here changes the disk."""
+"""Reading from open files. Nothing in this module changes the disk."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import stat
 from collections.abc import Iterator
 from io import BufferedReader
 
-from lemming.kernel.files.refusals import require_about_one_file
+from lemming.kernel.files.disk_errors import require_about_one_file
 
-LONGEST_LINE_BYTES = 64 << 20
+MAX_LINE_BYTES = 64 << 20
 """No line that the engine writes is longer: what is, is not read to its end."""
 
-DEEPEST_FOLDER = 100
+MAX_FOLDER_DEPTH = 100
 
-Around = tuple[os.stat_result, os.stat_result]
+StatusPair = tuple[os.stat_result, os.stat_result]
 """What `stat` said of a folder before and after a change of the names in it."""
 
 
@@ -28,22 +28,22 @@ def require_regular(descriptor: int, path: str) -> os.stat_result:
 
 
 def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.DirEntry[str]]]]:
-    """Yield what `os.walk` does, with files as entries, and no limit that nested folders could make it hit.
+    """Yield the same values as `os.walk`, with directory entries for files and without a recursion limit.
 
-    Folders below `DEEPEST_FOLDER` others are passed over: nothing that people or tools make lies there. So
-    are those that may not be read; `DiskError` is raised where the disk does not say what is in one.
+    Folders nested deeper than `MAX_FOLDER_DEPTH` are skipped: no person or tool makes any. Unreadable folders
+    are skipped too. Raises `DiskError` if the disk fails to list a folder.
     """
     pending = [(os.fspath(top), 0)]
     while pending:
         folder, depth = pending.pop()
-        inner: list[str] = []
+        folder_names: list[str] = []
         links: set[str] = set()
         files: list[os.DirEntry[str]] = []
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.is_dir():
-                        inner.append(entry.name)
+                        folder_names.append(entry.name)
                         if entry.is_symlink():
                             links.add(entry.name)
                     else:
@@ -51,15 +51,15 @@ def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.
         except OSError as error:
             require_about_one_file(folder, error)
             continue
-        yield folder, inner, files
-        if depth < DEEPEST_FOLDER:
+        yield folder, folder_names, files
+        if depth < MAX_FOLDER_DEPTH:
             # Whoever walks may have left some out of `inner`, as with `os.walk`.
-            below = (name for name in reversed(inner) if name not in links)
-            pending += [(f"{folder}/{name}", depth + 1) for name in below]
+            subfolders = (name for name in reversed(folder_names) if name not in links)
+            pending += [(f"{folder}/{name}", depth + 1) for name in subfolders]
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a regular file to read from; raise `OSError` for a link, a pipe (it does not block), a folder."""
+    """Open a regular file for reading. Raise `OSError` for a link, a pipe (without blocking) or a folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         require_regular(descriptor, os.fspath(path))
@@ -69,8 +69,8 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     return open(descriptor, "rb")
 
 
-def read_up_to(descriptor: int, count: int, size: int) -> bytes:
-    """Return at most `count` bytes; a file that still has its `size` takes one call."""
+def read_limited(descriptor: int, count: int, size: int) -> bytes:
+    """Return at most `count` bytes; a file of exactly `size` bytes takes one system call."""
     content = os.read(descriptor, min(count, size + 1))
     if len(content) == size:
         return content
@@ -81,15 +81,15 @@ def read_up_to(descriptor: int, count: int, size: int) -> bytes:
 
 
 def last_lines(descriptor: int, size: int, block_bytes: int, lines: int) -> bytes:
-    """Return the end of a file of this size: whole lines, at least `lines` of them if there are so many.
+    """Return the end of a file of `size` bytes: whole lines, at least `lines` if the file has enough lines.
 
-    Raises `OSError` for lines that nobody wrote: one may not be longer than `LONGEST_LINE_BYTES`.
+    Raises `OSError` for a line longer than `MAX_LINE_BYTES`, which the engine never writes.
     """
     start = max(0, size - block_bytes)
     tail = os.pread(descriptor, size - start, start)
     while start and tail.count(b"\n") <= lines:
-        if len(tail) >= LONGEST_LINE_BYTES:
-            raise OSError(errno.EFBIG, f"its last line is longer than {LONGEST_LINE_BYTES >> 20} MiB")
+        if len(tail) >= MAX_LINE_BYTES:
+            raise OSError(errno.EFBIG, f"its last line is longer than {MAX_LINE_BYTES >> 20} MiB")
         step = min(start, len(tail))
         start -= step
         tail = os.pread(descriptor, step, start) + tail

@@ -1,7 +1,7 @@
-"""The system calls that change what is on the disk, in one small class, for `lemming.kernel.files.fs` alone.
+"""The system calls for changes on the disk, in one small class, for `lemming.kernel.files.fs` alone.
 
-Nothing else calls them. Tests put another `Disk` in place: one that remembers what was synced, one that
-writes half, one that breaks a rule of the protocol to show that the breach is found.
+No other module calls them. Tests substitute another `Disk`: a disk with a log of syncs, a disk with partial
+writes, a disk with a broken protocol rule to show that the breach is detected.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ class Disk:
     """Writes some of the bytes and returns how many; of the real disk without a call of its own."""
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Cut a file to its first `size` bytes."""
+        """Cut a file to `size` bytes."""
         os.ftruncate(descriptor, size)
 
     def touch(self, descriptor: int) -> None:
-        """Give a file the present time as its stamps."""
+        """Set a file's timestamps to the current time."""
         os.utime(descriptor)
 
     def rename(self, source: str, target: str, source_folder: int, folder: int) -> None:
-        """Give a file another name; what stood there is replaced in one step."""
+        """Rename a file. An existing target is replaced atomically."""
         os.rename(source, target, src_dir_fd=source_folder, dst_dir_fd=folder)
 
     def sync(self, descriptor: int) -> None:
-        """Make a file's bytes survive power loss; not its name."""
+        """Make a file's bytes survive power loss, but not the file's name."""
         if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves the bytes in the drive's cache
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
         elif hasattr(os, "fdatasync"):
@@ -41,11 +41,11 @@ class Disk:
             os.fsync(descriptor)
 
     def sync_folder(self, descriptor: int) -> None:
-        """Make the names in a folder survive power loss; not what is in the files."""
+        """Make the names in a folder survive power loss, but not the files' bytes."""
         os.fsync(descriptor)
 
     def sync_file_system(self, descriptor: int) -> None:
-        """Make everything on the file system of this descriptor survive power loss."""
+        """Make everything on the descriptor's file system survive power loss."""
         # Python has no function for it, and `os.sync` flushes every disk of the machine.
         import ctypes
 
@@ -57,46 +57,46 @@ class Disk:
             raise OSError(number, os.strerror(number))
 
 
-_in_place: list[Disk] = [Disk()]
+_disk_stack: list[Disk] = [Disk()]
 
 
-def disk() -> Disk:
-    """Return the disk in place."""
-    return _in_place[-1]
+def current_disk() -> Disk:
+    """Return the current disk."""
+    return _disk_stack[-1]
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write the bytes through the disk in place, in one call where the system takes them all."""
-    in_place = _in_place[-1]
-    written = in_place.write(descriptor, content)
+    """Write the bytes through the current disk, in one call if the system accepts them all."""
+    target_disk = _disk_stack[-1]
+    written = target_disk.write(descriptor, content)
     while written < len(content):
-        written += in_place.write(descriptor, content[written:])
+        written += target_disk.write(descriptor, content[written:])
 
 
 @contextlib.contextmanager
-def on_disk(other: Disk) -> Iterator[None]:
-    """Put another disk in place as long as the block runs."""
-    _in_place.append(other)
+def use_disk(replacement: Disk) -> Iterator[None]:
+    """Use another disk while the block runs."""
+    _disk_stack.append(replacement)
     try:
         yield
     finally:
-        _in_place.remove(other)
+        _disk_stack.remove(replacement)
 
 
 # --- who is told of each change ------------------------------------------------------------------
 # Just before it is made: crash tests stop the world there.
 
 
-Mutation = Callable[[str, str], None]
-_observers: list[tuple[Mutation, Path | None]] = []
+ChangeObserver = Callable[[str, str], None]
+_observers: list[tuple[ChangeObserver, Path | None]] = []
 
 
 @contextlib.contextmanager
-def observed(observer: Mutation, *, only: Path | None = None) -> Iterator[None]:
-    """Call `observer(operation, path)` before every change of the disk, as long as the block runs.
+def observe_changes(observer: ChangeObserver, *, only: Path | None = None) -> Iterator[None]:
+    """Call `observer(operation, path)` before every change of the disk while the block runs.
 
-    With `only`, it is told of what gets or loses a name below that root. Crash tests raise from the observer
-    to stop the world at that very point.
+    With `only`, the observer is called only for names added or removed below that root. Crash tests raise
+    from the observer to stop the world at the exact point.
     """
     _observers.append((observer, only))
     try:
@@ -105,8 +105,8 @@ def observed(observer: Mutation, *, only: Path | None = None) -> Iterator[None]:
         _observers.remove((observer, only))
 
 
-def announce(operation: str, path: str, root: Path | None = None) -> None:
-    """Tell the observers of a change that is about to be made."""
+def notify_observers(operation: str, path: str, root: Path | None = None) -> None:
+    """Notify the observers of an imminent change."""
     for observer, only in _observers:
         if only is None or only == root:
             observer(operation, path)

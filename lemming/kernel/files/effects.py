@@ -1,4 +1,7 @@
-"""Effects: files a turn wants written, or taken away, as plain values. Applying one twice changes nothing."""
+"""Effects: files to be written or removed for a turn, as plain values.
+
+Applying an effect twice changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +19,22 @@ _REMOVED_LIMIT_BYTES = 1 << 20
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class FileEffect:
-    """A file and the whole of its new content; or, with `removes`, a file that is taken away.
+    """A file with its whole new content, or, with `removes`, a file to be removed.
 
-    `path` is relative to `root`; an empty root is the organisation's folder, any other is an absolute
-    folder that the operator granted. `removes` are digests of what was seen there: a file that holds anything
-    else by then is somebody's work and stays. `says`: what a memory's content says, where that is known.
+    `path` is relative to `root`. An empty root is the organisation's folder, any other root an absolute
+    folder granted by the operator. `removes`: digests of the content seen earlier; a file with any other
+    content has been changed since and stays. `memory_value`: parsed content of a memory, if known.
     """
 
     path: str
     content: bytes
     root: str = ""
     removes: tuple[str, ...] = ()
-    says: dict[str, Any] | None = None
+    memory_value: dict[str, Any] | None = None
 
     @property
-    def place(self) -> str:
-        """The path as the journal and messages show it."""
+    def path_key(self) -> str:
+        """The path as shown in the journal and in messages."""
         return f"{self.root}/{self.path}" if self.root else self.path
 
     @property
@@ -40,42 +43,42 @@ class FileEffect:
         return sha256(self.content).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the effect for the journal. Content is text: what tools write is always UTF-8."""
+        """Return the effect for the journal. Content is text, because tools always write UTF-8."""
         removes = {"removes": list(self.removes)} if self.removes else {}
         return {"root": self.root, "path": self.path, "text": self.content.decode("utf-8"), **removes}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> FileEffect:
-        """Return the effect that `as_json` described."""
+        """Return the effect from its JSON form."""
         removes = tuple(plain.get("removes", ()))
         return cls(plain["path"], plain["text"].encode("utf-8"), plain["root"], removes)
 
 
-def writes_first(effects: Iterable[FileEffect]) -> list[FileEffect]:
-    """Return effects in the order in which they are applied: a file that moves is never nowhere."""
+def order_effects(effects: Iterable[FileEffect]) -> list[FileEffect]:
+    """Return the effects in application order: writes before removals, so that a moved file always exists."""
     return sorted(effects, key=lambda effect: bool(effect.removes))
 
 
-def apply_effect(base: Path, effect: FileEffect, *, again: bool = False, sync: bool = False) -> None:
-    """Write one effect's file, or take it away. With `again`, a file that holds these bytes is left alone.
+def apply_effect(base: Path, effect: FileEffect, *, is_replay: bool = False, sync: bool = False) -> None:
+    """Write or remove the file of an effect. With `is_replay`, a file with the same bytes is left alone.
 
-    Raises `DiskError`; one about a folder outside the organisation concerns that file only.
+    Raises `DiskError`. An error about a folder outside the organisation concerns the one file only.
     """
     root = Path(effect.root) if effect.root else base
-    if again and not effect.removes and fs.holds(f"{root}/{effect.path}", effect.content):
+    if is_replay and not effect.removes and fs.has_content(f"{root}/{effect.path}", effect.content):
         return
     try:
         if not effect.removes:
-            fs.publish(root, effect.path, effect.content, sync=sync, is_org=not effect.root)
-        elif _digest_of(f"{root}/{effect.path}") in effect.removes:
+            fs.write_atomic(root, effect.path, effect.content, sync=sync, is_org=not effect.root)
+        elif _digest_file(f"{root}/{effect.path}") in effect.removes:
             fs.remove(root, effect.path, sync=sync)
     except DiskError as error:
         error.concerns_one_file |= bool(effect.root)
         raise
 
 
-def _digest_of(path: str) -> str:
-    """Return the SHA-256 of a file as far as an effect can be about one; empty for what is none, or gone."""
+def _digest_file(path: str) -> str:
+    """Return the SHA-256 of a file, or an empty string for a missing or unreadable file."""
     try:
         return sha256(fs.read_bytes(path, _REMOVED_LIMIT_BYTES)).hexdigest()
     except OSError:

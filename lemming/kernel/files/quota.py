@@ -1,6 +1,6 @@
-"""What a folder holds, and how much it may: bytes, files, depth. Standard library only.
+"""Contents of a folder and their limits: bytes, files, depth. Standard library only.
 
-The walk opens one folder at a time below the one before, so that no depth is too deep for it and no link is
+The walk opens one folder at a time relative to the previous folder, so any depth works and no link is
 followed.
 """
 
@@ -16,8 +16,8 @@ DEPTH_LIMIT = 64
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Entry(NamedTuple):
-    """Something in a folder: its path from there, how many folders deep it is, and its own status."""
+class FolderEntry(NamedTuple):
+    """An item in a folder: the path relative to the walked folder, the depth in folders, and the status."""
 
     path: str
     depth: int
@@ -25,16 +25,17 @@ class Entry(NamedTuple):
 
 
 class FolderSize(NamedTuple):
-    """What a folder holds: the larger of length and room on the disk, files and folders, folders deep, and
-    folders that cannot be looked into."""
+    """Size of a folder: bytes (the larger of length and disk usage), number of files and folders, depth, and
+    unreadable folders.
+    """
 
     size_bytes: int = 0
     files: int = 0
     depth: int = 0
     closed: int = 0
 
-    def beyond(self, limits: FolderSize) -> str:
-        """Return which limit is exceeded, in words; empty when none is."""
+    def exceeded_limit(self, limits: FolderSize) -> str:
+        """Return a description of the first exceeded limit, or an empty string."""
         if self.size_bytes > limits.size_bytes:
             return f"{self.size_bytes} bytes, at most {limits.size_bytes} are allowed"
         if self.files > limits.files:
@@ -43,93 +44,93 @@ class FolderSize(NamedTuple):
             return f"folders {self.depth} deep, at most {limits.depth} are allowed"
         return "a folder that cannot be looked into" if self.closed > limits.closed else ""
 
-    def or_more(self, other: FolderSize) -> FolderSize:
-        """Return the larger of each number."""
+    def maximum(self, other: FolderSize) -> FolderSize:
+        """Return the maximum of each number."""
         return FolderSize(*(max(pair) for pair in zip(self, other, strict=True)))
 
 
 def measure(folder: str) -> FolderSize:
-    """Return what a folder holds; nothing when it is not there.
+    """Return the size of a folder; a missing folder has size zero.
 
-    A folder that is moved while it is looked at ends the walk: the numbers are then too small. Raises
-    `OSError` when the system refuses a look for a reason that says nothing about what is there.
+    A folder moved during the walk ends the walk with numbers that are too small. Raises `OSError` if a
+    listing fails for a reason unrelated to the folder's contents.
     """
     usage = FolderSize()
     for entry in walk(folder):
-        usage = add(usage, entry)
+        usage = add_entry(usage, entry)
     return usage
 
 
-def add(usage: FolderSize, entry: Entry) -> FolderSize:
-    """Return the usage with one entry more; an entry without a status is a folder that stays closed."""
+def add_entry(usage: FolderSize, entry: FolderEntry) -> FolderSize:
+    """Return the usage including one more entry. An entry without a status is an unreadable folder."""
     status = entry.status
     if not status.st_mode:
         return usage._replace(closed=usage.closed + 1)
     is_folder = stat.S_ISDIR(status.st_mode)
     # A sparse file is longer than the room it takes, a short one takes more than its length.
-    taken = max(status.st_blocks * 512, 0 if is_folder else status.st_size)
+    disk_bytes = max(status.st_blocks * 512, 0 if is_folder else status.st_size)
     depth = max(usage.depth, entry.depth) if is_folder else usage.depth
-    return FolderSize(usage.size_bytes + taken, usage.files + 1, depth, usage.closed)
+    return FolderSize(usage.size_bytes + disk_bytes, usage.files + 1, depth, usage.closed)
 
 
 _CLOSED = os.stat_result((0,) * 10)
 
 
-def walk(folder: str) -> Iterator[Entry]:
-    """Yield everything below a folder. One that cannot be opened is yielded again, with a mode of 0.
+def walk(folder: str) -> Iterator[FolderEntry]:
+    """Yield everything below a folder. A folder that cannot be opened is yielded again, with a mode of 0.
 
-    Raises `OSError` as `measure`.
+    Raises the same errors as `measure`.
     """
     try:
-        here = os.open(folder, _FOLDER)
+        current = os.open(folder, _FOLDER)
     except OSError as error:
         _require_no_folder(error)
         return
-    above: list[tuple[int, int]] = []
+    parents: list[tuple[int, int]] = []
     names: list[str] = []
     try:
-        pending = [_Level(here)]
+        pending = [_OpenLevel(current)]
         yield from pending[-1].entries(names)
         while pending:
             if pending[-1].folders:
                 name = pending[-1].folders.pop()
                 try:
-                    inner = os.open(name, _FOLDER, dir_fd=here)
+                    inner = os.open(name, _FOLDER, dir_fd=current)
                 except PermissionError:
-                    yield Entry("/".join([*names, name]), len(names) + 1, _CLOSED)
+                    yield FolderEntry("/".join([*names, name]), len(names) + 1, _CLOSED)
                     continue
                 except OSError as error:
                     _require_no_folder(error)
                     continue
-                above.append(_identity(here))
-                os.close(here)
-                here = inner
+                parents.append(_identity(current))
+                os.close(current)
+                current = inner
                 names.append(name)
-                pending.append(_Level(here))
+                pending.append(_OpenLevel(current))
                 yield from pending[-1].entries(names)
             else:
                 pending.pop()
-                if not above:
+                if not parents:
                     return
-                outer = os.open("..", _FOLDER, dir_fd=here)
-                os.close(here)
-                here = outer
+                outer = os.open("..", _FOLDER, dir_fd=current)
+                os.close(current)
+                current = outer
                 names.pop()
-                if _identity(here) != above.pop():
+                if _identity(current) != parents.pop():
                     return  # moved meanwhile
     finally:
-        os.close(here)
+        os.close(current)
 
 
-class _Level:
-    """An open folder on the way down, with the folders in it that are still to be opened."""
+class _OpenLevel:
+    """An open folder on the current path, with its subfolders still to be visited."""
 
     def __init__(self, descriptor: int) -> None:
         self.folders: list[str] = []
         self._descriptor = descriptor
 
-    def entries(self, names: list[str]) -> Iterator[Entry]:
-        """Yield what is in the folder, and note the folders."""
+    def entries(self, names: list[str]) -> Iterator[FolderEntry]:
+        """Yield the contents of the folder, and remember the subfolders."""
         with os.scandir(self._descriptor) as entries:
             for entry in entries:
                 try:
@@ -139,13 +140,14 @@ class _Level:
                     continue
                 if stat.S_ISDIR(status.st_mode):
                     self.folders.append(entry.name)
-                yield Entry("/".join([*names, entry.name]), len(names) + 1, status)
+                yield FolderEntry("/".join([*names, entry.name]), len(names) + 1, status)
 
 
 def _require_no_folder(error: OSError) -> None:
-    """Raise the error unless it says that there is no folder, or none any more, to look into.
+    """Raise the error unless it means that the folder does not exist or is not accessible.
 
-    With too many files open or a failing disk nobody knows, and a folder that counts as empty has no limit.
+    With too many open files or a failing disk the size is unknown, and a folder counted as empty has no
+    limit.
     """
     if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM):
         raise error

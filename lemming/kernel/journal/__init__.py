@@ -1,1 +1,1 @@
-"""What ticks and agents have come to, in append-only files: journals, ledgers, sealed segments."""
+"""Append-only files with the results of ticks and agents: journals, ledgers and sealed segments."""

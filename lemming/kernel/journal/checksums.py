@@ -1,4 +1,4 @@
-"""The lines of a journal: one JSON object each, closed by a checksum that is chained to the line before."""
+"""Lines of a journal: one JSON object each, closed by a checksum chained to the previous line."""
 
 from __future__ import annotations
 
@@ -8,70 +8,74 @@ from typing import IO
 
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import RECORD_DEPTH, JsonProblem, parse
-from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES
-from lemming.kernel.files.documents import why_unreadable
-from lemming.kernel.files.fields import Json
-from lemming.kernel.files.refusals import require_about_one_file
+from lemming.kernel.files.descriptors import MAX_LINE_BYTES
+from lemming.kernel.files.disk_errors import require_about_one_file
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.json_documents import unreadable_reason
 
 BLOCK_BYTES = 1 << 20
 _CHECK_BYTES = 8  # against damage; whoever forges a journal can make as many as he likes
 _TAIL = len(',"check":""}\n') + 2 * _CHECK_BYTES
 
 
-def lines(stream: IO[bytes], file: str) -> Iterator[bytes]:
-    """Yield lines with their ends; raise `CorruptState` for one that nobody wrote, before it is all read."""
+def iter_lines(stream: IO[bytes], file: str) -> Iterator[bytes]:
+    """Yield lines with their ends.
+
+    Raise `CorruptState` for an overlong line before the whole line is read.
+    """
     number = 1
     while line := stream.readline(BLOCK_BYTES):
         if len(line) == BLOCK_BYTES and not line.endswith(b"\n"):
             # Only what begins as a record is read on: a file that is one endless line would take all memory
             # there is.
             if line.startswith(b'{"type":"'):
-                line += stream.readline(LONGEST_LINE_BYTES)
+                line += stream.readline(MAX_LINE_BYTES)
             if not line.endswith(b"\n") and stream.read(1):
-                raise damaged(file, number, "a line that is longer than a record")
+                raise damaged_error(file, number, "a line that is longer than a record")
         yield line
         number += 1
 
 
 def close_line(body: bytes, previous: bytes) -> tuple[bytes, bytes]:
-    """Return the line of a JSON object that is not closed yet, and its checksum.
+    """Return the complete line for the JSON object `body` (without the closing brace), and the line's
+    checksum.
 
-    `previous` is the checksum of the line before.
+    `previous` is the checksum of the previous line.
     """
     check = _checksum(body, previous)
     return b"".join((body, b',"check":"', check, b'"}\n')), check
 
 
 def is_intact(line: bytes, previous: bytes) -> bool:
-    """Return whether a line, with its end, is what was written after the line with that checksum."""
+    """Return True if `line`, including the end, was written after the line with the checksum `previous`."""
     return line.endswith(b',"check":"%b"}\n' % _checksum(line[:-_TAIL], previous))
 
 
-def holds_together(lines: list[bytes]) -> bool:
-    """Return whether each of a journal's lines, without their ends, follows from the one before.
+def is_chain_intact(lines: list[bytes]) -> bool:
+    """Return True if each of a journal's lines, without line ends, follows from the previous line.
 
-    A torn last one is passed over. What they say is not looked at, which makes this quick.
+    A torn last line is ignored. The content of the lines is not parsed, which keeps the check fast.
     """
-    check = b""
+    checksum = b""
     for line in lines[: -1 if lines[-1] else -2]:
-        if not is_intact(line + b"\n", check):
+        if not is_intact(line + b"\n", checksum):
             return False
-        check = check_in(line + b"\n")
+        checksum = line_checksum(line + b"\n")
     return True
 
 
-def check_in(line: bytes) -> bytes:
-    """Return the checksum that a line ends in."""
+def line_checksum(line: bytes) -> bytes:
+    """Return the checksum at the end of a line."""
     return line[-3 - 2 * _CHECK_BYTES : -3]
 
 
-def json_in(line: bytes) -> Json | None:
-    """Return the JSON of an intact line; None when it is no object."""
+def parse_line(line: bytes) -> Json | None:
+    """Return the JSON object of an intact line, or None if the line is not an object."""
     try:
-        plain = parse(line[:-_TAIL] + b"}", limit_bytes=LONGEST_LINE_BYTES, max_depth=RECORD_DEPTH)
+        value = parse(line[:-_TAIL] + b"}", limit_bytes=MAX_LINE_BYTES, max_depth=RECORD_DEPTH)
     except JsonProblem:
         return None
-    return plain if isinstance(plain, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _checksum(body: bytes, previous: bytes) -> bytes:
@@ -79,30 +83,30 @@ def _checksum(body: bytes, previous: bytes) -> bytes:
     return blake2b(body, digest_size=_CHECK_BYTES, key=previous).hexdigest().encode()
 
 
-def unreadable(file: str, error: OSError) -> CorruptState:
-    """Return the error for a journal that cannot be read; raise `DiskError` where it is not its fault."""
+def unreadable_error(file: str, error: OSError) -> CorruptState:
+    """Return the error for an unreadable journal. Raise `DiskError` if the cause is not this one file."""
     require_about_one_file(file, error)
     return CorruptState(
-        why_unreadable(error),
+        unreadable_reason(error),
         where=file,
         hint="journals are regular files in a real folder; move away what stands there",
     )
 
 
-def not_believed(file: str, number: int, why: str) -> CorruptState:
-    """Return the error for an intact line that is no record of this engine."""
+def invalid_record_error(file: str, number: int, reason: str) -> CorruptState:
+    """Return the error for an intact line that is not a valid record."""
     return CorruptState(
-        f"no record that this engine writes: {why}",
+        f"no record that this engine writes: {reason}",
         where=f"{file}:{number}",
         hint="if a later version wrote it, use that one; else restore the file from a backup, or move it "
         "away to give up that tick's record",
     )
 
 
-def damaged(file: str, number: int, why: str) -> CorruptState:
-    """Return the error for a line that nobody wrote as it is."""
+def damaged_error(file: str, number: int, reason: str) -> CorruptState:
+    """Return the error for a damaged line."""
     return CorruptState(
-        f"the journal is damaged: {why}",
+        f"the journal is damaged: {reason}",
         where=f"{file}:{number}",
         hint="restore the file from a backup, or move it away to give up that tick's record",
     )

@@ -1,6 +1,7 @@
-"""An agent's ledger: one line a turn in `agents/<name>/turns.jsonl`; the last line is the agent's state.
+"""An agent's ledger: one line per turn in `agents/<name>/turns.jsonl`; the last line is the agent's state.
 
-What it has read, what it has spent, and the tool results it has not been shown yet. Format: docs/formats.md.
+The state holds the read mark, the spending, and the tool results not yet shown to the agent. Format:
+docs/formats.md.
 """
 
 from __future__ import annotations
@@ -17,57 +18,57 @@ from typing import Any, ClassVar
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.jsontext import RECORD_DEPTH, compact, parse
+from lemming.kernel.base.jsontext import RECORD_DEPTH, dump_compact, parse
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
 from lemming.kernel.files import fs
-from lemming.kernel.files.documents import value_of, why_unreadable
-from lemming.kernel.files.fitting import LARGEST_AMOUNT
-from lemming.kernel.files.refusals import require_about_one_file
-from lemming.kernel.files.stamps import Identity, identity_in, is_exact
-from lemming.kernel.journal.begun import Begun, with_more_spent
-from lemming.kernel.journal.lost_calls import NONE_LOST, Lost
-from lemming.kernel.journal.read_mark import ReadMark
+from lemming.kernel.files.disk_errors import require_about_one_file
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT
+from lemming.kernel.files.json_documents import to_value, unreadable_reason
+from lemming.kernel.files.stat_cache import Identity, has_exact_mtime, to_identity
+from lemming.kernel.journal.open_requests import OpenRequest, with_more_spent
+from lemming.kernel.journal.read_cursor import ReadMark
+from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capabilities import capability_here
-from lemming.kernel.plugins.shipped import SHIPPED
+from lemming.kernel.plugins.capability_loader import find_capability
+from lemming.kernel.plugins.capability_table import SHIPPED
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
 LINE_LIMIT_BYTES = 8 << 20
 FILE_LIMIT_BYTES = 64 << 20  # it is cut back long before
 _TAIL_BYTES = 4 << 10  # a line is rarely longer
-_SPENT = ("credits", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
+_SPENDING_KEYS = ("credits", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
 _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
-_MAY_BE_EMPTY = (
+_SPARSE_KEYS = (
     "expired_unread", "passed_on", "serving", "requests", "end", "aside", "lost", "failed", "in_vain",
     "kept", "loops", "turn",
 )  # fmt: skip
-_perhaps_empty = attrgetter(*_MAY_BE_EMPTY)
-_holds_foreign = attrgetter("results", "requests", "kept", "in_vain", "passed_on", "aside")
-_PLAIN: dict[str, Callable[[Any], Any]] = {
+_get_sparse_values = attrgetter(*_SPARSE_KEYS)
+_get_external_values = attrgetter("results", "requests", "kept", "in_vain", "passed_on", "aside")
+_TO_JSON: dict[str, Callable[[Any], Any]] = {
     "requests": lambda requests: [begun.as_json() for begun in requests],
-    "lost": Lost.as_json,
+    "lost": WriteOff.as_json,
 }
 _TURN = re.compile(rb',"turn":([1-9][0-9]?)\}$')  # the last key, where it stands at all
 _HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
 
 
 def _amount(default: Any) -> Any:
-    return field(default=default, metadata={"ge": 0, "le": LARGEST_AMOUNT})
+    return field(default=default, metadata={"ge": 0, "le": MAX_AMOUNT})
 
 
 @dataclass  # made for every turn, and a frozen one takes three times as long
 class AgentState:
-    """Where an agent stands after its latest turn. All numbers are totals, never differences.
+    """State of an agent after its latest turn. All numbers are totals, never differences.
 
-    `serving`: the request that the turn was for; `requests`: those it has begun that are open. `end`: how the
-    turn ended, where that is not the usual way of its status. `aside`: of the credits, what questions of
-    capabilities cost, by their names. `lost`: what limits count beside `credits` and `cost_usd`. `turns`:
-    those that were done, `failed`: those that failed. `in_vain`: how often calls gave the same, while
-    `results` wait. `kept`: what capabilities keep for the next turn, by their names. `turn`: the number of
-    the turn among the agent's in that tick. `loops`: how many turns since one came further ended in the same
-    way, by what tells the ways apart.
+    `serving`: the request of the turn. `requests`: the started requests still open. `end`: the turn's end, if
+    it is not the usual end of its status. `aside`: credits spent on auxiliary calls, by capability name.
+    `lost`: write-offs counted by limits in addition to `credits` and `cost_usd`. `turns`: number of completed
+    turns. `failed`: number of failed turns. `in_vain`: number of repeated results per call, while `results`
+    wait. `kept`: state of capabilities for the next turn, by capability name. `turn`: number of the turn
+    among the agent's turns in the tick. `loops`: number of turns with the same end since the last progress,
+    by the key of the end.
     """
 
     tick: int = field(default=-1, metadata={"le": 10**12 - 2})  # after it there must be another one
@@ -85,10 +86,10 @@ class AgentState:
     expired_unread: int = 0
     passed_on: float = _amount(0.0)
     serving: str = ""
-    requests: tuple[Begun, ...] = ()
+    requests: tuple[OpenRequest, ...] = ()
     end: str = ""
     aside: dict[str, float] = field(default_factory=dict)
-    lost: Lost = NONE_LOST
+    lost: WriteOff = NO_WRITE_OFF
     failed: int = _amount(0)
     in_vain: dict[str, int] = field(default_factory=dict)
     kept: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -99,20 +100,20 @@ class AgentState:
     """Its line, as a value and as JSON, once it is in the ledger: from then on it does not change."""
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Where its turn stands among all of the agent's: the tick, and the number in it."""
+    def position(self) -> tuple[int, int]:
+        """Position of the turn among all of the agent's turns: the tick, and the turn number in the tick."""
         return self.tick, self.turn
 
     @property
-    def used_up(self) -> float:
-        """The credits that are gone from the agent's allowance: spent, or passed on to agents it created."""
+    def consumed_credits(self) -> float:
+        """Credits consumed from the agent's allowance: spent, or transferred to agents it created."""
         return round(self.credits + self.passed_on, 6) if self.passed_on else self.credits
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line of the ledger, not to be changed; what may be empty is left out where it is."""
+        """Return the ledger line as JSON, not to be modified; empty sparse keys are left out."""
         if self.written:
             return self.written[0]
-        plain = {
+        line_values = {
             "tick": self.tick,
             "status": self.status,
             "turns": self.turns,
@@ -126,115 +127,119 @@ class AgentState:
             "results": [*self.results],
             "inputs": self.inputs,
         }
-        if any(values := _perhaps_empty(self)):
-            for key, value in zip(_MAY_BE_EMPTY, values, strict=True):
+        if any(values := _get_sparse_values(self)):
+            for key, value in zip(_SPARSE_KEYS, values, strict=True):
                 if value:
-                    plain[key] = _PLAIN[key](value) if key in _PLAIN else value
-        return plain
+                    line_values[key] = _TO_JSON[key](value) if key in _TO_JSON else value
+        return line_values
 
     def copy(self) -> AgentState:
-        """Return the same state as another value, which may be changed: it is not in a ledger yet."""
+        """Return a copy of the state without a ledger line, which may be modified."""
         other = object.__new__(AgentState)
         vars(other).update(vars(self))
         vars(other).pop("written", None)
         return other
 
-    def having_spent(self, other: AgentState) -> AgentState:
-        """Return this state, with what another one says was spent where that is more."""
-        spent = {name: max(getattr(self, name), getattr(other, name)) for name in _SPENT}
+    def with_spending(self, other: AgentState) -> AgentState:
+        """Return this state with each spending total raised to the value in `other` if larger."""
+        spending = {name: max(getattr(self, name), getattr(other, name)) for name in _SPENDING_KEYS}
         dollars = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
-        lost = max(self.lost, other.lost, key=lambda it: it.calls)
-        aside = {
-            name: max(it.aside.get(name, 0.0) for it in (self, other)) for name in self.aside | other.aside
+        write_off = max(self.lost, other.lost, key=lambda item: item.calls)
+        auxiliary_costs = {
+            name: max(item.aside.get(name, 0.0) for item in (self, other))
+            for name in self.aside | other.aside
         }
         requests = with_more_spent(self.requests, other.requests)
         dollars_spent = max(dollars, default=None)
-        return replace(self, **spent, cost_usd=dollars_spent, lost=lost, aside=aside, requests=requests)
+        return replace(
+            self, **spending, cost_usd=dollars_spent, lost=write_off, aside=auxiliary_costs, requests=requests
+        )
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> AgentState:
-        """Return the state that a line describes; keys of later versions are passed over.
+        """Return the state described by a line; keys of later versions are ignored.
 
-        Raises `ValueError` when a value is of another type than the engine writes.
+        Raises `ValueError` if a value has a different type than the engine writes.
         """
-        state: AgentState = value_of(AgentState, plain)
-        _require_theirs(state)
+        state: AgentState = to_value(AgentState, plain)
+        _validate_capability_state(state)
         return state
 
 
-def _require_theirs(state: AgentState) -> None:
-    """Raise `ValueError` for what a capability that ships did not keep: a person may have edited it."""
-    for name, kept in state.kept.items():
-        if name in SHIPPED and (known := capability_here(name)) is not None:
-            known.require_kept(kept)
-    for begun in state.requests:
-        for asked in begun.asked:
-            for name, held in asked.held.items():
-                if name in SHIPPED and (known := capability_here(name)) is not None:
-                    known.require_held(held)
+def _validate_capability_state(state: AgentState) -> None:
+    """Raise `ValueError` for invalid state of a shipped capability, which a person may have edited."""
+    for name, capability_state in state.kept.items():
+        if name in SHIPPED and (capability := find_capability(name)) is not None:
+            capability.validate_state(capability_state)
+    for open_request in state.requests:
+        for sub_request in open_request.asked:
+            for name, pending_state in sub_request.held.items():
+                if name in SHIPPED and (capability := find_capability(name)) is not None:
+                    capability.validate_pending_state(pending_state)
 
 
 def parse_state(line: bytes) -> AgentState:
-    """Return the state that a line of a ledger says; raise `ValueError` for a line that says none."""
+    """Return the state in a line of a ledger. Raise `ValueError` for an invalid line."""
     return AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES, max_depth=RECORD_DEPTH))
 
 
 def require_readable(state: AgentState) -> None:
-    """Raise `ValueError` for a state whose line in a ledger no reader would take.
+    """Raise `ValueError` for a state whose ledger line could not be read back.
 
-    A state that holds nothing from outside is bounded by its arithmetic, and not looked at.
+    A state without external values is bounded by its arithmetic and is not checked.
     """
-    if any(_holds_foreign(state)):
-        parse_state(compact(state.as_json()))
+    if any(_get_external_values(state)):
+        parse_state(dump_compact(state.as_json()))
 
 
 def read_state(
-    base_path: str | os.PathLike[str], agent_name: str, *, before: int | None = None
+    base_path: str | os.PathLike[str], agent_name: str, *, before_tick: int | None = None
 ) -> AgentState:
-    """Return an agent's state; a fresh one when it has had no turn.
+    """Return an agent's state; a new state if the agent has had no turn.
 
-    With `before`, a last line of that tick or a later one is passed over: a power cut can leave the line of
-    a turn whose record is gone. What it says was spent stays spent.
+    With `before_tick`, a last line of this tick or a later tick is skipped: a power cut can leave the line of
+    a turn whose record is gone. The spending in the skipped line still counts.
 
-    Raises `CorruptState` when the line is not one that the engine wrote, or there is no file but something
-    else.
+    Raises `CorruptState` if the engine did not write the line, or the path is not a regular file.
     """
-    org, file = Organisation.at(base_path), paths.ledger_file(agent_name)
+    org, file = Organisation.from_path(base_path), paths.ledger_file(agent_name)
     try:
-        state = org.files.value(
-            file, partial(_decoded, file), limit_bytes=FILE_LIMIT_BYTES, load=_load_last_line
+        state = org.files.get_value(
+            file, partial(_decode_line, file), limit_bytes=FILE_LIMIT_BYTES, load=_load_last_line
         )
-        if before is None:
-            return _sound(state)
-        is_earlier = isinstance(state, AgentState) and state.tick < before
-        return _sound(state) if is_earlier else _state_before(org.base, file, before)
+        if before_tick is None:
+            return _require_valid(state)
+        is_earlier = isinstance(state, AgentState) and state.tick < before_tick
+        return _require_valid(state) if is_earlier else _load_earlier_state(org.base, file, before_tick)
     except FileNotFoundError:
         return AgentState()
     except OSError as error:
         require_about_one_file(f"{org.base}/{file}", error)
         hint = "the ledger is a regular file; move away what stands there"
-        raise CorruptState(why_unreadable(error), where=file, hint=hint) from error
+        raise CorruptState(unreadable_reason(error), where=file, hint=hint) from error
 
 
-def _state_before(base: OrgPath, file: str, before: int) -> AgentState:
-    """Return the state of an earlier tick, from the last two lines; a line with a hole was never synced."""
+def _load_earlier_state(base: OrgPath, file: str, before_tick: int) -> AgentState:
+    """Return the state of an earlier tick from the last two lines. A line with a hole was never synced."""
     states = _last_states(base, file, 2)
-    if all(it.tick >= before for it in states) and states and states[-1].turn:  # several turns of that tick
+    if (
+        all(item.tick >= before_tick for item in states) and states and states[-1].turn
+    ):  # several turns of that tick
         states = _last_states(base, file, TURNS_PER_TICK + 1)
-    earlier = [state for state in states if state.tick < before] or [AgentState()]
-    passed_over = [state for state in states[:1] if state.tick >= before]
-    return earlier[0].having_spent(passed_over[0]) if passed_over else earlier[0]
+    earlier = [state for state in states if state.tick < before_tick] or [AgentState()]
+    skipped = [state for state in states[:1] if state.tick >= before_tick]
+    return earlier[0].with_spending(skipped[0]) if skipped else earlier[0]
 
 
 def _last_states(base: OrgPath, file: str, count: int) -> list[AgentState]:
-    """Return the states in the last lines of a ledger, the newest first."""
+    """Return the states in the last lines of a ledger, newest first."""
     tail = fs.read_tail(f"{base}/{file}", _TAIL_BYTES, count)
     lines = tail[: tail.rfind(b"\n") + 1].splitlines(keepends=True)[-count:]
-    return [_sound(_decoded(file, line)) for line in reversed(lines) if _HOLE not in line]
+    return [_require_valid(_decode_line(file, line)) for line in reversed(lines) if _HOLE not in line]
 
 
 def _load_last_line(path: str, limit_bytes: int) -> tuple[bytes, os.stat_result]:
-    """Return the last whole line of a ledger, empty when there is none, and the file's status."""
+    """Return the last whole line of a ledger, empty if there is none, and the file's status."""
     tail, status = fs.read_tail_with_status(path, _TAIL_BYTES, 1)
     if status.st_size > limit_bytes:
         raise OSError(errno.EFBIG, f"it is larger than the {limit_bytes >> 20} MiB of a ledger")
@@ -242,8 +247,8 @@ def _load_last_line(path: str, limit_bytes: int) -> tuple[bytes, os.stat_result]
     return tail[tail.rfind(b"\n", 0, max(0, end - 1)) + 1 : end], status
 
 
-def _decoded(file: str, line: bytes) -> AgentState | CorruptState:
-    """Return the state that a line holds, or what is wrong with it."""
+def _decode_line(file: str, line: bytes) -> AgentState | CorruptState:
+    """Return the state in a line, or the error for an invalid line."""
     if not line:
         return AgentState()
     try:
@@ -253,15 +258,15 @@ def _decoded(file: str, line: bytes) -> AgentState | CorruptState:
         return CorruptState(f"the last line is not a turn: {error}", where=file, hint=hint)
 
 
-def _sound(state: AgentState | CorruptState) -> AgentState:
+def _require_valid(state: AgentState | CorruptState) -> AgentState:
     # The error is kept with the file's reading and raised at every look: its traceback would grow each time.
     if isinstance(state, CorruptState):
         raise state.with_traceback(None)
     return state
 
 
-def ticks_kept(base: OrgPath, agent_name: str) -> list[int]:
-    """Return the ticks of which an agent's ledger has a line, in its order; none if it cannot be read."""
+def recorded_ticks(base: OrgPath, agent_name: str) -> list[int]:
+    """Return the ticks with a line in an agent's ledger, in ledger order; an empty list if it is unreadable."""
     try:
         raw = fs.read_bytes(f"{base}/{paths.ledger_file(agent_name)}", FILE_LIMIT_BYTES)
     except OSError:
@@ -270,55 +275,55 @@ def ticks_kept(base: OrgPath, agent_name: str) -> list[int]:
 
 
 class OpenLedger:
-    """An agent's ledger that stays open, to add a turn's line to. Closed when it may stand elsewhere."""
+    """An agent's ledger, open for appending. Close it before the file may move."""
 
     def __init__(self, org: Organisation, agent_name: str) -> None:
         self._org, self._relative = org, paths.ledger_file(agent_name)
         self._file = fs.AppendFile(org.base, self._relative)
-        self._ended: Identity | None = None  # what the file was once the line of `_place` was added
-        self._place = (-1, 0)
+        self._identity: Identity | None = None  # what the file was once the line of `_place` was added
+        self._position = (-1, 0)
 
     def write(self, state: AgentState) -> None:
-        """Add a turn's line, unless it is the last line already.
+        """Append a turn's line, unless it already is the last line.
 
-        A torn line before it is cut off, and so is one of the same tick that says something else. A ledger
-        that has grown past a megabyte keeps its newest lines, at most half of that.
+        A torn last line is cut off first, and so is a different line of the same turn. A ledger larger than a
+        megabyte is cut to the newest lines, at most half a megabyte.
         """
-        file, plain = self._file, state.as_json()
-        written = compact(plain)
-        object.__setattr__(state, "written", (plain, written))
+        file, values = self._file, state.as_json()
+        written = dump_compact(values)
+        object.__setattr__(state, "written", (values, written))
         line = written + b"\n"
         # Where nobody has touched it since our own line, its end need not be read.
-        place = state.place
-        is_as_left = self._ended == identity_in(file.status()) and self._place < place
-        if not is_as_left and self._ends_with(line, place):
+        position = state.position
+        is_as_left = self._identity == to_identity(file.status()) and self._position < position
+        if not is_as_left and self._has_last_line(line, position):
             return
         if file.size + len(line) > ROTATE_BYTES:
-            kept = b"".join(_newest(file.read().splitlines(keepends=True)))
+            newest_lines = b"".join(_newest_lines(file.read().splitlines(keepends=True)))
             # Once a megabyte: a name that outlives a power cut must not lead to bytes that did not.
-            fs.publish(self._org.base, self._relative, kept + line, sync=True)
+            fs.write_atomic(self._org.base, self._relative, newest_lines + line, sync=True)
             return
         file.append(line)
         # Else somebody has written to it at once, and its last line is not known to be this one.
-        if (after := file.status()).st_size == file.size:
-            self._org.files.wrote(self._relative, state, line, after)
-            identity = identity_in(after)
+        if (status := file.status()).st_size == file.size:
+            self._org.files.record_write(self._relative, state, line, status)
+            identity = to_identity(status)
             # With coarse stamps an edit within the same granule would not show: then the end is read each
             # time.
-            self._ended, self._place = identity if is_exact(identity) else None, place
+            self._identity, self._position = identity if has_exact_mtime(identity) else None, position
 
-    def _ends_with(self, line: bytes, place: tuple[int, int]) -> bool:
-        """Return whether this is the last line; else cut off what may not stand before it."""
+    def _has_last_line(self, line: bytes, position: tuple[int, int]) -> bool:
+        """Return True if `line` is the last line; otherwise cut off lines not allowed before it."""
         file = self._file
         file.size = file.status().st_size
         end = file.read_tail(_TAIL_BYTES, 1)
         # A whole line, not the end of a longer one.
         if end.endswith(line) and end[-len(line) - 1 : -len(line)] in (b"", b"\n"):
             return True
-        last = _place_of(end[end.rfind(b"\n", 0, -1) + 1 :])
+        last = parse_position(end[end.rfind(b"\n", 0, -1) + 1 :])
         # A line of this turn or a later one is what a power cut left of a turn whose record is gone.
-        if end and not (end.endswith(b"\n") and last and last < place):
-            file.truncate(len(_lines_before(file.read(), place)))
+        if end and not (end.endswith(b"\n") and last and last < position):
+            file.truncate(len(_drop_later_lines(file.read(), position)))
         return False
 
     def close(self) -> None:
@@ -328,51 +333,53 @@ class OpenLedger:
 
 def write_state(base_path: str | os.PathLike[str], agent_name: str, state: AgentState) -> None:
     """Add a turn's line to a ledger as `OpenLedger.write` does."""
-    with contextlib.closing(OpenLedger(Organisation.at(base_path), agent_name)) as ledger:
+    with contextlib.closing(OpenLedger(Organisation.from_path(base_path), agent_name)) as ledger:
         ledger.write(state)
 
 
 def amend_state(
     base_path: str | os.PathLike[str], agent_name: str, state: AgentState, *, sync: bool = True
 ) -> None:
-    """Put a state in the place of the last line: what is added between two turns.
+    """Replace the last line of a ledger with a state: an amendment between two turns.
 
-    All of it or nothing: the file is replaced. With `sync`, it survives power loss when this returns.
-    Raises `ValueError` for a state that could not be read again, and writes nothing.
+    The file is replaced atomically. With `sync`, the change survives power loss when the function returns.
+    Raises `ValueError` for a state that could not be read back, and writes nothing.
     """
     base, relative = paths.as_base(base_path), paths.ledger_file(agent_name)
     require_readable(state)
     try:
-        present = fs.read_bytes(base / relative, FILE_LIMIT_BYTES)
+        content = fs.read_bytes(base / relative, FILE_LIMIT_BYTES)
     except FileNotFoundError:
-        present = b""
-    line = compact(state.as_json()) + b"\n"
-    fs.publish(base, relative, _lines_before(present, state.place) + line, sync=sync)
+        content = b""
+    line = dump_compact(state.as_json()) + b"\n"
+    fs.write_atomic(base, relative, _drop_later_lines(content, state.position) + line, sync=sync)
 
 
-def _place_of(line: bytes) -> tuple[int, int] | None:
-    """Return the tick of a ledger's line, and which of the agent's turns in it the line is of."""
-    found = _TICK.match(line)
-    turn = _TURN.search(line)
-    return (int(found[1]), int(turn[1]) if turn else 0) if found else None
+def parse_position(line: bytes) -> tuple[int, int] | None:
+    """Return the tick and turn number of a ledger line, or None."""
+    match = _TICK.match(line)
+    turn_match = _TURN.search(line)
+    return (int(match[1]), int(turn_match[1]) if turn_match else 0) if match else None
 
 
-def _lines_before(present: bytes, place: tuple[int, int]) -> bytes:
-    """Return a ledger without a torn last line and without last lines of this turn or a later one.
+def _drop_later_lines(content: bytes, position: tuple[int, int]) -> bytes:
+    """Return a ledger without a torn last line and without last lines at or after `position`.
 
-    A line with a hole is one of them: of what was never synced, a power cut may leave any blocks.
+    A line with a hole is dropped too: of unsynced data, a power cut may leave any blocks.
     """
-    lines = present[: present.rfind(b"\n") + 1].split(b"\n")[:-1]
-    while lines and (_HOLE in lines[-1] or ((found := _place_of(lines[-1])) and found >= place)):
+    lines = content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
+    while lines and (
+        _HOLE in lines[-1] or ((line_position := parse_position(lines[-1])) and line_position >= position)
+    ):
         lines.pop()
     return b"".join(line + b"\n" for line in lines)
 
 
-def _newest(lines: list[bytes]) -> list[bytes]:
-    kept, room = 0, ROTATE_BYTES // 2
+def _newest_lines(lines: list[bytes]) -> list[bytes]:
+    count, remaining_bytes = 0, ROTATE_BYTES // 2
     for line in reversed(lines[-KEPT_LINES + 1 :]):  # one more is about to follow
-        room -= len(line)
-        if room < 0:
+        remaining_bytes -= len(line)
+        if remaining_bytes < 0:
             break
-        kept += 1
-    return lines[len(lines) - kept :]
+        count += 1
+    return lines[len(lines) - count :]

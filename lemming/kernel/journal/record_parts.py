@@ -1,14 +1,14 @@
-"""The objects that records have in them: what a reader may rely on, key by key. Pure."""
+"""The JSON objects nested in records: the keys a reader may rely on. Pure."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from lemming.kernel.base.kinds import MessageKind
-from lemming.kernel.files.fields import PATH_PATTERN, AgentName, Amount, Count, Digest, Json, Price
-from lemming.kernel.journal.report import LostJson
+from lemming.kernel.base.entry_kinds import MessageKind
+from lemming.kernel.files.field_types import PATH_PATTERN, AgentName, Amount, Count, Digest, Json, Price
+from lemming.kernel.journal.turn_report import WriteOffJson
 
-IN_THE_OPENING = (
+PREFIX_FIELDS = (
     "prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs", "loops", "form",
 )  # fmt: skip
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
@@ -27,7 +27,7 @@ GivenTrustJson = TypedDict(
 
 
 class ReadMarkJson(TypedDict):
-    """What an agent has been shown: `lemming.kernel.journal.read_mark`."""
+    """Read position of an agent: `lemming.kernel.journal.read_cursor`."""
 
     through: dict[str, int]
     also: list[str]
@@ -36,7 +36,7 @@ class ReadMarkJson(TypedDict):
 
 
 class ResultJson(TypedDict):
-    """A tool call and its result, as a prompt shows them."""
+    """A tool call and the result, as shown in a prompt."""
 
     tool: str
     args: Any
@@ -47,15 +47,15 @@ class ResultJson(TypedDict):
 
 
 class InputsJson(TypedDict):
-    """The digests of what a turn reads beside its inbox."""
+    """Digests of a turn's inputs other than the inbox."""
 
     resume: str
     memory: dict[str, str]
     context: dict[str, str]
 
 
-class AskedJson(TypedDict):
-    """Something asked of one agent: `lemming.kernel.journal.begun`."""
+class SubRequestJson(TypedDict):
+    """A request sent to an agent: `lemming.kernel.journal.open_requests`."""
 
     request: str
     to: str
@@ -69,7 +69,7 @@ class AskedJson(TypedDict):
 
 
 class DialogueJson(TypedDict):
-    """What a model and its tools said for a request: `lemming.kernel.journal.dialogue`."""
+    """Messages of a model and the tools for a request: `lemming.kernel.journal.recorded_dialogue`."""
 
     style: str
     messages: list[Json]
@@ -78,11 +78,11 @@ class DialogueJson(TypedDict):
     trust: NotRequired[str]
 
 
-class BegunJson(TypedDict):
-    """A request that a turn was taken for, and that is still open."""
+class OpenRequestJson(TypedDict):
+    """A request that has had a turn and is still open."""
 
     request: str
-    asked: NotRequired[list[AskedJson]]
+    asked: NotRequired[list[SubRequestJson]]
     enough: NotRequired[list[Count]]
     results: NotRequired[list[ResultJson]]
     turns: Count
@@ -93,7 +93,7 @@ class BegunJson(TypedDict):
 
 
 class TaskJson(TypedDict):
-    """The request that a turn is for: `lemming.kernel.turn.values`."""
+    """The request served by a turn: `lemming.kernel.turn.turn_values`."""
 
     request: str
     asker: str
@@ -109,7 +109,7 @@ class TaskJson(TypedDict):
     at: NotRequired[str]
     asked: NotRequired[Json]
     max_calls: NotRequired[Count]
-    begun: BegunJson
+    begun: OpenRequestJson
 
 
 Read = Annotated[Json, ReadMarkJson]
@@ -135,10 +135,10 @@ class StateJson(TypedDict):
     passed_on: NotRequired[Amount]
     expired_unread: NotRequired[Count]
     serving: NotRequired[str]
-    requests: NotRequired[list[BegunJson]]
+    requests: NotRequired[list[OpenRequestJson]]
     end: NotRequired[str]
     aside: NotRequired[dict[str, Amount]]
-    lost: NotRequired[LostJson]
+    lost: NotRequired[WriteOffJson]
     kept: NotRequired[dict[str, Json]]
 
 
@@ -146,20 +146,20 @@ State = Annotated[Json, StateJson]
 
 
 class ResumeJson(TypedDict):
-    """A resume, as far as a record is checked; the rest is `lemming.kernel.journal.turn_start`."""
+    """The part of a resume validated in a record; the rest is in `lemming.kernel.journal.turn_start`."""
 
     name: AgentName
     turn: NotRequired[Json]
 
 
 class ModelJson(TypedDict):
-    """A line of `config/models.json`, likewise."""
+    """The part of an item of `config/models.json` validated in a record."""
 
     provider: str
 
 
 class MessageJson(TypedDict):
-    """A message of a prompt. `tools`: those that the backend itself is told of, in the first."""
+    """A message of a prompt. `tools`: in the first message, the tools declared to the backend."""
 
     role: str
     content: str
@@ -173,7 +173,7 @@ SaidBefore = Annotated[
 
 
 class CallJson(TypedDict):
-    """A tool call that a model made by its backend's own tool calls; `args` that are no JSON are text."""
+    """A tool call made by a model through the backend; `args` that are not valid JSON are text."""
 
     id: str
     tool: str
@@ -181,7 +181,7 @@ class CallJson(TypedDict):
 
 
 class FailedAttempt(TypedDict):
-    """Why a model that was asked again had not answered before."""
+    """Reason of a failed attempt of a retried model call."""
 
     code: str
     error: str
@@ -189,7 +189,7 @@ class FailedAttempt(TypedDict):
 
 
 class EffectJson(TypedDict):
-    """A file that a tool wants written, or taken away: `lemming.kernel.files.effects`."""
+    """A file to be written or removed for a tool: `lemming.kernel.files.effects`."""
 
     root: Annotated[
         str, {"anyOf": [{"const": ""}, {"pattern": f"^(?=/){PATH_PATTERN[1:]}", "maxLength": 4096}]}
@@ -199,8 +199,8 @@ class EffectJson(TypedDict):
     removes: NotRequired[list[Digest]]
 
 
-class EmittedJson(TypedDict):
-    """An entry that a tool wants written into the outbox of its caller."""
+class ToolEntryJson(TypedDict):
+    """An entry from a tool for the outbox of the calling agent."""
 
     kind: MessageKind
     payload: Json

@@ -1,7 +1,8 @@
 """A segment: the journals of a hundred ticks in one file. Format: docs/formats.md, "Journal".
 
-It is an .xz file of several streams: the first holds a line that says where each journal is, every other one
-about a MiB of journals, one after another. So `xz -dc` gives all lines, and a look at one tick unpacks a MiB.
+A segment is an .xz file of several streams. The first stream holds a line with the position of each journal,
+every other stream about a MiB of journals. Therefore `xz -dc` prints all lines, and reading one tick unpacks
+a MiB.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import IO, NamedTuple
 
-from lemming.kernel.base.jsontext import compact, parse
+from lemming.kernel.base.jsontext import dump_compact, parse
 
 JOURNAL_LIMIT_BYTES = 192 << 20
 """No journal that is larger is read: looking at an organisation must not take all memory there is."""
@@ -20,15 +21,15 @@ _BLOCK_BYTES = 1 << 20
 _KEPT_BYTES = 8 << 20  # of a block that was unpacked last: whoever reads one tick most often reads the next
 _INDEX_LIMIT_BYTES = 64 << 10  # that of a hundred journals takes a tenth
 _MEMORY_LIMIT_BYTES = 64 << 20  # for unpacking; what is packed here takes two
-_QUICK = 1  # a tenth of the time of the usual 6, for a quarter more bytes
+_FAST_PRESET = 1  # a tenth of the time of the usual 6, for a quarter more bytes
 
 
-class NoSegment(Exception):
-    """The file is not a segment as the engine packs them."""
+class InvalidSegment(Exception):
+    """Raised for a file the engine did not pack as a segment."""
 
 
 class _Block(NamedTuple):
-    """One stream of journals: where it is, and where in it each journal lies once it is unpacked."""
+    """One stream of journals: the position in the file, and the slice of each journal once unpacked."""
 
     offset: int
     packed_bytes: int
@@ -37,18 +38,18 @@ class _Block(NamedTuple):
 
 
 def pack(journals: Iterable[tuple[int, bytes]]) -> bytes:
-    """Return a segment that holds these journals, which come with their ticks, ascending."""
+    """Return a segment with the given journals: pairs of tick and bytes, ascending."""
     index, streams = [], []
-    for block in _in_blocks(journals):
-        stream = _packed(b"".join(block.values()))
+    for block in _group_blocks(journals):
+        stream = _compress(b"".join(block.values()))
         index.append(
             {"bytes": len(stream), "journals": {f"{tick:08d}": len(raw) for tick, raw in block.items()}}
         )
         streams.append(stream)
-    return b"".join([_packed(compact({"type": "segment", "blocks": index}) + b"\n"), *streams])
+    return b"".join([_compress(dump_compact({"type": "segment", "blocks": index}) + b"\n"), *streams])
 
 
-def _in_blocks(journals: Iterable[tuple[int, bytes]]) -> Iterator[dict[int, bytes]]:
+def _group_blocks(journals: Iterable[tuple[int, bytes]]) -> Iterator[dict[int, bytes]]:
     block: dict[int, bytes] = {}
     for tick, raw in journals:
         block[tick] = raw
@@ -59,83 +60,90 @@ def _in_blocks(journals: Iterable[tuple[int, bytes]]) -> Iterator[dict[int, byte
         yield block
 
 
-def _packed(raw: bytes) -> bytes:
+def _compress(raw: bytes) -> bytes:
     import lzma  # not for a command that has no old journal to look at
 
-    return lzma.compress(raw, preset=_QUICK)
+    return lzma.compress(raw, preset=_FAST_PRESET)
 
 
 class Segment:
-    """A segment in a file that is open; raises `NoSegment` for what is none."""
+    """A segment in an open file. Raises `InvalidSegment` for an invalid file."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._blocks = _blocks_in(self._read(_INDEX_LIMIT_BYTES, 0), os.fstat(file.fileno()).st_size)
-        self._latest: tuple[_Block, bytes] | None = None
+        self._blocks = _parse_blocks(self._pread(_INDEX_LIMIT_BYTES, 0), os.fstat(file.fileno()).st_size)
+        self._latest_block: tuple[_Block, bytes] | None = None
 
     def ticks(self) -> list[int]:
-        """Return the ticks whose journals it holds."""
+        """Return the ticks whose journals the segment holds."""
         return [tick for block in self._blocks for tick in block.journals]
 
     def open(self, tick: int) -> IO[bytes] | None:
-        """Open a journal to read from; None when the segment does not hold it."""
+        """Open a journal for reading; return None if the segment does not hold the tick."""
         for block in self._blocks:
             if tick in block.journals:
-                return io.BytesIO(self._unpacked(block)[block.journals[tick]])
+                return io.BytesIO(self._unpack_block(block)[block.journals[tick]])
         return None
 
-    def _unpacked(self, block: _Block) -> bytes:
-        latest = self._latest
+    def _unpack_block(self, block: _Block) -> bytes:
+        latest = self._latest_block
         if latest and latest[0] is block:
             return latest[1]
-        raw, _ = _unpack(self._read(block.packed_bytes, block.offset), block.size)
+        raw, _ = _unpack(self._pread(block.packed_bytes, block.offset), block.size)
         if len(raw) != block.size:
-            raise NoSegment("a stream in it is shorter than its first line says")
-        self._latest = (block, raw) if block.size <= _KEPT_BYTES else None
+            raise InvalidSegment("a stream in it is shorter than its first line says")
+        self._latest_block = (block, raw) if block.size <= _KEPT_BYTES else None
         return raw
 
-    def _read(self, size: int, offset: int) -> bytes:
+    def _pread(self, size: int, offset: int) -> bytes:
         return os.pread(self._file.fileno(), size, offset)
 
 
-def _blocks_in(head: bytes, file_bytes: int) -> list[_Block]:
-    """Return what the first line says is in the file; raise `NoSegment` where that cannot be."""
+def _parse_blocks(head: bytes, file_bytes: int) -> list[_Block]:
+    """Return the blocks listed in the first line of a segment.
+
+    Raise `InvalidSegment` for an impossible list.
+    """
     line, offset = _unpack(head, _INDEX_LIMIT_BYTES)
     blocks = []
     try:
-        for plain in parse(line)["blocks"]:
-            sizes = {int(tick): int(size) for tick, size in plain["journals"].items()}
+        for block_json in parse(line)["blocks"]:
+            sizes = {int(tick): int(size) for tick, size in block_json["journals"].items()}
             ends = dict(zip(sizes, accumulate(sizes.values()), strict=True))
             journals = {tick: slice(end - sizes[tick], end) for tick, end in ends.items()}
-            blocks.append(_Block(offset, int(plain["bytes"]), journals, sum(sizes.values())))
+            blocks.append(_Block(offset, int(block_json["bytes"]), journals, sum(sizes.values())))
             offset += blocks[-1].packed_bytes
             # A negative size would let one journal reach into the bytes of another.
             if min([blocks[-1].packed_bytes, *sizes.values()]) <= 0:
                 raise ValueError("nothing has so many bytes")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise NoSegment(f"its first line is not one of a segment: {error}") from error
+        raise InvalidSegment(f"its first line is not one of a segment: {error}") from error
     # A forged first line could have a small file unpack to any size.
-    if (most := max((block.size for block in blocks), default=0)) > JOURNAL_LIMIT_BYTES + _BLOCK_BYTES:
-        raise NoSegment(f"{most} bytes of journals in one stream are not what the engine packed")
+    if (
+        largest_block := max((block.size for block in blocks), default=0)
+    ) > JOURNAL_LIMIT_BYTES + _BLOCK_BYTES:
+        raise InvalidSegment(
+            f"{largest_block} bytes of journals in one stream are not what the engine packed"
+        )
     if offset != file_bytes:
-        raise NoSegment(f"it has {file_bytes} bytes, and by its first line {offset}")
+        raise InvalidSegment(f"it has {file_bytes} bytes, and by its first line {offset}")
     return blocks
 
 
-def _unpack(packed: bytes, limit: int) -> tuple[bytes, int]:
-    """Return what the stream at the beginning holds, and where it ends; unpack no more than it may hold."""
+def _unpack(compressed: bytes, limit: int) -> tuple[bytes, int]:
+    """Unpack at most `limit` bytes from the first stream; return them and the end of the stream."""
     try:
         import lzma
     except ImportError as error:
-        raise NoSegment("this Python was built without lzma, which unpacks it") from error
+        raise InvalidSegment("this Python was built without lzma, which unpacks it") from error
 
     unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY_LIMIT_BYTES)
     try:
-        raw = unpacker.decompress(packed, max_length=limit)
+        raw = unpacker.decompress(compressed, max_length=limit)
         if not unpacker.eof:  # what ends the stream may still be to come
             raw += unpacker.decompress(b"", max_length=1)
     except lzma.LZMAError as error:
-        raise NoSegment(str(error)) from error
+        raise InvalidSegment(str(error)) from error
     if not unpacker.eof:
-        raise NoSegment("a stream in it does not end where its first line says")
-    return raw, len(packed) - len(unpacker.unused_data)
+        raise InvalidSegment("a stream in it does not end where its first line says")
+    return raw, len(compressed) - len(unpacker.unused_data)

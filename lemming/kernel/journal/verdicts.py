@@ -1,4 +1,4 @@
-"""What is said at the places of a turn where something passes, as journals, reports and tools have it."""
+"""Verdicts of gates in a turn, as stored in journals and reports and shown by tools."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ one look: a person is asked only about what none of those behind blocks."""
 
 
 class GateVerdict(NamedTuple):
-    """What a gate said that was not to pass: its line, what it did, and about what, and why.
+    """A gate's objection: the gate's line, its action (`then`), its subject and the reason.
 
-    `amounts`: the numbers behind the reason of a limit, as `spent`, `limit` and `call` (the most that the
-    call can cost), each in `unit`; None for every other gate.
+    `amounts`: the numbers behind the reason of a limit, as `spent`, `limit` and `call` (the upper bound of
+    the call's cost), each in `unit`; None for every other gate.
     """
 
     line: str
@@ -29,7 +29,7 @@ class GateVerdict(NamedTuple):
     amounts: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the verdict as a journal holds it, without `amounts` where there are none."""
+        """Return the verdict for the journal, without `amounts` if there are none."""
         values = self._asdict()
         if self.amounts is None:
             del values["amounts"]

@@ -1,1 +1,1 @@
-"""Asking a model: one call with its deadline, retries, circuit, rate limit and price."""
+"""Model calls: one call with the deadline, retries, circuit breaker, rate limit and price."""

@@ -1,7 +1,7 @@
-"""The smallest question with one part of a request: whether a server refuses the part, or what is asked.
+"""The smallest prompt with one part of a request, to test if a server rejects the part or the content.
 
-A refusal may be about one conversation (a message too many, a result in the wrong place), and says nothing of
-the server then. What it refuses of a question that has nothing else in it, it does not take.
+A rejection may concern one conversation (a message too many, a misplaced result) and is then unrelated to the
+server. A part rejected in a minimal prompt is not supported by the server.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _SCHEMA: dict[str, Any] = {
     "required": ["ok"],
     "additionalProperties": False,
 }
-_OF_SCHEMAS = ("json_schema", "json_object")
-_OF_TOOLS = ("tools", "encrypted_content")
-_MOST_TOKENS = 16
+_SCHEMA_PARTS = ("json_schema", "json_object")
+_TOOL_PARTS = ("tools", "encrypted_content")
+_MAX_TOKENS = 16
 
 
-def minimal_question(request: Request, part: str) -> Request:
-    """Return the smallest question that has this part of a request, without what is left out already."""
+def minimal_prompt(request: Request, part: str) -> Request:
+    """Return the smallest request with one part of a request, without the parts already left out."""
     message: Message = {"role": "user", "content": 'Reply with {"ok": true}.'}
-    if part in _OF_TOOLS:
+    if part in _TOOL_PARTS:
         message["tools"] = [_TOOL]
     return Request(
         request.model_name,
         [message],
         temperature=request.temperature if part == "temperature" else None,
-        schema=_SCHEMA if part in _OF_SCHEMAS else None,
-        max_output_tokens=min(_MOST_TOKENS, request.max_output_tokens),
+        schema=_SCHEMA if part in _SCHEMA_PARTS else None,
+        max_output_tokens=min(_MAX_TOKENS, request.max_output_tokens),
         deadline_s=request.deadline_s,
         agent=request.agent,
         tick=request.tick,

@@ -1,11 +1,11 @@
-"""Pacing: how many calls, requests and tokens a backend is sent, before it has to ask for less.
+"""Rate limiting: the number of calls, requests and tokens sent to a backend before it must slow us down.
 
-Calls go in the order in which they came, each as soon as there is room for it by its own line of
-`config/models.json`. Lines of one backend share one count; calls of a line that sets no limit are neither
-held up nor counted. A minute is always the last 60 seconds.
+Calls are sent in arrival order, each as soon as its entry of `config/models.json` allows. Entries of a
+backend share one count; calls of an entry without limits are neither delayed nor counted. A minute is always
+the last 60 seconds.
 
-Where a provider says that nothing remains until a moment, or to come back after a while, the calls of that
-model wait for it, instead of each being refused.
+If a provider reports an exhausted quota until some time, or a retry delay, the calls of the model wait,
+instead of each being refused.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from lemming.kernel.base.deadlines import Deadline, MonotonicClock
+from lemming.kernel.base.blocking_deadline import Deadline, MonotonicClock
 from lemming.kernel.base.errors import RateLimited, TimedOut, Unavailable
-from lemming.kernel.llm.tokens import tokens_in, tokens_used
+from lemming.kernel.llm.token_usage import estimate_prompt_tokens, tokens_used
 from lemming.kernel.providers import Reply, Request
 
 WINDOW_S = 60.0
-LONGEST_SLEEP_S = 0.25  # of the one call that is next: how soon it sees that the engine is to stop
-LONGEST_REST_S = 3600.0
+MAX_SLEEP_S = 0.25  # of the one call that is next: how soon it sees that the engine is to stop
+MAX_PAUSE_S = 3600.0
 """After so long a provider is asked again, whatever it said before."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one line of `config/models.json` allows; None is no limit."""
+    """Limits of an entry of `config/models.json`; None means unlimited."""
 
     max_concurrent: int | None = None
     requests_per_minute: int | None = None
@@ -43,18 +43,18 @@ NO_LIMITS = Limits()
 
 @dataclass(eq=False)
 class PacedCall:
-    """A call that was let go. `tokens` is a guess until it is settled."""
+    """A call sent within the limits. `tokens` is an estimate until the usage is recorded."""
 
     at: float
     tokens: int
 
 
 @dataclass(eq=False)
-class Pace:
-    """The calls of one backend: those that wait, those under way, those of the last minute. Thread-safe.
+class RateLimiter:
+    """The calls of a backend: waiting, running, and sent in the last minute. Thread-safe.
 
-    `name` says in errors who is meant; `clock` and `wait` are for tests. `pause`: how a rest of the provider
-    passes, unless in real time.
+    `name` identifies the backend in errors; `clock` and `wait` are for tests. `pause`: replaces sleeping
+    during a pause of the provider.
     """
 
     name: str = ""
@@ -64,100 +64,107 @@ class Pace:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _waiting: deque[threading.Condition] = field(default_factory=deque)
     _sent: deque[PacedCall] = field(default_factory=deque)
-    _rests: dict[str, Deadline] = field(default_factory=dict)  # by the model's name
-    _under_way: int = 0
+    _pauses: dict[str, Deadline] = field(default_factory=dict)  # by the model's name
+    _running: int = 0
 
     @contextlib.contextmanager
-    def turn(self, limits: Limits, request: Request, *, stop: threading.Event) -> Iterator[PacedCall]:
-        """Run one call in the block, once there is room for it.
+    def acquire(self, limits: Limits, request: Request, *, stop: threading.Event) -> Iterator[PacedCall]:
+        """Run one call in the block, once the limits allow.
 
-        Raises `Unavailable` when `stop` is set while the call waits, `TimedOut` when its turn's time is over,
-        `RateLimited` when the provider rests for longer than the call may take.
+        Raises `Unavailable` if `stop` is set while the call waits, `TimedOut` if the time of its turn is
+        over, `RateLimited` if the provider's pause is longer than the call may take.
         """
         # The longest answer counts until the real one is known, as it does with the hosted backends.
-        tokens = tokens_in(request.messages) + request.max_output_tokens
+        tokens = estimate_prompt_tokens(request.messages) + request.max_output_tokens
         with self._lock:
-            turn = Deadline(request.turn_s, clock=self.clock)
+            turn_deadline = Deadline(request.turn_s, clock=self.clock)
             while True:
-                if request.model_name in self._rests:
-                    self._await_rest(request, stop, turn)
-                self._await_room(limits, tokens, stop, turn)
-                if request.model_name not in self._rests:  # it may have begun meanwhile
+                if request.model_name in self._pauses:
+                    self._wait_for_pause(request, stop, turn_deadline)
+                self._wait_for_capacity(limits, tokens, stop, turn_deadline)
+                if request.model_name not in self._pauses:  # it may have begun meanwhile
                     break
-            sent = PacedCall(self.clock(), tokens)
-            self._sent.append(sent)
-            self._under_way += 1
+            call = PacedCall(self.clock(), tokens)
+            self._sent.append(call)
+            self._running += 1
             # Only the first in line watches the time: whoever leaves the line must wake the next.
             self._wake_next()
         try:
-            yield sent
+            yield call
         finally:
             with self._lock:
-                self._under_way -= 1
+                self._running -= 1
                 self._wake_next()
 
-    def settle(self, sent: PacedCall, request: Request, reply: Reply) -> None:
-        """Count what a call used in the place of the guess."""
+    def record_usage(self, call: PacedCall, request: Request, reply: Reply) -> None:
+        """Replace a call's estimated tokens by the actual usage."""
         used = tokens_used(request.messages, reply)
         with self._lock:
-            sent.tokens = used.input + used.output
+            call.tokens = used.input + used.output
 
-    def rest(self, model_name: str, seconds: float) -> None:
-        """Have further calls of a model wait so long: its provider says that it takes none before."""
-        rest = Deadline(min(seconds, LONGEST_REST_S), clock=self.clock)
+    def pause_model(self, model_name: str, seconds: float) -> None:
+        """Delay further calls of a model for `seconds`, as requested by the provider."""
+        new_pause = Deadline(min(seconds, MAX_PAUSE_S), clock=self.clock)
         with self._lock:
-            before = self._rests.get(model_name)
-            if before is None or before.remaining() < rest.remaining():
-                self._rests[model_name] = rest
+            current_pause = self._pauses.get(model_name)
+            if current_pause is None or current_pause.remaining() < new_pause.remaining():
+                self._pauses[model_name] = new_pause
 
-    def _await_rest(self, request: Request, stop: threading.Event, turn: Deadline) -> None:
-        name, place = request.model_name, threading.Condition(self._lock)
-        while (rest := self._rests.get(name)) and (left := rest.remaining()) > 0:
-            _refuse_late(self.name, stop, turn)
-            if left > request.deadline_s:
+    def _wait_for_pause(self, request: Request, stop: threading.Event, turn_deadline: Deadline) -> None:
+        name, condition = request.model_name, threading.Condition(self._lock)
+        while (model_pause := self._pauses.get(name)) and (remaining_s := model_pause.remaining()) > 0:
+            _refuse_late(self.name, stop, turn_deadline)
+            if remaining_s > request.deadline_s:
                 raise RateLimited(
-                    f"not asked: {name} takes no calls for {left:.0f} s, its provider said",
+                    f"not asked: {name} takes no calls for {remaining_s:.0f} s, its provider said",
                     where=self.name,
-                    retry_after_s=left,
+                    retry_after_s=remaining_s,
                 )
             if self.pause:
-                self.pause(min(left, turn.remaining()))
+                self.pause(min(remaining_s, turn_deadline.remaining()))
             else:
-                self.wait(place, min(left, LONGEST_SLEEP_S, turn.remaining()))
-        self._rests.pop(name, None)
+                self.wait(condition, min(remaining_s, MAX_SLEEP_S, turn_deadline.remaining()))
+        self._pauses.pop(name, None)
 
-    def _await_room(self, limits: Limits, tokens: int, stop: threading.Event, turn: Deadline) -> None:
-        place = threading.Condition(self._lock)
-        self._waiting.append(place)
+    def _wait_for_capacity(
+        self, limits: Limits, tokens: int, stop: threading.Event, turn_deadline: Deadline
+    ) -> None:
+        condition = threading.Condition(self._lock)
+        self._waiting.append(condition)
         try:
-            while (wait_s := self._wait_s(limits, tokens, place)) != 0:
-                _refuse_late(self.name, stop, turn)
-                left = turn.remaining()
-                self.wait(place, wait_s if left == math.inf else min(left, wait_s or left))
+            while (wait_s := self._wait_s(limits, tokens, condition)) != 0:
+                _refuse_late(self.name, stop, turn_deadline)
+                remaining_s = turn_deadline.remaining()
+                self.wait(
+                    condition, wait_s if remaining_s == math.inf else min(remaining_s, wait_s or remaining_s)
+                )
         finally:
-            self._waiting.remove(place)
+            self._waiting.remove(condition)
             self._wake_next()
 
-    def _wait_s(self, limits: Limits, tokens: int, place: threading.Condition) -> float | None:
-        """Return 0 for a call that may go now, else how long to sleep; None: until it is woken.
+    def _wait_s(self, limits: Limits, tokens: int, condition: threading.Condition) -> float | None:
+        """Return 0 if a call may be sent now, else the time to sleep, or None to sleep until woken.
 
-        The one that is next watches the time and `stop` for all.
+        The first call in the queue watches the time and `stop` for all.
         """
-        if self._waiting[0] is not place:
+        if self._waiting[0] is not condition:
             return None
-        now = self.clock()
-        while self._sent and self._sent[0].at <= now - WINDOW_S:
+        current_s = self.clock()
+        while self._sent and self._sent[0].at <= current_s - WINDOW_S:
             self._sent.popleft()
-        in_window = len(self._sent)
-        if limits.requests_per_minute is not None and in_window >= limits.requests_per_minute:
-            blocking = self._sent[in_window - limits.requests_per_minute]
-            return min(LONGEST_SLEEP_S, blocking.at + WINDOW_S - now)
-        if limits.max_concurrent is not None and self._under_way >= limits.max_concurrent:
-            return LONGEST_SLEEP_S
+        sent_count = len(self._sent)
+        if limits.requests_per_minute is not None and sent_count >= limits.requests_per_minute:
+            blocking_call = self._sent[sent_count - limits.requests_per_minute]
+            return min(MAX_SLEEP_S, blocking_call.at + WINDOW_S - current_s)
+        if limits.max_concurrent is not None and self._running >= limits.max_concurrent:
+            return MAX_SLEEP_S
         # A call that is larger than the limit goes when nothing else counts.
-        room = limits.tokens_per_minute
-        if room is not None and min(tokens, room) + sum(sent.tokens for sent in self._sent) > room:
-            return LONGEST_SLEEP_S
+        token_limit = limits.tokens_per_minute
+        if (
+            token_limit is not None
+            and min(tokens, token_limit) + sum(call.tokens for call in self._sent) > token_limit
+        ):
+            return MAX_SLEEP_S
         return 0
 
     def _wake_next(self) -> None:
@@ -165,11 +172,11 @@ class Pace:
             self._waiting[0].notify()
 
 
-def _refuse_late(name: str, stop: threading.Event, turn: Deadline) -> None:
-    """Raise for a call that may wait no longer."""
+def _refuse_late(name: str, stop: threading.Event, turn_deadline: Deadline) -> None:
+    """Raise an error for a call that may not wait any longer."""
     if stop.is_set():
         raise Unavailable("not asked: the engine is stopping", where=name)
-    if turn.has_passed:
-        late = TimedOut("not asked: there was no room in the turn's time", where=name)
-        late.may_be_paid = False
-        raise late
+    if turn_deadline.has_passed:
+        error = TimedOut("not asked: there was no room in the turn's time", where=name)
+        error.may_be_paid = False
+        raise error

@@ -1,36 +1,36 @@
-"""Answers as they are written: handed on to whoever watches, with no secret in them. Pure."""
+"""Streamed answers, passed to observers without secrets. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from lemming.kernel.base.redaction.secrets import redact_foreign, unfinished
+from lemming.kernel.base.redaction.secrets import find_partial_secret, redact_untrusted
 
-Hear = Callable[[str], object]
+DeltaCallback = Callable[[str], object]
 """Called with each piece of text of an answer, as it comes."""
 
-LONGEST_HELD = 400  # beyond that a text without a space is told as it is
+MAX_BUFFERED = 400  # beyond that a text without a space is told as it is
 
 
-class WholeWords:
-    """Hands text on in whole words, so that no secret is told in two halves."""
+class WordBuffer:
+    """Buffer that passes text on in whole words, because a secret split in two would not be recognised."""
 
-    def __init__(self, hear: Hear) -> None:
-        self._hear, self._held = hear, ""
+    def __init__(self, on_delta: DeltaCallback) -> None:
+        self._on_delta, self._buffer = on_delta, ""
 
-    def hear(self, piece: str) -> None:
-        """Take a piece of text."""
-        self._held += piece
-        end = max(map(self._held.rfind, " \n\t")) + 1
-        end = min(end, len(self._held) - unfinished(self._held)[0])
-        if end or len(self._held) > LONGEST_HELD:
-            self._tell(end or len(self._held))
+    def feed(self, piece: str) -> None:
+        """Add a piece of text."""
+        self._buffer += piece
+        end = max(map(self._buffer.rfind, " \n\t")) + 1
+        end = min(end, len(self._buffer) - find_partial_secret(self._buffer)[0])
+        if end or len(self._buffer) > MAX_BUFFERED:
+            self._emit(end or len(self._buffer))
 
-    def end(self) -> None:
-        """Hand on what is left."""
-        self._tell(len(self._held))
+    def flush(self) -> None:
+        """Pass on the remaining text."""
+        self._emit(len(self._buffer))
 
-    def _tell(self, end: int) -> None:
-        text, self._held = self._held[:end], self._held[end:]
+    def _emit(self, end: int) -> None:
+        text, self._buffer = self._buffer[:end], self._buffer[end:]
         if text:
-            self._hear(redact_foreign(text))
+            self._on_delta(redact_untrusted(text))

@@ -1,1 +1,1 @@
-"""An organisation and its settings as values: `config/`, resumes, and when who fires."""
+"""An organisation and the settings as values: `config/`, resumes and schedules."""

@@ -1,8 +1,8 @@
-"""Settings files that are gone although the organisation ran with them: absent never means default.
+"""Missing settings files an organisation has run with: absence never means defaults.
 
-Every tick's first record names the settings files that said something. A file that the newest record names
-and that is not there any more is unreadable, as a damaged one is: `git checkout` and many editors remove a
-file before they write it again, and defaults know no gates and no limits.
+Every tick's first record lists the settings files with content. A listed file that is now missing counts as
+unreadable, like a damaged file: `git checkout` and many editors remove a file before they write it again, and
+defaults have no gates and no limits.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files import fs
-from lemming.kernel.files.descriptors import LONGEST_LINE_BYTES, open_regular
-from lemming.kernel.files.documents import GONE
-from lemming.kernel.files.refusals import require_about_one_file
+from lemming.kernel.files.descriptors import MAX_LINE_BYTES, open_regular
+from lemming.kernel.files.disk_errors import require_about_one_file
+from lemming.kernel.files.json_documents import GONE
 from lemming.kernel.org.organisation import Organisation
 
-_JOURNALS_LOOKED_INTO = 3  # a kill leaves one that is empty or torn in its first line
+_MAX_JOURNALS = 3  # a kill leaves one that is empty or torn in its first line
 
 
 class FilesInUse:
-    """The settings files that an organisation goes by, as this process knows.
+    """The settings files an organisation relies on, as known to this process.
 
-    `names`: of those that said something when they were read last; None before that.
+    `names`: the files that had content when last read, or None before the first read.
     """
 
     def __init__(self, org: Organisation) -> None:
@@ -35,7 +35,7 @@ class FilesInUse:
         self._org = org
 
     def has(self, file: str) -> bool:
-        """Return True if this process goes by a settings file, or the last tick did."""
+        """Return True if this process, or the last tick, relies on a settings file."""
         return file in (self._recorded if self.names is None else self.names)
 
     @cached_property
@@ -44,7 +44,7 @@ class FilesInUse:
 
 
 def missing_file(file: str) -> ConfigError:
-    """Return the error of a settings file that is gone."""
+    """Return the error for a missing settings file."""
     problem = Problem(
         "the file is gone, and the last tick ran with it; its limits, gates and grants are not known",
         file,
@@ -55,18 +55,18 @@ def missing_file(file: str) -> ConfigError:
 
 
 def load_recorded_settings(base: str | os.PathLike[str]) -> frozenset[str]:
-    """Return the settings files that the newest tick with a journal ran with.
+    """Return the settings files used by the newest tick with a journal.
 
-    Journals of versions that recorded none, and damaged ones, name none. Raises `DiskError` when the disk
-    does not say.
+    Journals of versions without this record, and damaged journals, list none. Raises `DiskError` if the disk
+    fails.
     """
     folder = f"{os.fspath(base)}/{paths.JOURNALS}"
     try:
         names = fs.list_names(folder)
         names.sort(key=len)  # they are sorted, and a longer number is a larger one
-        for name in islice(filter(paths.JOURNAL_FILE.match, reversed(names)), _JOURNALS_LOOKED_INTO):
+        for name in islice(filter(paths.JOURNAL_FILE.match, reversed(names)), _MAX_JOURNALS):
             with open_regular(f"{folder}/{name}") as journal:
-                line = journal.readline(LONGEST_LINE_BYTES)
+                line = journal.readline(MAX_LINE_BYTES)
             if line.endswith(b"\n"):
                 return _parse_settings(line)
     except JsonProblem:
@@ -77,6 +77,6 @@ def load_recorded_settings(base: str | os.PathLike[str]) -> frozenset[str]:
 
 
 def _parse_settings(line: bytes) -> frozenset[str]:
-    record = parse(line, limit_bytes=LONGEST_LINE_BYTES)
+    record = parse(line, limit_bytes=MAX_LINE_BYTES)
     settings = record.get("settings") if isinstance(record, dict) else None
     return frozenset(settings if isinstance(settings, dict) else ())

@@ -1,7 +1,7 @@
-"""An organisation: its folder, and everything that this process has read of it.
+"""An organisation: the folder, and everything this process has read from it.
 
-No module keeps what it knows of a folder in a variable of its own: two organisations in one process share
-nothing, and what is known of one goes with its `Organisation`.
+No module keeps knowledge about a folder in a module variable: two organisations in one process share nothing,
+and cached knowledge is dropped together with its `Organisation`.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lemming.kernel.base import paths
-from lemming.kernel.files.stamps import FileCache
+from lemming.kernel.files.stat_cache import FileCache
 
 T = TypeVar("T")
 
 
 class Organisation:
-    """One organisation's folder, and what this process knows of it.
+    """One organisation's folder, with this process's caches.
 
-    It is a path too: whatever takes the path of an organisation takes one of these, and then reads again only
-    what has changed since.
+    An organisation is path-like: every function with an organisation's path as a parameter accepts one, and
+    then reads again only changed files.
     """
 
     def __init__(self, base_path: str | os.PathLike[str]) -> None:
         self.base = paths.as_base(base_path)
         self.files = FileCache(self.base)
-        self._owned: dict[Callable[[Organisation], Any], Any] = {}
+        self._caches: dict[Callable[[Organisation], Any], Any] = {}
 
     @classmethod
-    def at(cls, base_path: str | os.PathLike[str]) -> Organisation:
-        """Return the organisation itself if it is one already, else one of which nothing is known yet."""
+    def from_path(cls, base_path: str | os.PathLike[str]) -> Organisation:
+        """Return the organisation itself if `base_path` is one, else a new organisation with empty caches."""
         return base_path if isinstance(base_path, Organisation) else cls(base_path)
 
-    def own(self, kind: Callable[[Organisation], T]) -> T:
-        """Return the one instance of `kind` that is this organisation's; it is made when first asked for.
+    def get_cache(self, kind: Callable[[Organisation], T]) -> T:
+        """Return this organisation's single instance of `kind`, created on first use.
 
-        So each module keeps what it knows of an organisation in a small class of its own.
+        Each module keeps its knowledge about an organisation in a small class of its own.
         """
-        owned: T | None = self._owned.get(kind)
-        if owned is None:
-            owned = self._owned.setdefault(kind, kind(self))  # for two threads the same one
-        return owned
+        cache: T | None = self._caches.get(kind)
+        if cache is None:
+            cache = self._caches.setdefault(kind, kind(self))  # for two threads the same one
+        return cache
 
     def close(self) -> None:
-        """End what is kept running for it: what has a `close`. It is begun anew when it is needed."""
-        for owned in list(self._owned.values()):
-            if callable(close := getattr(owned, "close", None)):
+        """Close all caches with a `close` method. They are created again on demand."""
+        for cache in list(self._caches.values()):
+            if callable(close := getattr(cache, "close", None)):
                 close()
 
     def __fspath__(self) -> str:
@@ -63,8 +63,8 @@ class Organisation:
         return f"Organisation({str(self.base)!r})"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows of it: its agents."""
-        from lemming.kernel.org.notebook import organisation_as_html
+        """Return the HTML view for a notebook: the agents."""
+        from lemming.kernel.org.org_notebook import organisation_as_html
 
         return organisation_as_html(self.base)
 

@@ -1,4 +1,4 @@
-"""A resume as a value: all there is to know about an agent. Format: docs/resume.md."""
+"""A resume as a value: the complete definition of an agent. Format: docs/resume.md."""
 
 from __future__ import annotations
 
@@ -7,101 +7,111 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from lemming.kernel.base.jsontext import compact, parse
-from lemming.kernel.base.kinds import MESSAGE_KINDS, MessageKind
+from lemming.kernel.base.entry_kinds import MESSAGE_KINDS, MessageKind
+from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
-from lemming.kernel.files.fitting import INSIDE, LARGEST_AMOUNT, about, written
+from lemming.kernel.files.fast_decoder import INTERNAL_FIELD, MAX_AMOUNT, describe_field, to_file_value
 from lemming.kernel.org.schedule import AgentSchedule
-from lemming.kernel.plugins.capabilities import resume_keys
+from lemming.kernel.plugins.capability_loader import resume_keys
 
 Take = Literal["one", "all"] | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentModel:
-    """Which model answers for the agent."""
+    """Selection of the agent's model."""
 
-    key: str = field(default="default", metadata=about("A key of config/models.json.", min_length=1))
+    key: str = field(default="default", metadata=describe_field("A key of config/models.json.", min_length=1))
     temperature: float | None = field(
-        default=None, metadata=about("Sampling temperature; null leaves it to the model's entry.", ge=0, le=2)
+        default=None,
+        metadata=describe_field("Sampling temperature; null leaves it to the model's entry.", ge=0, le=2),
     )
     fallback: list[str] = field(
         default_factory=list,
-        metadata=about("Model keys asked in this order when the one before gives no answer.", max_length=8),
+        metadata=describe_field(
+            "Model keys asked in this order when the one before gives no answer.", max_length=8
+        ),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileAccess:
-    """Folders whose files the file tools may touch. `./workspace` is the agent's, `./shared` the org's."""
+    """Folders available to the file tools. `./workspace` is the agent's, `./shared` the organisation's."""
 
     allow_read: list[str] = field(
-        default_factory=lambda: ["./workspace"], metadata=about("Roots below which tools may read files.")
+        default_factory=lambda: ["./workspace"],
+        metadata=describe_field("Roots below which tools may read files."),
     )
     allow_write: list[str] = field(
-        default_factory=lambda: ["./workspace"], metadata=about("Roots below which tools may write files.")
+        default_factory=lambda: ["./workspace"],
+        metadata=describe_field("Roots below which tools may write files."),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentPermissions:
-    """What the agent may read and do."""
+    """Permissions of the agent: readable outboxes and memories, tools, files."""
 
     read_outboxes: list[str] = field(
-        default_factory=list, metadata=about('Agents whose outboxes are in the inbox; "*" means all others.')
+        default_factory=list,
+        metadata=describe_field('Agents whose outboxes are in the inbox; "*" means all others.'),
     )
     tools: list[str] = field(
         default_factory=list,
-        metadata=about(
+        metadata=describe_field(
             'Tools the agent may call, beside those always allowed; "weather_*" stands for all that begin so.'
         ),
     )
     file_access: FileAccess = field(default_factory=FileAccess)
     read_memories: list[str] = field(
         default_factory=list,
-        metadata=about('Memories of others that its prompts show, as AGENT/KEY: "planner/goal", "desk/*".'),
+        metadata=describe_field(
+            'Memories of others that its prompts show, as AGENT/KEY: "planner/goal", "desk/*".'
+        ),
     )
     may_be_absent: bool = field(
         default=False,
-        metadata=about("Whether agents and tools that are named here may be absent: for what comes later."),
+        metadata=describe_field(
+            "Whether agents and tools that are named here may be absent: for what comes later."
+        ),
     )
 
     @cached_property
     def tool_patterns(self) -> tuple[str, ...]:
-        """Those of `tools` that stand for more than one."""
+        """The items of `tools` that match more than one tool."""
         return tuple(name for name in self.tools if "*" in name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentCredits:
-    """How much the agent may spend. `config/credits.json` overrides these."""
+    """Spending limits of the agent. `config/credits.json` overrides these."""
 
     max_credits: float | None = field(
         default=None,
-        metadata=about("No model call is made beyond this; null: no limit.", ge=0, le=LARGEST_AMOUNT),
+        metadata=describe_field("No model call is made beyond this; null: no limit.", ge=0, le=MAX_AMOUNT),
     )
     soft_cap: float | None = field(
         default=None,
-        metadata=about("One warning in log and prompt when this is reached.", ge=0, le=LARGEST_AMOUNT),
+        metadata=describe_field("One warning in log and prompt when this is reached.", ge=0, le=MAX_AMOUNT),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Allocation(AgentCredits):
-    """A line of `config/credits.json`."""
+    """An entry of `config/credits.json`."""
 
     may_be_absent: bool = field(
-        default=False, metadata=about("Whether that agent may be absent: for one who comes later.")
+        default=False, metadata=describe_field("Whether that agent may be absent: for one who comes later.")
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnLimits:
-    """What one turn may do."""
+    """Limits of a turn."""
 
     max_steps: int | None = field(
         default=None,
-        metadata=about(
+        metadata=describe_field(
             "Model calls a turn may make. Default 8; 1 where the model is asked for the whole contract, "
             "without a strategy and without native tools.",
             ge=1,
@@ -110,28 +120,34 @@ class TurnLimits:
     )
     repairs: int | None = field(
         default=None,
-        metadata=about("Corrective calls after a reply that is not the contract. Default 1.", ge=0, le=5),
+        metadata=describe_field(
+            "Corrective calls after a reply that is not the contract. Default 1.", ge=0, le=5
+        ),
     )
     tool_timeout_s: float | None = field(
         default=None,
-        metadata=about("Longest time a call of a tool may take; null: what tool and organisation say.", gt=0),
+        metadata=describe_field(
+            "Longest time a call of a tool may take; null: what tool and organisation say.", gt=0
+        ),
     )
     deadline_s: float | None = field(
         default=None,
-        metadata=about(
+        metadata=describe_field(
             "Time for the whole turn: questions to models, retries, calls of tools. What it has come to then "
             "is kept. null: none.",
             gt=0,
         ),
     )
-    max_entries: int = field(default=64, metadata=about("Outbox entries one reply may write.", ge=0, le=64))
+    max_entries: int = field(
+        default=64, metadata=describe_field("Outbox entries one reply may write.", ge=0, le=64)
+    )
     max_tool_calls: int = field(
         default=64,
-        metadata=about("Tool calls of one reply that are made; the rest is left out.", ge=1, le=128),
+        metadata=describe_field("Tool calls of one reply that are made; the rest is left out.", ge=1, le=128),
     )
     max_approvals: int = field(
         default=5,
-        metadata=about(
+        metadata=describe_field(
             "Calls, and as many entries, that one turn may ask persons to approve; more have to wait.",
             ge=1,
             le=64,
@@ -139,11 +155,11 @@ class TurnLimits:
     )
     kinds: list[MessageKind] = field(
         default_factory=lambda: list(MESSAGE_KINDS),
-        metadata=about("Kinds of entries the agent may write.", min_length=1),
+        metadata=describe_field("Kinds of entries the agent may write.", min_length=1),
     )
     take: Take = field(
         default=None,
-        metadata=about(
+        metadata=describe_field(
             '"one": a turn is for one request that is open, and shows that and what belongs to it; "all": '
             "requests are part of the inbox. Default: one, of those who wait for the answer (`lemming ask`, "
             "programs, agents whose team has this one); all, of the others."
@@ -151,7 +167,7 @@ class TurnLimits:
     )
     requests: int = field(
         default=1,
-        metadata=about(
+        metadata=describe_field(
             "Open requests that the agent takes in one tick, each in a turn of its own; more wait for the "
             "next tick.",
             ge=1,
@@ -160,33 +176,33 @@ class TurnLimits:
     )
     strategy: str | None = field(
         default=None,
-        metadata=about(
+        metadata=describe_field(
             'How a turn asks and acts: "react", "plan_execute", "reflexion", or one of a plugin; null: '
             "react, with one step where max_steps says nothing."
         ),
     )
     options: dict[str, Any] = field(
-        default_factory=dict, metadata=about("Options of the strategy: docs/strategies.md.")
+        default_factory=dict, metadata=describe_field("Options of the strategy: docs/strategies.md.")
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoopLimits:
-    """When a loop of this agent is broken; null: as `loops` of config/org.json says."""
+    """Thresholds for breaking loops of this agent; null: as in `loops` of config/org.json."""
 
     warn_after: int | None = field(
         default=None,
-        metadata=about("Equal results in a row after which the agent is told.", ge=2, le=10_000),
+        metadata=describe_field("Equal results in a row after which the agent is told.", ge=2, le=10_000),
     )
     stop_after: int | None = field(
         default=None,
-        metadata=about(
+        metadata=describe_field(
             "Equal results in a row after which the request fails, or the agent is paused.", ge=2, le=10_000
         ),
     )
     max_calls: int | None = field(
         default=None,
-        metadata=about(
+        metadata=describe_field(
             "Model calls that the agent's turns for one request may make before it fails.", ge=1, le=10_000
         ),
     )
@@ -195,92 +211,98 @@ class LoopLimits:
 _NO_LIMITS = TurnLimits()
 
 
-def says_of_turns(limits: TurnLimits, key: str) -> bool:
-    """Return whether a resume says anything about a key of `turn`."""
+def has_turn_key(limits: TurnLimits, key: str) -> bool:
+    """Return True if a resume sets a key of `turn`."""
     return bool(getattr(limits, key) != getattr(_NO_LIMITS, key))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContextFile:
-    """A file whose text is put into every prompt of the agent."""
+    """A file whose text is included in every prompt of the agent."""
 
     file: str = field(
-        metadata=about(
+        metadata=describe_field(
             "A path the agent may read, such as ./shared/facts.txt; * in the name: every file that is there.",
             min_length=1,
         )
     )
-    label: str = field(default="", metadata=about("What the prompt calls it; default: the file's name."))
+    label: str = field(
+        default="", metadata=describe_field("What the prompt calls it; default: the file's name.")
+    )
     take: Literal["all", "next_line"] = field(
-        default="all", metadata=about('"next_line": one line a turn, in turn, starting over at the end.')
+        default="all",
+        metadata=describe_field('"next_line": one line a turn, in turn, starting over at the end.'),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One example turn shown to the model before the real one."""
+    """One example turn shown to the model before the real turn."""
 
-    input: str = field(metadata=about("What the agent was shown."))
-    output: str = field(metadata=about("The text of the one entry it wrote."))
+    input: str = field(metadata=describe_field("What the agent was shown."))
+    output: str = field(metadata=describe_field("The text of the one entry it wrote."))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """One agent, as its resume defines it."""
+    """One agent, as defined by its resume."""
 
-    name: str = field(metadata=about("The name of the agent's folder."))
-    title: str = field(default="", metadata=about("What the agent is called in prompts and tables."))
+    name: str = field(metadata=describe_field("The name of the agent's folder."))
+    title: str = field(default="", metadata=describe_field("What the agent is called in prompts and tables."))
     model: AgentModel = field(default_factory=AgentModel)
     permissions: AgentPermissions = field(default_factory=AgentPermissions)
     schedule: AgentSchedule = field(default_factory=AgentSchedule)
-    instructions: str = field(metadata=about("What the agent is told to be and do.", min_length=1))
+    instructions: str = field(metadata=describe_field("What the agent is told to be and do.", min_length=1))
     credits: AgentCredits = field(default_factory=AgentCredits)
-    turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
+    turn: TurnLimits = field(default_factory=TurnLimits, metadata=describe_field("What one turn may do."))
     loops: LoopLimits = field(default_factory=LoopLimits)
     created_by: str = field(
         default="",
-        metadata=about("The agent that created it, and whose limits it shares; create_agent writes it."),
+        metadata=describe_field(
+            "The agent that created it, and whose limits it shares; create_agent writes it."
+        ),
     )
     context: list[ContextFile] = field(
-        default_factory=list, metadata=about("Files that are put into every prompt.")
+        default_factory=list, metadata=describe_field("Files that are put into every prompt.")
     )
     clock: bool = field(
-        default=False, metadata=about("Put date, time, weekday and time zone into every prompt of the agent.")
+        default=False,
+        metadata=describe_field("Put date, time, weekday and time zone into every prompt of the agent."),
     )
     examples: list[Example] = field(
-        default_factory=list, metadata=about("Example turns; small models need two.", max_length=20)
+        default_factory=list, metadata=describe_field("Example turns; small models need two.", max_length=20)
     )
     paused: str = field(
         default="",
-        metadata=about(
+        metadata=describe_field(
             "Any text, such as since when, by whom and why: the agent takes no turns. `lemming pause`."
         ),
     )
 
     capabilities: dict[str, dict[str, Any]] = field(
         default_factory=dict,
-        metadata=about("What capabilities that do not ship are told of this agent, by their names."),
+        metadata=describe_field("What capabilities that do not ship are told of this agent, by their names."),
     )
-    further: dict[str, Any] = field(default_factory=dict, metadata=INSIDE)
+    extensions: dict[str, Any] = field(default_factory=dict, metadata=INTERNAL_FIELD)
     """The values of keys that capabilities read, by key: those that the resume has."""
 
     FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = resume_keys()
 
     def may_read(self, author: str) -> bool:
-        """Return whether entries of `author` may reach this agent's inbox."""
+        """Return True if entries of `author` may reach this agent's inbox."""
         readable = self.permissions.read_outboxes
         return author != self.name and (author in readable or "*" in readable)
 
     @cached_property
-    def plain(self) -> dict[str, Any]:
-        """The agent as JSON values, in the resume's own shape, without the later keys that say nothing."""
-        values: dict[str, Any] = parse(compact(asdict(self)))
-        del values["further"]
-        values |= {key: written(value) for key, value in self.further.items()}
+    def as_json(self) -> dict[str, Any]:
+        """The agent as JSON values, in the resume's own shape, without newer keys at their defaults."""
+        values: dict[str, Any] = parse(dump_compact(asdict(self)))
+        del values["extensions"]
+        values |= {key: to_file_value(value) for key, value in self.extensions.items()}
         for block, defaults in LATER_KEYS.items():
-            inside = (values.get(block) or {}) if block else values
-            for key in [key for key, default in defaults.items() if inside.get(key, ...) == default]:
-                del inside[key]
+            block_values = (values.get(block) or {}) if block else values
+            for key in [key for key, default in defaults.items() if block_values.get(key, ...) == default]:
+                del block_values[key]
         return values
 
 

@@ -1,6 +1,6 @@
-"""When an agent fires and who goes first. Pure arithmetic on ticks.
+"""Scheduling: the ticks in which an agent fires, and the order of agents. Pure arithmetic on ticks.
 
-Formulas: architecture guide, "Scheduling & Execution". What cron means is a capability's.
+Formulas: architecture guide, "Scheduling & Execution". Cron expressions are interpreted by a capability.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeVar
 
-from lemming.kernel.base.times.zones import why_no_zone
-from lemming.kernel.files.fitting import about
-from lemming.kernel.plugins.capabilities import wrong_in_schedule
+from lemming.kernel.base.times.zones import zone_error
+from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.plugins.capability_loader import find_schedule_problems
 
 Wake = Literal["always", "changed", "addressed"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSchedule:
-    """Every how many ticks an agent fires, and how far it is shifted."""
+    """Interval of an agent's turns in ticks, and the offset of the interval."""
 
     run_every_n_ticks: int = field(
-        default=1, metadata=about("Fire when (tick + phase_offset) is divisible by this.", ge=1)
+        default=1, metadata=describe_field("Fire when (tick + phase_offset) is divisible by this.", ge=1)
     )
     phase_offset: int = field(
-        default=0, metadata=about("Shift in ticks; also places the agent inside the tick.")
+        default=0, metadata=describe_field("Shift in ticks; also places the agent inside the tick.")
     )
     wake: Wake | None = field(
         default=None,
-        metadata=about(
+        metadata=describe_field(
             '"changed": fire only if something the turn would read has changed since the last '
             'turn; "addressed": only if something is asked of the agent, answered or said to it by name; '
             '"always": fire whenever due. Default: the org\'s default, else "always".'
@@ -36,36 +36,37 @@ class AgentSchedule:
     )
     cron: str | None = field(
         default=None,
-        metadata=about(
+        metadata=describe_field(
             'Fire by the clock: "0 9 * * mon-fri" (minute, hour, day, month, weekday), or @hourly, @daily, '
             "@weekly, @monthly, @yearly. With run_every_n_ticks above 1, both must hold."
         ),
     )
     timezone: str | None = field(
         default=None,
-        metadata=about("Time zone of cron and clock, such as Europe/Berlin. Default: the org's."),
+        metadata=describe_field("Time zone of cron and clock, such as Europe/Berlin. Default: the org's."),
     )
     missed: Literal["once", "skip"] = field(
         default="once",
-        metadata=about(
+        metadata=describe_field(
             'A moment that passed while nothing ran. "once": one turn makes up for all of them; "skip": '
             "only for those younger than grace_minutes."
         ),
     )
     grace_minutes: float = field(
-        default=60.0, metadata=about('How late a turn may still come, with "missed": "skip".', ge=0, le=1e6)
+        default=60.0,
+        metadata=describe_field('How late a turn may still come, with "missed": "skip".', ge=0, le=1e6),
     )
 
 
-def wrong_times(schedule: AgentSchedule) -> Iterator[tuple[str, str, str]]:
-    """Yield the key, what is wrong with its value, and what to write instead."""
-    yield from wrong_in_schedule(schedule)
-    if schedule.timezone is not None and (why := why_no_zone(schedule.timezone)):
-        yield "timezone", *why
+def find_time_problems(schedule: AgentSchedule) -> Iterator[tuple[str, str, str]]:
+    """Yield the key, the violation, and the suggested value for each invalid key."""
+    yield from find_schedule_problems(schedule)
+    if schedule.timezone is not None and (error := zone_error(schedule.timezone)):
+        yield "timezone", *error
 
 
-class Scheduled(Protocol):
-    """Anything with a name and a schedule: an `Agent`."""
+class HasSchedule(Protocol):
+    """An object with a name and a schedule, as an `Agent`."""
 
     @property
     def name(self) -> str:
@@ -78,11 +79,11 @@ class Scheduled(Protocol):
         ...
 
 
-A = TypeVar("A", bound=Scheduled)
+A = TypeVar("A", bound=HasSchedule)
 
 
 def is_due(schedule: AgentSchedule, tick: int) -> bool:
-    """Return whether the schedule fires at this tick.
+    """Return True if the schedule fires at this tick.
 
     >>> is_due(AgentSchedule(), 10), is_due(AgentSchedule(run_every_n_ticks=3, phase_offset=1), 10)
     (True, False)
@@ -99,8 +100,8 @@ def next_due(schedule: AgentSchedule, tick: int) -> int:
     return tick + (-(tick + schedule.phase_offset)) % schedule.run_every_n_ticks
 
 
-def fire_point(agent: Scheduled | AgentSchedule) -> float:
-    """Return the moment inside a tick at which an agent, or one with this schedule, fires, in [0, 1).
+def fire_point(agent: HasSchedule | AgentSchedule) -> float:
+    """Return the position inside a tick, in [0, 1), at which an agent, or an agent with this schedule, fires.
 
     Formula: architecture guide, "Fire Point Calculation".
 
@@ -111,6 +112,6 @@ def fire_point(agent: Scheduled | AgentSchedule) -> float:
     return ((-schedule.phase_offset) % schedule.run_every_n_ticks) / schedule.run_every_n_ticks
 
 
-def in_order(agents: Iterable[A]) -> list[A]:
-    """Return the agents in the order in which they take their turns: ascending (fire point, name)."""
+def sort_by_fire_point(agents: Iterable[A]) -> list[A]:
+    """Return the agents in turn order: ascending (fire point, name)."""
     return sorted(agents, key=lambda agent: (fire_point(agent), agent.name))

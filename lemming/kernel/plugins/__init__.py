@@ -1,1 +1,1 @@
-"""What an organisation's own modules register, and what their exceptions mean."""
+"""Plugins: registrations by an organisation's own modules, and the classification of their exceptions."""

@@ -1,4 +1,4 @@
-"""What one organisation has of tools or of providers: a mapping that nobody changes."""
+"""Read-only mapping of an organisation's tools or providers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class Catalogue(Mapping[str, T]):
-    """What one organisation has of a kind, by name, sorted; what ships is imported when it is looked at.
+    """Tools or providers of an organisation by name, sorted; shipped ones are imported on first access.
 
-    `shipped` are places ("module:name"), `make` turns what is there into the thing.
+    `shipped` holds import paths ("module:name"); `make` converts an imported object into a value.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""One tick: who runs, on what, which answers came, and how their effects reach the files."""
+"""A tick: select the agents, run their turns, record answers and commit effects to files."""

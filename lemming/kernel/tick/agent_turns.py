@@ -1,7 +1,7 @@
-"""The turns of one agent in a tick: one, or one for each of so many requests; begun, resumed or found done.
+"""Run the turns of an agent in a tick: start, resume or skip each of up to one turn per request.
 
-They are taken one after another, each from what the one before it left; or, where nothing connects them, at
-once, all from what the first one found (`tick.side_by_side`).
+Turns run in sequence, each from the state the previous turn left. Turns without a connection run
+concurrently, all from the inputs of the first turn (`tick.state_merge`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from functools import partial
 from typing import Protocol
 
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK, turn_key
-from lemming.kernel.journal.file import Journal
-from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.lookup import start_and_end
-from lemming.kernel.journal.records import (
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.journal_records import (
     Record,
     TurnCommitted,
     TurnEnded,
@@ -23,21 +21,23 @@ from lemming.kernel.journal.records import (
     TurnStarted,
     TurnStopped,
 )
-from lemming.kernel.journal.report import Reason
-from lemming.kernel.tick.commits import Commits
-from lemming.kernel.tick.edge import Stopped, tried, why_not_begun
-from lemming.kernel.tick.permitted import NO_LONGER_ALLOWED, inputs_of
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.record_lookup import find_start_and_end
+from lemming.kernel.journal.turn_report import TurnReason
+from lemming.kernel.tick.error_boundary import EngineStopped, isolate, to_skip_reason
+from lemming.kernel.tick.recorded_permissions import NO_LONGER_ALLOWED, restore_inputs
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.side_by_side import Row, may_be_at_once, start_of_further
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.turn.inputs import FurtherTurn, Gathered
-from lemming.kernel.turn.on_record import begin_turn, from_record
-from lemming.kernel.turn.parts import why_not_on
-from lemming.kernel.turn.values import TurnInputs, TurnOutcome
+from lemming.kernel.tick.state_merge import TurnRow, can_run_concurrently, to_further_state
+from lemming.kernel.tick.turn_commits import Commits
+from lemming.kernel.turn.interceptor_chain import resume_blocker
+from lemming.kernel.turn.recorded_inputs import begin_turn, from_record
+from lemming.kernel.turn.turn_inputs import FurtherTurn, GatheredInputs
+from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 
 
 class TickOfTurns(Protocol):
-    """What a tick does for the turns of its agents, and what they share."""
+    """Services and shared state of a tick, as needed by the turns of its agents."""
 
     runtime: Runtime
     journal: Journal
@@ -48,244 +48,256 @@ class TickOfTurns(Protocol):
 
     @property
     def has_limits(self) -> bool:
-        """Whether anything limits what the tick's turns may spend."""
+        """True if the spending of the tick's turns is limited."""
         ...
 
-    def again(self, ended: TurnEnded, started: TurnStarted | None) -> None:
-        """Take a committed turn's report from its record, and let the others see what it wrote."""
+    def replay_committed(self, ended: TurnEnded, started: TurnStarted | None) -> None:
+        """Load a committed turn's report from its record, and publish its entries to other agents."""
         ...
 
     def run_turn(self, inputs: TurnInputs) -> TurnOutcome:
-        """Take a turn to its end, and return what it has come to."""
+        """Run a turn to its end and return its outcome."""
         ...
 
-    def commit(self, inputs: TurnInputs, outcome: TurnOutcome, *, again: bool) -> None:
-        """Write what a turn came to, and commit it; `again`: an earlier attempt may have."""
+    def commit(self, inputs: TurnInputs, outcome: TurnOutcome, *, is_replay: bool) -> None:
+        """Write and commit a turn's outcome. `is_replay`: an earlier attempt may have written parts."""
         ...
 
     def count_attempts(self, name: str, turn: int) -> int:
-        """Return the number of times that a turn was begun since it last came any further."""
+        """Return the number of starts of a turn since its last progress."""
         ...
 
-    def refused_places(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
-        """Return the reasons that a turn's files may not be written now, by `FileEffect.place`."""
+    def find_refused_paths(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
+        """Return the reasons the turn's files cannot be written now, by `FileEffect.place`."""
         ...
 
-    def given_up(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
-        """Return the outcome of a turn that is given up for this reason."""
+    def abandon_turn(
+        self, started: TurnStarted, records: list[Record], reason: str, error: str
+    ) -> TurnOutcome:
+        """Return the outcome of a turn abandoned for this reason."""
         ...
 
     def to_broken_outcome(self, inputs: TurnInputs, error: Exception) -> TurnOutcome:
-        """Return the outcome of a turn that raised this; raise it where it was meant to end the run."""
+        """Return the outcome of a turn that raised this error. Re-raises errors that end the run."""
         ...
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
-class _Begun:
-    """A turn that has begun: what it starts from, and its record where it was begun before."""
+class _StartedTurn:
+    """A started turn: its inputs, and its record if an earlier attempt started it."""
 
     inputs: TurnInputs
     earlier: TurnStarted | None = None
 
     @property
     def request(self) -> str | None:
-        """The request that it is for; empty: what the agent asked on its own account; None: the inbox."""
+        """The turn's request id; empty for the agent's own sub-requests, None for the inbox."""
         return self.inputs.task.request if self.inputs.task else None
 
 
 class AgentTurns:
-    """Takes the turns of one agent in a tick, or finishes those that were interrupted."""
+    """Runs the turns of an agent in a tick, or finishes interrupted turns."""
 
     def __init__(self, tick: TickOfTurns, name: str) -> None:
         self._tick, self._name = tick, name
-        self._journal, self._commits, self._now = tick.journal, tick.commits, tick.snapshot
-        self._taken: frozenset[str] = frozenset()
+        self._journal, self._commits, self._snapshot = tick.journal, tick.commits, tick.snapshot
+        self._served_requests: frozenset[str] = frozenset()
         agent = tick.snapshot.survey.agents.get(name)
         is_one = agent is not None and agent.turn.requests == 1
-        self._may_be_several = bool(not is_one or self._journal.records)
-        self._may_begin = True  # whether further turns may, besides those on record
+        self._can_have_several = bool(not is_one or self._journal.records)
+        self._can_begin = True  # whether further turns may, besides those on record
 
-    def take(self) -> Row | None:
-        """Take them, or return those that are still to be taken, at once, with what is to follow then."""
+    def run(self) -> TurnRow | None:
+        """Run the turns, or return a row of turns to run concurrently with a step that follows them."""
         for turn in range(TURNS_PER_TICK):
             if self._tick.runtime.stop.is_set():
                 self._tick.is_stopped = True
                 return None
-            started, ended = self._recorded(turn) if self._journal.records else (None, None)
+            started, ended = self._find_records(turn) if self._journal.records else (None, None)
             if ended:
-                self._tick.again(ended, started)
-                request = _request_of(started, ended)
-                self._may_begin &= not (started and self._is_at_once(from_record(started, self._now.tick)))
+                self._tick.replay_committed(ended, started)
+                request = _find_request(started, ended)
+                self._can_begin &= not (
+                    started and self._can_run_concurrently(from_record(started, self._snapshot.tick))
+                )
             else:
-                begun = self._begin(turn, started)
-                if begun is None:
+                turn_start = self._start_turn(turn, started)
+                if turn_start is None:
                     return None
-                if not turn and self._may_be_several and (row := self._row(begun)):
+                if not turn and self._can_have_several and (row := self._start_row(turn_start)):
                     return row
-                if not self._finish(begun):
+                if not self._finish_turn(turn_start):
                     return None
-                request = begun.request
-            if request is None or not self._may_go_on(turn):
+                request = turn_start.request
+            if request is None or not self._has_next_turn(turn):
                 return None
-            self._taken |= {request}
+            self._served_requests |= {request}
         return None
 
-    def _recorded(self, turn: int) -> tuple[TurnStarted | None, TurnEnded | None]:
-        records = self._journal.records_of(self._name, turn)
-        return start_and_end(records) if records else (None, None)
+    def _find_records(self, turn: int) -> tuple[TurnStarted | None, TurnEnded | None]:
+        records = self._journal.find_agent_records(self._name, turn)
+        return find_start_and_end(records) if records else (None, None)
 
-    def _begin(self, turn: int, started: TurnStarted | None) -> _Begun | None:
-        """Begin a turn, or take it up again; None where none is to be taken."""
+    def _start_turn(self, turn: int, started: TurnStarted | None) -> _StartedTurn | None:
+        """Start or resume a turn; return None if no turn is due."""
         if started:
-            return _Begun(inputs_of(started, self._now), started)
-        found = self._next_inputs(turn, self._commits.states[self._name]) if turn else self._first_inputs()
-        return _Begun(found) if found else None
+            return _StartedTurn(restore_inputs(started, self._snapshot), started)
+        inputs = (
+            self._start_next_turn(turn, self._commits.states[self._name])
+            if turn
+            else self._start_first_turn()
+        )
+        return _StartedTurn(inputs) if inputs else None
 
-    def _may_go_on(self, turn: int) -> bool:
-        """Return True if the agent's next turn of the tick may follow this one."""
-        if self._journal.records_of(self._name, turn + 1):  # it was begun by an earlier attempt
+    def _has_next_turn(self, turn: int) -> bool:
+        """Return True if the agent's next turn of the tick can follow this turn."""
+        if self._journal.find_agent_records(self._name, turn + 1):  # it was begun by an earlier attempt
             return True
         report = self._commits.reports.get(turn_key(self._name, turn))
-        agent = self._now.survey.agents.get(self._name)
-        if report is None or agent is None or report.end == "paused" or not self._may_begin:
+        agent = self._snapshot.survey.agents.get(self._name)
+        if report is None or agent is None or report.end == "paused" or not self._can_begin:
             return False
-        return turn + 1 < agent.turn.requests and not self._commits.is_gone(self._name)
+        return turn + 1 < agent.turn.requests and not self._commits.is_removed(self._name)
 
-    def _finish(self, begun: _Begun) -> bool:
-        """Take a turn to its end, and commit it; return whether it was not stopped."""
-        if (outcome := self._outcome(begun)) is None:
+    def _finish_turn(self, turn_start: _StartedTurn) -> bool:
+        """Run a turn to its end and commit the outcome; return False if the turn was stopped."""
+        if (outcome := self._run_to_outcome(turn_start)) is None:
             return False
-        self._tick.commit(begun.inputs, outcome, again=begun.earlier is not None)
+        self._tick.commit(turn_start.inputs, outcome, is_replay=turn_start.earlier is not None)
         return True
 
-    def _outcome(self, begun: _Begun) -> TurnOutcome | None:
-        """Return the outcome of a turn; None if the operator stopped it."""
+    def _run_to_outcome(self, turn_start: _StartedTurn) -> TurnOutcome | None:
+        """Return the outcome of a turn, or None if the operator stopped the turn."""
         try:
             if not self._tick.runtime.stop.is_set():
-                if begun.earlier:
-                    return self._resumed(begun.earlier, begun.inputs)
-                return self._tick.run_turn(begun.inputs)
-        except Stopped:
-            numbered = {"turn": begun.inputs.turn} if begun.inputs.turn else {}
+                if turn_start.earlier:
+                    return self._resume(turn_start.earlier, turn_start.inputs)
+                return self._tick.run_turn(turn_start.inputs)
+        except EngineStopped:
+            numbered = {"turn": turn_start.inputs.turn} if turn_start.inputs.turn else {}
             self._journal.append(TurnStopped(agent=self._name, **numbered))
         self._tick.is_stopped = True
         return None
 
     # --- at once ------------------------------------------------------------------------------
 
-    def _is_at_once(self, inputs: TurnInputs) -> bool:
-        agent = self._now.survey.agents.get(self._name)
+    def _can_run_concurrently(self, inputs: TurnInputs) -> bool:
+        agent = self._snapshot.survey.agents.get(self._name)
         if agent is None or agent.turn.requests == 1 or self._tick.has_limits:
             return False
-        tools = self._now.toolset.allowed(agent, self._now.config.org).values()
-        return may_be_at_once(inputs, tools, agent.turn.requests)
+        tools = self._snapshot.toolset.allowed_tools(agent, self._snapshot.config.org).values()
+        return can_run_concurrently(inputs, tools, agent.turn.requests)
 
-    def _row(self, first: _Begun) -> Row | None:
-        """Begin the turns that go with the first at once; None where it is alone, or they have an order."""
-        is_on_record = self._recorded(1)[0] is not None  # a second turn began, and the first is not over
-        may_begin = self._is_at_once(first.inputs)
-        if first.request is None or not (is_on_record or may_begin):
+    def _start_row(self, first: _StartedTurn) -> TurnRow | None:
+        """Start the turns that run concurrently with the first; return None for a single or ordered turn."""
+        is_recorded = self._find_records(1)[0] is not None  # a second turn began, and the first is not over
+        can_begin = self._can_run_concurrently(first.inputs)
+        if first.request is None or not (is_recorded or can_begin):
             return None
-        row, self._taken, self._may_begin = [first], frozenset({first.request}), False
-        state = start_of_further(first.inputs.state, first.request)
+        row, self._served_requests, self._can_begin = [first], frozenset({first.request}), False
+        state = to_further_state(first.inputs.state, first.request)
         for turn in range(1, TURNS_PER_TICK):
-            started, _ = self._recorded(turn)
-            following = self._begin(turn, started) if started else None
-            if not started and may_begin and turn < self._now.survey.agents[self._name].turn.requests:
-                found = self._next_inputs(turn, state, may_have_budget=False)
-                following = _Begun(found) if found else None
-            if following is None:
+            started, _ = self._find_records(turn)
+            next_start = self._start_turn(turn, started) if started else None
+            if not started and can_begin and turn < self._snapshot.survey.agents[self._name].turn.requests:
+                next_inputs = self._start_next_turn(turn, state, may_have_budget=False)
+                next_start = _StartedTurn(next_inputs) if next_inputs else None
+            if next_start is None:
                 break
-            row.append(following)
-            self._taken |= {following.request or ""}
+            row.append(next_start)
+            self._served_requests |= {next_start.request or ""}
         if len(row) == 1:
             return None
         outcomes: dict[int, TurnOutcome] = {}
 
-        def store_outcome(begun: _Begun) -> None:
-            if outcome := self._outcome(begun):
-                outcomes[begun.inputs.turn] = outcome
+        def store_outcome(turn_start: _StartedTurn) -> None:
+            if outcome := self._run_to_outcome(turn_start):
+                outcomes[turn_start.inputs.turn] = outcome
 
         def finish() -> None:
             if len(outcomes) == len(row):  # else one was stopped: the next run has all the answers there are
-                for begun in row:
-                    again = begun.earlier is not None
-                    self._tick.commit(begun.inputs, outcomes[begun.inputs.turn], again=again)
+                for turn_start in row:
+                    is_replay = turn_start.earlier is not None
+                    self._tick.commit(
+                        turn_start.inputs, outcomes[turn_start.inputs.turn], is_replay=is_replay
+                    )
 
-        return Row([partial(store_outcome, begun) for begun in row], finish)
+        return TurnRow([partial(store_outcome, turn_start) for turn_start in row], finish)
 
     # --- how a turn begins --------------------------------------------------------------------
 
-    def _first_inputs(self) -> TurnInputs | None:
-        """Begin the agent's first turn, or say why it takes none."""
-        now, name, looks, plan = self._now, self._name, None, self._now.plan
-        root, held = self._tick.root, self._commits
-        if name in now.idle.often_idle and not (plan.at_once or plan.chosen):
-            if turn := now.idle.recall(name, now.mail, root, held.held_paths):
-                held.end(TurnSkipped(report=turn))
+    def _start_first_turn(self) -> TurnInputs | None:
+        """Start the agent's first turn and return its inputs, or record the reason for skipping the turn."""
+        snapshot, name, path_states, plan = self._snapshot, self._name, None, self._snapshot.plan
+        root, commits = self._tick.root, self._commits
+        if name in snapshot.idle_cache.news_driven and not (plan.at_once or plan.chosen):
+            if report := snapshot.idle_cache.get_report(name, snapshot.mail, root, commits.unwritten_paths):
+                commits.record_end(TurnSkipped(report=report))
                 return None
             # Before anything is read: a change that comes during the reading then shows.
-            looks = now.idle.look_at(name, root)
-        found = tried(lambda: now.inputs_of(name, held.held_files))
-        if isinstance(found, Exception):
-            held.end(TurnCommitted(report=why_not_begun(found).report(name)))
+            path_states = snapshot.idle_cache.capture_states(name, root)
+        gathered = isolate(lambda: snapshot.gather_inputs(name, commits.unwritten_files))
+        if isinstance(gathered, Exception):
+            commits.record_end(TurnCommitted(report=to_skip_reason(gathered).to_report(name)))
             return None
-        if isinstance(found, Reason):
-            turn = found.report(name)
-            if looks:
-                now.idle.remember(turn, looks, now.mail)
-            held.end(TurnSkipped(report=turn))
+        if isinstance(gathered, TurnReason):
+            report = gathered.to_report(name)
+            if path_states:
+                snapshot.idle_cache.store(report, path_states, snapshot.mail)
+            commits.record_end(TurnSkipped(report=report))
             return None
-        for problem in found.problems:
-            self._tick.runtime.tell(problem, name)
-        begin_turn(self._journal, found)
-        return found.inputs
+        for problem in gathered.problems:
+            self._tick.runtime.report_problem(problem, name)
+        begin_turn(self._journal, gathered)
+        return gathered.inputs
 
-    def _next_inputs(
+    def _start_next_turn(
         self, turn: int, state: AgentState, *, may_have_budget: bool = True
     ) -> TurnInputs | None:
-        """Begin a further turn, where a request is left for one."""
-        self._commits.write_held()  # it starts from what those before it wrote
-        following = FurtherTurn(number=turn, taken=self._taken, state=state)
-        found = tried(lambda: self._now.inputs_of_next(self._name, following))
-        if not isinstance(found, Gathered):  # the agent's first turn of the next tick says what is wrong
+        """Start a further turn if a request remains, and return its inputs."""
+        self._commits.write_deferred()  # it starts from what those before it wrote
+        next_turn = FurtherTurn(number=turn, served_requests=self._served_requests, state=state)
+        gathered = isolate(lambda: self._snapshot.gather_next_inputs(self._name, next_turn))
+        if not isinstance(
+            gathered, GatheredInputs
+        ):  # the agent's first turn of the next tick says what is wrong
             return None
-        task = found.inputs.task
+        task = gathered.inputs.task
         if task and task.has_budget and not may_have_budget:  # it waits for a tick in which it is the first
             return None
-        begin_turn(self._journal, found)
-        return found.inputs
+        begin_turn(self._journal, gathered)
+        return gathered.inputs
 
-    def _resumed(self, started: TurnStarted, inputs: TurnInputs) -> TurnOutcome:
-        """Return the outcome of an interrupted turn, also of one that is given up."""
-        tick, records = self._tick, self._journal.records_of(started.agent, started.turn)
+    def _resume(self, started: TurnStarted, inputs: TurnInputs) -> TurnOutcome:
+        """Resume an interrupted turn, or abandon it; return the outcome."""
+        tick, records = self._tick, self._journal.find_agent_records(started.agent, started.turn)
         attempts, reason = tick.count_attempts(started.agent, started.turn), ""
-        if attempts >= self._now.config.org.max_attempts:
-            ended = f"the engine ended {attempts} times during this turn"
-            reason = f"{ended}; given up so that the tick can go on (config/org.json max_attempts)"
-        elif self._commits.is_gone(started.agent):
+        if attempts >= self._snapshot.config.org.max_attempts:
+            interruptions = f"the engine ended {attempts} times during this turn"
+            reason = f"{interruptions}; given up so that the tick can go on (config/org.json max_attempts)"
+        elif self._commits.is_removed(started.agent):
             reason = "the agent was removed during its turn"
         if reason:
-            return tick.given_up(started, records, reason, "Interrupted")
-        why = tried(lambda: self._why_no_more(inputs, records))
-        if isinstance(why, Exception):
-            return tick.to_broken_outcome(inputs, why)
-        if why:
-            return tick.given_up(started, records, why, NO_LONGER_ALLOWED)
+            return tick.abandon_turn(started, records, reason, "Interrupted")
+        blocker = isolate(lambda: self._find_blocker(inputs, records))
+        if isinstance(blocker, Exception):
+            return tick.to_broken_outcome(inputs, blocker)
+        if blocker:
+            return tick.abandon_turn(started, records, blocker, NO_LONGER_ALLOWED)
         # Recorded before it goes on: an attempt that ends the engine counts towards `max_attempts`.
         numbered = {"turn": started.turn} if started.turn else {}
         self._journal.append(TurnResumed(agent=started.agent, **numbered))
         return tick.run_turn(inputs)
 
-    def _why_no_more(self, inputs: TurnInputs, records: list[Record]) -> str:
-        """Return the reason that a turn cannot resume; empty if it can."""
-        for place, why in self._tick.refused_places(inputs, records).items():
-            return f"its journal records a file that may not be written now, {place}: {why}"
-        return why_not_on(inputs, self._now)
+    def _find_blocker(self, inputs: TurnInputs, records: list[Record]) -> str:
+        """Return the reason the turn cannot resume, or an empty text."""
+        for path, refusal in self._tick.find_refused_paths(inputs, records).items():
+            return f"its journal records a file that may not be written now, {path}: {refusal}"
+        return resume_blocker(inputs, self._snapshot)
 
 
-def _request_of(started: TurnStarted | None, ended: TurnEnded) -> str | None:
-    """Return the request that a turn on record was for; None where it was for none."""
+def _find_request(started: TurnStarted | None, ended: TurnEnded) -> str | None:
+    """Return the request of a recorded turn, or None for a turn without a request."""
     if started is None:  # of a further turn that a replay does not take again, only the end
         return ended.report.request if ended.turn else None
     return started.task["request"] if started.task else None

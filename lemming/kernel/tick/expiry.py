@@ -1,4 +1,4 @@
-"""What a tick removes at its end: entries past their retention, once the journal says which."""
+"""Remove entries past their retention at the end of a tick, after recording them in the journal."""
 
 from __future__ import annotations
 
@@ -6,36 +6,40 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from lemming.kernel.journal.file import Journal
+from lemming.kernel.inboxes.entry_index import EntryIndex
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.journal_records import EntriesExpired
 from lemming.kernel.journal.ledger import amend_state, read_state
-from lemming.kernel.journal.records import EntriesExpired
-from lemming.kernel.mail.index import EntryIndex
-from lemming.kernel.tick.retention import find_expired, said_of, unread_in_all
+from lemming.kernel.tick.retention import expiry_warning, find_expired, total_unread
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 
 
-def remove_expired(runtime: Runtime, journal: Journal, snapshot: Snapshot, turned: Sequence[str]) -> None:
-    """Remove entries past their retention; which ones is recorded first, so a second attempt agrees.
+def remove_expired(
+    runtime: Runtime, journal: Journal, snapshot: Snapshot, active_agents: Sequence[str]
+) -> None:
+    """Remove entries past their retention. The list is recorded first, so a second attempt agrees.
 
-    `turned`: the agents that have taken turns in the tick. Who was never shown some of the entries is told so
-    in its next prompt, and a person in the log.
+    `active_agents`: the agents with a turn in this tick. An agent that was never shown some of the entries is
+    told in its next prompt; a person is told in the log.
     """
-    found = find_expired(snapshot.survey, snapshot.config, snapshot.mail, runtime.epoch, turned)
+    expired = find_expired(snapshot.survey, snapshot.config, snapshot.mail, runtime.epoch, active_agents)
     record = next((record for record in journal.records if isinstance(record, EntriesExpired)), None)
     if record is None:
-        if not found.files:
+        if not expired.files:
             return
-        in_all = unread_in_all(runtime.org, found.unread)
-        unread: dict[str, Any] = {"unread": found.unread, "unread_in_all": in_all} if in_all else {}
-        record = journal.append(EntriesExpired(files=found.files, **unread), sync=True)
-        if in_all:  # once the files are gone nothing else says so
+        totals = total_unread(runtime.org, expired.unread)
+        unread: dict[str, Any] = {"unread": expired.unread, "unread_in_all": totals} if totals else {}
+        record = journal.append(EntriesExpired(files=expired.files, **unread), sync=True)
+        if totals:  # once the files are gone nothing else says so
             journal.sync()
     is_flushed = snapshot.config.org.durability != "off"  # what is replaced holds a ledger's old lines
     for reader, count in record.unread_in_all.items():
         if reader in snapshot.survey.agents:
             state = replace(read_state(runtime.org, reader), expired_unread=count)
             amend_state(runtime.org, reader, state, sync=is_flushed)
-            runtime.tell(said_of(reader, record.unread.get(reader, count), snapshot.tick), reader)
-    for file in filter({*found.files}.__contains__, record.files):  # a journal removes nothing else
-        runtime.org.own(EntryIndex).remove(file)
+            runtime.report_problem(
+                expiry_warning(reader, record.unread.get(reader, count), snapshot.tick), reader
+            )
+    for file in filter({*expired.files}.__contains__, record.files):  # a journal removes nothing else
+        runtime.org.get_cache(EntryIndex).remove(file)

@@ -1,4 +1,4 @@
-"""Who takes a turn in a tick, in what order, and why the others do not. Pure."""
+"""Plan of a tick: the agents with a turn, their order, and the reasons of the others. Pure."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import Any
 
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.clock import is_timestamp
-from lemming.kernel.journal.records import TickStarted
-from lemming.kernel.journal.report import Reason, TurnReport, Why
+from lemming.kernel.journal.journal_records import TickStarted
+from lemming.kernel.journal.turn_report import ReasonCode, TurnReason, TurnReport
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.models import LOCAL_MODEL
+from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.kernel.org.schedule import AgentSchedule, is_due
 from lemming.kernel.providers import is_channel, is_person
 
 FOR_A_PERSON = "a person speaks for it"
 FOR_A_CHANNEL = "a channel speaks for it"
 FOR_OTHERS = frozenset({FOR_A_PERSON, FOR_A_CHANNEL})
-_WORDS: dict[str, Why] = {FOR_A_PERSON: "person", FOR_A_CHANNEL: "channel"}
+_REASON_CODES: dict[str, ReasonCode] = {FOR_A_PERSON: "person", FOR_A_CHANNEL: "channel"}
 NOBODY: Mapping[str, str] = {}
-_WHY_RUN = frozenset({"at", "since", "at_once", "chosen", "left_out"})
-DUE, NOT_DUE = Reason("due"), Reason("not_due")
+_RUN_FIELDS = frozenset({"at", "since", "at_once", "chosen", "left_out"})
+DUE, NOT_DUE = TurnReason("due"), TurnReason("not_due")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The order of one tick. It is the first line of the tick's journal.
+class TickPlan:
+    """The plan of a tick, written as the first line of the tick's journal.
 
-    `order`: agents that are due. `not_due`: those whose schedule says another tick. `skipped`: why any other
-    agent takes no turn. `broken`: what is wrong with a resume. `at` is the tick's reading of the clock, and
-    `since` the one up to which the ticks before it went (empty: not known, or not needed). `at_once`: it is
-    run for what was asked, and that makes a difference to who has a turn, or to what persons were given.
-    `chosen`: the agents that somebody named for this tick, whatever their schedules say; empty: schedules
-    decide. `left_out`: agents that were due by the clock and were not named; the next tick sees to them.
+    `order`: agents that are due. `not_due`: agents with a schedule for another tick. `skipped`: the reason of
+    any other agent without a turn. `broken`: the error in a resume. `at`: the tick's clock reading. `since`:
+    the last reading of earlier ticks (empty: unknown or not needed). `at_once`: the tick runs immediately for
+    pending work, with an effect on the agents that have a turn or on the time given to persons. `chosen`:
+    agents selected by name for this tick, regardless of schedules, if any. `left_out`: agents due by the
+    clock but not selected, which the next tick runs.
     """
 
     tick: int
@@ -48,36 +48,39 @@ class Plan:
     left_out: list[str] = field(default_factory=list)
 
     @property
-    def everyone(self) -> set[str]:
-        """The names of all agents there were, due or not, broken or not."""
+    def all_agents(self) -> set[str]:
+        """Names of all agents, due or not, broken or not."""
         return {*self.order, *self.not_due, *self.skipped, *self.broken}
 
     @property
-    def reasons(self) -> dict[str, Reason]:
-        """Why each agent is to take a turn or none, as far as schedules and resumes tell."""
+    def turn_reasons(self) -> dict[str, TurnReason]:
+        """Reason for each agent's turn or missing turn, as far as schedules and resumes determine."""
         by_schedule = {**dict.fromkeys(self.order, DUE), **dict.fromkeys(self.not_due, NOT_DUE)}
-        return {**by_schedule, **self._kept_out}
+        return {**by_schedule, **self._exclusion_reasons}
 
     @property
-    def _kept_out(self) -> dict[str, Reason]:
+    def _exclusion_reasons(self) -> dict[str, TurnReason]:
         return {
-            **{name: Reason(_WORDS.get(text, "paused"), text) for name, text in self.skipped.items()},
-            **{name: Reason("broken", text, "ConfigError") for name, text in self.broken.items()},
+            **{
+                name: TurnReason(_REASON_CODES.get(text, "paused"), text)
+                for name, text in self.skipped.items()
+            },
+            **{name: TurnReason("broken", text, "ConfigError") for name, text in self.broken.items()},
         }
 
-    def turns_not_taken(self) -> list[TurnReport]:
-        """Return the reports of the agents that can have no turn in this tick, due or not."""
-        return [reason.report(name) for name, reason in self._kept_out.items()]
+    def excluded_reports(self) -> list[TurnReport]:
+        """Return the reports of the agents that cannot take a turn in this tick."""
+        return [reason.to_report(name) for name, reason in self._exclusion_reasons.items()]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan as JSON values, without the readings of the clock, and why it is run."""
-        return {key: value for key, value in vars(self).items() if key not in _WHY_RUN}
+        """Return the plan as JSON values, without clock readings and run reasons."""
+        return {key: value for key, value in vars(self).items() if key not in _RUN_FIELDS}
 
     @classmethod
-    def of(cls, started: TickStarted) -> Plan:
-        """Return the plan that a journal's first record holds."""
+    def from_record(cls, started: TickStarted) -> TickPlan:
+        """Return the plan recorded in a journal's first record."""
         fields = {key: getattr(started, key) for key in cls.__dataclass_fields__}
-        readings = {key: it if is_timestamp(it := fields[key]) else "" for key in ("at", "since")}
+        readings = {key: reading if is_timestamp(reading := fields[key]) else "" for key in ("at", "since")}
         return cls(**{**fields, **readings})
 
 
@@ -88,29 +91,34 @@ def make_plan(
     *,
     at: str = "",
     since: str = "",
-    resting: Mapping[str, str] = NOBODY,
-) -> Plan:
-    """Return the plan of a tick for the agents found.
+    skipped_agents: Mapping[str, str] = NOBODY,
+) -> TickPlan:
+    """Return the plan of a tick for the surveyed agents.
 
-    Those `resting` have no turn, as capabilities say (`tick.seams`): a word of theirs is what is wrong.
+    Agents in `resting` take no turn, by decision of capabilities (`tick.tick_hooks`); a non-empty value is an
+    error text.
     """
-    skipped = {**_paused(survey, config), **dict.fromkeys(people_in(survey, config), FOR_A_PERSON)}
+    skipped = {**_paused_agents(survey, config), **dict.fromkeys(find_people(survey, config), FOR_A_PERSON)}
     if config.has_channels:
-        skipped |= dict.fromkeys(channels_in(survey, config), FOR_A_CHANNEL)
+        skipped |= dict.fromkeys(find_channels(survey, config), FOR_A_CHANNEL)
     due = {
         name
         for (every, offset), names in survey.by_schedule.items()
         if is_due(AgentSchedule(run_every_n_ticks=every, phase_offset=offset), tick)
         for name in names
     }
-    due.difference_update(resting)
-    at_fault = {name: why for name, why in resting.items() if why}
+    due.difference_update(skipped_agents)
+    faulty = {name: error_text for name, error_text in skipped_agents.items() if error_text}
     due.difference_update(skipped)
-    order = [name for name in survey.order if name in due] if due else []
-    idle = due | skipped.keys() | at_fault.keys()
-    not_due = [name for name in survey.agents if name not in idle] if idle else list(survey.agents)
-    broken = {**{name: str(error) for name, error in survey.broken.items()}, **at_fault}
-    return Plan(
+    order = [name for name in survey.turn_order if name in due] if due else []
+    without_not_due_check = due | skipped.keys() | faulty.keys()
+    not_due = (
+        [name for name in survey.agents if name not in without_not_due_check]
+        if without_not_due_check
+        else list(survey.agents)
+    )
+    broken = {**{name: str(error) for name, error in survey.broken.items()}, **faulty}
+    return TickPlan(
         tick=tick,
         order=order,
         not_due=not_due,
@@ -121,68 +129,68 @@ def make_plan(
     )
 
 
-def _paused(survey: Survey, config: Config) -> dict[str, str]:
-    """Return the agents that are paused, alone or with all others, and how a person is told so."""
+def _paused_agents(survey: Survey, config: Config) -> dict[str, str]:
+    """Return the paused agents, each with the text shown to a person."""
     if config.org.paused:
-        return dict.fromkeys(survey.agents, f"the organisation is {pause_reason(config.org.paused)}")
-    return {name: pause_reason(text) for name, text in survey.paused.items()}
+        return dict.fromkeys(survey.agents, f"the organisation is {format_pause(config.org.paused)}")
+    return {name: format_pause(text) for name, text in survey.paused_agents.items()}
 
 
-def pause_reason(text: str) -> str:
-    """Return how a plan says that somebody is paused.
+def format_pause(text: str) -> str:
+    """Return the text of a plan for a pause.
 
-    >>> pause_reason("since 2026-11-22T09:00:00.000Z by ada"), pause_reason("too dear")
+    >>> format_pause("since 2026-11-22T09:00:00.000Z by ada"), format_pause("too dear")
     ('paused since 2026-11-22T09:00:00.000Z by ada', 'paused: too dear')
     """
     return f"paused {text}" if text.startswith("since ") else f"paused: {text}"
 
 
-def people_in(survey: Survey, config: Config) -> list[str]:
-    """Return the agents that persons speak for."""
-    keys = (key for key in survey.by_model if is_for_people(key, config))
+def find_people(survey: Survey, config: Config) -> list[str]:
+    """Return the agents represented by persons."""
+    keys = (key for key in survey.by_model if is_person_model(key, config))
     return [name for key in keys for name in survey.by_model[key]]
 
 
-def callers_in(survey: Survey, config: Config) -> list[str]:
-    """Return the agents that wait for the answer to whatever they ask: people, channels, programs."""
-    keys = (key for key in survey.by_model if _waits_for_all(key, config))
+def find_callers(survey: Survey, config: Config) -> list[str]:
+    """Return the agents that wait for the answer to each of their requests: people, channels, programs."""
+    keys = (key for key in survey.by_model if _is_caller_model(key, config))
     return [name for key in keys for name in survey.by_model[key]]
 
 
-def _waits_for_all(key: str, config: Config) -> bool:
-    return is_for_people(key, config) or is_for_channels(key, config) or takes_values(key, config)
+def _is_caller_model(key: str, config: Config) -> bool:
+    return is_person_model(key, config) or is_channel_model(key, config) or is_program_model(key, config)
 
 
-def takes_values(model_key: str, config: Config) -> bool:
-    """Return whether a program answers for the agents of a model key: it gets values, not a prompt."""
+def is_program_model(model_key: str, config: Config) -> bool:
+    """Return True if a program answers for the agents of a model key, with values instead of a prompt."""
     entry = config.models.get(model_key)
     return entry is not None and entry.prompt == "values"
 
 
-def channels_in(survey: Survey, config: Config) -> list[str]:
-    """Return the agents that channels speak for."""
-    keys = (key for key in survey.by_model if is_for_channels(key, config))
+def find_channels(survey: Survey, config: Config) -> list[str]:
+    """Return the agents represented by channels."""
+    keys = (key for key in survey.by_model if is_channel_model(key, config))
     return [name for key in keys for name in survey.by_model[key]]
 
 
-def takes_turns(agent: Agent, config: Config) -> bool:
-    """Return whether a model is asked for the agent: neither a person nor a channel speaks for it."""
-    return not (is_for_people(agent.model.key, config) or is_for_channels(agent.model.key, config))
+def has_model_turns(agent: Agent, config: Config) -> bool:
+    """Return True if a model is called for the agent, instead of a person or a channel."""
+    return not (is_person_model(agent.model.key, config) or is_channel_model(agent.model.key, config))
 
 
-def is_for_a_person(agent: Agent, config: Config) -> bool:
-    """Return whether the agent's entries come from a person and no model is ever asked."""
-    return is_for_people(agent.model.key, config)
+def is_person_agent(agent: Agent, config: Config) -> bool:
+    """Return True if the agent's entries come from a person and no model is called."""
+    return is_person_model(agent.model.key, config)
 
 
-def is_for_people(model_key: str, config: Config) -> bool:
-    """Return whether a model key stands for a person."""
+def is_person_model(model_key: str, config: Config) -> bool:
+    """Return True if a model key stands for a person."""
     entry = config.models.get(model_key)
     return entry is not None and is_person(entry.provider, config.org.plugins)
 
 
-def is_for_channels(model_key: str, config: Config) -> bool:
-    """Return whether a model key stands for a channel."""
+def is_channel_model(model_key: str, config: Config) -> bool:
+    """Return True if a model key stands for a channel."""
     entry = config.models.get(model_key)
     return entry is not None and is_channel(entry.provider, config.org.plugins)
 
@@ -190,8 +198,8 @@ def is_for_channels(model_key: str, config: Config) -> bool:
 WITH_TOOLS = "`lemming models list` has others, `lemming models use KEY` takes one"
 
 
-def warn_of_tools(agent: Agent, config: Config) -> str:
-    """Return a warning where a model is too small for the tools that a resume grants; else empty."""
+def small_model_warning(agent: Agent, config: Config) -> str:
+    """Return a warning if a model is too small for the tools granted in a resume, else an empty text."""
     entry = config.models.get(agent.model.key)
     if entry is None or not agent.permissions.tools:
         return ""

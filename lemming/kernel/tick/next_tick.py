@@ -1,7 +1,9 @@
-"""Which tick runs next, by the counter and the journals: the engine acts on it, all others only say it.
+"""Determine the next tick from the counter and the journals.
 
-The counter may be one behind after power loss, and was left alone by `run_tick`; where it
-contradicts the journals, a person decides.
+The engine acts on the result; other commands show it.
+
+The counter may be one behind after power loss, or unchanged after `run_tick`. If the counter contradicts the
+journals, a person decides.
 """
 
 from __future__ import annotations
@@ -10,9 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, LemmingError, TickAlreadyCommitted
-from lemming.kernel.journal.file import is_committed, last_record, read_journal, read_plan
-from lemming.kernel.journal.lookup import may_have_gone_down, plan_in
-from lemming.kernel.journal.records import (
+from lemming.kernel.journal.journal_file import is_committed, last_record, load_plan, read_journal
+from lemming.kernel.journal.journal_records import (
     ModelReplied,
     Record,
     TickCommitted,
@@ -20,16 +21,17 @@ from lemming.kernel.journal.records import (
     TurnEnded,
     TurnStarted,
 )
+from lemming.kernel.journal.record_lookup import find_plan, may_have_rebooted
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.counter import newest_in_ledgers, tick_by_files
+from lemming.kernel.tick.tick_counter import newest_ledger_tick, tick_from_files
 
 
 class NextTick(NamedTuple):
-    """Which tick runs next. With a `trouble` none does, and `tick` is what the counter should be to go on.
+    """The next tick. With a `trouble` no tick runs, and `tick` is the counter value needed to continue.
 
-    taken back: the files are older than the journals. run already: the counter names a tick that is over.
-    interrupted: it names one after a tick that was interrupted, in the turn of `agent`.
-    `unclosed` is an earlier tick of which all turns are over and the end is not written.
+    taken back: the files are older than the journals. run already: the counter names a completed tick.
+    interrupted: the counter is past a tick that was interrupted in the turn of `agent`. `unclosed` is an
+    earlier tick with all turns over but without an end record.
     """
 
     tick: int
@@ -40,8 +42,8 @@ class NextTick(NamedTuple):
     unclosed: int | None = None
 
     @property
-    def error(self) -> LemmingError | None:
-        """The trouble as an error, with the way out."""
+    def to_error(self) -> LemmingError | None:
+        """The trouble as an error with a hint, or None."""
         hint = f'to go on, write {{"current_tick": {self.tick}}} into it'
         match self.trouble:
             case "taken back":
@@ -69,33 +71,33 @@ class NextTick(NamedTuple):
 
 
 def find_next_tick(base: OrgPath, counted: int, ticks: list[int], *, boot_id: str) -> NextTick:
-    """Return which tick runs next where `tick.json` says `counted`.
+    """Return the next tick for the counter value `counted` of `tick.json`.
 
-    `ticks` have a journal; the newest are enough. `boot_id` is of this start of the machine. Raises
-    `CorruptState` for a journal of that tick or a later one that cannot be read, or an earlier one that is
-    damaged and not over.
+    `ticks` are ticks with a journal; the newest are enough. `boot_id` identifies the current boot of the
+    machine. Raises `CorruptState` for an unreadable journal of this or a later tick, or a damaged journal of
+    an earlier incomplete tick.
     """
-    tick = counted + 1 if _has_lost_its_name(base, counted, ticks, boot_id) else counted
-    found = NextTick(tick, counted, ticks[-1] if ticks else -1)
+    tick = counted + 1 if _is_counter_reverted(base, counted, ticks, boot_id) else counted
+    next_tick = NextTick(tick, counted, ticks[-1] if ticks else -1)
     earlier = next((at for at in reversed(ticks) if at < tick), None)
-    if earlier is not None and not _may_be_over(base, earlier):
+    if earlier is not None and not _can_be_complete(base, earlier):
         records = read_journal(base, earlier)
-        if missing := progress_of(records)["turns_left"]:
-            return found._replace(tick=earlier, trouble="interrupted", agent=missing[0])
-        found = found._replace(unclosed=earlier if records else None)
-    if found.newest < tick:
-        return found
+        if missing := summarize_progress(records)["turns_left"]:
+            return next_tick._replace(tick=earlier, trouble="interrupted", agent=missing[0])
+        next_tick = next_tick._replace(unclosed=earlier if records else None)
+    if next_tick.newest < tick:
+        return next_tick
     last = last_record(base, tick)
-    if found.newest > tick or (isinstance(last, TickCommitted) and last.advanced):
-        return _over(base, found, ticks)
+    if next_tick.newest > tick or (isinstance(last, TickCommitted) and last.advanced):
+        return _with_completeness(base, next_tick, ticks)
     # Committed, and not `advanced`: `run_tick` ran it and leaves the counter alone.
-    return found._replace(tick=tick + isinstance(last, TickCommitted))
+    return next_tick._replace(tick=tick + isinstance(last, TickCommitted))
 
 
-def _may_be_over(base: OrgPath, tick: int) -> bool:
-    """Return whether nothing says that a tick before the counter is not over.
+def _can_be_complete(base: OrgPath, tick: int) -> bool:
+    """Return False if the journal shows an incomplete tick before the counter.
 
-    A journal that cannot be read at all (a pipe, a link, a file of holes) says nothing: `verify` tells of it.
+    An unreadable journal (a pipe, a link, a sparse file) counts as complete: `verify` reports the file.
     """
     try:
         return is_committed(base, tick)
@@ -104,43 +106,49 @@ def _may_be_over(base: OrgPath, tick: int) -> bool:
 
 
 def require_newest(base: OrgPath, tick: int, ticks: list[int]) -> None:
-    """Raise `TickAlreadyCommitted` for a tick before one that has begun: time does not run backwards."""
-    if ticks and ticks[-1] > tick and (error := _over(base, NextTick(tick, tick, ticks[-1]), ticks).error):
+    """Raise `TickAlreadyCommitted` if a later tick has begun: ticks never run backwards."""
+    if (
+        ticks
+        and ticks[-1] > tick
+        and (error := _with_completeness(base, NextTick(tick, tick, ticks[-1]), ticks).to_error)
+    ):
         raise error
 
 
-def _has_lost_its_name(base: OrgPath, tick: int, ticks: list[int], boot_id: str) -> bool:
-    """Return whether power loss took the counter's newest name: it moves on without a flush of its own."""
+def _is_counter_reverted(base: OrgPath, tick: int, ticks: list[int], boot_id: str) -> bool:
+    """Return True if power loss reverted the counter file, which advances without a flush of its own."""
     newest = ticks[-1:]
     last = last_record(base, tick) if newest == [tick] else None
     is_behind = newest == [tick + 1] or (isinstance(last, TickCommitted) and last.advanced)
-    if not is_behind or not may_have_gone_down(read_plan(base, newest[0]), boot_id):
+    if not is_behind or not may_have_rebooted(load_plan(base, newest[0]), boot_id):
         return False
-    return not _was_taken_back(base, tick, ticks)
+    return not _is_rolled_back(base, tick, ticks)
 
 
-def _over(base: OrgPath, found: NextTick, ticks: list[int]) -> NextTick:
-    if _was_taken_back(base, found.tick, ticks):
-        return found._replace(trouble="taken back")
-    return found._replace(tick=tick_by_files(base, ticks)[0], trouble="run already")
+def _with_completeness(base: OrgPath, next_tick: NextTick, ticks: list[int]) -> NextTick:
+    if _is_rolled_back(base, next_tick.tick, ticks):
+        return next_tick._replace(trouble="taken back")
+    return next_tick._replace(tick=tick_from_files(base, ticks)[0], trouble="run already")
 
 
-def _was_taken_back(base: OrgPath, tick: int, ticks: list[int]) -> bool:
-    """Return whether the files are older than the journals: no ledger tells of turns that these record."""
-    if newest_in_ledgers(base) >= tick:
+def _is_rolled_back(base: OrgPath, tick: int, ticks: list[int]) -> bool:
+    """Return True if the files are older than the journals: recorded turns are in no ledger."""
+    if newest_ledger_tick(base) >= tick:
         return False
     records = read_journal(base, ticks[-1])
     return any(isinstance(record, TurnCommitted) and record.report.calls for record in records)
 
 
-def progress_of(records: list[Record]) -> dict[str, Any]:
-    """Return how far a tick has come: the answers of models that are kept, and whose turns are left.
+def summarize_progress(records: list[Record]) -> dict[str, Any]:
+    """Return the progress of a tick: the number of recorded answers, and the agents with turns left.
 
-    `answers_missing`: the turns left that have no answer yet; it may be that some of them ask for none.
+    `answers_missing`: number of remaining turns without an answer; some of these turns may need none.
     """
-    plan, ended = plan_in(records), {it.turn_key for it in records if isinstance(it, TurnEnded)}
-    under_way = {it.agent for it in records if isinstance(it, TurnStarted) and it.turn_key not in ended}
+    plan, ended = find_plan(records), {entry.turn_key for entry in records if isinstance(entry, TurnEnded)}
+    under_way = {
+        entry.agent for entry in records if isinstance(entry, TurnStarted) and entry.turn_key not in ended
+    }
     answered = [record.agent for record in records if isinstance(record, ModelReplied)]
-    left = [it for it in plan.order if it not in ended or it in under_way] if plan else []
-    missing = len(set(left) - set(answered))
-    return {"answers_kept": len(answered), "answers_missing": missing, "turns_left": left}
+    turns_left = [entry for entry in plan.order if entry not in ended or entry in under_way] if plan else []
+    missing = len(set(turns_left) - set(answered))
+    return {"answers_kept": len(answered), "answers_missing": missing, "turns_left": turns_left}

@@ -1,4 +1,4 @@
-"""Answers as records hold them, read back: what a model said, what a call gave, what a function found."""
+"""Restore recorded answers: model replies, tool results and check findings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
-from lemming.kernel.base.errors import recorded_failure
+from lemming.kernel.base.errors import restore_error
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.journal.records import (
+from lemming.kernel.journal.journal_records import (
     GateAsked,
     ModelFailed,
     ModelReplied,
@@ -20,39 +20,45 @@ from lemming.kernel.journal.records import (
     ToolStarted,
 )
 from lemming.kernel.journal.verdicts import GateVerdict
-from lemming.kernel.tools import ToolResult, interrupted
-from lemming.kernel.tools.definition import INFERRED
-from lemming.kernel.turn.values import Answer
+from lemming.kernel.tools import ToolResult, interrupted_result
+from lemming.kernel.tools.tool_definition import INFERRED
+from lemming.kernel.turn.turn_values import Answer
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.places import Found
+    from lemming.kernel.turn.guards import CheckFinding
 
-_facts_of = attrgetter(*(it.name for it in fields(Answer)))
+_get_answer_fields = attrgetter(*(answer_field.name for answer_field in fields(Answer)))
 
 
-def recorded_answer(record: ModelReplied | ModelFailed) -> Answer:
-    """Return the answer that a record holds; raise the error that stood in its place."""
+def restore_answer(record: ModelReplied | ModelFailed) -> Answer:
+    """Return the recorded answer, or raise the recorded error."""
     if isinstance(record, ModelFailed):
-        failure = recorded_failure(record.error, record.message)
+        failure = restore_error(record.error, record.message)
         failure.verdicts, failure.at, failure.lost = record.verdicts, record.at, record.lost
         raise failure
-    return Answer(*_facts_of(record))
+    return Answer(*_get_answer_fields(record))
 
 
-def record_of(agent: str, index: int, call: ToolCall, result: ToolResult, took_ms: int) -> ToolFinished:
-    """Return the record of what came of a tool call."""
-    more: dict[str, Any] = {"duration_ms": took_ms} if took_ms else {}
-    for key in ("passed_on", "entries_by", "kept", "trust"):
-        if value := getattr(result, key):
-            more[key] = value
+def make_tool_record(
+    agent: str, index: int, call: ToolCall, result: ToolResult, took_ms: int
+) -> ToolFinished:
+    """Return the record of a tool call's result."""
+    optional_fields: dict[str, Any] = {"duration_ms": took_ms} if took_ms else {}
+    recorded = {
+        "passed_on": result.passed_on,
+        "entries_by": result.entries_by,
+        "kept": result.state,
+        "trust": result.trust,
+    }
+    optional_fields |= {key: value for key, value in recorded.items() if value}
     if result.entries:
-        more["entries"] = [entry._asdict() for entry in result.entries]
+        optional_fields["entries"] = [entry._asdict() for entry in result.entries]
     if result.attempts > 1:
-        more["attempts"] = result.attempts
+        optional_fields["attempts"] = result.attempts
     if result.on_error != "return":
-        more["on_error"] = result.on_error
+        optional_fields["on_error"] = result.on_error
     if result.verdicts:
-        more["verdicts"] = [verdict.as_json() for verdict in result.verdicts]
+        optional_fields["verdicts"] = [verdict.as_json() for verdict in result.verdicts]
     return ToolFinished(
         agent=agent,
         index=index,
@@ -61,14 +67,14 @@ def record_of(agent: str, index: int, call: ToolCall, result: ToolResult, took_m
         outcome=result.outcome,
         output=redact_values(result.output),
         effects=[effect.as_json() for effect in result.effects],
-        **more,
+        **optional_fields,
     )
 
 
-def recorded_result(record: ToolFinished) -> ToolResult:
-    """Return the result of a tool call that a record holds, with the files it wants written."""
-    effects = tuple(FileEffect.from_json(plain) for plain in record.effects)
-    outcome = record.outcome or ("interrupted" if _is_unknown(record.output) else INFERRED)
+def restore_result(record: ToolFinished) -> ToolResult:
+    """Return the recorded result of a tool call, with the files to write."""
+    effects = tuple(FileEffect.from_json(raw_effect) for raw_effect in record.effects)
+    outcome = record.outcome or ("interrupted" if _is_interrupted_output(record.output) else INFERRED)
     return ToolResult(
         record.success,
         record.output,
@@ -85,37 +91,37 @@ def recorded_result(record: ToolFinished) -> ToolResult:
     )
 
 
-def recorded_finding(record: GateAsked) -> Found | None:
-    """Return what a function said to a gate; raise what stood in its place."""
-    from lemming.kernel.turn.places import Found, FunctionBroke
+def restore_finding(record: GateAsked) -> CheckFinding | None:
+    """Return the recorded finding of a check function, or raise the recorded error."""
+    from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
 
     if record.error:
-        raise FunctionBroke(record.error)
-    return Found(**record.found) if record.found else None
+        raise CheckFunctionError(record.error)
+    return CheckFinding(**record.found) if record.found else None
 
 
-def reached_outside(records: list[Record]) -> Iterator[tuple[ToolStarted, ToolResult | None]]:
-    """Yield each call of a turn that was announced, and its result; None when no end is recorded."""
+def calls_with_side_effects(records: list[Record]) -> Iterator[tuple[ToolStarted, ToolResult | None]]:
+    """Yield each announced call of a turn with its result; None without a recorded end."""
     finished = {record.index: record for record in records if isinstance(record, ToolFinished)}
     for record in records:
         if isinstance(record, ToolStarted):
-            ended = finished.get(record.index)
-            yield record, recorded_result(ended) if ended else None
+            end_record = finished.get(record.index)
+            yield record, restore_result(end_record) if end_record else None
 
 
-def written_ahead(records: list[Record]) -> list[str]:
-    """Return the files of a turn's tools that were written before a call that reached outside, sorted."""
+def files_written_early(records: list[Record]) -> list[str]:
+    """Return the sorted files of a turn's tools written before a call with side effects."""
     staged: list[str] = []
     written: set[str] = set()
     for record in records:
         if isinstance(record, ToolFinished):
-            staged += [FileEffect.from_json(plain).place for plain in record.effects]
+            staged += [FileEffect.from_json(raw_effect).path_key for raw_effect in record.effects]
         elif isinstance(record, ToolStarted):
             written.update(staged)
     return sorted(written)
 
 
-def _is_unknown(output: str) -> bool:
-    """Return whether an output is that of a call of which nobody knows; journals of 0.1.0 tell it so."""
-    begins, _, ends = interrupted("|").output.partition("|")
-    return output.startswith(begins) and output.endswith(ends)
+def _is_interrupted_output(output: str) -> bool:
+    """Return True if an output is that of an interrupted call, as in journals of version 0.1.0."""
+    prefix, _, suffix = interrupted_result("|").output.partition("|")
+    return output.startswith(prefix) and output.endswith(suffix)

@@ -1,10 +1,10 @@
-"""What is reserved for a turn's calls where limits hold: it counts as spent until it is known better.
+"""Reservations for a turn's model calls under limits; each counts as spent until the cost is known.
 
-    look at the limits < reservation < the call is made < answer
+    check of the limits < reservation < call < answer
 
-A reservation is in the journal before its call is made. The answer says what the call cost, and what of the
-reservations for it is lost: those of attempts that were sent and broke off, be it with the engine. So
-however often an engine is killed, what ledgers and journals count is never less than the bill.
+A reservation is in the journal before its call is made. The answer records the cost of the call and the
+write-off: the reservations of attempts sent but broken off, for example by an engine crash. However often an
+engine is killed, ledgers and journals never count less than the bill.
 """
 
 from __future__ import annotations
@@ -12,83 +12,85 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lemming.kernel.files.fitting import LARGEST_AMOUNT
-from lemming.kernel.journal.file import Journal
-from lemming.kernel.journal.lost_calls import NONE_LOST, Lost, together, unsettled
-from lemming.kernel.journal.records import ModelFailed, ModelReplied, ModelReserved
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ModelReserved
 from lemming.kernel.journal.verdicts import GateVerdict
-from lemming.kernel.llm.credits import most_of, most_tokens_in, worst_dollars
-from lemming.kernel.org.models import ModelEntry
-from lemming.kernel.plugins.shipped import NO_MODELS
+from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff, find_unsettled, sum_write_offs
+from lemming.kernel.llm.call_cost import cost_bound, max_dollars, max_input_tokens
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.providers import Request
-from lemming.kernel.turn.moments import TickLimits
-from lemming.kernel.turn.places import SpendingLimits
-from lemming.kernel.turn.values import TurnInputs
+from lemming.kernel.turn.guards import SpendingLimits
+from lemming.kernel.turn.turn_context import TickLimits
+from lemming.kernel.turn.turn_values import TurnInputs
 
 
 def find_limits(limits: TickLimits | None, journal: Journal, inputs: TurnInputs) -> SpendingLimits | None:
-    """Return the limits on a turn's spending: gates, or the budget of its request; None without any."""
+    """Return the limits on a turn's spending: gates, or the request's budget; None without limits."""
     if limits is not None:
-        return limits.of(inputs)
+        return limits.limits_for_turn(inputs)
     has_budget = inputs.task is not None and inputs.task.has_budget
     return Reservations(journal, inputs) if has_budget else None
 
 
 class Reservations:
-    """The reservations of one turn that no answer has settled, by the number of the call, and what is lost.
+    """The unsettled reservations of a turn by call number, and the write-off.
 
-    They are the limits of a turn whose request has a budget, where no gate limits spending: nothing but the
-    budget is looked at then, and the turn itself does that.
+    They serve as limits for a turn with a request budget but without a spending gate: only the budget
+    applies, and the turn itself checks the budget.
     """
 
     def __init__(self, journal: Journal, inputs: TurnInputs) -> None:
         agent = inputs.agent.name
-        self._journal, self._agent, self._lost = journal, agent, NONE_LOST
-        self._open = unsettled(journal.records_of(agent, inputs.turn))
-        sent = {call for record in journal.records for name, call in record.sent_calls if name == agent}
+        self._journal, self._agent, self._write_off = journal, agent, NO_WRITE_OFF
+        self._open = find_unsettled(journal.find_agent_records(agent, inputs.turn))
+        sent = {call for record in journal.records for name, call in record.submitted_calls if name == agent}
         for call in sent & self._open.keys():
             self._open[call].pop()  # it is waited for, and not sent again
 
     @property
-    def reserved(self) -> Lost:
-        """What is reserved for calls that have no answer."""
-        return together(lost for open_ in self._open.values() for lost in open_)
+    def reserved(self) -> WriteOff:
+        """Total reserved for calls without an answer."""
+        return sum_write_offs(
+            reservation for reservations in self._open.values() for reservation in reservations
+        )
 
     @property
-    def unsettled(self) -> Lost:
-        """What the turn may have spent beside its answers: what is reserved, and what is lost for good."""
-        return self._lost.plus(self.reserved)
+    def unsettled(self) -> WriteOff:
+        """Possible spending of the turn beside its answers: reservations and write-off."""
+        return self._write_off.add(self.reserved)
 
-    def look(
+    def check_call(
         self, call: int, key: str, entry: ModelEntry, request: Request, *, trust: str = ""
     ) -> Iterator[GateVerdict]:
-        """Say nothing of a question: there is no gate."""
+        """Return no verdicts: no gate applies."""
         return iter(())
 
     def reserve(self, key: str, entry: ModelEntry, request: Request) -> None:
-        """Reserve the most that a call can cost which is about to be made; nothing where no model answers."""
+        """Reserve the maximum cost of a call; nothing is reserved for a provider without a model."""
         if entry.provider in NO_MODELS:
             return
-        tokens_in = most_tokens_in(request)
-        most, dollars = most_of(entry, tokens_in), worst_dollars(entry, tokens_in)
+        tokens_in = max_input_tokens(request)
+        max_cost, dollars = cost_bound(entry, tokens_in), max_dollars(entry, tokens_in)
         amounts: dict[str, Any] = {
-            "credits": min(float(most.credits), LARGEST_AMOUNT),
-            "cost_usd": None if dollars is None else min(dollars, LARGEST_AMOUNT),
-            "tokens": most.tokens,
+            "credits": min(float(max_cost.credits), MAX_AMOUNT),
+            "cost_usd": None if dollars is None else min(dollars, MAX_AMOUNT),
+            "tokens": max_cost.tokens,
         }
         self._journal.append(ModelReserved(agent=self._agent, call=request.step, key=key, **amounts))
-        self._open.setdefault(request.step, []).append(Lost(1, **amounts))
+        self._open.setdefault(request.step, []).append(WriteOff(1, **amounts))
 
     def release(self, call: int) -> None:
-        """Give the latest reservation for a call back: what it cost is known."""
-        if open_ := self._open.get(call):
-            open_.pop()
+        """Release the latest reservation of a call with a known cost."""
+        if reservations := self._open.get(call):
+            reservations.pop()
 
     def settle(self, record: ModelReplied | ModelFailed) -> None:
-        """Count what of the reservations for a call is lost, as its record says."""
+        """Add the write-off in a call's record, and close its reservations."""
         self._open.pop(record.call, None)
-        self._lost = self._lost.plus(Lost.of(record.lost))
+        self._write_off = self._write_off.add(WriteOff.from_json(record.lost))
 
-    def lost(self, call: int) -> Lost:
-        """Return the lost part of the reservations for a call that has its answer or has failed."""
-        return together(self._open.pop(call, ()))
+    def write_off(self, call: int) -> WriteOff:
+        """Close the reservations of a finished call, and return their total as a write-off."""
+        return sum_write_offs(self._open.pop(call, ()))

@@ -1,6 +1,7 @@
-"""An organisation that an engine has opened: the lock, the settings, the backends.
+"""An organisation opened by an engine: lock, settings and model backends.
 
-One engine per organisation. The lock is the kernel's and dies with its holder; its file says who that is.
+One engine per organisation. The lock belongs to the operating system and ends with its holder; the lock file
+describes the holder.
 """
 
 from __future__ import annotations
@@ -16,69 +17,76 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lemming.kernel.access.trust import Consent
+from lemming.kernel.access.workspace_trust import WorkspaceTrust
+from lemming.kernel.base.blocking_deadline import MonotonicClock, WorkAbandoned
 from lemming.kernel.base.clock import Clock, SystemClock, WaitingClock, timestamp
-from lemming.kernel.base.deadlines import LeftBehind, MonotonicClock
 from lemming.kernel.base.errors import ConfigError, DiskError, NotAnOrg, Problem, ProviderError
-from lemming.kernel.base.jsontext import pretty_words
-from lemming.kernel.base.recent import RecentValues
-from lemming.kernel.files.documents import once_saved
-from lemming.kernel.files.fields import Json
-from lemming.kernel.files.stamps import is_folder, learn_stamps
-from lemming.kernel.journal.events import Event, ModelWrote, Observer, ProblemFound, ignore, tell
-from lemming.kernel.journal.lost_calls import Lost
-from lemming.kernel.journal.prompts import PromptWriter
+from lemming.kernel.base.jsontext import dump_pretty_flat
+from lemming.kernel.base.recent_values import RecentValues
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.json_documents import retry_while_saving
+from lemming.kernel.files.stat_cache import is_folder, probe_mtime_resolution
+from lemming.kernel.journal.engine_events import (
+    Event,
+    ModelWrote,
+    Observer,
+    ProblemFound,
+    ignore_event,
+    notify_observers,
+)
+from lemming.kernel.journal.prompt_store import PromptWriter
+from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.logging_config import EngineLog
-from lemming.kernel.org.config import Config, Org, hold_settings, read_config
-from lemming.kernel.org.format import require_known_format
+from lemming.kernel.org.config import Config, OrgSettings, hold_settings, reload_config
+from lemming.kernel.org.format_version import require_known_format
 from lemming.kernel.org.missing_settings import load_recorded_settings
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capabilities import capability
-from lemming.kernel.plugins.registry import load_installed_plugins, load_plugins
-from lemming.kernel.plugins.shipped import RECORDED
+from lemming.kernel.plugins.capability_loader import get_capability
+from lemming.kernel.plugins.capability_table import RECORDED
+from lemming.kernel.plugins.plugin_registry import load_installed_plugins, load_plugins
 from lemming.kernel.providers import Reply, Request, provider_names
-from lemming.kernel.tick.backends import Backends
 from lemming.kernel.tick.clock_reading import previous_reading
-from lemming.kernel.tick.counter import explain_skipped_ticks
-from lemming.kernel.tick.edge import Stopped
+from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.executors.turn_lock import TurnLock
-from lemming.kernel.tick.holder import leaving, locked, next_epoch, parse_tick
-from lemming.kernel.tick.turns_not_done import TurnsNotDone
-from lemming.kernel.tools import refresh_tools, server_sources
+from lemming.kernel.tick.lock_holder import acquire_lock, format_release, next_epoch, parse_tick
+from lemming.kernel.tick.model_backends import Backends
+from lemming.kernel.tick.tick_counter import explain_skipped_ticks
+from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurns
+from lemming.kernel.tools import get_server_sources, refresh_tools
 
 if TYPE_CHECKING:
     from lemming.kernel.agents import Agent
     from lemming.kernel.base.contract import ToolCall
-    from lemming.kernel.journal.file import Journal
-    from lemming.kernel.journal.report import TickReport
+    from lemming.kernel.journal.journal_file import Journal
+    from lemming.kernel.journal.turn_report import TickReport
     from lemming.kernel.journal.verdicts import GateVerdict
-    from lemming.kernel.tick.carriers import Carriers
+    from lemming.kernel.tick.gateways import Gateways
     from lemming.kernel.tick.snapshot import Snapshot
     from lemming.kernel.tools import ToolResult
-    from lemming.kernel.tools.context import ToolContext
-    from lemming.kernel.turn.places import Found, Gathering, Passed
+    from lemming.kernel.tools.tool_context import ToolContext
+    from lemming.kernel.turn.guards import AllowedCall, CallBatcher, CheckFinding
 
-KEPT_TOOLS = "the tools from before hold until it is mended"
-KEPT_SETTINGS = "the settings from before hold until it is mended"
-_MENDED = Problem("the settings can be read again, and hold from now on", severity="note")
+TOOLS_UNCHANGED = "the tools from before hold until it is mended"
+SETTINGS_UNCHANGED = "the settings from before hold until it is mended"
+_SETTINGS_RESTORED = Problem("the settings can be read again, and hold from now on", severity="note")
 
 
-def nobody(_: Runtime, __: Config) -> list[Observer]:
+def no_observers(_: Runtime, __: Config) -> list[Observer]:
     """Return no observers."""
     return []
 
 
 @dataclass
 class Runtime:
-    """What the turns of one engine share; safe to use from many threads.
+    """Resources shared by the turns of an engine; thread-safe.
 
-    `stop` is set when the engine is to end: the operator wants it, or something went wrong that concerns
-    every turn. `observers` hear one event at a time, and so do those that `observers_of` names for the
-    settings of the tick. `before_again`, by agent: what looks, or raises, before a call that failed is made
-    again. `gathered_by`: the capability that has model calls of a tick wait for each other, `gathering` where
-    those of the tick under way do. `turn_lock`: of all turns the one that holds it works. `monotonic`: the
-    clock of `turn.deadline_s` and of model calls. `pause`: how a model call waits, unless in real time.
+    `stop` is set when the engine is to end: the operator asked, or an error affects every turn. `observers`
+    receive a single event at a time, as do the observers that `build_observers` returns for the settings of
+    the tick. `before_retry`, by agent: a check that may raise before a failed call is made again.
+    `batching_capability`: the capability that batches the model calls of a tick. `batcher`: the batcher of
+    the current tick. `turn_lock`: only the turn that holds the lock works. `monotonic`: the clock for
+    `turn.deadline_s` and model calls. `pause`: replaces waiting in real time.
     """
 
     org: Organisation
@@ -86,88 +94,95 @@ class Runtime:
     observers: tuple[Observer, ...] = ()
     stop: threading.Event = field(default_factory=threading.Event)
     epoch: int = 0
-    gathered_by: str = ""
-    gathering: Gathering | None = None
+    batching_capability: str = ""
+    batcher: CallBatcher | None = None
     turn_lock: TurnLock = field(default_factory=TurnLock)
     prompts: PromptWriter = field(default_factory=PromptWriter)
     at_end: Callable[[], None] = lambda: None  # what is left to be done once the lock is free
     is_live: bool = True  # else answers come out of a recording, and no time is over
-    sees_to_channels: bool = True  # else nothing is taken in or handed out: the world is a recording
-    carriers: Carriers | None = None  # those who see to its channels, if it has any
-    watches: bool = False  # whether observers are told of answers as they come
+    uses_gateways: bool = True  # else nothing is taken in or handed out: the world is a recording
+    gateways: Gateways | None = None  # those who see to its channels, if it has any
+    is_streaming: bool = False  # whether observers are told of answers as they come
     chosen: tuple[str, ...] = ()  # agents that somebody named, as long as no tick was begun for them
-    hurries: bool = False  # whether the tick is run at once, for what was asked, and not by the clock
-    has_looked_back: bool = False  # whether earlier turns were found to be on the disk
-    ran: int = -1  # the tick that it ran last
-    counted: int | None = None  # the tick that is next, as this engine or the one before it left the counter
+    is_immediate: bool = False  # whether the tick is run at once, for what was asked, and not by the clock
+    has_checked_history: bool = False  # whether earlier turns were found to be on the disk
+    last_tick: int = -1  # the tick that it ran last
+    next_tick: int | None = (
+        None  # the tick that is next, as this engine or the one before it left the counter
+    )
     monotonic: MonotonicClock = time.monotonic
     pause: Callable[[float], object] | None = None
     # The settings files that the newest journal names, once looked at.
     journaled_settings: Set[str] | None = None
-    before_again: dict[str, Callable[[ProviderError], None]] = field(default_factory=dict)
-    observers_of: Callable[[Runtime, Config], list[Observer]] = nobody
-    _joined: tuple[Observer, ...] = ()
+    before_retry: dict[str, Callable[[ProviderError], None]] = field(default_factory=dict)
+    build_observers: Callable[[Runtime, Config], list[Observer]] = no_observers
+    _settings_observers: tuple[Observer, ...] = ()
     _config: Config | None = None
     _config_problem: str = ""
     _config_file: str = ""
-    _told: RecentValues = field(default_factory=RecentValues)
+    _reported: RecentValues = field(default_factory=RecentValues)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
-    def is_heard(self) -> bool:
-        """Whether anybody listens; else nobody need put events together."""
-        return bool(self.observers or self._joined)
+    def has_observers(self) -> bool:
+        """True with at least one observer; without observers no events need to be built."""
+        return bool(self.observers or self._settings_observers)
 
     @property
-    def settings(self) -> Org | None:
-        """The organisation's settings as they were last read; None before that."""
+    def settings(self) -> OrgSettings | None:
+        """The organisation's settings as last read, or None before the first read."""
         return self._config.org if self._config else None
 
     def notify(self, event: Event) -> None:
-        """Tell an event to all observers."""
-        if self.is_heard:
+        """Send an event to all observers."""
+        if self.has_observers:
             with self._lock:
-                tell(event, (*self.observers, *self._joined))
+                notify_observers(event, (*self.observers, *self._settings_observers))
 
     @property
     def base(self) -> Path:
         """The organisation's folder."""
         return self.org.base
 
-    def waiting(self) -> contextlib.AbstractContextManager[None]:
-        """Let other turns work while this one, which holds the turn lock, waits in the block."""
+    def release_turn_lock(self) -> contextlib.AbstractContextManager[None]:
+        """Release the turn lock for the block, so other turns work while this turn waits."""
         return self.turn_lock.waiting
 
     def load_config(self) -> Config:
-        """Read the settings afresh and import the plugins they name.
+        """Reload the settings and import the plugins they name.
 
-        A file that somebody is saving is read again in a moment. What cannot be read then is said, and the
-        settings from before hold until it can; `ConfigError` is raised where there are none, and `NotTrusted`
-        for what nobody has agreed to.
+        A file being saved is read again after a moment. An unreadable file is reported, and the previous
+        settings stay in force. Raises `ConfigError` without previous settings, and `WorkspaceNotTrusted` for
+        settings without workspace trust.
         """
-        config = self._readable_config()
+        config = self._load_or_reuse_config()
         # Before anything is imported: code that nobody agreed to must not run, not even to say what it is.
-        self.require_agreed(config, None)
+        self.require_trusted(config, None)
         if config.org.plugins:  # else an agent could run what it wrote
-            from lemming.kernel.access.plugin_files import PluginFiles
+            from lemming.kernel.access.plugin_files import PluginFileGuard
 
-            self.org.own(PluginFiles).require_unwritable(config.org.plugins)
+            self.org.get_cache(PluginFileGuard).require_unwritable(config.org.plugins)
         load_plugins(tuple(config.org.plugins))
         # Only a provider that nobody else has is worth a look at every installed package.
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
             load_installed_plugins()
         for problem in refresh_tools(config.org, self.org):
-            self.tell(replace(problem, hint=f"{problem.hint}; {KEPT_TOOLS}".removeprefix("; ")))
-        self.backends.settings, self._joined = config.org, tuple(self.observers_of(self, config))
+            self.report_problem(
+                replace(problem, hint=f"{problem.hint}; {TOOLS_UNCHANGED}".removeprefix("; "))
+            )
+        self.backends.settings, self._settings_observers = (
+            config.org,
+            tuple(self.build_observers(self, config)),
+        )
         return config
 
-    def require_agreed(self, config: Config, agents: Mapping[str, Agent] | None) -> None:
-        """Raise `NotTrusted` where a command runs the organisation and nobody has agreed to all of it."""
-        self.org.own(Consent).require(config, agents)
+    def require_trusted(self, config: Config, agents: Mapping[str, Agent] | None) -> None:
+        """Raise `WorkspaceNotTrusted` if a command runs the organisation without full workspace trust."""
+        self.org.get_cache(WorkspaceTrust).require(config, agents)
 
-    def _readable_config(self) -> Config:
+    def _load_or_reuse_config(self) -> Config:
         try:
-            config = once_saved(self.base, lambda: read_config(self.org), lambda _: ())
+            config = retry_while_saving(self.base, lambda: reload_config(self.org), lambda _: ())
         except ConfigError as error:
             if self._config is None:
                 raise
@@ -176,161 +191,169 @@ class Runtime:
                 problems = [problem for problem in error.problems if problem.severity == "error"]
                 self._config_file = problems[0].file
                 for problem in problems:
-                    self._say(replace(problem, hint=f"{problem.hint}; {KEPT_SETTINGS}".removeprefix("; ")))
+                    self._emit_problem(
+                        replace(problem, hint=f"{problem.hint}; {SETTINGS_UNCHANGED}".removeprefix("; "))
+                    )
             return self._config
         if self._config_problem:
-            self._say(replace(_MENDED, file=self._config_file))
+            self._emit_problem(replace(_SETTINGS_RESTORED, file=self._config_file))
         self._config, self._config_problem = config, ""
         return config
 
-    def may_be_quiet(self, config: Config, ticks: list[int]) -> bool:
-        """Return False if the newest journal lacks a settings file: a tick without turns then has one too.
+    def can_be_quiet(self, config: Config, ticks: list[int]) -> bool:
+        """Return False if the newest journal lacks a settings file; a tick without turns then needs a
+        journal.
 
-        A pause that only quiet ticks have seen must hold in the next process, whatever becomes of its file.
-        `ticks` have a journal; before the first one there is nothing to lose.
+        A pause seen only by quiet ticks must hold in the next process, whatever happens to its file. `ticks`
+        have a journal; before the first journal nothing can be lost.
         """
         if ticks and config.digests and self.journaled_settings is None:
             self.journaled_settings = load_recorded_settings(self.org)
         return not ticks or not config.digests.keys() - (self.journaled_settings or set())
 
     def close(self) -> None:
-        """Leave the cluster, if there is one, and end what is kept running for the organisation."""
+        """Disconnect from the cluster, if any, and close resources kept open for the organisation."""
         hold_settings(self.org, is_held=False)
         self.backends.close()
         self.org.close()
 
-    def tell(self, problem: Problem, agent: str = "") -> None:
-        """Say something that a person should mend, once: in the log, and to whoever watches."""
+    def report_problem(self, problem: Problem, agent: str = "") -> None:
+        """Report a problem to the log and the observers, once."""
         with self._lock:
-            is_new = self._told.add(problem)
+            is_new = self._reported.add(problem)
         if is_new:
-            self._say(problem, agent)
+            self._emit_problem(problem, agent)
 
-    def _say(self, problem: Problem, agent: str = "") -> None:
+    def _emit_problem(self, problem: Problem, agent: str = "") -> None:
         EngineLog(self.base).warning("problem", agent=agent, problem=str(problem))
         self.notify(ProblemFound(agent=agent, problem=problem))
 
-    def note_counter(self, tick: int) -> None:
-        """Tell a person where `tick.json` is ahead of where an engine left it."""
-        if problem := explain_skipped_ticks(tick, self.counted):
-            self.tell(problem)
-        self.counted = tick
+    def check_counter(self, tick: int) -> None:
+        """Report a problem if `tick.json` is ahead of the tick an engine left."""
+        if problem := explain_skipped_ticks(tick, self.next_tick):
+            self.report_problem(problem)
+        self.next_tick = tick
 
-    def noted(self, report: TickReport) -> TickReport:
-        """Take note of a tick that was run, and of whose turn was not done, and why; return its report."""
-        self.ran, self.counted = report.tick, report.tick + 1
-        for turn in self._not_done.note(report.tick, report.turns, self.now()):
+    def record_tick(self, report: TickReport) -> TickReport:
+        """Record a completed tick and its unfinished turns with reasons; return the report."""
+        self.last_tick, self.next_tick = report.tick, report.tick + 1
+        for turn in self._unfinished_turns.record_tick(report.tick, report.turns, self.now()):
             if report.is_quiet or turn.error == "ConfigError":  # else the turn's own line says it
                 EngineLog(self.base).warning("turn_not_done", **asdict(turn))
         return report
 
     @cached_property
-    def _not_done(self) -> TurnsNotDone:
-        return TurnsNotDone(self.base)
+    def _unfinished_turns(self) -> UnfinishedTurns:
+        return UnfinishedTurns(self.base)
 
     def now(self) -> str:
-        """Return the current time as it is written to files."""
+        """Return the current time in the format of files."""
         return timestamp(self.clock.now())
 
     def previous_reading(self, tick: int, ticks: list[int]) -> str:
-        """Return the clock's reading up to which the ticks before this one went; empty: none is kept."""
+        """Return the clock reading up to which earlier ticks ran, or an empty text."""
         return previous_reading(self.base, tick, ticks)
 
-    def may_ask(self, look: Callable[[], Iterator[GateVerdict]]) -> Iterator[GateVerdict]:
-        """Return what a look before a question is asked gives; it raises what keeps it from being asked."""
+    def before_model_call(self, look: Callable[[], Iterator[GateVerdict]]) -> Iterator[GateVerdict]:
+        """Run the check before a model call and return its verdicts. Raises the reason to block the call."""
         return look()
 
-    def lost(self, agent: str, call: int, found: Lost) -> Lost:
-        """Return what of the reservations for a turn's call is lost, as it was `found`."""
-        return found
+    def write_off(self, agent: str, call: int, write_off: WriteOff) -> WriteOff:
+        """Return the write-off of a call's reservations."""
+        return write_off
 
     def complete(self, entry: ModelEntry, request: Request, *, live: bool = False) -> Reply:
-        """Ask the model an entry stands for, together with others where calls are gathered, unless `live`."""
-        if live or self.gathering is None:
+        """Call an entry's model, batched with other calls in a batching run unless `live`."""
+        if live or self.batcher is None:
             return self.complete_live(entry, request)
-        return self.gathering.complete(entry, self.backends.suited(entry, request))
+        return self.batcher.complete(entry, self.backends.adapt_request(entry, request))
 
     def complete_live(
         self, entry: ModelEntry, request: Request, before_again: Callable[[ProviderError], None] | None = None
     ) -> Reply:
-        """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker.
+        """Call an entry's model with retries, a deadline and a circuit breaker.
 
-        `before_again` is called before each retry, after what looks at the limits of the turn.
+        `before_retry` is called before each retry, after the check of the turn's limits.
         """
-        hear = self._hearer(request) if self.watches else None
-        look = self.before_again.get(request.agent) if self.before_again else None
-        if look and before_again:
-            look = partial(_look_twice, look, before_again)
-        return self.backends.complete(entry, request, hear, look or before_again)
+        on_delta = self._delta_notifier(request) if self.is_streaming else None
+        check = self.before_retry.get(request.agent) if self.before_retry else None
+        if check and before_again:
+            check = partial(_call_both, check, before_again)
+        return self.backends.complete(entry, request, on_delta, check or before_again)
 
-    def _hearer(self, request: Request) -> Callable[[str], object]:
-        """Return who tells observers of the text of an answer as it comes."""
+    def _delta_notifier(self, request: Request) -> Callable[[str], object]:
+        """Return the function that sends each text delta of an answer to the observers."""
         return lambda text: self.notify(ModelWrote(agent=request.agent, call=request.step, text=text))
 
     @cached_property
     def backends(self) -> Backends:
         """The model backends of the organisation."""
         stop, monotonic, pause = self.stop, self.monotonic, self.pause
-        return Backends(self.base, self.clock, stop, self.tell, monotonic=monotonic, pause=pause)
+        return Backends(self.base, self.clock, stop, self.report_problem, monotonic=monotonic, pause=pause)
 
-    def gather(self, journal: Journal) -> None:
-        """Have the calls of a tick wait for each other where the run says so.
+    def start_batching(self, journal: Journal) -> None:
+        """Start batching the calls of a tick if the run requests it.
 
-        What an earlier attempt sent is waited for whatever this one was told: it is paid for. Raises
-        `ConfigError` where the capability is not here.
+        Batches sent by an earlier attempt are always awaited, because they are paid for. Raises `ConfigError`
+        if the capability is not installed.
         """
-        began = (RECORDED[it.kind][0] for it in journal.records if it.kind in RECORDED)
-        by = self.gathered_by or next(began, "")
-        self.gathering = None
-        if not by:
+        recorded_names = (RECORDED[record.kind][0] for record in journal.records if record.kind in RECORDED)
+        capability_name = self.batching_capability or next(recorded_names, "")
+        self.batcher = None
+        if not capability_name:
             return
-        from lemming.kernel.turn.places import CallsOfTick
+        from lemming.kernel.turn.guards import BatchContext
 
-        calls = CallsOfTick(
-            make=self.backends.bare,
+        batch_context = BatchContext(
+            make=self.backends.make_provider,
             live=self.complete_live,
             journal=journal,
-            now=self.clock.now,
+            clock=self.clock.now,
             notify=self.notify,
             stop=self.stop,
-            sends=by == self.gathered_by,
+            sends=capability_name == self.batching_capability,
             sleep=self.stop.wait,
         )
-        self.gathering = capability(by).gathers(calls)
+        self.batcher = get_capability(capability_name).call_batcher(batch_context)
 
-    def look_at_servers(self, snapshot: Snapshot) -> dict[str, Json]:
-        """Return what servers have that those who take a turn may call, by the capability that looks."""
+    def scan_servers(self, snapshot: Snapshot) -> dict[str, Json]:
+        """Return the catalogues of the servers that firing agents may call, by capability."""
         firing = [
             snapshot.survey.agents[name] for name in snapshot.plan.order if name in snapshot.survey.agents
         ]
         is_flushed = snapshot.config.org.durability != "off"
-        sources = server_sources(self.org)
-        return {name: it.look(firing, self.tell, sync=is_flushed) for name, it in sources.items()}
+        sources = get_server_sources(self.org)
+        return {
+            name: source.scan_servers(firing, self.report_problem, sync=is_flushed)
+            for name, source in sources.items()
+        }
 
-    def may_call(
-        self, agent: str, index: int, call: ToolCall, look: Callable[[], Passed | ToolResult]
-    ) -> Passed | ToolResult:
-        """Return what a look at a turn's tool call number `index` gives, before it is made."""
+    def before_tool_call(
+        self, agent: str, index: int, call: ToolCall, look: Callable[[], AllowedCall | ToolResult]
+    ) -> AllowedCall | ToolResult:
+        """Run the check before a turn's tool call number `index` and return its result."""
         return look()
 
-    def check(self, agent: str, number: int, name: str, ask: Callable[[], Found | None]) -> Found | None:
-        """Return what a function says, the `number`th time that one is asked in the agent's turn."""
+    def call_function(
+        self, agent: str, number: int, name: str, ask: Callable[[], CheckFinding | None]
+    ) -> CheckFinding | None:
+        """Return the finding of check function call `number` in the agent's turn."""
         return ask()
 
-    def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run a turn's tool call number `index`; whatever goes wrong inside is a failed result.
+    def call_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run a turn's tool call number `index`; errors inside the tool become a failed result.
 
-        Raises `Stopped` when the engine is to end and a tool of somebody's own does not.
+        Raises `EngineStopped` when the engine is to end and a custom tool does not return.
         """
-        from lemming.kernel.tools.calls import call_tool
+        from lemming.kernel.tools.tool_call import call_tool
 
         try:
             return call_tool(call.tool, call.args, context, self.stop)
-        except LeftBehind as error:
-            raise Stopped from error
+        except WorkAbandoned as error:
+            raise EngineStopped from error
 
 
-def _look_twice(
+def _call_both(
     first: Callable[[ProviderError], None], second: Callable[[ProviderError], None], error: ProviderError
 ) -> None:
     first(error)
@@ -343,17 +366,17 @@ def open_org(
     *,
     command: str = "",
     clock: Clock | None = None,
-    notify: Observer = ignore,
+    notify: Observer = ignore_event,
     stop: threading.Event | None = None,
-    gathered_by: str = "",
-    observers_of: Callable[[Runtime, Config], list[Observer]] = nobody,
+    batching_capability: str = "",
+    build_observers: Callable[[Runtime, Config], list[Observer]] = no_observers,
 ) -> Iterator[Runtime]:
-    """Hold an organisation's lock for the length of the block.
+    """Hold an organisation's lock for the block and yield its runtime.
 
-    Raises `NotAnOrg` when the folder has no `agents/`, `ConfigError` for a format that only a newer version
-    knows, and `OrgBusy` that names the engine that holds it.
+    Raises `NotAnOrg` for a folder without `agents/`, `ConfigError` for a format of a newer version, and
+    `OrgBusy` with the name of the engine that holds the lock.
     """
-    org = Organisation.at(base_path)
+    org = Organisation.from_path(base_path)
     base = org.base
     if not is_folder(f"{base}/agents"):
         raise NotAnOrg(
@@ -361,8 +384,8 @@ def open_org(
         )
     require_known_format(org)
     clock = clock or SystemClock()
-    lock = locked(base)
-    epoch, left = next_epoch(lock), parse_tick(lock.read())
+    lock = acquire_lock(base)
+    epoch, last_left = next_epoch(lock), parse_tick(lock.load_holder())
     try:
         holder: dict[str, str | int] = {
             "pid": os.getpid(),
@@ -371,22 +394,28 @@ def open_org(
             "command": command,
             "epoch": epoch,
         }
-        lock.describe(pretty_words(holder))
+        lock.write_holder(dump_pretty_flat(holder))
         # The lock's file is at hand, on the device of all the others, and nobody goes by its stamps.
-        learn_stamps(lock.restamp)
-        observers = () if notify is ignore else (notify,)
-        opened = Runtime(
-            org, clock, observers, stop or threading.Event(), epoch, gathered_by, observers_of=observers_of
+        probe_mtime_resolution(lock.restamp)
+        observers = () if notify is ignore_event else (notify,)
+        new_runtime = Runtime(
+            org,
+            clock,
+            observers,
+            stop or threading.Event(),
+            epoch,
+            batching_capability,
+            build_observers=build_observers,
         )
-        opened.counted = left
+        new_runtime.next_tick = last_left
         if isinstance(clock, WaitingClock):
-            opened.monotonic, opened.pause = clock.monotonic, clock.pause
+            new_runtime.monotonic, new_runtime.pause = clock.monotonic, clock.pause
         hold_settings(org, is_held=True)
-        with contextlib.closing(opened) as runtime:
+        with contextlib.closing(new_runtime) as runtime:
             yield runtime
     finally:
         try:
             with contextlib.suppress(DiskError):  # a full disk: the next holder is told of this one instead
-                lock.describe(leaving(org, epoch), is_leaving=True)
+                lock.write_holder(format_release(org, epoch), is_leaving=True)
         finally:
             lock.release()

@@ -1,4 +1,4 @@
-"""What a tick starts from: agents, plan and outboxes as they stood when it began, for all its turns alike."""
+"""The start of a tick: agents, plan and outboxes as of its beginning, the same for all turns."""
 
 from __future__ import annotations
 
@@ -12,35 +12,41 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lemming.kernel.agents import Agent, Survey, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.base.patterns import is_named
-from lemming.kernel.files.documents import once_saved
-from lemming.kernel.files.fields import Json
-from lemming.kernel.files.stamps import opened
-from lemming.kernel.journal.report import Reason, TurnReport
+from lemming.kernel.base.name_patterns import is_match
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.json_documents import retry_while_saving
+from lemming.kernel.files.stat_cache import open_folder
+from lemming.kernel.journal.turn_report import TurnReason, TurnReport
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.shipped import PREFIXES
-from lemming.kernel.tick.clock_reading import kept_reading, next_reading
-from lemming.kernel.tick.edge import tried
-from lemming.kernel.tick.firing_plan import Plan, callers_in, channels_in, make_plan, people_in
-from lemming.kernel.tick.pausing import Pauses
-from lemming.kernel.tick.seams import (
-    TickLook,
-    TickPart,
+from lemming.kernel.plugins.capability_table import PREFIXES
+from lemming.kernel.tick.clock_reading import later_reading, next_reading
+from lemming.kernel.tick.error_boundary import isolate
+from lemming.kernel.tick.firing_plan import TickPlan, find_callers, find_channels, find_people, make_plan
+from lemming.kernel.tick.pause_check import PauseCheck
+from lemming.kernel.tick.tick_hooks import (
+    TickInterceptor,
+    TickView,
     collect_schedules,
-    goes_by_the_clock,
-    parts_in,
-    who_rests,
+    find_skipped_agents,
+    get_tick_interceptors,
+    uses_clock,
 )
-from lemming.kernel.tick.soundness.judged import who_may_run
-from lemming.kernel.tools import has_own_tools, refresh_tools, server_sources, toolset_of, why_no_server
+from lemming.kernel.tick.validation.agent_validation import require_valid_survey
+from lemming.kernel.tools import (
+    get_server_sources,
+    get_toolset,
+    has_own_tools,
+    missing_server_tool_reason,
+    refresh_tools,
+)
 from lemming.kernel.tools.toolset import Toolset
 
 if TYPE_CHECKING:
-    from lemming.kernel.journal.records import TickStarted
-    from lemming.kernel.mail.visibility import Mail
-    from lemming.kernel.tick.idle import IdleAgents
-    from lemming.kernel.turn.inputs import FurtherTurn, Gathered
+    from lemming.kernel.inboxes.visibility import MailView
+    from lemming.kernel.journal.journal_records import TickStarted
+    from lemming.kernel.tick.idle_agents import IdleCache
+    from lemming.kernel.turn.turn_inputs import FurtherTurn, GatheredInputs
 
 T = TypeVar("T")
 NOTHING: Mapping[str, bytes] = {}
@@ -48,12 +54,12 @@ NOTHING: Mapping[str, bytes] = {}
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One look at an organisation. An edit made after it counts from the next tick."""
+    """A view of an organisation. Later edits count from the next tick."""
 
     org: Organisation
     config: Config
     survey: Survey
-    plan: Plan
+    plan: TickPlan
     servers: Mapping[str, Json] = field(default_factory=dict)  # what servers have, by who has looked
     began_ns: int = 0  # when it was taken, by the clock of the machine
     reports: dict[str, TurnReport] = field(default_factory=dict)  # of the tick's turns that are over
@@ -65,28 +71,28 @@ class Snapshot:
 
     @property
     def toolset(self) -> Toolset:
-        """The tools that the organisation has; more, once installed packages have been asked for theirs."""
-        return toolset_of(self.config.org, self.org if self._has_own_tools else None)
+        """The tools of the organisation, including those of installed packages once loaded."""
+        return get_toolset(self.config.org, self.org if self._has_own_tools else None)
 
     @cached_property
     def _has_own_tools(self) -> bool:
         return has_own_tools(self.config.org, self.survey)
 
-    def own(self, kind: Callable[[Snapshot], T]) -> T:
-        """Return what somebody keeps of this look, made once."""
-        if kind not in self._kept:
-            self._kept.setdefault(kind, kind(self))  # turns look at once
-        found: T = self._kept[kind]
-        return found
+    def get_cache(self, kind: Callable[[Snapshot], T]) -> T:
+        """Return an object cached for this snapshot, created once."""
+        if kind not in self._caches:
+            self._caches.setdefault(kind, kind(self))  # turns look at once
+        cached: T = self._caches[kind]
+        return cached
 
     @cached_property
-    def _kept(self) -> dict[object, Any]:
+    def _caches(self) -> dict[object, Any]:
         return {}
 
     @cached_property
-    def pauses(self) -> Pauses:
-        """Who has been paused since, and who is not any more."""
-        return Pauses(self.org, self.config, self.survey, self.began_ns)
+    def pause_check(self) -> PauseCheck:
+        """Check for agents paused or unpaused since the snapshot."""
+        return PauseCheck(self.org, self.config, self.survey, self.began_ns)
 
     @property
     def tick(self) -> int:
@@ -100,110 +106,112 @@ class Snapshot:
 
     @property
     def since(self) -> str:
-        """The reading up to which the ticks before it went; empty where none is needed."""
+        """The reading up to which earlier ticks ran, or an empty text."""
         return self.plan.since
 
     @property
     def chosen(self) -> Sequence[str]:
-        """The agents that somebody named for this tick: they take a turn even if nothing is new to them."""
+        """Agents selected by name for this tick: they take a turn even without news."""
         return self.plan.chosen
 
     @cached_property
-    def parts(self) -> list[TickPart]:
-        """The parts of the capabilities that agents use."""
-        return parts_in(self.org, self.survey, self.config)
+    def interceptors(self) -> list[TickInterceptor]:
+        """The tick interceptors of the capabilities in use."""
+        return get_tick_interceptors(self.org, self.survey, self.config)
 
     @property
-    def look(self) -> TickLook:
-        """The look, as capabilities have it."""
-        return TickLook(self.org, self.config, self.survey, self.tick, self.at, self.since)
+    def view(self) -> TickView:
+        """The snapshot in the form passed to capabilities."""
+        return TickView(self.org, self.config, self.survey, self.tick, self.at, self.since)
 
     @property
-    def kept_reading(self) -> str:
-        """The reading of the clock that the next tick starts from; empty where nothing goes by the clock."""
-        if not goes_by_the_clock(self.parts):
+    def next_reading(self) -> str:
+        """The clock reading from which the next tick starts; empty without clock schedules."""
+        if not uses_clock(self.interceptors):
             return ""
         return next_reading(self.plan)
 
-    def note_schedules(self) -> None:
-        """Take note of the schedules that there are, so that the next tick knows which are new."""
-        schedules = collect_schedules(self.parts, self.look) if goes_by_the_clock(self.parts) else None
+    def record_schedules(self) -> None:
+        """Record the current schedules, so the next tick recognises new ones."""
+        schedules = collect_schedules(self.interceptors, self.view) if uses_clock(self.interceptors) else None
         if schedules is not None:
-            from lemming.kernel.tick.first_readings import note_schedules
+            from lemming.kernel.tick.first_clock_readings import record_schedules
 
             unsure = self.survey.broken
-            note_schedules(self.org, schedules, unsure=unsure, since=self.since, at=self.at)
+            record_schedules(self.org, schedules, unsure=unsure, since=self.since, at=self.at)
 
     @cached_property
-    def mail(self) -> Mail:
-        """Who can see what; an outbox is looked at when it is first asked for."""
-        from lemming.kernel.mail.visibility import Mail
+    def mail(self) -> MailView:
+        """Visibility of entries; an outbox is read on first access."""
+        from lemming.kernel.inboxes.visibility import MailView
 
-        persons = people_in(self.survey, self.config)
-        return Mail(
+        persons = find_people(self.survey, self.config)
+        return MailView(
             self.org,
             tick=self.tick,
-            order=in_order_of_entries(self.survey, self.config, persons),
+            order=entry_order(self.survey, self.config, persons),
             firing=self.plan.order,
             visibility=self.config.org.visibility,
             persons=persons,
             broken=self.survey.broken,
-            at=kept_reading(self.plan.at, self.plan.since),
-            callers=callers_in(self.survey, self.config),
-            askers=self.survey.askers,
+            at=later_reading(self.plan.at, self.plan.since),
+            callers=find_callers(self.survey, self.config),
+            askers=self.survey.teams_by_member,
             agents=self.survey.agents,
         )
 
-    def open_mail(self) -> Mail:
-        """Look at all outboxes that those who are due may read: now, before anybody writes.
+    def open_mail(self) -> MailView:
+        """Read all outboxes visible to due agents, before any agent writes.
 
-        The tick has its first record by now, and from there on nobody takes anything back. What a person took
-        back since the plan was made is shown to nobody.
+        The tick's first record exists, so from here on no entry is withdrawn. An entry withdrawn by a person
+        since the plan was made is shown to no agent.
         """
-        from lemming.kernel.mail.index import EntryIndex
+        from lemming.kernel.inboxes.entry_index import EntryIndex
 
-        index, listed = self.org.own(EntryIndex), self.mail.listed
-        if any(index.outbox(name) is not listed[name] for name in self.mail.persons if name in listed):
-            for name in ("mail", "_kept"):
+        index, listed = self.org.get_cache(EntryIndex), self.mail.listed
+        if any(index.list_outbox(name) is not listed[name] for name in self.mail.persons if name in listed):
+            for name in ("mail", "_caches"):
                 vars(self).pop(name, None)
         readers = (self.survey.agents[name] for name in self.plan.order if name in self.survey.agents)
-        self.mail.open_for(readers)
+        self.mail.scan_outboxes(readers)
         return self.mail
 
     def agent(self, name: str) -> Agent:
-        """Return the agent; raise what is wrong with it when its resume broke since the tick was planned."""
+        """Return the agent, or raise the error in a resume that broke since the tick was planned."""
         if name in self.survey.agents:
             return self.survey.agents[name]
         if name in self.survey.broken:
             raise self.survey.broken[name]
         raise ConfigError("the agent is gone: it has no resume", where=paths.agent_folder(name))
 
-    def inputs_of(self, name: str, held: Mapping[str, bytes] = NOTHING) -> Gathered | Reason:
-        """Return what an agent's turn starts from, or why it takes none; see `gather`."""
-        from lemming.kernel.turn.inputs import gather
+    def gather_inputs(
+        self, name: str, unwritten: Mapping[str, bytes] = NOTHING
+    ) -> GatheredInputs | TurnReason:
+        """Return the inputs of an agent's turn, or the reason for having none; see `gather`."""
+        from lemming.kernel.turn.turn_inputs import gather_inputs
 
         agent = self.agent(name)
         digest = self.survey.digests[name]
-        return gather(self, agent, digest, held)
+        return gather_inputs(self, agent, digest, unwritten)
 
-    def inputs_of_next(
-        self, name: str, turn: FurtherTurn, held: Mapping[str, bytes] = NOTHING
-    ) -> Gathered | Reason:
+    def gather_next_inputs(
+        self, name: str, turn: FurtherTurn, unwritten: Mapping[str, bytes] = NOTHING
+    ) -> GatheredInputs | TurnReason:
         """Return the inputs of a further turn of an agent in this tick, or the reason for having none."""
-        from lemming.kernel.turn.inputs import gather
+        from lemming.kernel.turn.turn_inputs import gather_inputs
 
-        return gather(self, self.agent(name), self.survey.digests[name], held, turn)
+        return gather_inputs(self, self.agent(name), self.survey.digests[name], unwritten, turn)
 
-    def reason_of(self, name: str) -> Reason:
-        """Return why an agent that is due would take a turn now, or none. Raises as `inputs_of`."""
-        from lemming.kernel.turn.inputs import reason_of
+    def turn_reason(self, name: str) -> TurnReason:
+        """Return the reason a due agent would take a turn now or skip it. Raises as `gather_inputs` does."""
+        from lemming.kernel.turn.turn_inputs import turn_reason
 
-        return reason_of(self, self.agent(name), self.survey.digests[name])
+        return turn_reason(self, self.agent(name), self.survey.digests[name])
 
-    def why_quiet(self) -> Sequence[TurnReport] | None:
-        """Return why each agent that is due would take no turn; None when one would, or a journal is needed.
+    def quiet_reports(self) -> Sequence[TurnReport] | None:
+        """Return the skip report of each due agent, or None if a turn or a journal is needed.
 
-        That says of a tick which is run at once that it counts for nobody.
+        A tick run immediately for pending work always needs a journal.
         """
         if self.plan.at_once:
             return None
@@ -211,105 +219,118 @@ class Snapshot:
             return []
         if self.plan.chosen:
             return None
-        turns = tried(lambda: self._why_quiet(self.plan.order))
-        return None if isinstance(turns, Exception) else turns  # a turn that fails is recorded as one
+        reports = isolate(lambda: self._quiet_reports(self.plan.order))
+        return None if isinstance(reports, Exception) else reports  # a turn that fails is recorded as one
 
     @cached_property
-    def idle(self) -> IdleAgents:
-        """The agents that had nothing new before, under the same resumes and settings."""
-        from lemming.kernel.tick.idle import IdleAgents
+    def idle_cache(self) -> IdleCache:
+        """The cache of agents without news, under the same resumes and settings."""
+        from lemming.kernel.tick.idle_agents import IdleCache
 
-        return self.org.own(IdleAgents).under(self.survey, self.config, self.tick)
+        return self.org.get_cache(IdleCache).for_settings(self.survey, self.config, self.tick)
 
-    def _why_quiet(self, order: list[str]) -> Sequence[TurnReport] | None:
-        from lemming.kernel.tick.idle import waits_for_others
+    def _quiet_reports(self, order: list[str]) -> Sequence[TurnReport] | None:
+        from lemming.kernel.tick.idle_agents import has_open_sub_requests
 
-        idle = self.idle
-        if any(not waits_for_others(self.org, name) for name in idle.always_asking.intersection(order)):
+        idle_cache = self.idle_cache
+        if any(
+            not has_open_sub_requests(self.org, name) for name in idle_cache.always_active.intersection(order)
+        ):
             return None
-        with opened(f"{self.base}/.") as root:
-            if turns := idle.recall_all(order, root):
-                return turns
-            turns = []
+        with open_folder(f"{self.base}/.") as root:
+            if reports := idle_cache.get_reports(order, root):
+                return reports
+            reports = []
             for name in order:
-                turn = idle.recall(name, self.mail, root) or self._why_not(name, idle, root)
-                if turn is None:
+                report = idle_cache.get_report(name, self.mail, root) or self._idle_report(
+                    name, idle_cache, root
+                )
+                if report is None:
                     return None
-                turns.append(turn)
-            idle.remember_all(order, turns, self.mail, root)
-        return turns
+                reports.append(report)
+            idle_cache.store_all(order, reports, self.mail, root)
+        return reports
 
-    def _why_not(self, name: str, idle: IdleAgents, root: int) -> TurnReport | None:
-        from lemming.kernel.turn.inputs import why_not
+    def _idle_report(self, name: str, idle_cache: IdleCache, root: int) -> TurnReport | None:
+        from lemming.kernel.turn.turn_inputs import skip_reason
 
         agent, digest = self.survey.agents[name], self.survey.digests[name]
-        looks = idle.look_at(name, root)
-        why = why_not(self, agent, digest)
-        if why is None:
+        path_states = idle_cache.capture_states(name, root)
+        reason = skip_reason(self, agent, digest)
+        if reason is None:
             return None
-        turn = why.report(name)
-        idle.remember(turn, looks, self.mail)
-        return turn
+        report = reason.to_report(name)
+        idle_cache.store(report, path_states, self.mail)
+        return report
 
 
-def in_order_of_entries(survey: Survey, config: Config, persons: Sequence[str]) -> Sequence[str]:
-    """Return the agents in the order of a tick's entries: who has no turn wrote before those who have.
+def entry_order(survey: Survey, config: Config, persons: Sequence[str]) -> Sequence[str]:
+    """Return the agents in the order of a tick's entries: agents without turns first.
 
-    So an answer never stands before its question.
+    An answer therefore never precedes its question.
     """
-    channels = channels_in(survey, config) if config.has_channels else []
+    channels = find_channels(survey, config) if config.has_channels else []
     outside = {*persons, *channels}
     if not outside:
-        return survey.order
-    return [*filter(outside.__contains__, survey.order), *(it for it in survey.order if it not in outside)]
+        return survey.turn_order
+    return [
+        *filter(outside.__contains__, survey.turn_order),
+        *(name for name in survey.turn_order if name not in outside),
+    ]
 
 
 def take_snapshot(
     org: Organisation,
     config: Config,
     tick: int,
-    plan: Plan | None = None,
+    plan: TickPlan | None = None,
     *,
     at: str = "",
     since: Callable[[], str] = str,
 ) -> Snapshot:
-    """Look at an organisation as a tick begins. `plan` is that of an interrupted attempt: it is kept.
+    """Take a snapshot of an organisation at the start of a tick. An interrupted attempt's `plan` is reused.
 
-    `at` is the tick's reading of the clock; `since` gives that of the tick before, where one is needed.
-    Raises `ConfigError` for settings that nobody understands.
+    `at` is the tick's clock reading; `since` returns the reading of the previous tick, if needed. Raises
+    `ConfigError` for invalid settings.
     """
     began_ns = time.time_ns()
-    survey = once_saved(org.base, lambda: survey_agents(org), _problems_of)
-    survey = who_may_run(org, config, survey)
+    survey = retry_while_saving(org.base, lambda: survey_agents(org), _survey_problems)
+    survey = require_valid_survey(org, config, survey)
     if plan is None:
-        parts = parts_in(org, survey, config)
-        before = since() if goes_by_the_clock(parts) else ""
-        resting = who_rests(parts, TickLook(org, config, survey, tick, at, before)) if parts else {}
-        plan = make_plan(tick, survey, config, at=at, since=before, resting=resting)
+        interceptors = get_tick_interceptors(org, survey, config)
+        previous = since() if uses_clock(interceptors) else ""
+        skipped_agents = (
+            find_skipped_agents(interceptors, TickView(org, config, survey, tick, at, previous))
+            if interceptors
+            else {}
+        )
+        plan = make_plan(tick, survey, config, at=at, since=previous, skipped_agents=skipped_agents)
     return Snapshot(org, config, survey, plan, began_ns=began_ns)
 
 
-def with_servers(
-    snapshot: Snapshot, started: TickStarted | None, look: Callable[[Snapshot], dict[str, Json]]
+def apply_server_scan(
+    snapshot: Snapshot, started: TickStarted | None, scan: Callable[[Snapshot], dict[str, Json]]
 ) -> Snapshot:
-    """Return the snapshot with what servers have: as the tick's record says, else as a look does now."""
-    if not snapshot.survey.names_servers:
+    """Return the snapshot with server catalogues: from the tick's record, else from a scan."""
+    if not snapshot.survey.has_server_tools:
         return snapshot
-    servers = started.servers if started else look(snapshot)
-    for name, source in server_sources(snapshot.org).items():
-        source.go_by(servers.get(name, {}))
+    servers = started.server_tools if started else scan(snapshot)
+    for name, source in get_server_sources(snapshot.org).items():
+        source.apply_scan(servers.get(name, {}))
     refresh_tools(snapshot.config.org, snapshot.org)
     return replace(snapshot, servers=servers)
 
 
-def _problems_of(survey: Survey) -> list[Problem]:
+def _survey_problems(survey: Survey) -> list[Problem]:
     return [problem for error in survey.broken.values() for problem in error.problems]
 
 
-def unknown_tools(snapshot: Snapshot) -> list[Problem]:
-    """Return a warning for each tool in a resume that no tool has as its name."""
+def find_unknown_tools(snapshot: Snapshot) -> list[Problem]:
+    """Return a warning for each tool in a resume that does not exist."""
     survey = snapshot.survey
-    known = {name: snapshot.toolset.of(name) for places in survey.by_tool.values() for name, _ in places}
+    toolsets = {
+        name: snapshot.toolset.for_agent(name) for mentions in survey.by_tool.values() for name, _ in mentions
+    }
     return [
         Problem(
             message,
@@ -319,17 +340,17 @@ def unknown_tools(snapshot: Snapshot) -> list[Problem]:
             severity="warning",
             code="LMG-301",
         )
-        for tool, places in sorted(survey.by_tool.items())
-        for name, index in places
+        for tool, mentions in sorted(survey.by_tool.items())
+        for name, index in mentions
         if not survey.agents[name].permissions.may_be_absent
-        and not any(is_named(each, tool) for each in known[name])
-        for message, hint in _why_unknown(snapshot.org, tool, known[name])
+        and not any(is_match(tool_name, tool) for tool_name in toolsets[name])
+        for message, hint in _explain_unknown(snapshot.org, tool, toolsets[name])
     ]
 
 
-def _why_unknown(org: Organisation, tool: str, known: Toolset) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the name of a tool in a resume, and what to do."""
+def _explain_unknown(org: Organisation, tool: str, toolset: Toolset) -> Iterator[tuple[str, str]]:
+    """Yield problem and hint for an unknown tool name in a resume."""
     if not tool.startswith(PREFIXES):
-        yield f'no tool "{tool}"', known.hint_for(tool)
-    elif wrong := why_no_server(org, tool, today=True):
-        yield wrong
+        yield f'no tool "{tool}"', toolset.suggest_tools(tool)
+    elif problem := missing_server_tool_reason(org, tool, today=True):
+        yield problem

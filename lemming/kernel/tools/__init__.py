@@ -1,7 +1,7 @@
-"""Tools: what an agent can do beside writing to its outbox and its memory.
+"""Tools: the actions of an agent besides writing to its outbox and its memory.
 
-A tool of your own derives from `Tool` and is registered with `ToolRegistry.register`. Those that ship live
-below `lemming/capabilities/`; they say what would change (`plan`) and leave the writing to the engine.
+A custom tool derives from `Tool` and is registered with `ToolRegistry.register`. Shipped tools live below
+`lemming/capabilities/`; they return their changes from `plan` and leave the writing to the engine.
 """
 
 from __future__ import annotations
@@ -12,72 +12,72 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.kernel.agents import Agent, Survey, latest_survey, load_agent
+from lemming.kernel.agents import Agent, Survey, get_latest_survey, load_agent
 from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.entry_kinds import ToolClass as ToolClass
 from lemming.kernel.base.errors import LemmingError, Problem
 from lemming.kernel.base.errors import RecoverableError as RecoverableError
 from lemming.kernel.base.errors import ToolError as ToolError
-from lemming.kernel.base.kinds import ToolClass as ToolClass
-from lemming.kernel.base.patterns import is_named
+from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.base.redaction.secrets import redact_content
 from lemming.kernel.journal.ledger import amend_state, read_state
-from lemming.kernel.org.config import Org, load_config
+from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capabilities import (
+from lemming.kernel.plugins.capability_loader import (
+    installed_tools,
+    make_function_tool,
     missing_for_tool,
-    source_class,
-    source_of,
-    tool_of_function,
-    tools_here,
-    why_missing,
+    missing_reason,
+    server_capability,
+    tool_source_class,
 )
-from lemming.kernel.plugins.registry import offered, register, unregister
-from lemming.kernel.plugins.shipped import SOURCES
-from lemming.kernel.tools.arguments import Arguments, arguments_of
-from lemming.kernel.tools.classes import require_usable
-from lemming.kernel.tools.definition import ANYWHERE as ANYWHERE
-from lemming.kernel.tools.definition import NOWHERE as NOWHERE
-from lemming.kernel.tools.definition import Places as Places
-from lemming.kernel.tools.definition import Tool as Tool
-from lemming.kernel.tools.definition import ToolResult as ToolResult
-from lemming.kernel.tools.toolset import OwnToolset, ServerSource, Toolset, ToolSource
+from lemming.kernel.plugins.capability_table import SOURCES
+from lemming.kernel.plugins.plugin_registry import collect_items, register, unregister
+from lemming.kernel.tools.arguments import Arguments, get_arguments
+from lemming.kernel.tools.tool_definition import ANYWHERE as ANYWHERE
+from lemming.kernel.tools.tool_definition import NOWHERE as NOWHERE
+from lemming.kernel.tools.tool_definition import Places as Places
+from lemming.kernel.tools.tool_definition import Tool as Tool
+from lemming.kernel.tools.tool_definition import ToolResult as ToolResult
+from lemming.kernel.tools.tool_requirements import require_usable
+from lemming.kernel.tools.toolset import OrgToolset, ServerSource, Toolset, ToolSource
 
 if TYPE_CHECKING:
-    from lemming.kernel.tools.context import ToolContext
+    from lemming.kernel.tools.tool_context import ToolContext
 
 
 class EngineTool(Tool):
-    """A tool whose writing the engine does: `plan` reads, decides, and returns effects."""
+    """A tool with writes made by the engine: `plan` reads, decides, and returns effects."""
 
     repeatable = True
     stages_files = True
 
-    def writes(self, agent: Agent, settings: Org) -> Places:
-        """Return what an agent's calls may have changed outside its own folder."""
+    def write_paths(self, agent: Agent, settings: OrgSettings) -> Places:
+        """Return the paths outside the agent's own folder that its calls may change."""
         return NOWHERE
 
     @property
-    def is_planned(self) -> bool:
-        """Whether it writes, and no more: what one that asks a server asks has left the house."""
+    def is_plan_only(self) -> bool:
+        """True if the tool only writes through the engine; a request to a server cannot be planned."""
         return self.tool_class in ("write", "administer")
 
     @abstractmethod
     def plan(self, context: ToolContext, *args: Any, **kwargs: Any) -> ToolResult:
-        """Return the result and the effects. Raise `ToolError` to tell the agent what went wrong."""
+        """Return the result and the effects. Raise `ToolError` to report a failure to the agent."""
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-        """Plan the call; the engine writes its effects."""
+        """Plan the call; the engine writes the effects."""
         return self.plan(context, **arguments)
 
     def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
-        """Plan the call and write its effects at once: the tool without an engine around it.
+        """Plan the call and write its effects immediately, without a running engine.
 
-        What the agent may not do is refused here too. Raises `ConfigError` when there is no such agent.
+        The agent's permissions apply here too. Raises `ConfigError` for an unknown agent.
         """
         from lemming.kernel.files.effects import apply_effect
-        from lemming.kernel.tools.context import ToolContext
+        from lemming.kernel.tools.tool_context import ToolContext
 
-        org = Organisation.at(base_path)
+        org = Organisation.from_path(base_path)
         settings = load_config(org).org
         context = ToolContext(
             agent=load_agent(org, agent_name),
@@ -88,7 +88,7 @@ class EngineTool(Tool):
         )
         try:
             self.require_granted(context.agent, context.settings)
-            result = self.plan(context, *args, **self.check(kwargs))
+            result = self.plan(context, *args, **self.parse_arguments(kwargs))
         except LemmingError as error:
             return ToolResult(False, str(error))
         if result.passed_on:  # first, so that no allowance is there twice
@@ -100,115 +100,127 @@ class EngineTool(Tool):
 
     @property
     def _arguments(self) -> Arguments:
-        return arguments_of(type(self).plan, 2)  # self, context
+        return get_arguments(type(self).plan, 2)  # self, context
 
 
-SHIPPED = tools_here()
+SHIPPED = installed_tools()
 """The tools that ship, as far as their folders are here, each with its place."""
 
 
-def toolset_of(settings: Org, org: OrgPath | None = None) -> Toolset:
-    """Return the tools of an organisation with these settings: the same value until there are others.
+def get_toolset(settings: OrgSettings, org: OrgPath | None = None) -> Toolset:
+    """Return the tools of an organisation with the settings, the same object until the tools change.
 
-    Without `org` they are those that it shares with others. Raises `ConfigError` when its own, which have not
-    been looked for before, are wrong.
+    Without `org`, only tools shared between organisations. Raises `ConfigError` if the organisation's own
+    tools, loaded for the first time, are invalid.
     """
-    base = offered("tool", tuple(settings.plugins), _registered)
+    base = collect_items("tool", tuple(settings.plugins), _make_toolset)
     if org is None:
         return base
-    known = Organisation.at(org)
-    if not (named := _named_sources(settings, latest_survey(known))):
+    organisation = Organisation.from_path(org)
+    if not (capability_names := _find_sources(settings, get_latest_survey(organisation))):
         return base
-    return known.own(OwnToolset).toolset(base, SHIPPED, _sources(known, named), settings)
+    return organisation.get_cache(OrgToolset).get_toolset(
+        base, SHIPPED, _get_sources(organisation, capability_names), settings
+    )
 
 
-def refresh_tools(settings: Org, org: Organisation) -> list[Problem]:
-    """Look for the organisation's own tools again, as a tick begins; return what a person should know.
+def refresh_tools(settings: OrgSettings, org: Organisation) -> list[Problem]:
+    """Reload the organisation's own tools at the start of a tick, and return problems to report.
 
-    Where something is wrong, the tools from before hold. Raises `ConfigError` where there are none.
+    After a failed reload the previous tools stay. Raises `ConfigError` without previous tools.
     """
-    if not (named := _named_sources(settings, latest_survey(org))):
+    if not (capability_names := _find_sources(settings, get_latest_survey(org))):
         return []
-    base = offered("tool", tuple(settings.plugins), _registered)
-    return [*org.own(OwnToolset).refresh(base, SHIPPED, _sources(org, named), settings)]
+    base = collect_items("tool", tuple(settings.plugins), _make_toolset)
+    return [*org.get_cache(OrgToolset).refresh(base, SHIPPED, _get_sources(org, capability_names), settings)]
 
 
-def _registered(tools: Mapping[str, Tool]) -> Toolset:
+def _make_toolset(tools: Mapping[str, Tool]) -> Toolset:
     return Toolset(SHIPPED, tools)
 
 
-def has_own_tools(settings: Org, survey: Survey) -> bool:
-    """Return whether an organisation may have tools of its own; else `toolset_of` need not look for any."""
-    return bool(_named_sources(settings, survey))
+def has_own_tools(settings: OrgSettings, survey: Survey) -> bool:
+    """Return True if an organisation may have tools of its own, so `get_toolset` needs to load them."""
+    return bool(_find_sources(settings, survey))
 
 
-def _named_sources(settings: Org, survey: Survey) -> list[str]:
-    """Return the capabilities that bring the organisation tools of its own."""
-    named = (it for it in SOURCES.values() if it.brings and it.brings(settings, survey))
-    return [it.name for it in named if not (it.prefix and why_missing(it.name))]  # who names them is kept out
+def _find_sources(settings: OrgSettings, survey: Survey) -> list[str]:
+    """Return the capabilities that provide the organisation's own tools."""
+    candidates = (
+        source
+        for source in SOURCES.values()
+        if source.has_own_tools and source.has_own_tools(settings, survey)
+    )
+    return [
+        source.name for source in candidates if not (source.prefix and missing_reason(source.name))
+    ]  # who names them is kept out
 
 
-def _sources(org: Organisation, named: Iterable[str]) -> list[ToolSource]:
-    return [org.own(source_class(name)) for name in named]
+def _get_sources(org: Organisation, capability_names: Iterable[str]) -> list[ToolSource]:
+    return [org.get_cache(tool_source_class(name)) for name in capability_names]
 
 
-def server_sources(org: OrgPath) -> dict[str, ServerSource]:
-    """Return the sources whose tools servers have, as far as they are here, by capability."""
-    here = (it for it in SOURCES.values() if it.prefix and not why_missing(it.name))
-    return {it.name: Organisation.at(org).own(source_class(it.name)) for it in here}
+def get_server_sources(org: OrgPath) -> dict[str, ServerSource]:
+    """Return the available sources of server tools, by capability."""
+    available = (source for source in SOURCES.values() if source.prefix and not missing_reason(source.name))
+    return {
+        source.name: Organisation.from_path(org).get_cache(tool_source_class(source.name))
+        for source in available
+    }
 
 
-def why_no_server(org: OrgPath, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
-    """Return why no server has a tool of that name or pattern, as `ServerSource.why_no_tool` does."""
+def missing_server_tool_reason(org: OrgPath, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
+    """Return problem and hint if no server has a matching tool, as `ServerSource.missing_tool_reason` does."""
     if missing := missing_for_tool(pattern):
         return f'"{pattern}" is no tool here: {missing}', "install lemming-engine again"
-    return server_sources(org)[source_of(pattern)].why_no_tool(pattern, today=today)
+    return get_server_sources(org)[server_capability(pattern)].missing_tool_reason(pattern, today=today)
 
 
-def shipped_tools(names: Sequence[str]) -> Iterator[Tool]:
-    """Return those tools that ship which names or patterns as in `permissions.tools` grant."""
-    wanted = [name for name in SHIPPED if any(is_named(name, pattern) for pattern in names)]
-    return map(ToolRegistry.get, wanted)
+def iter_shipped_tools(names: Sequence[str]) -> Iterator[Tool]:
+    """Return the shipped tools that match names or patterns as in `permissions.tools`."""
+    matching_names = [name for name in SHIPPED if any(is_match(name, pattern) for pattern in names)]
+    return map(ToolRegistry.get, matching_names)
 
 
 class ToolRegistry:
-    """Where plugins, and programs that the engine is part of, say which tools they bring.
+    """Registration of tools by plugins and by host programs of the engine.
 
-    It keeps nothing itself, and no organisation looks here for what it has: that is its `Toolset`.
+    The registry keeps no state, and organisations get their tools from a `Toolset` instead.
     """
 
     @staticmethod
     def register(tool: Tool | Callable[..., Any]) -> None:
-        """Add a tool of your own, or a newer version of it: a `Tool`, or a function with `@tool`.
+        """Register a custom tool or a newer version: a `Tool`, or a function with `@tool`.
 
-        While a plugin is loaded it is for the organisations that name the plugin, else for all of the
-        process. Raises `TypeError` for what is no usable tool, `ValueError` for the name of one that ships.
+        While a plugin is loading, the tool is available to organisations with this plugin, otherwise to the
+        whole process. Raises `TypeError` for an unusable tool, and `ValueError` for the name of a shipped
+        tool.
         """
-        from lemming.kernel.tools.declared import declared
+        from lemming.kernel.tools.tool_decorator import get_declaration
 
-        if declared(tool) is not None:
-            tool = tool_of_function(tool)
+        if get_declaration(tool) is not None:
+            tool = make_function_tool(tool)
         if not isinstance(tool, Tool):
             raise TypeError(f"register takes an instance of a Tool, not {tool!r}")
         require_usable(tool)
-        register("tool", tool.name, tool, defined_by=tool.defined_by, shipped=SHIPPED)
+        register("tool", tool.name, tool, defined_by=tool.definition, shipped=SHIPPED)
 
     @staticmethod
     def unregister(name: str) -> None:
-        """Take a registered tool away; those that ship stay."""
+        """Remove a registered tool; shipped tools cannot be removed."""
         unregister("tool", name)
 
     @staticmethod
     def names() -> list[str]:
-        """Return the names of all tools that this process knows, sorted, whoever they are for."""
-        return list(offered("tool", None, _registered))
+        """Return the names of all tools in this process, sorted, for any organisation."""
+        return list(collect_items("tool", None, _make_toolset))
 
     @staticmethod
     def get(name: str) -> Tool:
-        """Return a tool that this process knows, whoever it is for. Raises `ToolError`."""
-        return offered("tool", None, _registered).find(name)
+        """Return a tool of this process, for any organisation. Raises `ToolError` for an unknown name."""
+        return collect_items("tool", None, _make_toolset).find(name)
 
 
-def interrupted(why: str) -> ToolResult:
-    """Return the result of a call of which nobody knows whether it happened."""
-    return ToolResult(False, f"INTERRUPTED: {why}; it may or may not have happened", outcome="interrupted")
+def interrupted_result(reason: str) -> ToolResult:
+    """Return the result of a call with an unknown outcome."""
+    return ToolResult(False, f"INTERRUPTED: {reason}; it may or may not have happened", outcome="interrupted")

@@ -1,4 +1,4 @@
-"""Pydantic's model of a tool's arguments: for signatures beyond plain JSON types, and for what is wrong."""
+"""Pydantic models of tool arguments, for signatures beyond plain JSON types and for error messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 
 class ArgumentModel:
-    """The arguments that some parameters of a function take by name."""
+    """Model of the named arguments of a function."""
 
     def __init__(self, parameters: Sequence[inspect.Parameter], *, is_open: bool) -> None:
         fields: dict[str, Any] = {
@@ -24,35 +24,35 @@ class ArgumentModel:
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the arguments."""
-        schema = self._model.model_json_schema(schema_generator=_WithoutTitles)
+        schema = self._model.model_json_schema(schema_generator=_SchemaWithoutTitles)
         del schema["title"]
         if not schema["properties"]:
             del schema["properties"]
         return schema
 
-    def check(self, raw: bytes) -> dict[str, Any]:
-        """Return arguments, which come as JSON, as the types of the signature; raise `ValueError`.
+    def parse_json(self, raw: bytes) -> dict[str, Any]:
+        """Parse JSON arguments into the types of the signature. Raises `ValueError`.
 
-        Nothing is coerced but what JSON cannot say: a date, a path or a tuple may come as text or a list.
+        Only types without a JSON form are coerced: a date, a path or a tuple may come as text or a list.
         """
         try:
             checked = self._model.model_validate_json(raw, strict=True)
         except ValidationError as error:
             problems = error.errors(include_url=False)[:5]
-            raise ValueError("; ".join(_sentence(item) for item in problems)) from error
+            raise ValueError("; ".join(_describe_error(item) for item in problems)) from error
         fields = type(checked).model_fields
-        named = {
+        values = {
             fields[name].alias or name: getattr(checked, name)
             for name in checked.model_fields_set & {*fields}
         }
-        return {**named, **(checked.model_extra or {})}
+        return {**values, **(checked.model_extra or {})}
 
 
 def _annotation(parameter: inspect.Parameter) -> Any:
     is_unknown = parameter.annotation is parameter.empty or isinstance(parameter.annotation, str)
     kind = Any if is_unknown else parameter.annotation
-    told = [note for note in getattr(kind, "__metadata__", ()) if isinstance(note, dict)]  # `about`
-    limits = {name: value for note in told for name, value in note.items()}
+    limit_notes = [note for note in getattr(kind, "__metadata__", ()) if isinstance(note, dict)]  # `about`
+    limits = {name: value for note in limit_notes for name, value in note.items()}
     return Annotated[kind, Field(alias=parameter.name, **limits)]
 
 
@@ -60,14 +60,14 @@ def _default(parameter: inspect.Parameter) -> Any:
     return ... if parameter.default is parameter.empty else parameter.default
 
 
-class _WithoutTitles(GenerateJsonSchema):
-    """Titles repeat the name of what they stand at; in a prompt they are noise."""
+class _SchemaWithoutTitles(GenerateJsonSchema):
+    """Schema generator without titles: they repeat names and add noise to a prompt."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
-def _sentence(item: Any) -> str:
+def _describe_error(item: Any) -> str:
     name = ".".join(str(part) for part in item["loc"]) or "args"
     if item["type"] == "missing":
         return f'"{name}" is required'

@@ -1,6 +1,6 @@
-"""The tools of one organisation: those that ship, those registered for it, and those that are its own.
+"""The tools of an organisation: shipped tools, registered tools, and tools of its own.
 
-Where tools of its own come from is a `ToolSource` of a capability.
+A `ToolSource` of a capability provides an organisation's own tools.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from operator import is_
 
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.errors import ConfigError, NoSuchTool, Problem
-from lemming.kernel.base.jsontext import nearest
-from lemming.kernel.base.patterns import is_named
-from lemming.kernel.files.fields import Json
-from lemming.kernel.org.config import Org
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.base.name_patterns import is_match
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capabilities import missing_for_tool
+from lemming.kernel.plugins.capability_loader import missing_for_tool
+from lemming.kernel.plugins.capability_table import GRANTED
 from lemming.kernel.plugins.catalogue import Catalogue
-from lemming.kernel.plugins.shipped import GRANTED
-from lemming.kernel.tools.definition import Tool
+from lemming.kernel.tools.tool_definition import Tool
 
 FOR_EVERYBODY = frozenset({"list_agents", "memory_read", "memory_write"})
 """The tools that ship which say `always_allowed`."""
@@ -29,12 +29,12 @@ TOOL_SEARCH = "tool_search"
 
 
 @dataclass(frozen=True, eq=False)
-class OwnTools:
-    """Tools that one organisation alone has, by name: for all of its agents, and more for some of them."""
+class OrgTools:
+    """Tools of an organisation only, by name: tools for all its agents, and tools for single agents."""
 
     for_all: Mapping[str, Tool] = field(default_factory=dict)
     by_agent: Mapping[str, Mapping[str, Tool]] = field(default_factory=dict)
-    out: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
+    broken_agents: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
     """What is wrong with the tools that one agent alone would have: it keeps that agent out."""
     gaps: str = ""
     """Where tools were looked for, and there are none."""
@@ -44,78 +44,88 @@ NOBODY: Mapping[str, Sequence[Problem]] = {}
 
 
 class ToolSource(ABC):
-    """Where tools of an organisation's own come from; its `Organisation` makes and keeps it."""
+    """Source of an organisation's own tools, created and cached by its `Organisation`."""
 
-    tools: OwnTools | None = None
+    tools: OrgTools | None = None
     """What was found last, the very same value until something else is; None before the first look."""
 
     @abstractmethod
     def __init__(self, org: Organisation) -> None:
-        """Keep nothing yet: nobody may ever ask."""
+        """Store the organisation only; the source may never be used."""
 
     @abstractmethod
-    def refresh(self, settings: Org) -> Sequence[Problem]:
-        """Look again, which is done as a tick begins; return what a person should know.
+    def refresh(self, settings: OrgSettings) -> Sequence[Problem]:
+        """Reload the tools at the start of a tick, and return problems to report.
 
-        Raises `ConfigError` where something is wrong; `tools` then stay as they were.
+        Raises `ConfigError` for an invalid source; `tools` then stays unchanged.
         """
 
 
 class ServerSource(ToolSource):
-    """A source whose tools servers have: which these are, only a server says.
+    """A source of server tools; only the server knows its tools.
 
-    Their names begin with the `prefix` of the capability.
+    The tool names begin with the `prefix` of the capability.
     """
 
     @property
     @abstractmethod
-    def known(self) -> object:
-        """What is known of the servers, the very same value until something else is."""
+    def catalogue(self) -> object:
+        """The catalogue of the servers' tools, the same object until it changes."""
 
     @abstractmethod
-    def servers_of(self, tools: Iterable[str]) -> Sequence[str]:
-        """Return the servers that tools of these names or patterns are of."""
+    def servers_for_tools(self, tools: Iterable[str]) -> Sequence[str]:
+        """Return the servers of tools with the names or patterns."""
 
     @abstractmethod
-    def why_no_tool(self, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
-        """Return why no server has a tool of that name or pattern, and what to do; None where one may.
+    def missing_tool_reason(self, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
+        """Return problem and hint if no server can have a matching tool, else None.
 
-        `today`: as far as is known of them today; else only what will not be so tomorrow either.
+        `today`: use the current catalogue; otherwise only reasons that also hold in future.
         """
 
     @abstractmethod
-    def look(self, agents: Sequence[Agent], tell: Callable[[Problem], None], *, sync: bool) -> Json:
-        """Return what servers have for agents that take a turn in this tick: its record keeps it."""
+    def scan_servers(self, agents: Sequence[Agent], tell: Callable[[Problem], None], *, sync: bool) -> Json:
+        """Return the catalogues of servers for agents with a turn in this tick, to be recorded with the tick."""
 
     @abstractmethod
-    def go_by(self, looked: Json) -> None:
-        """Go by what the look of a tick came to, live or from its record."""
+    def apply_scan(self, scan: Json) -> None:
+        """Apply the scan of a tick, live or from its record."""
 
 
 class Toolset(Catalogue[Tool]):
-    """The tools of one organisation. Those that only one agent has are in that agent's own: see `of`."""
+    """The tools of an organisation.
+
+    Tools of a single agent are in the agent's own toolset, see `for_agent`.
+    """
 
     def __init__(
         self,
         shipped: Mapping[str, str],
         registered: Mapping[str, Tool],
-        own: Sequence[OwnTools] = (),
-        out: Mapping[str, Sequence[Problem]] = NOBODY,
+        org_tools: Sequence[OrgTools] = (),
+        broken_agents: Mapping[str, Sequence[Problem]] = NOBODY,
         gaps: str = "",
     ) -> None:
-        self.out, self.gaps = out, gaps
-        self._for_all = {**registered, **{name: tool for each in own for name, tool in each.for_all.items()}}
-        super().__init__(shipped, self._for_all, lambda kind: kind())
+        self.broken_agents, self.gaps = broken_agents, gaps
+        self._shared_tools = {
+            **registered,
+            **{name: tool for tools_of_source in org_tools for name, tool in tools_of_source.for_all.items()},
+        }
+        super().__init__(shipped, self._shared_tools, lambda kind: kind())
         by_agent: dict[str, dict[str, Tool]] = {}
-        for each in own:
-            for agent, tools in each.by_agent.items():
-                if agent not in out:
+        for tools_of_source in org_tools:
+            for agent, tools in tools_of_source.by_agent.items():
+                if agent not in broken_agents:
                     by_agent.setdefault(agent, {}).update(tools)
-        further = {agent: {**self._for_all, **tools} for agent, tools in by_agent.items()}
-        self._of_agents = {agent: Toolset(shipped, tools, gaps=gaps) for agent, tools in further.items()}
-        self.own_memories = frozenset(key for tool in self._for_all.values() for key in tool.own_memories)
+        agent_tools = {agent: {**self._shared_tools, **tools} for agent, tools in by_agent.items()}
+        self._agent_toolsets = {
+            agent: Toolset(shipped, tools, gaps=gaps) for agent, tools in agent_tools.items()
+        }
+        self.own_memories = frozenset(
+            key for tool in self._shared_tools.values() for key in tool.own_memories
+        )
 
-    out: Mapping[str, Sequence[Problem]]
+    broken_agents: Mapping[str, Sequence[Problem]]
     """The agents that take no turn, with what is wrong with the tools of their own."""
 
     gaps: str
@@ -124,74 +134,77 @@ class Toolset(Catalogue[Tool]):
     own_memories: frozenset[str]
     """Keys of memories that tools keep for themselves: prompts do not show them."""
 
-    def of(self, agent_name: str) -> Toolset:
-        """Return the tools there are for one agent."""
-        return self._of_agents.get(agent_name, self)
+    def for_agent(self, agent_name: str) -> Toolset:
+        """Return the tools of an agent."""
+        return self._agent_toolsets.get(agent_name, self)
 
     @property
-    def agents_with_more(self) -> Mapping[str, Toolset]:
-        """The agents that have tools beside those of all, with all of theirs."""
-        return self._of_agents
+    def toolsets_by_agent(self) -> Mapping[str, Toolset]:
+        """Toolsets of the agents with tools beyond the shared tools."""
+        return self._agent_toolsets
 
-    def allowed(self, agent: Agent, settings: Org) -> dict[str, Tool]:
-        """Return the tools an agent may call; names in its resume that no tool has are left out."""
-        tools = self.of(agent.name)
-        names = [name for name in tools if tools._may_be_granted(name, agent)]
-        return {name: tools[name] for name in names if not tools[name].why_refused(agent, settings)}
+    def allowed_tools(self, agent: Agent, settings: OrgSettings) -> dict[str, Tool]:
+        """Return the tools an agent may call, without unknown names in its resume."""
+        tools = self.for_agent(agent.name)
+        names = [name for name in tools if tools._can_be_granted(name, agent)]
+        return {name: tools[name] for name in names if not tools[name].refusal_reason(agent, settings)}
 
-    def _may_be_granted(self, name: str, agent: Agent) -> bool:
-        """Return whether it is worth a look: a tool that ships is imported by looking at it."""
+    def _can_be_granted(self, name: str, agent: Agent) -> bool:
+        """Return False if a tool certainly is not granted, so a shipped tool need not be imported."""
         permissions = agent.permissions
         if key := GRANTED.get(name):
-            return key in agent.further
-        if name in self._for_all or name in FOR_EVERYBODY or name in permissions.tools:
+            return key in agent.extensions
+        if name in self._shared_tools or name in FOR_EVERYBODY or name in permissions.tools:
             return True
         if name == TOOL_SEARCH:
             return bool(permissions.tool_patterns)
-        return any(is_named(name, pattern) for pattern in permissions.tool_patterns)
+        return any(is_match(name, pattern) for pattern in permissions.tool_patterns)
 
-    def require(self, name: str, agent: Agent, settings: Org) -> Tool:
-        """Return a tool that an agent may call; raise `PermissionDenied` when it may not, or `NoSuchTool`."""
-        tools = self.of(agent.name)
+    def require_allowed(self, name: str, agent: Agent, settings: OrgSettings) -> Tool:
+        """Return a tool the agent may call.
+
+        Raises `PermissionDenied`, or `NoSuchTool` for an unknown name.
+        """
+        tools = self.for_agent(agent.name)
         if name not in tools:
-            allowed = [*self.allowed(agent, settings), *sorted(turn_tools(agent))]
-            hint = nearest(name, allowed) or f"your tools: {', '.join(allowed)}"
+            allowed = [*self.allowed_tools(agent, settings), *sorted(turn_tool_names(agent))]
+            hint = did_you_mean(name, allowed) or f"your tools: {', '.join(allowed)}"
             raise NoSuchTool(f'no tool "{name}"', hint=missing_for_tool(name) or hint)
         tools[name].require_granted(agent, settings)
         return tools[name]
 
     def find(self, name: str) -> Tool:
-        """Return a tool whoever may call it; raise `NoSuchTool` with the nearest name."""
+        """Return a tool, regardless of permissions. Raises `NoSuchTool` with the most similar name."""
         if name in self:
             return self[name]
-        raise NoSuchTool(f'no tool "{name}"', hint=self.hint_for(name))
+        raise NoSuchTool(f'no tool "{name}"', hint=self.suggest_tools(name))
 
-    def hint_for(self, name: str, known: Sequence[str] = ()) -> str:
-        """Return what to do where no tool has this name or pattern; `known`: those to be named, else all."""
-        names = [*(known or self)]
-        near = missing_for_tool(name) or nearest(name, names) or f"tools: {', '.join(names)}"
+    def suggest_tools(self, name: str, candidates: Sequence[str] = ()) -> str:
+        """Return a hint for an unknown tool name or pattern, with candidates from `candidates` or all tools."""
+        names = [*(candidates or self)]
+        near = missing_for_tool(name) or did_you_mean(name, names) or f"tools: {', '.join(names)}"
         return "; ".join(filter(None, (self.gaps, near)))
 
 
-class OwnToolset:
-    """What an organisation's sources have brought, joined with what it has anyway."""
+class OrgToolset:
+    """The tools of an organisation's sources, combined with its shared tools."""
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
-        self._parts: tuple[object, ...] = ()
+        self._inputs: tuple[object, ...] = ()
         self._toolset: Toolset | None = None
 
     @property
-    def has_looked(self) -> bool:
-        """Whether the sources have been looked at, which may load code that needs approval first."""
+    def is_loaded(self) -> bool:
+        """True if the sources have been loaded; loading may run code that needs workspace trust first."""
         return self._toolset is not None
 
     def refresh(
-        self, base: Toolset, shipped: Mapping[str, str], sources: Sequence[ToolSource], settings: Org
+        self, base: Toolset, shipped: Mapping[str, str], sources: Sequence[ToolSource], settings: OrgSettings
     ) -> Sequence[Problem]:
-        """Have all sources look again; return what a person should know.
+        """Reload all sources and return problems to report.
 
-        Where something is wrong, what there was before holds. Raises `ConfigError` where there was nothing.
+        After a failed reload the previous tools stay. Raises `ConfigError` without previous tools.
         """
         problems: list[Problem] = []
         for source in sources:
@@ -202,83 +215,85 @@ class OwnToolset:
                     raise
                 problems += error.problems
         try:
-            self._join(base, shipped, sources)
+            self._rebuild(base, shipped, sources)
         except ConfigError as error:
             if self._toolset is None:
                 raise
             problems += error.problems
         return problems
 
-    def toolset(
-        self, base: Toolset, shipped: Mapping[str, str], sources: Sequence[ToolSource], settings: Org
+    def get_toolset(
+        self, base: Toolset, shipped: Mapping[str, str], sources: Sequence[ToolSource], settings: OrgSettings
     ) -> Toolset:
-        """Return the tools as they are now; the sources look only if they never have."""
+        """Return the current tools; sources are loaded only if never loaded before."""
         if self._toolset is None or any(source.tools is None for source in sources):
             self.refresh(base, shipped, sources, settings)
-        elif base is not self._parts[0]:
-            self._join(base, shipped, sources)
+        elif base is not self._inputs[0]:
+            self._rebuild(base, shipped, sources)
         assert self._toolset, "refreshed"
         return self._toolset
 
-    def _join(self, base: Toolset, shipped: Mapping[str, str], sources: Sequence[ToolSource]) -> None:
-        own = [source.tools or OwnTools() for source in sources]
+    def _rebuild(self, base: Toolset, shipped: Mapping[str, str], sources: Sequence[ToolSource]) -> None:
+        org_tools = [source.tools or OrgTools() for source in sources]
         agents = survey_agents(self._org).agents
-        parts = (base, agents, *own)
-        if len(parts) == len(self._parts) and all(map(is_, parts, self._parts)):
+        inputs = (base, agents, *org_tools)
+        if len(inputs) == len(self._inputs) and all(map(is_, inputs, self._inputs)):
             return
-        out: dict[str, Sequence[Problem]] = named_twice(base, shipped, own, agents)
-        for each in own:
-            out |= each.out
-        gaps = "; ".join(each.gaps for each in own if each.gaps)
-        self._toolset = Toolset(shipped, base.registered, own, out, gaps)
-        self._parts = parts
+        broken_agents: dict[str, Sequence[Problem]] = find_duplicate_names(base, shipped, org_tools, agents)
+        for source_tools in org_tools:
+            broken_agents |= source_tools.broken_agents
+        gaps = "; ".join(source_tools.gaps for source_tools in org_tools if source_tools.gaps)
+        self._toolset = Toolset(shipped, base.registered, org_tools, broken_agents, gaps)
+        self._inputs = inputs
 
 
-def named_twice(
-    base: Toolset, shipped: Mapping[str, str], own: Sequence[OwnTools], agents: Mapping[str, Agent]
+def find_duplicate_names(
+    base: Toolset, shipped: Mapping[str, str], org_tools: Sequence[OrgTools], agents: Mapping[str, Agent]
 ) -> dict[str, Sequence[Problem]]:
-    """Return the agents for which two tools are called the same, each with both places.
+    """Return the agents with two tools of the same name, and the problems with both locations.
 
-    Raises `ConfigError` where two tools that all agents have are.
+    Raises `ConfigError` for two tools of the same name shared by all agents.
     """
 
-    def take(known: dict[str, str], tools: Mapping[str, Tool], whose: str = "") -> Iterator[Problem]:
+    def add_tools(
+        origins: dict[str, str], tools: Mapping[str, Tool], owner_text: str = ""
+    ) -> Iterator[Problem]:
         for name, tool in tools.items():
-            if name in known:
-                both = f"that of {tool.origin}, and that of {known[name]}"
-                yield _twice(f'two tools are called "{name}"{whose}: {both}', tool.origin)
-            known[name] = tool.origin
+            if name in origins:
+                both = f"that of {tool.origin}, and that of {origins[name]}"
+                yield _duplicate_problem(f'two tools are called "{name}"{owner_text}: {both}', tool.origin)
+            origins[name] = tool.origin
 
-    common = {name: f"LeMMing ({place.replace(':', '.')})" for name, place in shipped.items()}
-    of_all = [*take(common, base.registered)]
-    for each in own:
-        of_all += take(common, each.for_all)
-    if of_all:
-        raise ConfigError(str(of_all[0]), problems=tuple(of_all))
-    found: dict[str, Sequence[Problem]] = {}
-    for agent in sorted({name for each in own for name in each.by_agent} | {*agents}):
-        known = {**common}
+    common = {name: f"LeMMing ({import_path.replace(':', '.')})" for name, import_path in shipped.items()}
+    shared_problems = [*add_tools(common, base.registered)]
+    for source_tools in org_tools:
+        shared_problems += add_tools(common, source_tools.for_all)
+    if shared_problems:
+        raise ConfigError(str(shared_problems[0]), problems=tuple(shared_problems))
+    duplicates: dict[str, Sequence[Problem]] = {}
+    for agent in sorted({name for source_tools in org_tools for name in source_tools.by_agent} | {*agents}):
+        origins = {**common}
         problems: list[Problem] = []
-        for each in own:
-            problems += take(known, each.by_agent.get(agent, {}), f" for {agent}")
-        for name in sorted(turn_tools(agents.get(agent)) & known.keys()):
-            both = f"that of {known[name]}, and that of the team of {agent}"
-            problems.append(_twice(f'two tools are called "{name}": {both}', known[name]))
+        for source_tools in org_tools:
+            problems += add_tools(origins, source_tools.by_agent.get(agent, {}), f" for {agent}")
+        for name in sorted(turn_tool_names(agents.get(agent)) & origins.keys()):
+            both = f"that of {origins[name]}, and that of the team of {agent}"
+            problems.append(_duplicate_problem(f'two tools are called "{name}": {both}', origins[name]))
         if problems:
-            found[agent] = problems
-    return found
+            duplicates[agent] = problems
+    return duplicates
 
 
-def _twice(message: str, origin: str) -> Problem:
+def _duplicate_problem(message: str, origin: str) -> Problem:
     file, _, line = origin.partition(":")
     hint = "give one of them another name: @tool(name=...)"
     return Problem(message, file, *((int(line), 1) if line.isdigit() else (0, 0)), hint=hint)
 
 
-def turn_tools(agent: Agent | None) -> set[str]:
-    """Return what tools are called that are of an agent's turns alone: no calls of these leave a turn.
+def turn_tool_names(agent: Agent | None) -> set[str]:
+    """Return the names of tools that exist only in an agent's turns; their calls stay in the turn.
 
-    A value of a key that capabilities read says so, as its `turn_tools`.
+    A value under a key of a capability lists them in its `turn_tools`.
     """
-    values = agent.further.values() if agent else ()
+    values = agent.extensions.values() if agent else ()
     return {name for value in values for name in getattr(value, "turn_tools", ())}

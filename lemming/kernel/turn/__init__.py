@@ -1,1 +1,1 @@
-"""One turn of one agent: what it starts from, its prompt, and the loop of asking and acting."""
+"""Turn of an agent: inputs, prompt, and the loop of model calls and replies."""

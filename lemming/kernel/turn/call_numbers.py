@@ -1,7 +1,7 @@
-"""The numbers of a turn's calls, under which journals, idempotency keys and repairs know them. Pure.
+"""Numbers of a turn's calls, used by journals, idempotency keys and repairs. Pure.
 
-A call has its number before any call of its reply is made: several may run at once, and what one of them
-brings along (an entry that is refused, say) must not change under which key another is made.
+Every call of a reply has a number before any of the calls runs. Several calls may run in parallel, and side
+results of one call (a refused entry, for example) must not change the key of another.
 """
 
 from __future__ import annotations
@@ -10,56 +10,58 @@ from collections.abc import Callable
 
 
 class CallNumbers:
-    """The numbers that the calls of one turn have. A `place` is the number of results that it has so far.
+    """Numbers of a turn's calls. `result_count` is the number of results up to now.
 
-    `last`: the number of the call that was made last, or is being made. `is_recorded` returns whether the
-    journal has a call with a number.
+    `last`: number of the current or most recent call. `is_recorded` returns True if the journal has a call
+    with the number.
     """
 
     last = -1
-    _coming: int | None = None
+    _pending: int | None = None
 
     def __init__(self, is_recorded: Callable[[int], bool]) -> None:
         self._is_recorded = is_recorded
         self._next = self._first = self._after_reply = 0
 
-    def free(self, place: int) -> int:
-        """Return the first number that no call has."""
-        return max(self._next, place)
+    def next_free(self, result_count: int) -> int:
+        """Return the first unused number."""
+        return max(self._next, result_count)
 
-    def take(self, place: int) -> int:
-        """Return a number that no call has or will get, for something else that people know by one."""
-        number = max(self.free(place), self._after_reply)
+    def reserve(self, result_count: int) -> int:
+        """Return a number that no call has or will get, for another numbered item."""
+        number = max(self.next_free(result_count), self._after_reply)
         self._next = number + 1
         return number
 
-    def begin_reply(self, place: int, count: int) -> None:
-        """Number the calls of a reply, in their order."""
-        self._first = self.free(place)
+    def begin_reply(self, result_count: int, count: int) -> None:
+        """Number the calls of a reply in order."""
+        self._first = self.next_free(result_count)
         self._after_reply = self._first + count
 
-    def of_reply(self, count: int) -> int:
-        """Return the number of the call before which `count` others stand in its reply."""
-        return self._first + count
+    def get_reply_number(self, index: int) -> int:
+        """Return the number of the call at index `count` of the reply."""
+        return self._first + index
 
-    def come(self, number: int | None) -> None:
-        """Note that a call is looked at which has this number in its reply; None: it is in no reply."""
-        self._coming = number
+    def set_pending(self, number: int | None) -> None:
+        """Set the number of the call under inspection, or None for a call outside a reply."""
+        self._pending = number
 
-    def make(self, place: int) -> int:
-        """Note that the call is made, or refused for good, and return its number in the journal."""
-        number = self.free(place) if self._coming is None else self._coming
-        self.last = self.recorded(number, place)
+    def assign(self, result_count: int) -> int:
+        """Assign a number to a call that runs or is finally refused, and return the journal's number."""
+        number = self.next_free(result_count) if self._pending is None else self._pending
+        self.last = self.get_recorded_number(number, result_count)
         self._first += self.last - number
         self._next = max(self._next, self.last + 1)
         return self.last
 
-    def recorded(self, number: int, place: int) -> int:
-        """Return the number that the journal knows the next call by, which is its own or its place.
+    def get_recorded_number(self, number: int, result_count: int) -> int:
+        """Return the journal's number of the next call: `number`, or the count of results in old journals.
 
-        Up to 0.2.0 calls were numbered by their place among the results, so those after a call that brought
-        a result along have a later number in a journal of that time. Calls are recorded in their order: a
-        later number without this one tells such a journal, and its turn goes on as it began.
+        Up to 0.2.0 calls were numbered by their index among the results, so calls after an extra result have
+        a later number in journals of that time. Calls are recorded in order: a later number without this one
+        identifies an old journal, and the turn continues as recorded.
         """
-        is_by_place = place > number and self._is_recorded(place) and not self._is_recorded(number)
-        return place if is_by_place else number
+        is_old_journal = (
+            result_count > number and self._is_recorded(result_count) and not self._is_recorded(number)
+        )
+        return result_count if is_old_journal else number

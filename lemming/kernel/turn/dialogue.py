@@ -1,9 +1,9 @@
-"""The dialogue of a turn with its model: kept while a request waits, and gone on with in its next turn. Pure.
+"""Dialogue of a turn with the model: stored while a request waits, and continued in the next turn. Pure.
 
-A turn for a request shows its model a prompt, then what both said since. The prompt is made anew in every
-turn, from what holds then. The messages behind it, which only the model and its tools know, are kept in the
-ledger as long as results of calls wait: for a person, for another agent, or for the next turn. So a result
-comes under the call that wanted it, in whichever turn. They follow from the turn's record alone.
+A request's turn shows the model a prompt, then the messages of both sides. Every turn builds the prompt anew
+from the current state. The messages behind the prompt, known only to the model and the tools, stay in the
+ledger while results of calls wait for a person, another agent or the next turn. So a result follows the call
+that requested the result, in any turn. All messages follow from the turn's record alone.
 """
 
 from __future__ import annotations
@@ -14,52 +14,52 @@ from itertools import count, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.jsontext import compact, to_line
-from lemming.kernel.base.quoting import fenced, mark_for, quoted
-from lemming.kernel.journal.begun import Begun
-from lemming.kernel.journal.dialogue import Dialogue
+from lemming.kernel.base.jsontext import dump_compact, to_line
+from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, make_marker
+from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.mail.task import Ended, Task
-from lemming.kernel.org.models import ModelEntry
+from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.journal.recorded_dialogue import Dialogue
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.forms.asking import show_results
-from lemming.kernel.turn.forms.found import attach_found, list_found
+from lemming.kernel.turn.forms.discovered_tools import attach_found_tools, list_found_tools
+from lemming.kernel.turn.forms.form_question import render_action_results
+from lemming.kernel.turn.forms.form_user_message import describe_results, describe_sub_request
 from lemming.kernel.turn.forms.reply_form import ReplyForm
-from lemming.kernel.turn.forms.situation import describe_asked, describe_results
-from lemming.kernel.turn.labels import Labels
 from lemming.kernel.turn.notices import extract_notices, notices_message, without_notices
-from lemming.kernel.turn.prompt import (
-    ANSWERS,
-    describe_ended,
+from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.prompt_labels import PromptLabels
+from lemming.kernel.turn.turn_prompt import (
+    ANSWERS_TITLE,
+    describe_outcome,
     native_results,
     native_tools,
+    results_as_values,
     results_message,
-    results_values,
 )
-from lemming.kernel.turn.seen import Seen
-from lemming.kernel.turn.values import TurnInputs
+from lemming.kernel.turn.turn_values import TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.draft import Draft
+    from lemming.kernel.turn.turn_state import TurnState
 
-DIALOGUE_BYTES = 32 << 10
+MAX_DIALOGUE_BYTES = 32 << 10
 """The most that is kept for one request, as JSON: a ledger has a line for every turn of its agent."""
-DIALOGUES_BYTES = 512 << 10
+MAX_DIALOGUES_BYTES = 512 << 10
 """The most that an agent keeps for all its requests."""
 SHORT_CHARS = 200
 """The length to which a result is shortened to make room."""
 
-HIDDEN = {"success": True, "output": "(no result)"}
+HIDDEN_RESULT = {"success": True, "output": "(no result)"}
 """The result in place of one that the model is not told: a backend wants one for each of its calls."""
 CONTRACT, CONTRACT_NATIVE = "contract", "contract, native"
 """Styles of dialogues whose replies are the contract's four keys, beside those of `ReplyForm`."""
-TOO_LONG = "what was said is too long to keep: the next turn begins anew, with the results that waited"
+TOO_LONG_REMARK = "what was said is too long to keep: the next turn begins anew, with the results that waited"
 CallResults = Sequence[tuple[Mapping[str, Any], str]]
 """Results as a model is told of them, each with the id of the model's own call; empty without one."""
 
 
 def dialogue_style(form: ReplyForm | None, prompt: Sequence[Message]) -> str:
-    """Return the way in which a turn's messages are written: another one cannot go on with them."""
+    """Return the message style of a turn. A dialogue continues only in the same style."""
     if form:
         return form.style
     return CONTRACT_NATIVE if native_tools(prompt) else CONTRACT
@@ -68,175 +68,226 @@ def dialogue_style(form: ReplyForm | None, prompt: Sequence[Message]) -> str:
 # --- keeping ----------------------------------------------------------------------------------------
 
 
-def keep_dialogue(draft: Draft) -> Dialogue | None:
-    """Return the dialogue of a turn that ends while results of its calls wait; None if it is not kept.
+def make_dialogue(turn_state: TurnState) -> Dialogue | None:
+    """Return the dialogue to store for a turn with waiting results, or None.
 
-    Programs and strategies put their questions together themselves.
+    Programs and strategies build their own prompts and have no stored dialogue.
     """
-    inputs = draft.inputs
+    inputs = turn_state.inputs
     if inputs.model.prompt == "values" or inputs.agent.turn.strategy:
         return None
-    if draft.conversation is not None:
+    if turn_state.conversation is not None:
         # A request is shown again from its entry. What an inbox showed is read, and told nowhere else.
-        begins = len(inputs.prompt) - (inputs.task is None)
-        messages = drop_unanswered(draft.conversation[begins:])
+        start = len(inputs.prompt) - (inputs.task is None)
+        messages = drop_unanswered(turn_state.conversation[start:])
     else:  # no model was asked: calls that were approved are asked about again
         messages = drop_unanswered(inputs.dialogue)
     if not messages:
         return None
-    short = shorten(messages, _find_room(draft))
+    short = shorten_messages(messages, _find_room(turn_state))
     if short is None:
-        draft.remarks += [] if TOO_LONG in draft.remarks else [TOO_LONG]
+        turn_state.remarks += [] if TOO_LONG_REMARK in turn_state.remarks else [TOO_LONG_REMARK]
         return None
-    unique, renamed = give_own_ids(short)
-    hidden = (draft.calls[it] for it in sorted(draft.untold) if it >= draft.shown and draft.calls[it])
+    unique, renamed = make_ids_unique(short)
+    hidden = (
+        turn_state.call_ids[index]
+        for index in sorted(turn_state.hidden_indexes)
+        if index >= turn_state.shown_count and turn_state.call_ids[index]
+    )
     return Dialogue(
         style=dialogue_style(inputs.form, inputs.prompt),
         messages=tuple(unique),
-        calls=tuple(renamed.get(id_, id_) for id_ in (draft.calls[it] for it in draft.unshown_places)),
-        hidden=tuple(renamed.get(id_, id_) for id_ in hidden),
-        trust=draft.trust,
+        calls=tuple(
+            renamed.get(call_id, call_id)
+            for call_id in (turn_state.call_ids[index] for index in turn_state.unshown_indexes)
+        ),
+        hidden=tuple(renamed.get(call_id, call_id) for call_id in hidden),
+        trust=turn_state.trust_label,
     )
 
 
 def drop_unanswered(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return messages up to the model's latest answer: results behind it were not answered, and wait."""
+    """Return the messages up to the model's latest answer. Later results are unanswered and wait."""
     end = next((end for end in range(len(messages), 0, -1) if messages[end - 1]["role"] == "assistant"), 0)
     return messages[:end]
 
 
-def _find_room(draft: Draft) -> int:
-    """Return the number of bytes that the ledger has left for the dialogue."""
-    own = draft.task.begun.key if draft.task else ""
-    others = (it.dialogue for it in draft.inputs.state.requests if it.key != own and it.dialogue)
-    return min(DIALOGUE_BYTES, DIALOGUES_BYTES - sum(len(compact(it.as_json())) for it in others))
+def _find_room(turn_state: TurnState) -> int:
+    """Return the number of bytes left for the dialogue in the ledger."""
+    own_key = turn_state.task.begun.key if turn_state.task else ""
+    other_dialogues = (
+        request.dialogue
+        for request in turn_state.inputs.state.requests
+        if request.key != own_key and request.dialogue
+    )
+    return min(
+        MAX_DIALOGUE_BYTES,
+        MAX_DIALOGUES_BYTES - sum(len(dump_compact(request.as_json())) for request in other_dialogues),
+    )
 
 
-def shorten(messages: Sequence[Message], room: int) -> list[Message] | None:
-    """Return messages that fit into so many bytes of JSON, the oldest results shortened first; else None.
+def shorten_messages(messages: Sequence[Message], room: int) -> list[Message] | None:
+    """Return messages that fit into `room` bytes of JSON, with the oldest results shortened first, or None.
 
-    What the model said stays whole: backends check their own values, and calls must be JSON.
+    Messages of the model stay complete: backends check their own values, and calls must be JSON.
     """
-    short, beyond = [*messages], len(compact([*messages])) - room
-    for place, message in enumerate(messages):
-        if beyond <= 0:
+    short, excess = [*messages], len(dump_compact([*messages])) - room
+    for index, message in enumerate(messages):
+        if excess <= 0:
             break
         if message["role"] == "assistant" or len(message["content"]) <= 2 * SHORT_CHARS:
             continue
         text = message["content"]
-        cut = {**message, "content": f"{text[:SHORT_CHARS]}\n[cut: {SHORT_CHARS} of {len(text)} characters]"}
-        beyond -= len(compact(message)) - len(compact(cut))
-        short[place] = cut
-    return short if beyond <= 0 else None
+        shortened = {
+            **message,
+            "content": f"{text[:SHORT_CHARS]}\n[cut: {SHORT_CHARS} of {len(text)} characters]",
+        }
+        excess -= len(dump_compact(message)) - len(dump_compact(shortened))
+        short[index] = shortened
+    return short if excess <= 0 else None
 
 
-def give_own_ids(messages: Sequence[Message]) -> tuple[list[Message], Mapping[str, str]]:
-    """Return messages in which every call has an id of its own, and the new ids of the last calls.
+def make_ids_unique(messages: Sequence[Message]) -> tuple[list[Message], Mapping[str, str]]:
+    """Return messages with a unique id for every call, and the new ids of the last calls.
 
-    Backends that give no ids number the calls of each turn from the start, and others refuse an id that comes
-    twice. A message with values of its backend's own stays as it is: its ids are the backend's.
+    Some backends number the calls of each turn from the start, and others refuse a repeated id. A message
+    with backend values is unchanged, because the ids belong to the backend.
     """
-    taken, renamed = set[str](), dict[str, str]()
+    used_ids, renamed = set[str](), dict[str, str]()
     unique: list[Message] = []
     for message in messages:
         if message["role"] == "tool":
             unique.append({**message, "call": renamed.get(message["call"], message["call"])})
             continue
         if calls := message.get("calls"):
-            renamed = {} if "kept" in message else {it["id"]: _free_id(it["id"], taken) for it in calls}
-            message = {**message, "calls": [{**it, "id": renamed.get(it["id"], it["id"])} for it in calls]}
-            taken |= {it["id"] for it in message["calls"]}
+            renamed = (
+                {} if "kept" in message else {call["id"]: _free_id(call["id"], used_ids) for call in calls}
+            )
+            message = {
+                **message,
+                "calls": [{**call, "id": renamed.get(call["id"], call["id"])} for call in calls],
+            }
+            used_ids |= {call["id"] for call in message["calls"]}
         unique.append(message)
     return unique, renamed
 
 
-def _free_id(id_: str, taken: Collection[str]) -> str:
-    return id_ if id_ not in taken else next(it for n in count(2) if (it := f"{id_}-{n}") not in taken)
+def _free_id(call_id: str, used_ids: Collection[str]) -> str:
+    return (
+        call_id
+        if call_id not in used_ids
+        else next(candidate for number in count(2) if (candidate := f"{call_id}-{number}") not in used_ids)
+    )
 
 
 # --- going on ---------------------------------------------------------------------------------------
 
 
 def find_dialogue(task: Task, agent: Agent, style: str) -> Dialogue | None:
-    """Return the dialogue with which a turn for a request goes on; None if it begins anew."""
-    dialogue = task.begun.dialogue
+    """Return the stored dialogue that a request's turn continues, or None for a fresh start."""
+    dialogue = task.open_request.dialogue
     return dialogue if dialogue and dialogue.style == style and not agent.turn.strategy else None
 
 
-def list_call_ids(begun: Begun) -> list[str]:
-    """Return the id of the model's own call for each result that a request keeps; empty without one."""
-    ids = begun.dialogue.calls if begun.dialogue else ()
-    return [id_ for id_, _ in zip_longest(ids, begun.results, fillvalue="")][: len(begun.results)]
+def list_call_ids(open_request: OpenRequest) -> list[str]:
+    """Return the model's call id for each stored result of a request, or an empty string."""
+    ids = open_request.dialogue.calls if open_request.dialogue else ()
+    return [call_id for call_id, _ in zip_longest(ids, open_request.results, fillvalue="")][
+        : len(open_request.results)
+    ]
 
 
-def tell_results(
+def render_results(
     entry: ModelEntry, form: ReplyForm | None, messages: Sequence[Message], results: CallResults
 ) -> list[Message]:
-    """Return the messages that show a model the results of its calls, after the messages so far."""
+    """Return the messages that show a model the results of the calls, after the messages up to now."""
     calls = messages[-1].get("calls", ()) if messages else ()
     ids = {call["id"] for call in calls}
-    by_id = {id_: result for result, id_ in results if id_ in ids}
-    in_words = [result for result, id_ in results if id_ not in ids]
-    others, notices = without_notices(in_words), extract_notices(in_words)
+    by_id = {call_id: result for result, call_id in results if call_id in ids}
+    text_results = [result for result, call_id in results if call_id not in ids]
+    tool_results, notices = without_notices(text_results), extract_notices(text_results)
     if entry.prompt == "values":
-        return [results_values(others, notices)] if in_words else []
-    shown = native_results(calls, by_id, own=form.own if form else ())
+        return [results_as_values(tool_results, notices)] if text_results else []
+    rendered = native_results(calls, by_id, engine_actions=form.own if form else ())
     if form:
-        return [*shown, *show_results(form, describe_results(others), notices, has_own=bool(shown))]
-    if others:
-        shown.append(results_message(others, [*messages, *shown]))
-    return [*shown, *([notices_message(notices)] if notices else [])]
+        return [
+            *rendered,
+            *render_action_results(form, describe_results(tool_results), notices, has_own=bool(rendered)),
+        ]
+    if tool_results:
+        rendered.append(results_message(tool_results, [*messages, *rendered]))
+    return [*rendered, *([notices_message(notices)] if notices else [])]
 
 
-def pair_with_calls(begun: Begun, dialogue: Dialogue, results: Sequence[Mapping[str, Any]]) -> CallResults:
-    """Return the results that a request keeps, each with the id of its call, and those that are hidden."""
-    hidden = [(HIDDEN, id_) for id_ in dialogue.hidden]
-    return [*zip(results, list_call_ids(begun), strict=True), *hidden]
+def pair_with_calls(
+    open_request: OpenRequest, dialogue: Dialogue, results: Sequence[Mapping[str, Any]]
+) -> CallResults:
+    """Return the stored results of a request, each with a call id, and placeholders for hidden results."""
+    hidden = [(HIDDEN_RESULT, call_id) for call_id in dialogue.hidden]
+    return [*zip(results, list_call_ids(open_request), strict=True), *hidden]
 
 
-class Waited(NamedTuple):
-    """The parts of a turn that stand behind its dialogue: results of calls, and ends of what it asked."""
+class PendingParts(NamedTuple):
+    """Parts of a turn that follow the dialogue: results of calls and outcomes of sub-requests."""
 
     results: Sequence[Mapping[str, Any]]
-    asked: Sequence[Ended]
+    outcomes: Sequence[RequestOutcome]
 
 
-def split_seen(seen: Seen, state: AgentState, to_come: Collection[int]) -> tuple[Seen, Waited | None]:
-    """Return the values that the prompt shows, and those that stand behind the dialogue, if there is one.
+def split_prompt_input(
+    prompt_input: PromptInput, state: AgentState, pending_indexes: Collection[int]
+) -> tuple[PromptInput, PendingParts | None]:
+    """Return the values for the prompt, and the parts that follow the dialogue, if there is a dialogue.
 
-    `to_come`: places of results that come as the turn begins. They are shown then.
+    `pending_indexes`: indexes of results that arrive as the turn begins and are shown then.
     """
-    task = seen.task
-    if seen.dialogue is None or task is None:
-        results = [it for place, it in enumerate(seen.results) if place not in to_come] if to_come else ()
-        return (replace(seen, results=results) if to_come else seen), None
-    before = next((it for it in state.requests if it.key == task.begun.key), task.begun)
-    ended = {it.key for it in before.asked if it.end}  # these are in the dialogue
-    asked = [it for it in task.asked if not it.asked.call and it.asked.key not in ended]
+    task = prompt_input.task
+    if prompt_input.dialogue is None or task is None:
+        results = (
+            [item for index, item in enumerate(prompt_input.results) if index not in pending_indexes]
+            if pending_indexes
+            else ()
+        )
+        return (replace(prompt_input, results=results) if pending_indexes else prompt_input), None
+    old_request = next(
+        (item for item in state.requests if item.key == task.open_request.key), task.open_request
+    )
+    closed_keys = {item.key for item in old_request.asked if item.end}  # these are in the dialogue
+    outcomes = [
+        item
+        for item in task.outcomes
+        if not item.sub_request.call and item.sub_request.key not in closed_keys
+    ]
     first = len(state.results)
-    waited = Waited(seen.results[first:], asked if any(it.asked.end for it in asked) else ())
-    return replace(seen, results=seen.results[:first], task=task._replace(asked=())), waited
+    pending = PendingParts(
+        prompt_input.results[first:], outcomes if any(item.sub_request.end for item in outcomes) else ()
+    )
+    return replace(
+        prompt_input, results=prompt_input.results[:first], task=task._replace(outcomes=())
+    ), pending
 
 
 def continue_dialogue(
-    inputs: TurnInputs, dialogue: Dialogue, waited: Waited, labels: Labels
+    inputs: TurnInputs, dialogue: Dialogue, pending: PendingParts, labels: PromptLabels
 ) -> list[Message]:
-    """Return the messages behind the prompt of a turn that goes on: those said, and what came since."""
+    """Return the messages behind the prompt of a continued turn: the stored messages, then the new ones."""
     assert inputs.task, "a turn that goes on is for something"
-    results = pair_with_calls(inputs.task.begun, dialogue, waited.results)
+    results = pair_with_calls(inputs.task.begun, dialogue, pending.results)
     messages = [*inputs.prompt, *dialogue.messages]
-    shown = tell_results(inputs.model, inputs.form, messages, results)
-    shown = attach_found(shown, list_found(result for result, _ in results))
-    return [*dialogue.messages, *shown, *_tell_answers(inputs.form, waited.asked, labels)]
+    rendered = render_results(inputs.model, inputs.form, messages, results)
+    rendered = attach_found_tools(rendered, list_found_tools(result for result, _ in results))
+    return [*dialogue.messages, *rendered, *_render_answers(inputs.form, pending.outcomes, labels)]
 
 
-def _tell_answers(form: ReplyForm | None, asked: Sequence[Ended], labels: Labels) -> list[Message]:
-    """Return the message that shows what others answered to entries of the model's, if they did."""
-    if not asked:
+def _render_answers(
+    form: ReplyForm | None, outcomes: Sequence[RequestOutcome], labels: PromptLabels
+) -> list[Message]:
+    """Return the message that shows answers of other agents to the model's entries, if any."""
+    if not outcomes:
         return []
     if form:
-        lines = [line for ended in asked for line in describe_asked(ended, labels)]
+        lines = [line for outcome in outcomes for line in describe_sub_request(outcome, labels)]
         return [{"role": "user", "content": "\n".join(lines)}]
-    text = "\n".join(quoted(to_line(describe_ended(ended, labels))) for ended in asked)
-    content = f"{ANSWERS}:\n{fenced(text, mark_for([text]))}\nContinue with one JSON object."
+    text = "\n".join(escape_markers(to_line(describe_outcome(outcome, labels))) for outcome in outcomes)
+    content = f"{ANSWERS_TITLE}:\n{fence_text(text, make_marker([text]))}\nContinue with one JSON object."
     return [{"role": "user", "content": content}]

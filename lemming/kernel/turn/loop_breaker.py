@@ -1,10 +1,11 @@
-"""The loop breaker: how many turns of an agent came to the same, and no further. Pure.
+"""Loop breaker: counts turns of an agent without progress. Pure.
 
-Within one turn, and for one request, `turn.repeats` counts calls. Here whole turns are counted, from one to
-the next. What counts follows from a turn's record alone, so a replay agrees: a turn that was paid for, and
-failed as it did before; or did nothing but what was refused or failed as before. A turn that writes an entry,
-keeps a new memory or has a call succeed has come further. So has one that finds nothing to do. Of turns
-that do nothing but ask, each counts that asks for the same, until something is shown that may be an answer.
+`turn.repeated_calls` counts calls within one turn and one request. This module counts whole turns in a row.
+The counts follow from the turn's record alone, so a replay agrees: a paid turn that failed in the same way
+again, or did nothing except refused or failed calls. A turn with a new entry, a new memory or a successful
+call has made progress, and so has a turn with nothing to do. A turn that only sends requests counts while the
+requests repeat and nothing answers them.
+
 Format: `loops` of a ledger's line, docs/formats.md.
 """
 
@@ -16,92 +17,97 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.jsontext import compact
+from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.blocks import LoopSettings
-from lemming.kernel.turn.values import TurnInputs
+from lemming.kernel.org.settings_blocks import LoopSettings
+from lemming.kernel.turn.turn_values import TurnInputs
 
-MOST_LOOPS = 8
+MAX_LOOPS = 8
 """So many ways in which turns came no further are counted apart: an agent may alternate between some."""
 REFUSED = "did nothing but what was refused or failed as before"
 MISADDRESSED = "wrote the same to agents that there are not"
 ASKED_AGAIN = "asked for the same, and no answer came but that it failed"
 REPEATED = "made the same call again and again, and were given the same"
 
-PLACES = ("conversation", "deadline", "parent", "reply_to", "target")
+ADDRESS_KEYS = ("conversation", "deadline", "parent", "reply_to", "target")
 """What a payload says of where a request stands, and not of what is asked."""
-_ASKED = "asked:"
+_REQUEST_PREFIX = "asked:"
 _FIRST_WARNING = 2
 
 
 class Loop(NamedTuple):
-    """A way in which a turn came no further, in words, and what tells it from others with those words."""
+    """Kind of a turn without progress: a description, and details that distinguish loops of the same kind."""
 
-    words: str
-    what: object
+    description: str
+    details: object
 
     @property
     def digest(self) -> str:
-        """What tells it from all others."""
-        mark = _ASKED if self.words == ASKED_AGAIN else ""
-        return mark + blake2b(compact([*self]), digest_size=16).hexdigest()
+        """Digest that distinguishes this loop from all others."""
+        mark = _REQUEST_PREFIX if self.description == ASKED_AGAIN else ""
+        return mark + blake2b(dump_compact([*self]), digest_size=16).hexdigest()
 
 
-def loop_of_failure(error: str) -> Loop:
-    """Return the loop of turns that failed: by the class of the error, whatever its words."""
+def failure_loop(error: str) -> Loop:
+    """Return the loop of failed turns by the class of the error, regardless of the message."""
     return Loop(f"failed in the same way ({error})", "")
 
 
 def count_loop(inputs: TurnInputs, loop: Loop) -> tuple[dict[str, int], str]:
-    """Return the agent's counts with one more turn that came no further, and why it is paused, if so."""
-    before, limits, key = inputs.state.loops, inputs.loops, loop.digest
-    counts = {it: before[it] for it in before if it != key}
-    while len(counts) >= MOST_LOOPS:
+    """Return the agent's counts with one more turn without progress, and the reason for a pause, if any."""
+    old_counts, limits, key = inputs.state.loops, inputs.loops, loop.digest
+    counts = {old_key: old_counts[old_key] for old_key in old_counts if old_key != key}
+    while len(counts) >= MAX_LOOPS:
         del counts[next(iter(counts))]
-    counts[key] = times = before.get(key, 0) + 1
+    counts[key] = times = old_counts.get(key, 0) + 1
     # What goes wrong for a request fails the request, and its asker hears of it.
     if limits is None or times < limits.stop_after or (inputs.task and inputs.task.request):
         return counts, ""
-    return {}, f"{times} of its turns {loop.words}"
+    return {}, f"{times} of its turns {loop.description}"
 
 
-def loop_of_requests(entries: Iterable[OutboxEntry]) -> Loop | None:
-    """Return the loop of a turn that wrote requests and nothing else; None for another turn."""
-    asked = [[*sorted(it.targets), it.payload.get("text", _without_places(it.payload))] for it in entries]
-    is_alone = all(it.kind == "request" and it.targets and "hands_on" not in it.payload for it in entries)
-    return Loop(ASKED_AGAIN, sorted(asked, key=compact)) if asked and is_alone else None
+def requests_loop(entries: Iterable[OutboxEntry]) -> Loop | None:
+    """Return the loop of a turn that wrote only requests, or None."""
+    requests = [
+        [*sorted(entry.targets), entry.payload.get("text", _without_address(entry.payload))]
+        for entry in entries
+    ]
+    is_only_requests = all(
+        entry.kind == "request" and entry.targets and "hands_on" not in entry.payload for entry in entries
+    )
+    return Loop(ASKED_AGAIN, sorted(requests, key=dump_compact)) if requests and is_only_requests else None
 
 
-def _without_places(payload: Mapping[str, object]) -> dict[str, object]:
-    return {key: payload[key] for key in sorted(payload) if key not in PLACES}
+def _without_address(payload: Mapping[str, object]) -> dict[str, object]:
+    return {key: payload[key] for key in sorted(payload) if key not in ADDRESS_KEYS}
 
 
 def count_request(inputs: TurnInputs, loop: Loop) -> tuple[dict[str, int], str]:
-    """Return the agent's counts with one more turn that did nothing but ask, and why it is paused, if so.
+    """Return the agent's counts with one more turn of requests only, and the reason for a pause, if any.
 
-    Other loops are over: the turn has come further than they do.
+    Other loops end: the turn has made more progress than they did.
     """
-    only = replace(inputs, state=replace(inputs.state, loops=requests_in(inputs.state.loops)))
-    return count_loop(only, loop)
+    narrowed = replace(inputs, state=replace(inputs.state, loops=select_request_counts(inputs.state.loops)))
+    return count_loop(narrowed, loop)
 
 
-def requests_in(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return of the counts those of requests that were written again."""
-    return {key: counts[key] for key in counts if key.startswith(_ASKED)}
+def select_request_counts(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts of repeated requests."""
+    return {key: counts[key] for key in counts if key.startswith(_REQUEST_PREFIX)}
 
 
 def loop_limits(agent: Agent, settings: LoopSettings) -> LoopSettings:
-    """Return the loop settings of an agent: its resume's, else the organisation's.
+    """Return the loop settings of an agent: the resume's, else the organisation's.
 
-    Whoever sets a small `stop_after` alone is not to have agents stopped that nobody has told.
+    A small `stop_after` alone must not stop agents without a warning, so `warn_after` is lowered as well.
     """
-    own = {key: value for key, value in asdict(agent.loops).items() if value is not None}
-    limits = LoopSettings(**{**asdict(settings), **own})
+    overrides = {key: value for key, value in asdict(agent.loops).items() if value is not None}
+    limits = LoopSettings(**{**asdict(settings), **overrides})
     return replace(limits, warn_after=min(limits.warn_after, max(limits.stop_after - 1, _FIRST_WARNING)))
 
 
 def loop_warnings(counts: Mapping[str, int], limits: LoopSettings) -> list[str]:
-    """Return the warnings for an agent whose turns come to the same."""
+    """Return the warnings for an agent with turns without progress."""
     times = max(counts.values(), default=0)
     if times < limits.warn_after:
         return []

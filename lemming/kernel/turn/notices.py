@@ -1,7 +1,7 @@
-"""Notices: what the engine tells an agent of its turn, in its next prompt, in a message of its own. Pure.
+"""Notices: messages of the engine to an agent, shown in the next prompt as a message of their own. Pure.
 
-They are kept among the results of calls until they are shown, so that they bear the trust of the turn. No
-call gave them, and the model is not asked again for them.
+Notices are stored among the results of calls until shown, and so carry the trust of the turn. No call gave a
+notice, and the model is not asked again for a notice.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from lemming.kernel.base.contract import TurnReply
-from lemming.kernel.base.quoting import quoted
+from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.providers import Message
 
 T = TypeVar("T", bound=Mapping[str, Any])
@@ -20,36 +20,36 @@ NOTICE_CHARS = 1000
 
 
 class Notices:
-    """The notices of one turn; `texts` are those that are not among its results yet."""
+    """Notices of a turn. `texts` are the notices not yet among the results."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._useless_replies = 0  # in a row
 
     @property
-    def should_ask_again(self) -> bool:
-        """Whether the model is asked again for them: for the first useless reply in a row, once."""
+    def should_retry(self) -> bool:
+        """True if the model is asked again because of notices: once, after the first useless reply in a row."""
         return self._useless_replies == 1
 
     def add(self, text: str) -> None:
         """Add a notice."""
         self.texts.append(text)
 
-    def take(self, reply: TurnReply) -> list[dict[str, Any]]:
-        """Return the notices of a reply that was acted on, with what was left out of it, as results."""
+    def to_results(self, reply: TurnReply) -> list[dict[str, Any]]:
+        """Return the notices of an applied reply and the omissions as results."""
         if reply.left_out:
             self.add(f"In your last reply: {'; '.join(reply.left_out)}")
-        is_of_use = reply.outbox_entries or reply.tool_calls or reply.memory_updates or not reply.left_out
-        self._useless_replies = 0 if is_of_use else self._useless_replies + 1
-        notices = [*map(as_notice, self.texts)]
+        is_useful = reply.outbox_entries or reply.tool_calls or reply.memory_updates or not reply.left_out
+        self._useless_replies = 0 if is_useful else self._useless_replies + 1
+        notices = [*map(to_notice_result, self.texts)]
         self.texts.clear()
         return notices
 
 
-def as_notice(text: str) -> dict[str, Any]:
-    """Return a notice of the engine to an agent, as it is kept among the results of calls.
+def to_notice_result(text: str) -> dict[str, Any]:
+    """Return a notice as a result among the results of calls.
 
-    So it bears the trust of the turn, and is shown once; it is nothing to go on with.
+    The result carries the trust of the turn, is shown once, and does not continue the turn.
     """
     return {"tool": NOTICE, "args": {}, "success": False, "output": text[:NOTICE_CHARS]}
 
@@ -60,14 +60,14 @@ def is_notice(result: Mapping[str, Any]) -> bool:
 
 
 def without_notices(results: Iterable[T]) -> list[T]:
-    """Return the results that calls gave."""
+    """Return the results of calls without notices."""
     return [result for result in results if not is_notice(result)]
 
 
 def extract_notices(results: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the words of the notices among results, each as a line that says how far it is trusted."""
+    """Return the texts of the notices among results, each as a line with a trust label."""
     return [
-        f"{trust}{quoted(result['output'])}"
+        f"{trust}{escape_markers(result['output'])}"
         for result in results
         if is_notice(result)
         for trust in [f"[trust: {result['trust']}] " if "trust" in result else ""]
@@ -75,5 +75,5 @@ def extract_notices(results: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def notices_message(notices: Iterable[str]) -> Message:
-    """Return the message in which the engine tells the model something within the same turn."""
+    """Return the message with the engine's notices to the model within a turn."""
     return {"role": "user", "content": "\n".join(f"WARNING: {notice}" for notice in notices)}

@@ -1,8 +1,8 @@
-"""What a strategy of a turn is: a generator that says what to ask and what to do, and knows nothing else.
+"""Strategies of a turn: generators that yield the next model call or reply to carry out.
 
-It is driven by `turn.loop`: what it yields is done, or was done before and stands in the journal, and
-what came of it is sent back. So a turn that was interrupted is taken again and comes to the same end,
-whatever its strategy, as long as that depends on nothing but what it is sent.
+`turn.turn_loop` runs a strategy: each step is carried out, or read from the journal, and the result is sent
+back. So an interrupted turn runs again to the same end, provided that the strategy depends only on these
+results.
 """
 
 from __future__ import annotations
@@ -11,26 +11,30 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from lemming.kernel.base.contract import MemoryUpdate, ToolCall, TurnReply, object_in
+from lemming.kernel.base.contract import MemoryUpdate, ToolCall, TurnReply, extract_object
 from lemming.kernel.base.errors import ContractError, Outcome, OutOfCredits
 from lemming.kernel.providers import Message
-from lemming.kernel.tools.toolset import turn_tools
-from lemming.kernel.turn.dialogue import HIDDEN, tell_results
-from lemming.kernel.turn.draft import Draft
-from lemming.kernel.turn.forms.asking import Question, correct_question, narrow_question
-from lemming.kernel.turn.forms.found import attach_found, list_found_earlier, offer_found
+from lemming.kernel.tools.toolset import turn_tool_names
+from lemming.kernel.turn.dialogue import HIDDEN_RESULT, render_results
+from lemming.kernel.turn.forms.discovered_tools import (
+    attach_found_tools,
+    list_earlier_found_tools,
+    offer_found_tools,
+)
+from lemming.kernel.turn.forms.form_question import ReplyPrompt, correct_prompt, narrow_prompt
 from lemming.kernel.turn.forms.reply_form import REMEMBER
 from lemming.kernel.turn.notices import without_notices
-from lemming.kernel.turn.prompt import correction
-from lemming.kernel.turn.values import Act, Answer, Ask, Step, Steps
+from lemming.kernel.turn.turn_prompt import correction_message
+from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_values import Act, Answer, Ask, Step, Steps
 
 REPLY_CHARS_QUOTED = 4000
-MOST_KEPT_ALIKE = 2
+MAX_EQUAL_MEMORIES = 2
 """A model that remembers the same so often in a turn is no longer offered to remember."""
 
 
-class Called(NamedTuple):
-    """What a call that a strategy made came to; `outcome` is one of `lemming.kernel.base.errors.Outcome`."""
+class CallResult(NamedTuple):
+    """Result of a strategy's tool call. `outcome` is a `lemming.kernel.base.errors.Outcome`."""
 
     success: bool
     output: str
@@ -38,260 +42,288 @@ class Called(NamedTuple):
 
 
 class NoMoreReplies(Exception):
-    """The turn has asked for as many replies as it may; a strategy lets it through."""
+    """The turn has reached the maximum number of replies; a strategy lets this exception through."""
 
 
 class Turn:
-    """A turn as its strategy sees it: what it starts from, and what it has come to.
+    """A turn from the strategy's point of view: inputs and current results. Read-only.
 
-    `options`: those that the resume gives the strategy; `given`: what it said beforehand that it needs beside
-    the prompt. Not to be changed.
+    `options`: the strategy's options from the resume. `snapshot`: the inputs that the strategy declared
+    beforehand.
     """
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
+    def __init__(self, state: TurnState) -> None:
+        self._state = state
         self.options: Any = None
-        self.given: Mapping[str, Any] = {}
-        self.replies_left = draft.inputs.max_steps
-        self._goes_on = False
-        self._found_before = 0
-        self._kept: list[MemoryUpdate] = []
-        self._said = ""
+        self.snapshot: Mapping[str, Any] = {}
+        self.replies_left = state.inputs.max_steps
+        self._has_continuation = False
+        self._found_count = 0
+        self._stored_memories: list[MemoryUpdate] = []
+        self._last_text = ""
 
     @property
     def prompt(self) -> list[Message]:
-        """The messages that the turn begins with, those of earlier turns for the same request included."""
-        return [*self._draft.inputs.question]
+        """First messages of the turn, including messages of earlier turns for the same request."""
+        return [*self._state.inputs.first_messages]
 
     @property
     def conversation(self) -> list[Message]:
-        """The messages up to now, as the latest reply was asked for; empty before the first."""
-        return self._draft.conversation or []
+        """Messages at the latest model call for a reply; empty before the first call."""
+        return self._state.conversation or []
 
     @property
     def max_steps(self) -> int:
-        """How many replies may be asked for, corrections not counted."""
-        return self._draft.inputs.max_steps
+        """Maximum number of replies, without corrections."""
+        return self._state.inputs.max_steps
 
     @property
     def request(self) -> str:
-        """The id of the request that the turn is for; empty when it is for its inbox."""
-        return self._draft.task.id if self._draft.task and self._draft.task.request else ""
+        """Id of the turn's request, or an empty string for an inbox turn."""
+        return self._state.task.reference if self._state.task and self._state.task.request else ""
 
     @property
     def results(self) -> Sequence[Mapping[str, Any]]:
-        """What tools gave that no model has been shown: tool, args, success, output."""
-        return self._draft.actionable_results
+        """Tool results that no model has seen: tool, args, success, output."""
+        return self._state.actionable_results
 
     @property
-    def is_over(self) -> bool:
-        """Whether there is nothing more to do: the request is answered or handed on."""
-        return self._draft.is_answered or self._draft.is_handed_on
+    def is_finished(self) -> bool:
+        """True if nothing is left to do: the request is answered or handed off."""
+        return self._state.is_answered or self._state.is_handed_off
 
     @property
     def has_asked(self) -> bool:
-        """Whether others were asked, whose answers come in a later turn."""
-        return bool(self._draft.asked)
+        """True if the turn sent requests with answers in a later turn."""
+        return bool(self._state.pending_indexes)
 
     def ask(
         self, messages: Sequence[Message], model: str = "", schema: dict[str, Any] | None = None
     ) -> Generator[Step, Any, Answer]:
-        """Ask a model, and return its answer as it is."""
+        """Call a model and return the raw answer."""
         answer: Answer = yield Ask(messages, model, schema)
         return answer
 
-    def value(
+    def ask_json(
         self, messages: list[Message], schema: dict[str, Any], model: str = ""
     ) -> Generator[Step, Any, dict[str, Any]]:
-        """Ask for a JSON object that satisfies a schema, with corrections where the limits allow.
+        """Ask for a JSON object that satisfies a schema, with corrections within the limits.
 
-        The messages are those up to now, to which the answers are added. Raises
-        `ContractError` when none does.
+        `messages`: the messages up to now; answers are appended. Raises `ContractError` if no answer
+        satisfies the schema.
         """
-        from lemming.kernel.base.json_schema.violations import misfits  # most turns ask for none
+        from lemming.kernel.base.json_schema.schema_violations import (
+            describe_violations,  # most turns ask for none
+        )
 
-        for corrections_left in range(self._draft.inputs.repairs, -1, -1):
+        for corrections_left in range(self._state.inputs.repairs, -1, -1):
             answer = yield from self.ask(messages, model, schema)
             messages.append({"role": "assistant", "content": answer.text[:REPLY_CHARS_QUOTED]})
             try:
-                found = object_in(answer.text, [], schema["properties"].keys())
-                if wrong := misfits(schema, found):
-                    raise ContractError("; ".join(wrong))
+                value = extract_object(answer.text, [], schema["properties"].keys())
+                if violations := describe_violations(schema, value):
+                    raise ContractError("; ".join(violations))
             except ContractError as error:
                 if not corrections_left:
                     raise
-                self._draft.remarks.append(f"asked again: {error}"[:500])
-                messages.append(correction(str(error)[:2000]))
+                self._state.remarks.append(f"asked again: {error}"[:500])
+                messages.append(correction_message(str(error)[:2000]))
             else:
-                return found
+                return value
         raise AssertionError("unreachable: the last correction returns or raises")
 
     def act(self, reply: TurnReply) -> Generator[Step, Any, None]:
-        """Do what a reply says."""
+        """Carry out a reply."""
         yield Act(reply)
 
-    def call(self, tool: str, args: dict[str, Any]) -> Generator[Step, Any, Called]:
-        """Call a tool by the agent's permissions; what it gave is for the strategy, the model is not told."""
-        draft = self._draft
-        if tool in turn_tools(draft.inputs.agent):
+    def call(self, tool: str, args: dict[str, Any]) -> Generator[Step, Any, CallResult]:
+        """Call a tool with the agent's permissions.
+
+        The result is for the strategy only; the model does not see the result.
+        """
+        state = self._state
+        if tool in turn_tool_names(state.inputs.agent):
             raise ValueError(f"{tool} asks another agent: that is for a reply")
-        before, used_before = len(draft.results), len(draft.used)
-        draft.untold.add(before)
+        index, used_index = len(state.results), len(state.tools_used)
+        state.hidden_indexes.add(index)
         yield Act(TurnReply(tool_calls=(ToolCall(tool, args),)), has_seen=False)
-        used = draft.used[used_before]  # what comes after is what parts of the turn called
-        return Called(used["success"], draft.results[before]["output"], used.get("outcome", "failed"))
+        tool_use = state.tools_used[used_index]  # what comes after is what parts of the turn called
+        return CallResult(
+            tool_use["success"], state.results[index]["output"], tool_use.get("outcome", "failed")
+        )
 
     def remember(self, key: str, value: Any) -> Generator[Step, Any, None]:
-        """Keep a memory, as a reply does."""
+        """Store a memory, as a reply does."""
         yield Act(TurnReply(memory_updates=(MemoryUpdate(key, value),)), has_seen=False)
 
     def remark(self, text: str) -> None:
         """Put a remark into the report of the turn."""
-        self._draft.remarks.append(text[:500])
+        self._state.remarks.append(text[:500])
 
-    def leave(self, text: str) -> None:
-        """Say what is left for the agent's next turn, which it takes whatever else is new."""
-        self._draft.left = text
+    def leave_note(self, text: str) -> None:
+        """Describe the work left for the agent's next turn, which then happens in any case."""
+        self._state.remaining_work = text
 
-    def reply(self, messages: list[Message]) -> Generator[Step, Any, TurnReply]:
-        """Ask for a reply that is the contract, with corrections where the limits allow.
+    def ask_reply(self, messages: list[Message]) -> Generator[Step, Any, TurnReply]:
+        """Ask for a reply in the contract's format, with corrections within the limits.
 
-        The messages are those up to now, to which the answers are added. Raises `ContractError` when none is.
+        `messages`: the messages up to now; answers are appended. Raises `ContractError` if no reply is valid.
         """
         if not self.replies_left:
             raise NoMoreReplies
         self.replies_left -= 1
-        self._draft.conversation = messages
+        self._state.conversation = messages
         # Not for unshown results alone: a backend's own call wants its result, told or not.
-        if self._draft.has_results_to_tell or self._goes_on:
-            messages += self._with_found(self.shown(messages))
+        if self._state.has_unshown_results or self._has_continuation:
+            messages += self._with_found(self.append_results(messages))
         problem: ContractError | None = None
-        form, schema = self._draft.inputs.form, self._draft.inputs.schema
-        question = self._narrow(messages)
-        for corrections_left in range(self._draft.inputs.repairs, -1, -1):
+        form, schema = self._state.inputs.form, self._state.inputs.schema
+        prompt = self._narrow_prompt(messages)
+        for corrections_left in range(self._state.inputs.repairs, -1, -1):
             try:
-                answer: Answer = yield Ask(question.messages, schema=question.schema)
+                answer: Answer = yield Ask(prompt.messages, schema=prompt.schema)
             except OutOfCredits as error:
                 if problem is None:
                     # Nothing was paid for that could be used instead.
                     raise
                 # An answer with mistakes is there and paid for: what of it is right is better than nothing.
-                return self._salvage(messages, f"; no correction: {error.message}")
+                return self._salvage_reply(messages, f"; no correction: {error.message}")
             try:
-                read = TurnReply() if self._is_silence(answer) else self._draft.read(self._with_text(answer))
+                reply = (
+                    TurnReply()
+                    if self._is_silence(answer)
+                    else self._state.read_reply(self._with_last_text(answer))
+                )
             except ContractError as error:
                 if not corrections_left:
-                    return self._salvage(messages)
+                    return self._salvage_reply(messages)
                 problem = error
-                self._draft.remarks.append(f"asked again: {error}"[:500])
+                self._state.remarks.append(f"asked again: {error}"[:500])
                 if form:
-                    asked = self._narrow(messages)
-                    question = correct_question(form, asked, schema, answer.text, error.message[:2000])
+                    base_prompt = self._narrow_prompt(messages)
+                    prompt = correct_prompt(form, base_prompt, schema, answer.text, error.message[:2000])
                     continue
-                said = {"role": "assistant", "content": answer.text[:REPLY_CHARS_QUOTED]}
-                messages += [said, correction(str(error)[:2000])]
+                answer_message = {"role": "assistant", "content": answer.text[:REPLY_CHARS_QUOTED]}
+                messages += [answer_message, correction_message(str(error)[:2000])]
             else:
-                messages.append(said_in(answer, self._draft.inputs.agent.turn.max_tool_calls))
-                self._goes_on = read.goes_on and not self._is_kept_again(read)
-                self._said = answer.text
-                return read
+                messages.append(to_assistant_message(answer, self._state.inputs.agent.turn.max_tool_calls))
+                self._has_continuation = reply.goes_on and not self._repeats_memories(reply)
+                self._last_text = answer.text
+                return reply
         raise AssertionError("unreachable: the last correction returns or raises")
 
     def _is_silence(self, answer: Answer) -> bool:
-        """Return True if a backend that calls tools says no more, where nobody waits for an answer."""
-        form = self._draft.inputs.form
+        """Return True if a tool-calling backend says nothing more and nobody waits for an answer."""
+        form = self._state.inputs.form
         is_over = (
-            form is not None and form.style == "native" and not self._draft.task and self._draft.accepted
+            form is not None
+            and form.style == "native"
+            and not self._state.task
+            and self._state.accepted_count
         )
         return bool(is_over) and answer.finish == "stop" and not (answer.calls or answer.text.strip())
 
-    def _with_text(self, answer: Answer) -> Answer:
-        """Return an answer; an empty one with the text that the model wrote beside what it remembered."""
-        form = self._draft.inputs.form
-        is_said = self._goes_on and form is not None and form.style == "native" and answer.finish == "stop"
+    def _with_last_text(self, answer: Answer) -> Answer:
+        """Return an answer. An empty answer gets the text that came with the previous memory calls."""
+        form = self._state.inputs.form
+        has_last_text = (
+            self._has_continuation and form is not None and form.style == "native" and answer.finish == "stop"
+        )
         is_empty = not (answer.calls or answer.text.strip())
-        return replace(answer, text=self._said) if is_said and is_empty else answer
+        return replace(answer, text=self._last_text) if has_last_text and is_empty else answer
 
-    def _is_kept_again(self, reply: TurnReply) -> bool:
-        """Note what a reply remembers; return True if it was told not to remember that again.
+    def _repeats_memories(self, reply: TurnReply) -> bool:
+        """Record the memories of a reply; return True if the model stored the same memories too often.
 
-        A model that remembers the same twice would do so up to the limit of the turn.
+        A model that stores a memory twice would continue up to the turn's limit.
         """
-        kept = reply.memory_updates
-        is_again = bool(kept) and all(self._kept.count(it) >= MOST_KEPT_ALIKE for it in kept)
-        self._kept += kept
-        return is_again
+        updates = reply.memory_updates
+        is_repeated = bool(updates) and all(
+            self._stored_memories.count(update) >= MAX_EQUAL_MEMORIES for update in updates
+        )
+        self._stored_memories += updates
+        return is_repeated
 
     @property
     def has_more_to_do(self) -> bool:
-        """Whether the model is asked again: for results, or since its reply was not all there is to do."""
-        form = self._draft.inputs.form
+        """True if another model call follows: for results, or because the reply was only a first part."""
+        form = self._state.inputs.form
         is_awaited = form is not None and form.is_answer
-        return bool(self.results) or (self._goes_on and (is_awaited or self.replies_left > 0))
+        return bool(self.results) or (self._has_continuation and (is_awaited or self.replies_left > 0))
 
     def _with_found(self, messages: list[Message]) -> list[Message]:
-        """Return the messages that show results, with the tools that a search among them has found."""
-        found, self._found_before = self._draft.found[self._found_before :], len(self._draft.found)
-        return attach_found(messages, found) if found else messages
+        """Return the messages with results, with the newly found tools attached."""
+        new_tools, self._found_count = (
+            self._state.found_tools[self._found_count :],
+            len(self._state.found_tools),
+        )
+        return attach_found_tools(messages, new_tools) if new_tools else messages
 
-    def _narrow(self, messages: list[Message]) -> Question:
-        """Return the question to the model: with tools that were found, without those that give the same."""
-        inputs = self._draft.inputs
+    def _narrow_prompt(self, messages: list[Message]) -> ReplyPrompt:
+        """Return the prompt with found tools added and repeating tools removed."""
+        inputs = self._state.inputs
         is_small = inputs.form is not None and inputs.form.is_small
-        used = {it["tool"] for it in self._draft.results} if is_small else ()
-        offered = offer_found(messages, inputs.schema, list_found_earlier(inputs), used)
+        used_tools = {item["tool"] for item in self._state.results} if is_small else ()
+        offered = offer_found_tools(messages, inputs.schema, list_earlier_found_tools(inputs), used_tools)
         if inputs.form is None:
             return offered
-        waited = inputs.task.begun.results if inputs.task and inputs.dialogue else ()
-        results = without_notices([*waited, *self._draft.results])
-        schema, most_alike = offered.schema or inputs.schema, 1 if is_small else MOST_KEPT_ALIKE
-        dropped = [REMEMBER] if any(self._kept.count(it) >= most_alike for it in self._kept) else []
-        narrowed = narrow_question(inputs.form, offered.messages, schema, results, dropped)
-        return narrowed if narrowed.schema else Question(narrowed.messages, offered.schema)
+        stored_results = inputs.task.begun.results if inputs.task and inputs.dialogue else ()
+        results = without_notices([*stored_results, *self._state.results])
+        schema, max_equal = offered.schema or inputs.schema, 1 if is_small else MAX_EQUAL_MEMORIES
+        dropped = (
+            [REMEMBER]
+            if any(self._stored_memories.count(item) >= max_equal for item in self._stored_memories)
+            else []
+        )
+        narrowed = narrow_prompt(inputs.form, offered.messages, schema, results, dropped)
+        return narrowed if narrowed.schema else ReplyPrompt(narrowed.messages, offered.schema)
 
-    def shown(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the messages that show the model what its tools gave, after those up to now."""
-        draft = self._draft
-        own = {call["id"] for call in messages[-1].get("calls", ())}
-        told = [
-            (self._told(place), draft.calls[place])
-            for place in range(draft.shown, len(draft.results))
-            if place not in draft.untold or draft.calls[place] in own
+    def append_results(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages with new tool results, after the messages up to now."""
+        state = self._state
+        own_ids = {call["id"] for call in messages[-1].get("calls", ())}
+        rendered = [
+            (self._render_result(index), state.call_ids[index])
+            for index in range(state.shown_count, len(state.results))
+            if index not in state.hidden_indexes or state.call_ids[index] in own_ids
         ]
-        return tell_results(draft.inputs.model, draft.inputs.form, messages, told)
+        return render_results(state.inputs.model, state.inputs.form, messages, rendered)
 
-    def _told(self, place: int) -> dict[str, Any]:
-        """Return a result as the model is told of it within the turn."""
-        result = self._draft.tell(self._draft.results[place])
-        if place in self._draft.untold:
+    def _render_result(self, index: int) -> dict[str, Any]:
+        """Return a result as the model sees it within the turn."""
+        result = self._state.render_result(self._state.results[index])
+        if index in self._state.hidden_indexes:
             # A backend refuses a conversation in which one of its calls has no result.
-            return {**result, **HIDDEN}
+            return {**result, **HIDDEN_RESULT}
         return result
 
-    def _salvage(self, messages: list[Message], why: str = "") -> TurnReply:
-        """Read the last answer, which stays as it is, without its wrong parts; raise if nothing remains."""
-        answer = self._draft.answers[-1]
+    def _salvage_reply(self, messages: list[Message], suffix: str = "") -> TurnReply:
+        """Return the valid parts of the last answer as a reply.
+
+        Raises `ContractError` if nothing is valid.
+        """
+        answer = self._state.answers[-1]
         try:
-            read = self._draft.read(
-                answer, keep="any" if self._draft.accepted or self._draft.misfit else "some"
+            reply = self._state.read_reply(
+                answer, keep="any" if self._state.accepted_count or self._state.answer_violation else "some"
             )
         except ContractError as error:
-            form = self._draft.inputs.form
-            if self._goes_on and form and not form.is_answer:
+            form = self._state.inputs.form
+            if self._has_continuation and form and not form.is_answer:
                 # What it remembered was whole, and a model may have no more to say.
-                self._goes_on = False
+                self._has_continuation = False
                 return TurnReply(remarks=(f"left out: {error.message}"[:500],))
-            raise ContractError(f"{error.message}{why}", hint=error.hint) from error
-        self._goes_on = read.goes_on and not self._is_kept_again(read)
-        messages.append(said_in(answer, self._draft.inputs.agent.turn.max_tool_calls))
-        return read
+            raise ContractError(f"{error.message}{suffix}", hint=error.hint) from error
+        self._has_continuation = reply.goes_on and not self._repeats_memories(reply)
+        messages.append(to_assistant_message(answer, self._state.inputs.agent.turn.max_tool_calls))
+        return reply
 
 
 Strategy = Callable[[Turn], Steps]
 
 
-def said_in(answer: Answer, most_calls: int) -> Message:
-    """Return the message that tells a model what it has answered: of its calls, those that were made."""
-    calls = {"calls": answer.calls[:most_calls]} if answer.calls else {}
-    kept = {"kept": answer.kept} if answer.kept is not None else {}
-    return {"role": "assistant", "content": answer.text, **calls, **kept}
+def to_assistant_message(answer: Answer, max_calls: int) -> Message:
+    """Return an answer as an assistant message, with only the calls that were made."""
+    calls = {"calls": answer.calls[:max_calls]} if answer.calls else {}
+    backend_values = {"kept": answer.kept} if answer.kept is not None else {}
+    return {"role": "assistant", "content": answer.text, **calls, **backend_values}

@@ -1,4 +1,4 @@
-"""What whoever judges says: one form for judges, critics and those who verify a step of a plan. Pure."""
+"""Verdict schema shared by judges, critics and the verifiers of plan steps. Pure."""
 
 from __future__ import annotations
 

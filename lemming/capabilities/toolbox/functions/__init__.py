@@ -1,1 +1,1 @@
-"""Functions as tools: what a function says of itself, where it comes from, and the processes that run it."""
+"""Function tools: descriptions, locations, and the worker processes for their calls."""

@@ -1,4 +1,4 @@
-"""What a function's docstring says of it and of its parameters: Google's, NumPy's or reST's style."""
+"""Parse a function's docstring in Google, NumPy or reST style: the description and the parameters."""
 
 from __future__ import annotations
 
@@ -9,26 +9,32 @@ from typing import Any, NamedTuple
 DESCRIPTION_CHARS = 2000
 
 
-class Described(NamedTuple):
-    """What a docstring says: of the function, and of its parameters by name."""
+class ParsedDocstring(NamedTuple):
+    """A parsed docstring: the description of the function, and of its parameters by name."""
 
     text: str
     parameters: dict[str, str]
 
 
-def described(function: Callable[..., Any]) -> Described:
-    """Return what a function's docstring says; what it does not say is left out."""
+def parse_docstring(function: Callable[..., Any]) -> ParsedDocstring:
+    """Return the parsed docstring of a function, without empty descriptions."""
     from docstring_parser import ParseError, parse
 
-    written = inspect.getdoc(function) or ""
+    docstring = inspect.getdoc(function) or ""
     try:
-        read = parse(written)
+        parsed = parse(docstring)
     except ParseError:
-        return Described(_one_line(written)[:DESCRIPTION_CHARS], {})
-    text = "\n".join(part.strip() for part in (read.short_description, read.long_description) if part)
-    told = {each.arg_name.lstrip("*"): _one_line(each.description or "") for each in read.params}
-    return Described(text[:DESCRIPTION_CHARS], {name: said for name, said in told.items() if said})
+        return ParsedDocstring(_to_one_line(docstring)[:DESCRIPTION_CHARS], {})
+    text = "\n".join(part.strip() for part in (parsed.short_description, parsed.long_description) if part)
+    descriptions = {
+        parameter.arg_name.lstrip("*"): _to_one_line(parameter.description or "")
+        for parameter in parsed.params
+    }
+    return ParsedDocstring(
+        text[:DESCRIPTION_CHARS],
+        {name: description for name, description in descriptions.items() if description},
+    )
 
 
-def _one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     return " ".join(text.split())

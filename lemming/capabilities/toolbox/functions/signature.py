@@ -1,6 +1,7 @@
-"""A function's parameters as the arguments of a tool: their JSON Schema, and the check of a call.
+"""Derive a tool's arguments from a function's parameters: the JSON Schema, and the validation of a call.
 
-Other than for classes, arguments are coerced as far as nothing is lost (`"3"` is a 3): small models write so.
+Arguments are coerced if nothing is lost (`"3"` becomes 3), because small models write such values. Tools
+defined as classes do not coerce.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_json
 
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.base.jsontext import compact
-from lemming.kernel.tools.context import ToolContext
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.tools.tool_context import ToolContext
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_PROBLEMS_TOLD, _GOT_CHARS = 20, 80
+_MAX_PROBLEMS, _MAX_VALUE_CHARS = 20, 80
 
 
-class BadFunction(ConfigError):
-    """A function that cannot be a tool; the message says why, `where` is `file:line`."""
+class InvalidToolFunction(ConfigError):
+    """Raised for a function unusable as a tool. The message gives the reason; `where` is `file:line`."""
 
     def __init__(self, message: str, *, where: str, hint: str = "") -> None:
         file, _, line = where.rpartition(":")
@@ -34,81 +35,87 @@ class BadFunction(ConfigError):
         super().__init__(message, where=where, hint=hint, problems=(problem,))
 
 
-class Signature:
-    """The arguments that a function takes from a model, and the parameters that get the `ToolContext`."""
+class ToolSignature:
+    """The parameters of a function: arguments from the model, and parameters receiving the `ToolContext`."""
 
-    def __init__(self, function: Callable[..., Any], told: Mapping[str, str], where: str) -> None:
-        self._where, self._name = where, function.__name__
-        parameters = list(self._parameters(function).values())
-        self.contexts = [each.name for each in parameters if _is_context(each.annotation)]
-        self._named = [each for each in parameters if each.name not in self.contexts]
-        for each in self._named:
-            self._require_plain(each)
-        self._model = self._make_model(told)
+    def __init__(self, function: Callable[..., Any], descriptions: Mapping[str, str], location: str) -> None:
+        self._where, self._name = location, function.__name__
+        parameters = list(self._get_parameters(function).values())
+        self.contexts = [parameter.name for parameter in parameters if _is_context(parameter.annotation)]
+        self._arguments = [parameter for parameter in parameters if parameter.name not in self.contexts]
+        for parameter in self._arguments:
+            self._require_plain(parameter)
+        self._model = self._make_model(descriptions)
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of the arguments, in one piece: nothing in it refers to another part."""
-        made = self._model.model_json_schema(schema_generator=_Plain)
-        whole = _in_one_piece(made, made.pop("$defs", {}), ())
-        return {key: value for key, value in whole.items() if key != "title" and value != {}}
+        """The JSON Schema of the arguments, without references."""
+        schema_json = self._model.model_json_schema(schema_generator=_PlainSchema)
+        inlined = _inline_refs(schema_json, schema_json.pop("$defs", {}), ())
+        return {key: value for key, value in inlined.items() if key != "title" and value != {}}
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments as the function's own types; raise `ValueError` that names each that is wrong."""
+    def parse_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments as the function's types. Raise `ValueError` with every invalid argument."""
         try:
-            raw = compact(arguments)
+            raw = dump_compact(arguments)
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"not JSON: {error}") from error
         try:
             checked = self._model.model_validate_json(raw)
         except ValidationError as error:
-            raise ValueError(self._sentences(error)) from error
-        names = {f"argument_{index}": each.name for index, each in enumerate(self._named)}
+            raise ValueError(self._describe_errors(error)) from error
+        names = {f"argument_{index}": parameter.name for index, parameter in enumerate(self._arguments)}
         return {names[field]: getattr(checked, field) for field in checked.model_fields_set}
 
-    def _sentences(self, error: ValidationError) -> str:
-        found = [_sentence(item) for item in error.errors(include_url=False)]
-        more = f"; and {len(found) - _PROBLEMS_TOLD} more" if len(found) > _PROBLEMS_TOLD else ""
-        return "; ".join(found[:_PROBLEMS_TOLD]) + more
+    def _describe_errors(self, error: ValidationError) -> str:
+        messages = [_describe_error(item) for item in error.errors(include_url=False)]
+        suffix = f"; and {len(messages) - _MAX_PROBLEMS} more" if len(messages) > _MAX_PROBLEMS else ""
+        return "; ".join(messages[:_MAX_PROBLEMS]) + suffix
 
-    def _parameters(self, function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    def _get_parameters(self, function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
         try:
             return inspect.signature(function, eval_str=True).parameters
         except (AttributeError, ImportError, NameError, SyntaxError, TypeError, ValueError) as error:
-            what = f"the hints of {self._name} cannot be read: {type(error).__name__}: {error}"
-            raise BadFunction(what, where=self._where) from error
+            message = f"the hints of {self._name} cannot be read: {type(error).__name__}: {error}"
+            raise InvalidToolFunction(message, where=self._where) from error
 
     def _require_plain(self, parameter: inspect.Parameter) -> None:
         name, hint = parameter.name, ""
         if parameter.kind not in _BY_NAME:
             stars = str(parameter).partition(name)[0]
-            why = "takes any number of arguments" if stars else "cannot be given by name"
+            reason = "takes any number of arguments" if stars else "cannot be given by name"
             hint = "name each parameter, or take a list or a dict"
-            raise BadFunction(f"{stars}{name} of {self._name} {why}", where=self._where, hint=hint)
+            raise InvalidToolFunction(f"{stars}{name} of {self._name} {reason}", where=self._where, hint=hint)
         if parameter.annotation is parameter.empty:
             hint = f"write {name}: str, or what it is"
-            raise BadFunction(f'parameter "{name}" of {self._name} has no type', where=self._where, hint=hint)
+            raise InvalidToolFunction(
+                f'parameter "{name}" of {self._name} has no type', where=self._where, hint=hint
+            )
 
-    def _make_model(self, told: Mapping[str, str]) -> type[BaseModel]:
+    def _make_model(self, descriptions: Mapping[str, str]) -> type[BaseModel]:
         fields: dict[str, Any] = {
             # Names of our own: a parameter may have one that pydantic claims ("json", "_x").
             f"argument_{index}": (
-                Annotated[each.annotation, _field(each.name, told.get(each.name, ""))],
-                ... if each.default is each.empty else each.default,
+                Annotated[
+                    parameter.annotation, _make_field(parameter.name, descriptions.get(parameter.name, ""))
+                ],
+                ... if parameter.default is parameter.empty else parameter.default,
             )
-            for index, each in enumerate(self._named)
+            for index, parameter in enumerate(self._arguments)
         }
         config = ConfigDict(extra="forbid", coerce_numbers_to_str=True, arbitrary_types_allowed=False)
         try:
             model: type[BaseModel] = create_model("arguments", __config__=config, **fields)
-            model.model_json_schema(schema_generator=_Plain)
+            model.model_json_schema(schema_generator=_PlainSchema)
         except PydanticUserError as error:
-            what = f"a parameter of {self._name} has a type that cannot come from JSON: {error.message}"
-            raise BadFunction(what.partition("\n")[0].partition(". Set ")[0], where=self._where) from error
+            message = f"a parameter of {self._name} has a type that cannot come from JSON: {error.message}"
+            raise InvalidToolFunction(
+                message.partition("\n")[0].partition(". Set ")[0], where=self._where
+            ) from error
         return model
 
 
-def _field(name: str, description: str) -> Any:
+def _make_field(name: str, description: str) -> Any:
     return Field(alias=name, description=description) if description else Field(alias=name)
 
 
@@ -118,8 +125,8 @@ def _is_context(annotation: Any) -> bool:
     return annotation is ToolContext
 
 
-class _Plain(GenerateJsonSchema):
-    """Titles repeat the name of what they stand at, and a default may be no JSON: both are left out."""
+class _PlainSchema(GenerateJsonSchema):
+    """Schema generator without titles and without defaults outside JSON: titles only repeat names."""
 
     ignored_warning_kinds = frozenset({"skipped-choice", "non-serializable-default"})  # type: ignore[assignment]
 
@@ -127,33 +134,33 @@ class _Plain(GenerateJsonSchema):
         return False
 
 
-def _in_one_piece(schema: Any, parts: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
-    """Return a schema with what `$ref` names put in its place; inside itself, a part is any value."""
+def _inline_refs(schema: Any, definitions: Mapping[str, Any], enclosing: tuple[str, ...]) -> Any:
+    """Return a schema with each `$ref` replaced by its target. A recursive reference becomes any value."""
     if isinstance(schema, list):
-        return [_in_one_piece(each, parts, inside) for each in schema]
+        return [_inline_refs(item, definitions, enclosing) for item in schema]
     if not isinstance(schema, dict):
         return schema
     named = schema.get("$ref", "")
-    if isinstance(named, str) and (name := named.removeprefix("#/$defs/")) in parts:
-        rest = {key: value for key, value in schema.items() if key != "$ref"}
-        whole = {} if name in inside else _in_one_piece(parts[name], parts, (*inside, name))
-        return {**{key: value for key, value in whole.items() if key != "title"}, **rest}
-    return {key: _in_one_piece(value, parts, inside) for key, value in schema.items()}
+    if isinstance(named, str) and (name := named.removeprefix("#/$defs/")) in definitions:
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
+        target = {} if name in enclosing else _inline_refs(definitions[name], definitions, (*enclosing, name))
+        return {**{key: value for key, value in target.items() if key != "title"}, **siblings}
+    return {key: _inline_refs(value, definitions, enclosing) for key, value in schema.items()}
 
 
-def _sentence(item: Any) -> str:
-    place = ".".join(str(part) for part in item["loc"]) or "args"
+def _describe_error(item: Any) -> str:
+    path = ".".join(str(part) for part in item["loc"]) or "args"
     if item["type"] == "missing":
-        return f'"{place}" is required'
+        return f'"{path}" is required'
     if item["type"] == "extra_forbidden":
-        return f'unknown argument "{place}"'
-    said = item["msg"]
-    return f'"{place}": {said[0].lower()}{said[1:]}, got {_got(item["input"])}'
+        return f'unknown argument "{path}"'
+    message = item["msg"]
+    return f'"{path}": {message[0].lower()}{message[1:]}, got {_describe_value(item["input"])}'
 
 
-def _got(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     try:
         text = to_json(value, fallback=repr).decode("utf-8", "replace")
     except ValueError:
         text = type(value).__name__
-    return text if len(text) <= _GOT_CHARS else f"{text[:_GOT_CHARS]}…"
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}…"

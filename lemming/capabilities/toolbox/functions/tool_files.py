@@ -1,7 +1,7 @@
-"""The files of tools that `config/org.json` names in `tool_files`: found, looked at again, and loaded.
+"""Find, refresh and load the tool files named by `tool_files` in `config/org.json`.
 
-A file that an agent may write is refused: code that an agent can write is not run. A file below
-`agents/<name>/` brings tools for that agent only, and what is wrong with it takes out that agent only.
+A file writable by an agent is rejected, because no code written by an agent may run. A file below
+`agents/<name>/` provides tools for this agent only, and an invalid one excludes only this agent.
 """
 
 from __future__ import annotations
@@ -12,163 +12,177 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-from lemming.capabilities.toolbox.functions.body import trace_of
-from lemming.capabilities.toolbox.functions.finding import (
-    by_owner,
-    empty_patterns,
-    find_files,
-    owner_of,
-    with_neighbours,
+from lemming.capabilities.toolbox.functions.function_call import format_trace
+from lemming.capabilities.toolbox.functions.function_import import (
+    FunctionLocation,
+    Sources,
+    load_module,
+    unload,
 )
-from lemming.capabilities.toolbox.functions.loading import Home, Sources, forget, load
-from lemming.capabilities.toolbox.functions.tool import FunctionTool
-from lemming.capabilities.toolbox.functions.workers import FunctionWorkers
-from lemming.kernel.access.plugin_files import writable
-from lemming.kernel.access.trust import Consent
+from lemming.capabilities.toolbox.functions.function_tool import FunctionTool
+from lemming.capabilities.toolbox.functions.tool_file_search import (
+    add_neighbour_modules,
+    find_empty_patterns,
+    find_files,
+    get_owner,
+    group_by_owner,
+)
+from lemming.capabilities.toolbox.functions.worker_pool import FunctionWorkers
+from lemming.kernel.access.plugin_files import find_writable_files
+from lemming.kernel.access.workspace_trust import WorkspaceTrust
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.redaction.secrets import redact
-from lemming.kernel.org.config import Org
+from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.errors import words_of
-from lemming.kernel.plugins.registry import registered_by
+from lemming.kernel.plugins.plugin_registry import capture_registrations
+from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tools import Tool
-from lemming.kernel.tools.declared import declared
-from lemming.kernel.tools.toolset import OwnTools, ToolSource
+from lemming.kernel.tools.tool_decorator import get_declaration
+from lemming.kernel.tools.toolset import OrgTools, ToolSource
 
 SOURCE_LIMIT_BYTES = 1 << 20
 
 
-class ToolFiles(ToolSource):
-    """The tools in the files of one organisation, and the `sources` that they were loaded from."""
+class FunctionToolSource(ToolSource):
+    """The tools in the files of one organisation, and the `sources` of the loaded files."""
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
-        self._looked_at: tuple[object, ...] = ()
+        self._loaded_state: tuple[object, ...] = ()
         self._writable: tuple[object, Sequence[str], list[Problem]] = None, (), []
         self.sources: Sources = {}
 
-    def refresh(self, settings: Org) -> Sequence[Problem]:
-        """Look at the files again, and load all of them if one has changed.
+    def refresh(self, settings: OrgSettings) -> Sequence[Problem]:
+        """Scan the files, and load all of them if a file has changed.
 
-        Raises `ConfigError` for what concerns all agents, `NotTrusted` for code that nobody has agreed to.
+        Raises `ConfigError` for problems affecting all agents, and `NotTrusted` for code without the user's
+        approval.
         """
         base = self._org.base
-        files, wrong = find_files(base, settings.tool_files)
-        beside = with_neighbours(base, files)
-        sources, unread = self._sources_of(beside)
-        wrong += [*unread, *self._written_by_agents(beside)]
-        looked_at = (files, wrong, sources)
-        if looked_at == self._looked_at and self.tools is not None:
+        files, problems = find_files(base, settings.tool_files)
+        all_files = add_neighbour_modules(base, files)
+        sources, unreadable = self._read_sources(all_files)
+        problems += [*unreadable, *self._find_agent_writable(all_files)]
+        current_state = (files, problems, sources)
+        if current_state == self._loaded_state and self.tools is not None:
             return ()
         # Before anything of it is loaded, and for these very bytes.
-        self._org.own(Consent).require_sources(sources)
-        self.tools = self._load(
-            files, {str(base / file): source for file, source in sources.items()}, wrong, settings
+        self._org.get_cache(WorkspaceTrust).require_sources(sources)
+        self.tools = self._load_tools(
+            files, {str(base / file): source for file, source in sources.items()}, problems, settings
         )
-        self._looked_at = looked_at
+        self._loaded_state = current_state
         return ()
 
-    def _load(
-        self, files: Sequence[str], sources: Sources, wrong: Sequence[Problem], settings: Org
-    ) -> OwnTools:
-        out = by_owner(wrong)
-        files = [file for file in files if owner_of(file) not in out]
-        out |= by_owner(self._org.own(FunctionWorkers).try_out(files, sources, settings))
-        files = [file for file in files if owner_of(file) not in out]
+    def _load_tools(
+        self, files: Sequence[str], sources: Sources, problems: Sequence[Problem], settings: OrgSettings
+    ) -> OrgTools:
+        excluded = group_by_owner(problems)
+        files = [file for file in files if get_owner(file) not in excluded]
+        excluded |= group_by_owner(
+            self._org.get_cache(FunctionWorkers).load_in_worker(files, sources, settings)
+        )
+        files = [file for file in files if get_owner(file) not in excluded]
         tools = load_all(self._org.base, files, sources)
-        self.sources = self._org.own(FunctionWorkers).sources = sources
-        gaps = "; ".join(map(str, empty_patterns(self._org.base, settings.tool_files)))
-        return replace(tools, out={**out, **tools.out}, gaps=gaps)
+        self.sources = self._org.get_cache(FunctionWorkers).sources = sources
+        gaps = "; ".join(map(str, find_empty_patterns(self._org.base, settings.tool_files)))
+        return replace(tools, broken_agents={**excluded, **tools.broken_agents}, gaps=gaps)
 
-    def _sources_of(self, files: Sequence[str]) -> tuple[dict[str, bytes], list[Problem]]:
-        """Return what the files hold, and a problem for each that cannot be read."""
+    def _read_sources(self, files: Sequence[str]) -> tuple[dict[str, bytes], list[Problem]]:
+        """Return the contents of the files, and a problem for each unreadable file."""
         sources: dict[str, bytes] = {}
-        unread: list[Problem] = []
+        unreadable: list[Problem] = []
         for file in files:
             try:
-                source = self._org.files.value(file, bytes, limit_bytes=SOURCE_LIMIT_BYTES)
+                source = self._org.files.get_value(file, bytes, limit_bytes=SOURCE_LIMIT_BYTES)
             except OSError as error:
-                unread.append(Problem(f"cannot be read: {error.strerror or error}", file))
+                unreadable.append(Problem(f"cannot be read: {error.strerror or error}", file))
             except ConfigError as error:
-                unread += error.problems
+                unreadable += error.problems
             else:
                 if len(source) <= SOURCE_LIMIT_BYTES:
                     sources[file] = source
                 else:  # only its beginning was read
-                    unread.append(Problem(f"larger than {SOURCE_LIMIT_BYTES} bytes", file))
-        return sources, unread
+                    unreadable.append(Problem(f"larger than {SOURCE_LIMIT_BYTES} bytes", file))
+        return sources, unreadable
 
-    def _written_by_agents(self, files: Sequence[str]) -> list[Problem]:
+    def _find_agent_writable(self, files: Sequence[str]) -> list[Problem]:
         agents = survey_agents(self._org).agents
         if self._writable[0] is not agents or self._writable[1] != files:
-            self._writable = agents, files, writable(self._org.base, files, agents)
+            self._writable = agents, files, find_writable_files(self._org.base, files, agents)
         return self._writable[2]
 
 
-def load_all(base: Path, files: Sequence[str], sources: Sources) -> OwnTools:
-    """Return the tools in these files, and the agents that theirs keep out.
+def load_all(base: Path, files: Sequence[str], sources: Sources) -> OrgTools:
+    """Return the tools in files, and the agents excluded by problems in their own files.
 
-    Raises `ConfigError` with every problem of all files that bring tools for everybody.
+    Raises `ConfigError` with every problem in the files shared by all agents.
     """
-    forget({(base / file).parent for file in files})
-    for_all: dict[str, Tool] = {}
+    unload({(base / file).parent for file in files})
+    shared_tools: dict[str, Tool] = {}
     by_agent: dict[str, dict[str, Tool]] = {}
     problems: list[Problem] = []
     for file in files:
-        owner = owner_of(file)
+        owner = get_owner(file)
         try:
             tools = load_file(base, file, sources)
         except ConfigError as error:
             problems += error.problems
             continue
-        problems += [*_added(by_agent.setdefault(owner, {}) if owner else for_all, tools)]
-    out = by_owner(problems)
-    return OwnTools(for_all, {name: own for name, own in by_agent.items() if name not in out}, out)
+        problems += [*_add_tools(by_agent.setdefault(owner, {}) if owner else shared_tools, tools)]
+    excluded = group_by_owner(problems)
+    return OrgTools(
+        shared_tools,
+        {name: agent_tools for name, agent_tools in by_agent.items() if name not in excluded},
+        excluded,
+    )
 
 
 def load_file(base: Path, file: str, sources: Sources) -> list[Tool]:
-    """Return the tools of one file: functions with `@tool`, and what it registers.
+    """Return the tools of one file: functions with `@tool`, and registered tools.
 
-    Raises `ConfigError` that names the line and what went wrong.
+    Raises `ConfigError` with the line and the error.
     """
     module: list[ModuleType] = []
     try:
-        registered = registered_by(lambda: module.append(load(base / file, sources)))
-        return [*_functions(base, module[0], file), *(known.value for known in registered)]
+        registered = capture_registrations(lambda: module.append(load_module(base / file, sources)))
+        return [*_iter_function_tools(base, module[0], file), *(item.value for item in registered)]
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        raise _unloadable(base, file, error) from error
+        raise _load_error(base, file, error) from error
 
 
-def _functions(base: Path, module: ModuleType, file: str) -> Iterator[Tool]:
-    for thing in list(vars(module).values()):
-        if declared(thing) is not None and thing.__module__ == module.__name__:
-            home = Home(module.__name__, thing.__qualname__, file)
-            yield FunctionTool(thing, base=base, home=home if home.can_be_found else None)
+def _iter_function_tools(base: Path, module: ModuleType, file: str) -> Iterator[Tool]:
+    for candidate in list(vars(module).values()):
+        if get_declaration(candidate) is not None and candidate.__module__ == module.__name__:
+            location = FunctionLocation(module.__name__, candidate.__qualname__, file)
+            yield FunctionTool(candidate, base=base, location=location if location.is_importable else None)
 
 
-def _added(into: dict[str, Tool], tools: Sequence[Tool]) -> Iterator[Problem]:
-    """Add tools to those of the same agents; yield a problem for each that is there twice."""
+def _add_tools(existing: dict[str, Tool], tools: Sequence[Tool]) -> Iterator[Problem]:
+    """Add tools to the tools of the same agents. Yield a problem for each duplicate name."""
     for tool in tools:
-        if tool.name in into:
+        if tool.name in existing:
             file, _, line = tool.origin.partition(":")
-            both = f"that of {tool.origin}, and that of {into[tool.name].origin}"
+            locations = f"that of {tool.origin}, and that of {existing[tool.name].origin}"
             hint = "give one of them another name: @tool(name=...)"
-            yield Problem(f'two tools are called "{tool.name}": {both}', file, int(line or 0), 1, hint=hint)
-        into[tool.name] = tool
+            yield Problem(
+                f'two tools are called "{tool.name}": {locations}', file, int(line or 0), 1, hint=hint
+            )
+        existing[tool.name] = tool
 
 
-def _unloadable(base: Path, file: str, error: BaseException) -> ConfigError:
-    steps = trace_of(error, base)
-    line = next((int(found) for found in re.findall(rf"{re.escape(file)}:(\d+)", steps)[-1:]), 0)
+def _load_error(base: Path, file: str, error: BaseException) -> ConfigError:
+    steps = format_trace(error, base)
+    line = next((int(number) for number in re.findall(rf"{re.escape(file)}:(\d+)", steps)[-1:]), 0)
     if isinstance(error, SyntaxError) and error.filename:
         line = error.lineno or 0
         file = (
             file if not error.filename.startswith(str(base)) else str(Path(error.filename).relative_to(base))
         )
-    message = redact(f"cannot be loaded: {words_of(error)}{f'; {steps}' if steps else ''}")
+    message = redact(f"cannot be loaded: {describe_exception(error)}{f'; {steps}' if steps else ''}")
     problem = Problem(
         message, file, line, min(line, 1), hint="mend it there, or take the file out of `tool_files`"
     )

@@ -1,1 +1,1 @@
-"""JSON Schemas that strangers wrote: whether one can be used, and what violates it."""
+"""Untrusted JSON Schemas: checks of the schema itself, and violations by a value."""

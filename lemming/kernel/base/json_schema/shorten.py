@@ -1,7 +1,7 @@
-"""A JSON Schema as a prompt needs it: what tells a model nothing is left out. Pure.
+"""Shortened JSON Schemas for prompts, without parts meaningless to a model. Pure.
 
-The long schema stays what calls are checked by. Every value that fits the short one fits the long one, but
-for objects that have keys nobody named: these the check refuses in words.
+Calls are still validated against the long schema. Every value valid under the short schema is valid under the
+long schema, except for objects with undeclared keys, which validation rejects with a message.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NULL = {"type": "null"}
 
 
 def shorten_schema(schema: Any) -> Any:
-    """Return a schema without titles, dialects, empty texts and lists, and words about unknown keys.
+    """Return a schema without titles, dialects, empty texts and lists, and rules about unknown keys.
 
-    An optional property that may also be null, which is its default, is shown without the null.
+    An optional property with null as the default is shown without the null.
 
-    >>> shorten_schema({"$schema": "x", "title": "T", "type": "object", "additionalProperties": False,
-    ...                 "properties": {"title": {"title": "T", "type": ["string", "null"], "default": None}}})
+    >>> title = dict(title="T", type=["string", "null"], default=None)
+    >>> shorten_schema(dict(title="T", type="object", additionalProperties=False, properties={"title": title}))
     {'type': 'object', 'properties': {'title': {'type': 'string'}}}
     """
     if not isinstance(schema, Mapping):
@@ -40,10 +40,11 @@ def shorten_schema(schema: Any) -> Any:
             continue
         if key == "properties" and isinstance(value, Mapping):
             short[key] = {
-                name: _shorten_property(it, is_required=name in names) for name, it in value.items()
+                name: _shorten_property(subschema, is_required=name in names)
+                for name, subschema in value.items()
             }
         elif key in _MAPS and isinstance(value, Mapping):
-            short[key] = {name: shorten_schema(it) for name, it in value.items()}
+            short[key] = {name: shorten_schema(subschema) for name, subschema in value.items()}
         elif key in _LISTS and isinstance(value, list):
             short[key] = [*map(shorten_schema, value)]
         elif key in _INNER:
@@ -70,13 +71,13 @@ def _shorten_property(schema: Any, *, is_required: bool) -> Any:
     del short["default"]
     kinds = short.get("type")
     if isinstance(kinds, list) and "null" in kinds and len(kinds) > 1:
-        others = [kind for kind in kinds if kind != "null"]
-        return {**short, "type": others[0] if len(others) == 1 else others}
+        alternatives = [kind for kind in kinds if kind != "null"]
+        return {**short, "type": alternatives[0] if len(alternatives) == 1 else alternatives}
     branches = short.get("anyOf")
     if not isinstance(branches, list) or _NULL not in branches:
         return short
-    others = [branch for branch in branches if branch != _NULL]
-    if len(others) == 1 and isinstance(others[0], dict):
+    alternatives = [branch for branch in branches if branch != _NULL]
+    if len(alternatives) == 1 and isinstance(alternatives[0], dict):
         del short["anyOf"]
-        return {**others[0], **short}
-    return {**short, "anyOf": others} if others else short
+        return {**alternatives[0], **short}
+    return {**short, "anyOf": alternatives} if alternatives else short

@@ -1,1 +1,1 @@
-"""Secrets kept out of files and off the screen: what is one, what looks like one, and how one hides."""
+"""Redaction of secrets from files and output: known values, key formats, and encodings of both."""

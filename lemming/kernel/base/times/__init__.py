@@ -1,1 +1,1 @@
-"""Moments of the wall clock: time zones, and how people write and read a moment. Pure."""
+"""Wall-clock times: time zones, and parsing and formatting of times for people. Pure."""

@@ -1,16 +1,16 @@
-"""Time zones by their names, and what is wrong with one."""
+"""Time zones by name, and validation of names."""
 
 from __future__ import annotations
 
 from datetime import tzinfo
 
-from lemming.kernel.base.jsontext import nearest
+from lemming.kernel.base.jsontext import did_you_mean
 
 
-def why_no_zone(name: str) -> tuple[str, str] | None:
-    """Return what is wrong with the name of a time zone, with the nearest one; None when nothing is.
+def zone_error(name: str) -> tuple[str, str] | None:
+    """Return the error and a suggestion for an invalid time zone name, or None for a valid name.
 
-    >>> why_no_zone("Europe/Berlni")
+    >>> zone_error("Europe/Berlni")
     ('there is no time zone "Europe/Berlni"', 'did you mean "Europe/Berlin"?')
     """
     import zoneinfo
@@ -18,18 +18,20 @@ def why_no_zone(name: str) -> tuple[str, str] | None:
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        known = {zone.lower(): zone for zone in zoneinfo.available_timezones()}
-        cities = {zone.rpartition("/")[2]: zone for zone in known}
-        near = nearest(name.lower(), list(known)) or nearest(name.lower().replace(" ", "_"), list(cities))
-        word = near.removeprefix('did you mean "').removesuffix('"?')
-        zone = known.get(word) or known.get(cities.get(word, ""))
-        hint = f'did you mean "{zone}"?' if zone else "they are called as Europe/Berlin is"
+        names_by_lowercase = {zone_name.lower(): zone_name for zone_name in zoneinfo.available_timezones()}
+        cities = {zone_name.rpartition("/")[2]: zone_name for zone_name in names_by_lowercase}
+        hint_text = did_you_mean(name.lower(), list(names_by_lowercase)) or did_you_mean(
+            name.lower().replace(" ", "_"), list(cities)
+        )
+        suggestion = hint_text.removeprefix('did you mean "').removesuffix('"?')
+        zone_name = names_by_lowercase.get(suggestion) or names_by_lowercase.get(cities.get(suggestion, ""))
+        hint = f'did you mean "{zone_name}"?' if zone_name else "they are called as Europe/Berlin is"
         return f'there is no time zone "{name}"', hint
     return None
 
 
-def zone(name: str) -> tzinfo:
-    """Return the time zone of that name, which `why_no_zone` has nothing to say of."""
+def get_zone(name: str) -> tzinfo:
+    """Return the time zone with a valid name, as checked by `zone_error`."""
     from zoneinfo import ZoneInfo
 
     return ZoneInfo(name)

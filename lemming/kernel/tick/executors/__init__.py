@@ -1,1 +1,1 @@
-"""Where the turns of a tick run. The engine does all the writing, wherever the answers come from."""
+"""Executors run the turns of a tick. The engine does all the writing, wherever the answers come from."""

@@ -1,7 +1,7 @@
-"""Rarer looks for garbage while many turns are under way.
+"""Reduce garbage collection while many turns run.
 
-What hundreds of turns hold outlives a collection and is looked through again and again, for nothing: half a
-millisecond a turn with a thousand of them. Reference counts free what a turn has done with all the same.
+Objects of hundreds of turns survive a collection and are scanned again and again without effect: half a
+millisecond a turn with a thousand turns. Reference counting still frees the objects of a finished turn.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ RARE = (50_000, 50, 100)
 
 _lock = threading.Lock()
 _blocks = 0
-_before = (0, 0, 0)
+_saved_threshold = (0, 0, 0)
 
 
 @contextmanager
-def rare_collections() -> Iterator[None]:
-    """Have the interpreter look for garbage rarely in the block, unless it does so more rarely already.
+def reduce_collections() -> Iterator[None]:
+    """Run the block with rare garbage collections, unless the threshold is already higher.
 
-    That holds for the whole process; where several such blocks overlap, until the last of them is over.
+    The setting holds for the whole process; with overlapping blocks, until the last block is over.
     """
-    global _blocks, _before
+    global _blocks, _saved_threshold
     with _lock:
         if not _blocks:
-            _before = gc.get_threshold()
-            if 0 < _before[0] < RARE[0]:  # 0: whoever has turned it off means that
+            _saved_threshold = gc.get_threshold()
+            if 0 < _saved_threshold[0] < RARE[0]:  # 0: whoever has turned it off means that
                 gc.set_threshold(*RARE)
         _blocks += 1
     try:
@@ -37,4 +37,4 @@ def rare_collections() -> Iterator[None]:
         with _lock:
             _blocks -= 1
             if not _blocks:
-                gc.set_threshold(*_before)
+                gc.set_threshold(*_saved_threshold)

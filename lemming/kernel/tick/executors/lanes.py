@@ -1,6 +1,6 @@
-"""Lanes of turns: how many of each may be under way at once, and which may begin next.
+"""Lanes limit the number of concurrent turns per model and select the next turn to start.
 
-Turns of one lane would only wait for the same model: they hold up no turn of another lane.
+Turns of a lane would only wait for the same model, and never delay a turn of another lane.
 """
 
 from __future__ import annotations
@@ -15,72 +15,72 @@ Item = tuple[int, int]
 
 
 class Lane(NamedTuple):
-    """A lane, by its name, and how many of its turns may be under way at once."""
+    """A lane, by name, with the maximum number of its concurrent turns."""
 
     name: str
-    room: int
+    capacity: int
 
 
-class _Line:
-    """The turns of one lane: those that are ready, and the number of those under way."""
+class _LaneQueue:
+    """The turns of a lane: the ready turns, and the number of running turns."""
 
-    def __init__(self, room: int) -> None:
-        self.room, self.under_way = room, 0
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self.running = capacity, 0
         self.ready: list[Item] = []
 
 
 class ReadyTurns:
-    """Turns that may begin, by their lanes; within a lane, in order.
+    """Turns that can start, by lane; in order within a lane.
 
-    Each is taken out once, also where `drop` comes from a thread that has been interrupted.
+    Each turn is taken once, even if `drop` runs in an interrupted thread.
     """
 
     def __init__(self, order: list[str], lane_of: Callable[[str], Lane]) -> None:
         self._order, self._lane_of = order, lane_of
-        self._lines: dict[str, _Line] = {}
-        self._line_at: dict[int, _Line] = {}
+        self._queues: dict[str, _LaneQueue] = {}
+        self._queue_by_rank: dict[int, _LaneQueue] = {}
 
     def __len__(self) -> int:
         total = 0
-        for line in self._lines.values():
-            total += len(line.ready)
+        for queue in self._queues.values():
+            total += len(queue.ready)
         return total
 
     def add(self, item: Item) -> None:
-        """Add a turn that may begin."""
+        """Add a turn that can start."""
         rank = item[0]
-        line = self._line_at.get(rank)
-        if line is None:
+        queue = self._queue_by_rank.get(rank)
+        if queue is None:
             lane = self._lane_of(self._order[rank])
-            line = self._line_at[rank] = self._lines.setdefault(lane.name, _Line(lane.room))
-        heappush(line.ready, item)
+            queue = self._queue_by_rank[rank] = self._queues.setdefault(lane.name, _LaneQueue(lane.capacity))
+        heappush(queue.ready, item)
 
     def take(self) -> Item | None:
-        """Return the first turn that is ready and has room; None where none is."""
+        """Return the first ready turn in a lane with capacity, or None."""
         while True:
-            first: _Line | None = None
+            first: _LaneQueue | None = None
             try:
-                for line in self._lines.values():
-                    if line.ready and line.under_way < line.room:
-                        first = line if first is None or line.ready[0] < first.ready[0] else first
+                for queue in self._queues.values():
+                    if queue.ready and queue.running < queue.capacity:
+                        first = queue if first is None or queue.ready[0] < first.ready[0] else first
                 if first is None:
                     return None
                 item = heappop(first.ready)
             except IndexError:  # it was dropped meanwhile
                 continue
-            first.under_way += 1
+            first.running += 1
             return item
 
-    def end(self, item: Item) -> None:
-        """Make room: a turn that was taken is over."""
-        self._line_at[item[0]].under_way -= 1
+    def finish(self, item: Item) -> None:
+        """Release the lane capacity of a finished turn."""
+        self._queue_by_rank[item[0]].running -= 1
 
     def drop(self) -> int:
-        """Forget all that are ready; return how many they were."""
+        """Drop all ready turns and return their number."""
         dropped = 0
-        for line in [*self._lines.values()]:
+        for queue in [*self._queues.values()]:
             with contextlib.suppress(IndexError):
                 while True:
-                    line.ready.pop()
+                    queue.ready.pop()
                     dropped += 1
         return dropped

@@ -1,4 +1,4 @@
-"""Which of many threads works: one at a time, in the order in which they came."""
+"""Lock that lets one thread work at a time, in order of arrival."""
 
 from __future__ import annotations
 
@@ -14,159 +14,163 @@ T = TypeVar("T")
 
 
 class TurnLock:
-    """Held by the one thread that works; `with turn_lock:` works, `with turn_lock.waiting:` lets others work.
+    """A fair lock: `with turn_lock:` works, `with turn_lock.waiting:` lets other threads work.
 
-    Threads that compute at the same time gain nothing in Python and pay for every change of threads. So who
-    passes it on wakes the next in line, which then has it, and nobody else.
+    Threads that compute at the same time gain nothing in Python and pay for each thread switch. The releasing
+    thread therefore wakes only the next thread in the queue, which then holds the lock.
     """
 
     def __init__(self) -> None:
-        self.waiting = _Waiting(self)
-        self._line: deque[Callable[[], bool]] = deque()
+        self.waiting = _Released(self)
+        self._queue: deque[Callable[[], bool]] = deque()
         self._is_held = False
         self._lock = threading.Lock()
 
-    def take(self) -> None:
-        """Wait until the turn lock is this thread's."""
-        place = _Place(self)
-        if not place.stand_in_line():
-            place.called.acquire()
+    def acquire(self) -> None:
+        """Wait until this thread holds the turn lock."""
+        waiter = _Waiter(self)
+        if not waiter.acquire_or_enqueue():
+            waiter.wake_lock.acquire()
 
-    def take_within(self, seconds: float, *, behind: int | None = None) -> bool:
-        """Wait for the turn lock, so long at most; return whether it is this thread's.
+    def acquire_with_timeout(self, seconds: float, *, behind: int | None = None) -> bool:
+        """Wait up to `seconds` for the turn lock; return True if acquired.
 
-        `behind`: so many at most go before.
+        `behind`: maximum number of waiting threads ahead of this thread.
         """
-        place = _Place(self)
-        return place.stand_in_line(behind) or place.called.acquire(timeout=seconds) or place.leave()
+        waiter = _Waiter(self)
+        return (
+            waiter.acquire_or_enqueue(behind) or waiter.wake_lock.acquire(timeout=seconds) or waiter.cancel()
+        )
 
-    def promise(self, start: Callable[[], bool]) -> None:
-        """Call `start` when it is next in line, to begin a thread that has the turn lock. Holder only.
+    def enqueue_start(self, start: Callable[[], bool]) -> None:
+        """Queue `start`, called by the lock holder's release to start a thread that holds the lock.
 
-        If `start` returns false, there is no such thread, and the turn lock goes on to the next.
+        If `start` returns False, no thread was started and the lock passes to the next in the queue. Holder
+        only.
         """
         # Needs no lock: only the holder takes from the line, and that is who calls.
-        self._line.append(start)
+        self._queue.append(start)
 
-    def pass_on(self) -> None:
-        """Give the turn lock to the next in line. Holder only."""
-        while following := self._following():
-            if following():
+    def release(self) -> None:
+        """Pass the turn lock to the next in the queue. Holder only."""
+        while wake_next := self._pop_waiter():
+            if wake_next():
                 return
 
-    def _following(self) -> Callable[[], bool] | None:
+    def _pop_waiter(self) -> Callable[[], bool] | None:
         with self._lock:
-            if self._line:
-                return self._line.popleft()
+            if self._queue:
+                return self._queue.popleft()
             self._is_held = False
             return None
 
     def __enter__(self) -> None:
-        self.take()
+        self.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self.pass_on()
+        self.release()
 
 
-def wait_for(future: Future[T]) -> T:
+def wait_for_result(future: Future[T]) -> T:
     """Return the result of a future, or raise its error.
 
-    A thread that let others work stands in line from when the result is there, and is woken when it is
-    next. Woken at once, hundreds of threads would fight for the interpreter only to stand in line.
+    A thread that released the lock joins the queue once the result is available, and is woken in its turn.
+    Without the queue, hundreds of threads would wake at once and compete for the interpreter only to queue
+    up.
     """
-    let_go = getattr(_here, "let_go", None)
-    if let_go is None:
+    release = getattr(_thread_state, "let_go", None)
+    if release is None:
         return future.result()
-    let_go.pass_on_again()
-    place = _Place(let_go.turn_lock)
+    release.release_if_reacquired()
+    waiter = _Waiter(release.turn_lock)
     try:
-        future.add_done_callback(place.come)
-        place.called.acquire()
+        future.add_done_callback(waiter.on_future_done)
+        waiter.wake_lock.acquire()
     except BaseException:
-        let_go.is_back = place.leave()
+        release.is_reacquired = waiter.cancel()
         raise
-    let_go.is_back = True
+    release.is_reacquired = True
     if future.cancelled() or future.exception() is not None:  # others work while it is seen what to do
-        let_go.pass_on_again()
+        release.release_if_reacquired()
     return future.result()
 
 
-def turn_lock_here() -> TurnLock | None:
-    """Return the turn lock that this thread let go; None where it let go none."""
-    let_go: _LetGo | None = getattr(_here, "let_go", None)
-    return let_go.turn_lock if let_go else None
+def get_released_turn_lock() -> TurnLock | None:
+    """Return the turn lock released by this thread, or None."""
+    release: _LockRelease | None = getattr(_thread_state, "let_go", None)
+    return release.turn_lock if release else None
 
 
-_here = threading.local()
+_thread_state = threading.local()
 """Of a thread that lets others work: `let_go`, which says which turn lock, and whether it has it again."""
 
 
-class _LetGo:
-    """A turn lock that a thread let go, and may have again before the block is over that it let it go for."""
+class _LockRelease:
+    """A turn lock released by a thread for a block, possibly reacquired before the end of the block."""
 
-    def __init__(self, turn_lock: TurnLock, outer: _LetGo | None) -> None:
+    def __init__(self, turn_lock: TurnLock, outer: _LockRelease | None) -> None:
         self.turn_lock, self.outer = turn_lock, outer
-        self.is_back = False
+        self.is_reacquired = False
 
-    def pass_on_again(self) -> None:
-        """Let others work, where the thread has the turn lock again."""
-        if self.is_back:
-            self.is_back = False
-            self.turn_lock.pass_on()
+    def release_if_reacquired(self) -> None:
+        """Release the turn lock if the thread holds the lock again."""
+        if self.is_reacquired:
+            self.is_reacquired = False
+            self.turn_lock.release()
 
 
-class _Place:
-    """Where a thread stands in line."""
+class _Waiter:
+    """A thread's position in the queue of a turn lock."""
 
     def __init__(self, turn_lock: TurnLock) -> None:
         self._turn_lock = turn_lock
-        self._has_left = False
-        self.called = threading.Lock()
-        self.called.acquire()
+        self._is_cancelled = False
+        self.wake_lock = threading.Lock()
+        self.wake_lock.acquire()
 
-    def stand_in_line(self, behind: int | None = None) -> bool:
-        """Take the turn lock where nobody has it, and return True; else stand in line for it."""
+    def acquire_or_enqueue(self, behind: int | None = None) -> bool:
+        """Acquire a free turn lock and return True; else join the queue and return False."""
         turn_lock = self._turn_lock
         with turn_lock._lock:
-            if turn_lock._is_held and not self._has_left:
-                line = turn_lock._line
-                line.insert(len(line) if behind is None else behind, self.call)
+            if turn_lock._is_held and not self._is_cancelled:
+                queue = turn_lock._queue
+                queue.insert(len(queue) if behind is None else behind, self.wake)
                 return False
-            takes_it = not self._has_left
-            turn_lock._is_held = turn_lock._is_held or takes_it
-            return takes_it
+            is_acquired = not self._is_cancelled
+            turn_lock._is_held = turn_lock._is_held or is_acquired
+            return is_acquired
 
-    def come(self, _: object) -> None:
-        """Stand in line for a thread that waits for a future; that has its result now."""
-        if self.stand_in_line():
-            self.called.release()
+    def on_future_done(self, _: object) -> None:
+        """Join the queue for a thread whose future has its result."""
+        if self.acquire_or_enqueue():
+            self.wake_lock.release()
 
-    def call(self) -> bool:
-        """Wake the thread, which is next; return whether it is still there."""
+    def wake(self) -> bool:
+        """Wake the thread; return False if the thread has left the queue."""
         with self._turn_lock._lock:
-            if not self._has_left:
-                self.called.release()
-            return not self._has_left
+            if not self._is_cancelled:
+                self.wake_lock.release()
+            return not self._is_cancelled
 
-    def leave(self) -> bool:
-        """Wait no more; return whether the turn lock is this thread's already."""
+    def cancel(self) -> bool:
+        """Leave the queue; return True if this thread already holds the turn lock."""
         with self._turn_lock._lock:
-            self._has_left = True
-            return self.called.acquire(blocking=False)
+            self._is_cancelled = True
+            return self.wake_lock.acquire(blocking=False)
 
 
-class _Waiting:
-    """The time in which who holds the turn lock waits for something else."""
+class _Released:
+    """Context in which the holder of the turn lock waits for something else and other threads work."""
 
     def __init__(self, turn_lock: TurnLock) -> None:
         self._turn_lock = turn_lock
 
     def __enter__(self) -> None:
-        _here.let_go = _LetGo(self._turn_lock, getattr(_here, "let_go", None))
-        self._turn_lock.pass_on()
+        _thread_state.let_go = _LockRelease(self._turn_lock, getattr(_thread_state, "let_go", None))
+        self._turn_lock.release()
 
     def __exit__(self, *_: object) -> None:
-        let_go: _LetGo = _here.let_go
-        _here.let_go = let_go.outer
-        if not let_go.is_back:
-            self._turn_lock.take()
+        release: _LockRelease = _thread_state.let_go
+        _thread_state.let_go = release.outer
+        if not release.is_reacquired:
+            self._turn_lock.acquire()

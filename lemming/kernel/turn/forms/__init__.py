@@ -1,1 +1,1 @@
-"""Reply forms: the simplest form of a reply that can express what one turn may do."""
+"""Reply forms: each turn gets the simplest reply format that can express the possible actions."""

@@ -1,4 +1,4 @@
-"""The first messages of a prompt: what stays the same from turn to turn comes first, for caches. Pure."""
+"""First messages of a prompt: the stable part comes first, for caches. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.providers import Message
 from lemming.kernel.tools.toolset import TOOL_SEARCH
-from lemming.kernel.turn.forms.choosing import FormChoice
-from lemming.kernel.turn.forms.own_actions import TO_ALL
+from lemming.kernel.turn.forms.form_choice import FormChoice
 from lemming.kernel.turn.forms.reply_form import ANSWER, SEND, ReplyForm
 from lemming.kernel.turn.forms.signatures import (
     Action,
     describe_action,
     describe_fields,
-    most_actions,
+    max_actions,
     sample_action,
 )
+from lemming.kernel.turn.forms.turn_actions import TO_ALL
 
 ONE_ACTION = 'Reply with one action as JSON: {"do": <action>, <argument>: <value>}'
 SEVERAL_ACTIONS = (
@@ -38,14 +38,14 @@ SILENCE = "done"
 
 
 def make_first_messages(agent: Agent, choice: FormChoice) -> list[Message]:
-    """Return the messages that every turn of this form begins with: instructions, the form, examples."""
+    """Return the first messages of a reply form: instructions, description of the form, examples."""
     parts = [_introduce(agent, choice.form), agent.instructions, "\n".join(_explain_form(choice))]
     system: Message = {"role": "system", "content": "\n\n".join(part for part in parts if part)}
     return [system, *_examples(agent, choice)]
 
 
 def _introduce(agent: Agent, form: ReplyForm) -> str:
-    """Return the agent's name, by which others address it, where the instructions do not say it."""
+    """Return a sentence with the agent's name if the instructions do not contain the name."""
     if form.is_answer or form.is_small:
         return ""
     if agent.name.lower() in agent.instructions.lower():
@@ -67,7 +67,7 @@ def _explain_form(choice: FormChoice) -> Iterator[str]:
             yield SAMPLES
             yield from (to_line(sample_action(action)) for action in actions)
         else:
-            yield SEVERAL_ACTIONS if most_actions(choice.schema) > 1 else ONE_ACTION
+            yield SEVERAL_ACTIONS if max_actions(choice.schema) > 1 else ONE_ACTION
         question, answer = REFUSAL
         if any(action.name == TOOL_SEARCH for action in actions):
             yield f"For example: {question} -> {to_line({'do': TOOL_SEARCH, 'query': SEARCHED})}"
@@ -87,20 +87,20 @@ def _examples(agent: Agent, choice: FormChoice) -> Iterator[Message]:
 
 
 def _example_reply(choice: FormChoice, text: str) -> str:
-    """Return the reply that gives a text; empty where a reply has other fields."""
+    """Return the example reply with a text, or an empty string if a reply has other fields."""
     if choice.form.style in ("text", "native"):
         return text
-    says = next((action for action in choice.actions if action.name in (ANSWER, SEND)), None)
-    if says is None or "text" not in says.properties:
+    text_action = next((action for action in choice.actions if action.name in (ANSWER, SEND)), None)
+    if text_action is None or "text" not in text_action.properties:
         return ""
     if choice.form.style == "fields":
-        return to_line({"text": text}) if [*says.properties] == ["text"] else ""
-    chosen = {name: _usual_value(name, schema) for name, schema in says.properties.items()}
-    one = {"do": says.name, **chosen, "text": text}
-    return to_line(one)
+        return to_line({"text": text}) if [*text_action.properties] == ["text"] else ""
+    defaults = {name: _default_value(name, schema) for name, schema in text_action.properties.items()}
+    sample = {"do": text_action.name, **defaults, "text": text}
+    return to_line(sample)
 
 
-def _usual_value(name: str, schema: Mapping[str, Any]) -> Any:
-    """Return what an example chooses: all readers, the usual kind."""
+def _default_value(name: str, schema: Mapping[str, Any]) -> Any:
+    """Return the default value of an example's argument: all readers, the first kind."""
     values = schema.get("enum", [""])
     return TO_ALL if TO_ALL in values and name == "to" else values[0]

@@ -1,4 +1,4 @@
-"""The names of tools as backends take them. Pure."""
+"""Tool names in the form that backends accept. Pure."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ NAME_CHARS = 64
 """What backends take in names of tools, and how much of it."""
 
 
-def name_natively(names: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
-    """Return what backends are told tools are called: letters, digits, _ and - only, and no two alike.
+def make_native_names(names: Iterable[str], used_names: Collection[str] = ()) -> dict[str, str]:
+    """Return backend names by tool name: only letters, digits, _ and -, all different.
 
-    `taken`: names that others have already.
+    `used_names`: names already in use.
 
-    >>> name_natively(["mcp.a.b__c", "mcp.a.b.c", "file_list"])
+    >>> make_native_names(["mcp.a.b__c", "mcp.a.b.c", "file_list"])
     {'file_list': 'file_list', 'mcp.a.b.c': 'mcp__a__b__c', 'mcp.a.b__c': 'mcp__a__b__c_2'}
-    >>> name_natively(["mcp.a.b"], taken=["mcp__a__b"])
+    >>> make_native_names(["mcp.a.b"], used_names=["mcp__a__b"])
     {'mcp.a.b': 'mcp__a__b_2'}
     """
-    fit = {name: NOT_IN_NAMES.sub("__", name)[:NAME_CHARS] for name in names}
-    told: dict[str, str] = {}
-    all_taken = {*taken}
-    for name in sorted(fit, key=lambda name: (fit[name] != name, name)):  # first those that keep their names
+    sanitized = {name: NOT_IN_NAMES.sub("__", name)[:NAME_CHARS] for name in names}
+    native_names: dict[str, str] = {}
+    all_used = {*used_names}
+    for name in sorted(
+        sanitized, key=lambda name: (sanitized[name] != name, name)
+    ):  # first those that keep their names
         ends = (f"_{number}" for number in count(2))
-        numbered = (f"{fit[name][: NAME_CHARS - len(end)]}{end}" for end in ends)
-        told[name] = next(each for each in chain([fit[name]], numbered) if each not in all_taken)
-        all_taken.add(told[name])
-    return told
+        numbered = (f"{sanitized[name][: NAME_CHARS - len(end)]}{end}" for end in ends)
+        native_names[name] = next(
+            candidate for candidate in chain([sanitized[name]], numbered) if candidate not in all_used
+        )
+        all_used.add(native_names[name])
+    return native_names

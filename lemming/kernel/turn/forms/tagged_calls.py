@@ -1,9 +1,9 @@
-"""Calls whose arguments stand in tags of their own, as Qwen3-Coder and GLM write them. Pure.
+"""Calls with arguments in special tags, as Qwen3-Coder and GLM write them. Pure.
 
     <function=weather><parameter=city>Oslo</parameter></function>
     <tool_call>weather<arg_key>city</arg_key><arg_value>Oslo</arg_value></tool_call>
 
-A value is text, but for one that is a JSON number, list, object, `true`, `false` or `null`.
+A value is text, except for a JSON number, list, object, `true`, `false` or `null`.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _PLAIN = re.compile(r"-?[0-9]|[\[{]|(?:true|false|null)\Z")
 
 
 def find_tagged_calls(text: str, shapes: CallShapes) -> Iterator[tuple[int, int, RawCall]]:
-    """Yield the calls in tags of their own, each with where it begins and ends."""
+    """Yield the calls in special tags, each with start and end."""
     position = 0
     while match := _BEGINS.search(text, position):
         name, close = (match[1], "</function>") if match[1] else (match[2], "</tool_call>")
         end = text.find(close, match.end())
         if end < 0:
             return
-        args = _read_pairs(text[match.end() : end], is_parameter=bool(match[1]))
+        args = _parse_pairs(text[match.end() : end], is_parameter=bool(match[1]))
         position = end + len(close)
         if args is not None:
-            yield match.start(), position, RawCall(shapes.known(name) or name, args)
+            yield match.start(), position, RawCall(shapes.resolve_name(name) or name, args)
 
 
-def _read_pairs(text: str, *, is_parameter: bool) -> dict[str, Any] | None:
-    """Return the arguments of a call; None for what is not all arguments, or has one twice."""
+def _parse_pairs(text: str, *, is_parameter: bool) -> dict[str, Any] | None:
+    """Return the arguments of a call, or None for other text or a repeated argument."""
     pattern, close = (_PARAMETER, "</parameter>") if is_parameter else (_ARGUMENT, "</arg_value>")
     args: dict[str, Any] = {}
     position = 0

@@ -1,1 +1,0 @@
-"""Asking an organisation from a program: questions, what came of them, what waits for people."""

@@ -1,0 +1,1 @@
+"""Build an organisation from Python values: agents, tools, plans."""

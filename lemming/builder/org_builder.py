@@ -1,0 +1,160 @@
+"""Build an organisation from Python values: the document of `lemming apply`, with functions as tools."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import textwrap
+from collections.abc import Callable, Mapping
+from functools import update_wrapper
+from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from lemming.import_export.apply_document import (
+    apply_writes,
+    load_existing_defaults,
+    make_new_defaults,
+    plan_writes,
+    write_new_org,
+)
+from lemming.import_export.org_document import parse_org
+from lemming.import_export.template_files import load_template
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files.atomic_folder import finish_staging
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_loader import make_function_tool
+from lemming.kernel.tools import SHIPPED
+from lemming.kernel.tools.tool_decorator import get_declaration, tool
+
+if TYPE_CHECKING:
+    from lemming.builder.plan_builder import PlanFile
+
+__all__ = ["Organisation", "build", "make_tool_file"]
+Shorthand = Mapping[str, Any]
+
+_HEAD = "from lemming.tools import RecoverableError, ToolContext, tool\n\n\n"
+
+
+def build(
+    folder: str | os.PathLike[str],
+    *,
+    agents: Mapping[str, str | Shorthand | PlanFile],
+    models: Mapping[str, Shorthand] | None = None,
+    settings: Shorthand | None = None,
+    files: Mapping[str, Any] | None = None,
+) -> Organisation:
+    """Create or change an organisation in a folder, and return it.
+
+    The keys are described in docs/AGENT_GUIDE.md; anything not mentioned stays unchanged. A tool may be a
+    function: its source is written to `tools/NAME.py`, and its body must contain its imports. The key `plan`,
+    or an agent that is only a plan, takes a plan of `lemming.builder.plan_builder`. Raises `UsageError` and
+    `ConfigError` with the location of a problem, and then writes nothing.
+    """
+    base = Path(folder).expanduser().absolute()
+    texts, functions = dict(files or {}), _FunctionTools()
+    named = {name: _replace_functions(shorthand, functions) for name, shorthand in agents.items()}
+    for path, source in functions.files.items():
+        if texts.setdefault(path, source) != source:
+            raise UsageError(f"{path} is in files, and holds a function", hint="give one another name")
+    parts = {"agents": named, "models": models, "settings": settings, "files": texts}
+    document = {part: value if part == "agents" else dict(value) for part, value in parts.items() if value}
+    template: dict[str, bytes] = {}
+    org = Organisation(base)
+    finish_staging(base)
+    if (base / "agents").is_dir():
+        names, context = load_existing_defaults(org, load_config(org))
+    else:
+        template = load_template("empty")
+        names, context = make_new_defaults()
+    changes = plan_writes(base, parse_org(document, "build()", names, context), template)
+    write_new_org(base, changes) if template else apply_writes(base, changes)
+    return org
+
+
+class _FunctionTools:
+    """Functions used as tools by agents: a file per function, shared by all its agents."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self._locations: dict[str, str] = {}
+
+    def add(self, function: Callable[..., Any]) -> str:
+        """Add a function and return its tool name.
+
+        Raises `UsageError` for a different function of the same name, and `ConfigError` for a function
+        unusable as a tool.
+        """
+        source = make_tool_file(function)
+        function_tool = make_function_tool(_decorate(function))
+        location = f"{inspect.getsourcefile(function) or 'its module'}:{function.__code__.co_firstlineno}"
+        if function_tool.name in SHIPPED:
+            hint = f'give it another name, or grant the one that ships: "{function_tool.name}"'
+            raise UsageError(
+                f'a tool called "{function_tool.name}" ships, as the function does',
+                where=location,
+                hint=hint,
+            )
+        path = f"tools/{function.__name__}.py"
+        for name_key in {path, function_tool.name} & self._locations.keys():
+            if self.files.get(path) != source:
+                both = f"{self._locations[name_key]} and {location}"
+                raise UsageError(
+                    f'two functions are called "{function_tool.name}": {both}',
+                    hint="give one of them another name",
+                )
+        self.files[path] = source
+        self._locations |= {path: location, function_tool.name: location}
+        name: str = function_tool.name
+        return name
+
+
+def _decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a copy of the function with `@tool`, as in its file; the caller's function stays unchanged."""
+    if get_declaration(function) is not None or not isinstance(function, FunctionType):
+        return function
+    copy = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return tool(update_wrapper(copy, function))
+
+
+def _replace_functions(
+    shorthand: str | Shorthand | PlanFile, functions: _FunctionTools
+) -> str | dict[str, Any]:
+    """Return an agent's shorthand with functions replaced by their tool names."""
+    if isinstance(shorthand, str):
+        return shorthand
+    if not isinstance(shorthand, Mapping):  # an agent that is only a plan
+        shorthand = {"plan": shorthand}
+    plan: Any = shorthand.get("plan")
+    if hasattr(plan, "functions"):
+        shorthand = {**shorthand, "plan": plan.as_json()}
+        for function in plan.functions:
+            functions.add(function)
+    tools = shorthand.get("tools", [])
+    tools = tools if isinstance(tools, list | tuple) else [tools]
+    if not any(map(callable, tools)):
+        return dict(shorthand)
+    return {
+        **shorthand,
+        "tools": [functions.add(tool_item) if callable(tool_item) else tool_item for tool_item in tools],
+    }
+
+
+def make_tool_file(function: Callable[..., Any]) -> str:
+    """Return the content of a tool file for a function. Raises `UsageError` for an unusable function."""
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError) as error:
+        raise UsageError(f"the source of {function!r} is not there", hint="write it into a file") from error
+    if not source.lstrip().startswith(("def ", "async def ", "@")):
+        hint = "a function with `def`, a docstring and types; docs/tools.md"
+        raise UsageError(f"{function!r} cannot be a tool's file", hint=hint)
+    return f"{_HEAD}{source}" if source.startswith("@") else f"{_HEAD}@tool\n{source}"

@@ -1,1 +1,0 @@
-"""An organisation out of Python values: agents, tools, plans."""

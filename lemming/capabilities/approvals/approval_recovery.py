@@ -1,0 +1,98 @@
+"""Recorded approvals of an unfinished turn, compared with the current decisions of persons."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lemming.capabilities.approvals.pending_approvals import NAME, parse_decision
+from lemming.capabilities.approvals.read_decisions import parse_preapproval, read_entry
+from lemming.capabilities.requests.request_payloads import references_entry
+from lemming.kernel.base.json_equality import is_equal_json
+from lemming.kernel.inboxes.visibility import MailView
+from lemming.kernel.journal.journal_records import Record, ToolStarted
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
+from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.kernel.turn.turn_values import TurnInputs
+
+
+def approval_mismatch(inputs: TurnInputs, tick_context: TickContext) -> str:
+    """Return the reason a turn's approved calls may not run, or an empty string."""
+    snapshot = inputs.given.get(NAME, {})
+    calls, preapprovals = snapshot.get("decided", {}).get("calls", ()), snapshot.get("ahead", ())
+    if not (calls or preapprovals):
+        return ""
+    name = inputs.agent.name
+    open_requests = read_state(tick_context.org, name, before_tick=inputs.tick).requests
+    sub_requests = [
+        sub_request for item in open_requests for sub_request in item.asked if NAME in sub_request.held
+    ]
+    for item in calls:
+        if not any(_is_approved(item, sub_request, tick_context.mail) for sub_request in sub_requests):
+            return f"its journal says that {item['call']['id']} was approved, which nobody says now"
+    for item in preapprovals:
+        entry = read_entry(tick_context.mail, item["entry"])
+        approved = parse_preapproval(entry, name) if entry else None
+        recorded = {key: item[key] for key in ("tool", "args", "binds") if key in item}
+        if not is_equal_json(approved, recorded) or item["by"] not in tick_context.mail.persons:
+            return f"its journal says that {item['entry']} approves a call, which it does not now"
+    return ""
+
+
+def _is_approved(grant: Mapping[str, Any], sub_request: SubRequest, mail: MailView) -> bool:
+    """Return True if a decision approves the sub-request and the call as recorded."""
+    entry, request = read_entry(mail, grant["entry"]), read_entry(mail, sub_request.request)
+    if entry is None or request is None or not is_equal_json(sub_request.held[NAME], grant["call"]):
+        return False
+    decision = parse_decision(entry.payload)
+    return (
+        entry.agent == grant["by"] == sub_request.to
+        and sub_request.to in mail.persons
+        and entry.kind == "response"
+        and references_entry(entry.payload.get("reply_to"), request)
+        and decision is not None
+        and decision.kind == "approve"
+        and is_equal_json([decision.args, decision.binds], [grant.get("args"), grant.get("binds")])
+    )
+
+
+def drop_used_approvals(state: AgentState, records: Iterable[Record]) -> AgentState:
+    """Return the state of an abandoned turn's agent without the approvals used by the turn."""
+    grants = [
+        record.kept[NAME] for record in records if isinstance(record, ToolStarted) and NAME in record.kept
+    ]
+    if not grants:
+        return state
+    requests = mark_calls_made(state.requests, {grant["id"] for grant in grants if grant["id"]})
+    state_of_approvals = state.kept.get(NAME, {})
+    used = [*state_of_approvals.get("used", ()), *(grant["entry"] for grant in grants if not grant["id"])]
+    return replace(state, requests=requests, kept={**state.kept, NAME: {**state_of_approvals, "used": used}})
+
+
+MADE_NOTE = "(it was made, as it was approved; what it gave is told beside this)"
+
+
+def mark_calls_made(open_requests: Sequence[OpenRequest], ids: Collection[str]) -> tuple[OpenRequest, ...]:
+    """Return an agent's open requests after failed turns made some of the pending calls."""
+    return tuple(_mark_request_calls_made(open_request, ids) for open_request in open_requests)
+
+
+def _mark_request_calls_made(open_request: OpenRequest, ids: Collection[str]) -> OpenRequest:
+    indexes = {
+        sub_request.key: sub_request.call - 1
+        for sub_request in open_request.asked
+        if NAME in sub_request.held and sub_request.held[NAME]["id"] in ids
+    }
+    results = tuple(
+        {**result, "success": True, "output": MADE_NOTE} if index in indexes.values() else result
+        for index, result in enumerate(open_request.results)
+    )
+    sub_requests = (
+        replace(sub_request, end=sub_request.end or "answered", call=0)
+        if sub_request.key in indexes
+        else sub_request
+        for sub_request in open_request.asked
+    )
+    return replace(open_request, asked=tuple(sub_requests), results=results) if indexes else open_request

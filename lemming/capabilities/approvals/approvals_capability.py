@@ -1,0 +1,231 @@
+"""Approvals as a capability of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lemming.capabilities.approvals.approval_recovery import approval_mismatch, drop_used_approvals
+from lemming.capabilities.approvals.entry_review import EntryReview, create_review
+from lemming.capabilities.approvals.pending_approvals import (
+    NAME,
+    SPEND,
+    parse_decision,
+    validate_pending_action,
+)
+from lemming.capabilities.approvals.read_decisions import (
+    apply_decisions,
+    collect_decided_calls,
+    find_approval_outcomes,
+    find_preapprovals,
+    list_denials,
+)
+from lemming.capabilities.gates.gate_evaluation import rules_at_stage
+from lemming.capabilities.gates.gate_settings import find_approvers, rules_for_agent
+from lemming.capabilities.requests.request_view import RequestView
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.json_documents import to_value
+from lemming.kernel.inboxes.capability_state import CallNote, PendingApproval
+from lemming.kernel.inboxes.request_policy import EntryLister, EntryReader, RequestOutcomes
+from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.inboxes.visibility import ReaderView
+from lemming.kernel.journal.journal_records import Record, ToolFinished
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.turn.guards import ApprovalBroker
+from lemming.kernel.turn.prompt_labels import PromptLabels
+from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.kernel.turn.turn_hooks import (
+    Capability,
+    ContextProvider,
+    TurnContext,
+    TurnInterceptor,
+    VisibleContext,
+)
+from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_values import TurnInputs
+
+MAX_STORED_DENIALS = 256
+"""So many calls that persons denied are remembered, the latest."""
+
+
+class ApprovalsCapability(Capability):
+    """Approvals for gates that say "ask"."""
+
+    name = NAME
+
+    def context_provider(self, context: TurnContext) -> ContextProvider:
+        """Return the context provider with decisions and new questions of a turn."""
+        return ApprovalsContextProvider(context)
+
+    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
+        """Return the interceptor of approvals."""
+        from lemming.capabilities.approvals.approval_interceptor import ApprovalsInterceptor
+
+        return ApprovalsInterceptor(self.name, turn_state, snapshot)
+
+    def approval_broker(
+        self, tick_context: TickContext, inputs: TurnInputs, finished: Mapping[int, ToolFinished]
+    ) -> ApprovalBroker:
+        """Return the broker of the turn's calls that need approval."""
+        from lemming.capabilities.approvals.pending_calls import CallApprovalBroker
+
+        return CallApprovalBroker(tick_context, inputs, finished)
+
+    def resume_blocker(self, inputs: TurnInputs, tick_context: TickContext) -> str:
+        """Return the reason against calls recorded as approved, or an empty string."""
+        return approval_mismatch(inputs, tick_context)
+
+    def on_turn_abandoned(
+        self, state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str
+    ) -> AgentState:
+        """Return the agent state after an abandoned turn, without approvals whose calls were made."""
+        return drop_used_approvals(state, records)
+
+    def validate_state(self, state: Json) -> None:
+        """Raise `ValueError` for invalid stored approvals: used, pending and denied ones."""
+        used = state.get("used", [])
+        if not (isinstance(used, list) and all(isinstance(item, str) for item in used)):
+            raise ValueError("kept/approvals/used: it is a list of entries")
+        if not isinstance(state.get("asked", []), list):
+            raise ValueError("kept/approvals/asked: it is a list")
+        denied, texts = state.get("denied", []), ("request", "id", "sha256", "by", "reason")
+        if not isinstance(denied, list) or not all(_is_denial(item, texts) for item in denied):
+            raise ValueError("kept/approvals/denied: it is a list of calls that were denied")
+        for sub_request in self.sub_requests(state):
+            self.validate_pending_state(sub_request.held.get(NAME, {}))
+
+    def validate_pending_state(self, pending_state: Json) -> None:
+        """Raise `ValueError` for an invalid pending action."""
+        validate_pending_action(pending_state)
+
+    def sub_requests(self, state: Json) -> Sequence[SubRequest]:
+        """Return an agent's requests to persons outside of calls."""
+        return [to_value(SubRequest, raw) for raw in state.get("asked", ())]
+
+    def limit_raises(self, state: Json, line: str) -> Mapping[str, Json]:
+        """Return the approved raises of a gate's limit, by request."""
+        pairs = ((sub_request, sub_request.held[NAME]) for sub_request in self.sub_requests(state))
+        return {
+            sub_request.request: call["args"]
+            for sub_request, call in pairs
+            if (call["tool"], call["gate"], sub_request.end) == (SPEND, line, "approved")
+        }
+
+    def can_decide(self, payload: Mapping[str, Any]) -> bool:
+        """Return True if a response with this payload decides a pending action."""
+        return parse_decision(payload) is not None
+
+    def pending_approvals(
+        self, org: Organisation, requests: Iterable[RequestView]
+    ) -> Mapping[str, PendingApproval]:
+        """Return the calls among these requests that wait for a person, by the request's identity."""
+        from lemming.capabilities.approvals.ledger_calls import pending_approvals
+
+        return pending_approvals(org, requests)
+
+    def call_note(self, state: Json) -> CallNote:
+        """Return the note about the approval of a call."""
+        return CallNote(f"approved by {state['by']}: {state['entry']}", state["by"], state["entry"])
+
+    def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+        """Yield problems that prevent gates from asking anybody."""
+        from lemming.capabilities.approvals.approvals_validation import validate_approvers
+
+        yield from validate_approvers(base, config, only)
+
+
+def _is_denial(raw: object, texts: Iterable[str]) -> bool:
+    is_sound = isinstance(raw, dict) and isinstance(raw.get("binds"), dict)
+    return is_sound and isinstance(raw, dict) and all(isinstance(raw.get(key), str) for key in texts)
+
+
+class ApprovalsContextProvider(ContextProvider):
+    """Decisions, new questions and withheld entries at the start of a turn."""
+
+    def __init__(self, context: TurnContext) -> None:
+        super().__init__(context)
+        state = context.state.kept.get(NAME, {})
+        self._sub_requests: Sequence[SubRequest] = [
+            to_value(SubRequest, raw) for raw in state.get("asked", ())
+        ]
+        self._used: Sequence[str] = state.get("used", ())
+        open_requests = {item.request for item in context.state.requests}
+        self._denied: list[Json] = [
+            item for item in state.get("denied", ()) if item["request"] in open_requests
+        ]
+        self._review: EntryReview | None = create_review(
+            context.tick_context, context.agent, self._sub_requests
+        )
+        self._decided: Json = {}
+
+    def should_withhold(self, entry: OutboxEntry) -> bool:
+        """Return True if an entry waits for a person's decision."""
+        return self._review is not None and self._review.should_withhold(entry)
+
+    def should_reject(self, entry: OutboxEntry) -> bool:
+        """Return True if a person rejected an entry."""
+        return self._review is not None and self._review.should_reject(entry)
+
+    def is_preapproved(self, entry: OutboxEntry) -> bool:
+        """Return True if a person approved an entry."""
+        return self._review is not None and self._review.is_preapproved(entry)
+
+    def should_wake(self, view: ReaderView, *, is_alone: bool) -> bool:
+        """Return True if a new entry needs a person's decision."""
+        return self._review is not None and self._review.scan_new_entries(view, only=is_alone)
+
+    def request_outcomes(
+        self, open_request: OpenRequest, read: EntryReader, entries_of: EntryLister, is_heard: Any
+    ) -> RequestOutcomes:
+        """Return the decisions of persons on pending actions."""
+        mail = self.context.tick_context.mail
+        return find_approval_outcomes(open_request, mail.tick, mail.at, read, entries_of, is_heard)
+
+    def render_earlier_results(
+        self, task: Task, results: Sequence[Mapping[str, Any]], labels: PromptLabels
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the results of earlier calls with the decisions of persons."""
+        return apply_decisions(task, results)
+
+    def adjust_context(self, visible: VisibleContext) -> VisibleContext:
+        """Return the visible context without results of calls that run as the turn begins."""
+        if visible.task is None:
+            return visible
+        self._denied = [*self._denied, *list_denials(visible.task)][-MAX_STORED_DENIALS:]
+        prompt_style, at = self.context.model.prompt or "", self.context.tick_context.at
+        self._decided, pending_indexes = collect_decided_calls(
+            visible.task, visible.results, prompt_style, at
+        )
+        return replace(visible, pending_indexes=pending_indexes)
+
+    def snapshot(self) -> Json:
+        """Return the persons to ask by gate, the decisions and the preapprovals."""
+        tick_context, agent = self.context.tick_context, self.context.agent
+        rules = rules_for_agent(agent, tick_context.config.org)
+        askable = {
+            rule.line: find_approvers(
+                tick_context.mail.persons, tick_context.mail.resumes, agent.name, rule.gate.persons
+            )
+            for rule in rules_at_stage(rules, "out")
+            if rule.gate.then == "ask"
+        }
+        preapprovals: list[Json] = []
+        used = [*self._used]
+        if used or any(rule.gate.then == "ask" for rule in rules_at_stage(rules, "call")):
+            preapprovals, used = find_preapprovals(tick_context.mail, agent, self._used)
+        sub_requests = [item.as_json() for item in self._sub_requests]
+        snapshot: Json = {
+            "asked": sub_requests,
+            "askable": askable,
+            "numbered": bool(askable),
+            "ahead": preapprovals,
+        }
+        snapshot |= {"used": used, "decided": self._decided, "denied": self._denied}
+        snapshot |= self._review.to_snapshot() if self._review else {}
+        return {"at": tick_context.at, **{key: value for key, value in snapshot.items() if value}}

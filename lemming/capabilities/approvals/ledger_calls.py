@@ -1,0 +1,115 @@
+"""Pending calls for persons, read from ledgers regardless of the requests' texts. Read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lemming.capabilities.approvals.pending_approvals import NAME, describe_call
+from lemming.capabilities.requests.current_requests import RequestsSnapshot
+from lemming.capabilities.requests.request_view import RequestView
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.invisible_text import find_suspicious_text
+from lemming.kernel.files.json_documents import to_value
+from lemming.kernel.inboxes.capability_state import PendingApproval
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_loader import requesting_capability
+
+Json = dict[str, Any]
+
+
+def find_pending_calls(org: Organisation, requests: Iterable[RequestView]) -> dict[str, Json]:
+    """Return the calls that wait for approval, in their final form, by the request's identity.
+
+    A request that shows a call missing in the ledgers is omitted: the approval has no effect.
+    """
+    askers = {request.asker for request in requests if requesting_capability(request.entry.payload) == NAME}
+    return {
+        identity: call
+        for asker in sorted(askers)
+        for identity, call in _load_pending_calls(org, asker).items()
+    }
+
+
+def find_blocking_requests(org: Organisation, snapshot: RequestsSnapshot, identity: str) -> list[RequestView]:
+    """Return the other requests that must end before a call is made: the turn resumes with all results.
+
+    `identity`: identity of the request for the call's approval.
+    """
+    asker = snapshot.requests.by_identity[identity].asker
+    try:
+        open_requests = read_state(org, asker).requests
+    except CorruptState:  # its agent takes no turns then
+        return []
+    identities = {
+        sub_request.request
+        for open_request in open_requests
+        for sub_request in open_request.open_sub_requests
+        if _has_request(open_request, identity)
+    } - {identity}
+    requests = (snapshot.requests.by_identity.get(other) for other in sorted(identities))
+    return [request for request in requests if request is not None and request.is_open]
+
+
+def _has_request(open_request: OpenRequest, identity: str) -> bool:
+    return any(
+        sub_request.request == identity and NAME in sub_request.held
+        for sub_request in open_request.open_sub_requests
+    )
+
+
+def _load_pending_calls(org: Organisation, agent: str) -> dict[str, Json]:
+    try:
+        state = read_state(org, agent)
+    except CorruptState:
+        return {}
+    open_sub_requests = [
+        sub_request for open_request in state.requests for sub_request in open_request.open_sub_requests
+    ]
+    other_requests = [to_value(SubRequest, raw) for raw in state.kept.get(NAME, {}).get("asked", ())]
+    open_sub_requests += [sub_request for sub_request in other_requests if not sub_request.end]
+    return {
+        sub_request.request: sub_request.held[NAME]
+        for sub_request in open_sub_requests
+        if NAME in sub_request.held
+    }
+
+
+def find_pending_call(request: RequestView, calls: Mapping[str, Json]) -> Json | None:
+    """Return the call of a request, with the `diff` and `amounts` of the request's entry.
+
+    Returns None for a request without a call. `notes`: remarks on suspicious content.
+    """
+    call = calls.get(request.identity)
+    if call is None:
+        return None
+    shown_call = request.entry.payload.get("call")
+    shown_details = shown_call if isinstance(shown_call, dict) else {}
+    details: Json = {}
+    if isinstance(shown_details.get("diff"), str):
+        details["diff"] = shown_details["diff"]
+    if _are_amounts(shown_details.get("amounts")):
+        details["amounts"] = shown_details["amounts"]
+    if notes := [*find_suspicious_text(call["args"])]:
+        details["notes"] = notes
+    return {**call, **details}
+
+
+def _are_amounts(value: object) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("unit"), str):
+        return False
+    return all(type(value.get(key)) in (int, float) for key in ("spent", "limit", "call"))
+
+
+def pending_approvals(org: Organisation, requests: Iterable[RequestView]) -> dict[str, PendingApproval]:
+    """Return the calls among these requests that wait for a person, by the request's identity."""
+    request_list = [*requests]
+    calls = find_pending_calls(org, request_list)
+    calls_by_identity = {request.identity: find_pending_call(request, calls) for request in request_list}
+    return {
+        identity: PendingApproval(call, describe_call(call), f"approval of call {call['id']}")
+        for identity, call in calls_by_identity.items()
+        if call is not None
+    }

@@ -1,0 +1,237 @@
+"""Pending actions and the decisions of persons on them. Pure: docs/approvals.md.
+
+The exact action is stored in the agent's ledger; the request for approval only shows the action to people.
+Changes of the request do not change the action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Literal, NamedTuple
+
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.invisible_text import find_suspicious_text
+from lemming.kernel.base.jsontext import dump_compact, to_line
+from lemming.kernel.base.times.parse_times import Expiry, expiry_payload
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT
+
+Json = dict[str, Any]
+NAME = "approvals"
+INSPECT_NOTE = "LOOK CLOSELY: there is more to it than is seen; `lemming approvals ID` says what"
+ARGS_CHARS, DIFF_CHARS = 300, 8000
+SHOW, SPEND, PUBLISH = "show", "spend", "publish"
+"""What stands for a tool where nothing is called: to be shown an entry, to spend more, to write an entry."""
+DecisionKind = Literal["approve", "deny", "answer"]
+
+DECISION: Json = {
+    "type": "object",
+    "properties": {
+        "decision": {"type": "string", "enum": ["approve", "deny", "answer"]},
+        "args": {"type": "object", "description": "approve: make it with these arguments instead"},
+        "reason": {"type": "string", "description": "deny: why"},
+        "answer": {"type": "string", "description": "answer: the result, in the place of the call"},
+    },
+    "required": ["decision"],
+}
+"""The JSON Schema of a decision, which requests for approval carry."""
+
+
+class Decision(NamedTuple):
+    """Decision of a person. `args`: edited arguments. `text`: the reason or the result.
+
+    `binds`: digests of the files named by `args` at the time of the decision, if present.
+    """
+
+    kind: DecisionKind
+    text: str = ""
+    args: Json | None = None
+    binds: Json | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingAction:
+    """An action that waits for a person: a tool call, or an equivalent.
+
+    `gate`: line of the gate that asks. `binds`: SHA-256 of the involved files. `unbound`: descriptions of
+    effects that may still change.
+    """
+
+    id: str
+    tool: str
+    args: Json
+    gate: str
+    reason: str
+    binds: Json = field(default_factory=dict)
+    unbound: Sequence[str] = ()
+
+    @classmethod
+    def from_call(
+        cls, identity: str, call: ToolCall, gate: str, reason: str, binds: Json, unbound: Sequence[str]
+    ) -> PendingAction:
+        """Return the pending action of a tool call."""
+        return cls(
+            id=identity,
+            tool=call.tool,
+            args=call.args,
+            gate=gate,
+            reason=reason,
+            binds=binds,
+            unbound=unbound,
+        )
+
+    @classmethod
+    def from_entry(cls, identity: str, new: NewEntry, gate: str, reason: str) -> PendingAction:
+        """Return the pending action of writing an entry."""
+        return cls(id=identity, tool=PUBLISH, args=new._asdict(), gate=gate, reason=reason)
+
+    @classmethod
+    def from_limit(cls, tick: int, agent: str, amounts: Json, gate: str, reason: str) -> PendingAction:
+        """Return the pending action of raising a limit by the amounts in `amounts`."""
+        return cls(id=f"{tick}/{agent}/{SPEND}", tool=SPEND, args=amounts, gate=gate, reason=reason)
+
+    @classmethod
+    def from_incoming_entry(cls, tick: int, agent: str, entry: str, gate: str, reason: str) -> PendingAction:
+        """Return the pending action of showing an entry to an agent. The entry's text is not included."""
+        return cls(id=f"{tick}/{agent}/{entry}", tool=SHOW, args={"entry": entry}, gate=gate, reason=reason)
+
+    @property
+    def sha256(self) -> str:
+        """Digest that identifies the action."""
+        return action_digest(self.tool, self.args)
+
+    def as_json(self) -> Json:
+        """Return the action as JSON for the ledger."""
+        return {
+            "id": self.id,
+            "tool": self.tool,
+            "args": self.args,
+            "sha256": self.sha256,
+            "binds": self.binds,
+            "gate": self.gate,
+            "why": self.reason or "a gate asks for approval",
+            **({"unbound": [*self.unbound]} if self.unbound else {}),
+        }
+
+    def build_request(
+        self,
+        people: Sequence[str],
+        expires: Sequence[Expiry],
+        at: str,
+        *,
+        diff: str = "",
+        suffix: str = "",
+        amounts: Mapping[str, Any] | None = None,
+    ) -> Json:
+        """Return the payload of the request to these persons, which ends at the earliest expiry.
+
+        `diff` and `amounts` (`GateVerdict.amounts`) only inform: the approval is not bound to them.
+        """
+        call = self.as_json()
+        details = {
+            key: value for key, value in (("diff", truncate(diff, DIFF_CHARS)), ("amounts", amounts)) if value
+        }
+        payload: Json = {
+            "text": f"{describe_call(call)}{suffix}",
+            "target": people[0] if len(people) == 1 else [*people],
+            "schema": DECISION,
+            "call": {**call, **details},
+        }
+        join: Json = {"join": "first"} if len(people) > 1 else {}
+        return {**payload, **join, **expiry_payload(expires, at)}
+
+
+def validate_pending_action(raw: Mapping[str, Any]) -> None:
+    """Raise `ValueError` for JSON that `PendingAction.as_json` did not make."""
+    args, texts = raw.get("args"), ("id", "tool", "sha256", "gate", "why")
+    is_sound = isinstance(args, dict) and isinstance(raw.get("binds"), dict)
+    if not is_sound or not all(isinstance(raw.get(key), str) for key in texts):
+        raise ValueError("approvals: nothing that waits (it has id, tool, args, sha256, binds, gate, why)")
+    assert isinstance(args, dict), "looked at above"
+    if raw["tool"] == SHOW and not isinstance(args.get("entry"), str):
+        raise ValueError("approvals: what waits to be shown names no entry")
+    amounts = [value for key, value in args.items() if key != "of"]
+    if raw["tool"] == SPEND and not (
+        "of" in args and all(type(amount) in (int, float) for amount in amounts)
+    ):
+        raise ValueError("approvals: what waits to be spent names no amount")
+
+
+def is_amount(value: object) -> bool:
+    """Return True for a valid raise of a limit.
+
+    >>> is_amount(2), is_amount(0.5), is_amount(0), is_amount(-3), is_amount(True), is_amount("3")
+    (True, True, False, False, False, False)
+    """
+    return isinstance(value, int | float) and value is not True and 0 < value <= MAX_AMOUNT
+
+
+def too_many_message(max_approvals: int) -> str:
+    """Return the message to a turn that has reached the maximum number of approval requests."""
+    return (
+        f"NOT YET: this turn asks persons to approve {max_approvals} things already, as many as it may "
+        "(turn.max_approvals); ask for the rest once these are decided"
+    )
+
+
+def action_digest(tool: str, args: Json) -> str:
+    """Return the hex digest that identifies a call."""
+    return sha256(dump_compact([tool, args])).hexdigest()
+
+
+def parse_pending_action(payload: Mapping[str, Any]) -> Json:
+    """Return the pending action in a request's payload, as the ledger stores it."""
+    call = payload["call"]
+    keys = ("id", "tool", "args", "sha256", "binds", "gate", "why", "unbound")
+    return {key: call[key] for key in keys if key in call}
+
+
+def describe_call(call: Mapping[str, Any]) -> str:
+    """Return a pending call and the reason for the question on one line.
+
+    >>> push = {'tool': 'shell', 'args': {'command': 'git push'}, 'why': 'it sends', 'gate': 'org.json#/0'}
+    >>> describe_call(push)
+    'shell: run `git push`; asks because it sends (org.json#/0)'
+    """
+    line = f"{call['tool']}: {_describe_arguments(call['args'])}; asks because {call['why']} ({call['gate']})"
+    return f"{line}; {INSPECT_NOTE}" if any(find_suspicious_text(call["args"])) else line
+
+
+def _describe_arguments(args: Json) -> str:
+    command = args.get("command")
+    if args.keys() == {"command"} and isinstance(command, str):
+        return f"run `{truncate(to_line(command)[1:-1])}`"
+    return truncate(to_line(args))
+
+
+def truncate(text: str, max_chars: int = ARGS_CHARS) -> str:
+    """Return a text, or the beginning of a longer text with a note about the omission."""
+    if len(text) <= max_chars:
+        return text
+    return f"{text[:max_chars]}… (NOT WHOLE: {len(text)} characters; `lemming approvals ID` shows all)"
+
+
+def parse_decision(payload: Mapping[str, Any]) -> Decision | None:
+    """Return the decision in a response's payload, or None.
+
+    >>> parse_decision({'decision': 'deny', 'reason': 'not on a Friday'})
+    Decision(kind='deny', text='not on a Friday', args=None, binds=None)
+    >>> parse_decision({"text": "yes please"})
+    """
+    if payload.get("status") in ("refused", "failed"):
+        return Decision("deny", _text_field(payload, "reason"))
+    match payload.get("decision"):
+        case "approve":
+            args, binds = payload.get("args"), payload.get("binds")
+            is_sound = isinstance(args, dict | None) and isinstance(binds, dict | None)
+            return Decision("approve", args=args, binds=binds) if is_sound else None
+        case "deny":
+            return Decision("deny", _text_field(payload, "reason"))
+        case "answer" if text := _text_field(payload, "answer"):
+            return Decision("answer", text)
+    return None
+
+
+def _text_field(payload: Mapping[str, Any], key: str) -> str:
+    return next((text for name in (key, "text") if isinstance(text := payload.get(name), str) and text), "")

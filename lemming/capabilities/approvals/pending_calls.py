@@ -1,0 +1,239 @@
+"""Calls that need approval: their pending state, and the request to a person (docs/approvals.md).
+
+Nothing runs here that could not run again: for a plan-only tool the plan is made, to show the effects in the
+request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+from lemming.capabilities.approvals.file_bindings import (
+    compute_binding,
+    describe_changed_files,
+    find_changed_files,
+    find_changes_after_decision,
+)
+from lemming.capabilities.approvals.pending_approvals import (
+    NAME,
+    PendingAction,
+    action_digest,
+    too_many_message,
+)
+from lemming.capabilities.gates.gate_settings import find_approvers
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.json_equality import is_equal_json
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.files import fs
+from lemming.kernel.files.disk_errors import FILE_ERRORS
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.journal_records import ToolFinished
+from lemming.kernel.messages import ENTRY_LIMIT_BYTES
+from lemming.kernel.tools import Tool, ToolResult, get_toolset
+from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.turn.guards import ApprovalOutcome, ApprovalRequest
+from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.kernel.turn.turn_values import TurnInputs
+
+Json = dict[str, Any]
+MAX_REQUEST_BYTES = ENTRY_LIMIT_BYTES // 2
+
+
+class CallApprovalBroker:
+    """Approval broker of a turn's calls. `finished`: records of the turn's calls up to now."""
+
+    def __init__(
+        self, tick_context: TickContext, inputs: TurnInputs, finished: Mapping[int, ToolFinished]
+    ) -> None:
+        self._tick_context, self._inputs, self._finished = tick_context, inputs, finished
+        self._snapshot = inputs.given[NAME]
+
+    def request_approval(
+        self, call: ToolCall, approval: ApprovalRequest, context: ToolContext, plan: Callable[[], ToolResult]
+    ) -> ApprovalOutcome:
+        """Allow a call that gates ask about, or return the result until a decision.
+
+        `plan` makes the call of a plan-only tool.
+        """
+        tool = _find_callable_tool(call, context)
+        if tool is None:
+            return ApprovalOutcome(None)  # it fails, and says why
+        planned = plan() if tool.is_plan_only else None
+        if planned is not None and not planned.success:
+            return ApprovalOutcome(planned)
+        agent, files = context.agent, (context.staged, context.removed)
+        if len(dump_compact(call.args)) > MAX_REQUEST_BYTES:
+            return ApprovalOutcome(_argument_limit_error())
+        binds, unbound = compute_binding(agent, context.base, tool.tool_class, call.args, *files)
+        persons, agents, named_persons = (
+            self._tick_context.mail.persons,
+            self._tick_context.mail.resumes,
+            approval.persons,
+        )
+        people = (
+            []
+            if named_persons == frozenset()
+            else find_approvers(persons, agents, agent.name, named_persons or ())
+        )
+        if grant := _find_grant(call, binds, people, self._unused_preapprovals()):
+            return ApprovalOutcome(None, {NAME: grant})
+        if not people:
+            reason = _no_approver_reason(sorted(persons), agent.name, approval)
+            return ApprovalOutcome(ToolResult(False, reason, outcome="refused"))
+        identity = (call.approved or {}).get("id") or context.call_id
+        action = PendingAction.from_call(identity, call, approval.line, approval.reason, binds, unbound)
+        for other in self._pending_calls():
+            if (other["sha256"], other["binds"]) == (action.sha256, binds):
+                reason = f"WAITS: this very call waits for approval already ({other['id']}); it is made once"
+                return ApprovalOutcome(ToolResult(False, reason, outcome="deferred"))
+        if call.approved is None and (denial := self._find_denial(action.sha256, binds)):
+            return ApprovalOutcome(ToolResult(False, _format_denial(denial), outcome="refused"))
+        max_approvals = agent.turn.max_approvals
+        if call.approved is None and self._count_new_requests() >= max_approvals:
+            return ApprovalOutcome(ToolResult(False, too_many_message(max_approvals), outcome="deferred"))
+        changes = [] if call.approved is None else find_changed_files(binds, call.approved["binds"])
+        return ApprovalOutcome(_request_approval(action, approval, people, context, planned, changes))
+
+    def _find_denial(self, sha256: str, binds: Json) -> Mapping[str, Any] | None:
+        """Return the denial of the same call for the same request, or None."""
+        request = self._inputs.task.begun.request if self._inputs.task else ""
+        key = (request, sha256, binds)
+        denials = self._snapshot.get("denied", ()) if request else ()
+        return next(
+            (denial for denial in denials if (denial["request"], denial["sha256"], denial["binds"]) == key),
+            None,
+        )
+
+    def _count_new_requests(self) -> int:
+        """Return the approximate number of calls about which this turn asks for the first time."""
+        prefix = f"{self._inputs.tick}/"
+        calls = (
+            record.entries[0]["payload"]["call"]
+            for record in self._finished.values()
+            if record.entries_by == NAME
+        )
+        return sum(call["id"].startswith(prefix) for call in calls)
+
+    def _pending_calls(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the calls that wait for approval: of this turn, and of other requests."""
+        task = self._inputs.task
+        for open_request in self._inputs.state.requests:
+            if task is None or open_request.key != task.begun.key:
+                yield from (
+                    sub_request.held[NAME]
+                    for sub_request in open_request.open_sub_requests
+                    if NAME in sub_request.held
+                )
+        for record in self._finished.values():
+            if record.entries_by == NAME:
+                yield from (entry["payload"]["call"] for entry in record.entries)
+
+    def _unused_preapprovals(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the preapprovals that no call of this turn has used."""
+        used_entries = {item.kept[NAME]["entry"] for item in self._finished.values() if NAME in item.kept}
+        yield from (item for item in self._snapshot.get("ahead", ()) if item["entry"] not in used_entries)
+
+
+def _find_callable_tool(call: ToolCall, context: ToolContext) -> Tool | None:
+    """Return the tool of a valid call, or None for a call that fails before it runs."""
+    with suppress(*FILE_ERRORS):  # whatever else says nothing of it: the call would be made without a word
+        tools = get_toolset(context.settings, context.org)
+        tool = tools.require_allowed(call.tool, context.agent, context.settings)
+        if isinstance(call.args, dict):
+            tool.parse_arguments(call.args)
+            return tool
+    return None
+
+
+def _format_denial(denial: Mapping[str, Any]) -> str:
+    reason = f": {denial['reason']}" if denial["reason"] else ""
+    return (
+        f"DENIED by {denial['by']}{reason} ({denial['id']}); this very call is not asked about again for this "
+        "request: do something else, or answer without it"
+    )
+
+
+def _no_approver_reason(people: Sequence[str], agent: str, approval: ApprovalRequest) -> str:
+    lines = " and ".join((approval.line, *approval.other_lines))
+    if approval.persons == frozenset():
+        return f"REFUSED: it needs approval ({lines}), and no person is named by all of these gates"
+    candidates = sorted(name for name in approval.persons or () if name in people) or sorted(people)
+    if not candidates:
+        return f"REFUSED: it needs approval ({lines}), and there is no person here who could approve it"
+    return (
+        f"REFUSED: it needs approval ({lines}), and {' and '.join(candidates)} cannot be asked: each of them "
+        f"and {agent} must read the other (permissions.read_outboxes)"
+    )
+
+
+def _find_grant(
+    call: ToolCall, binds: Json, people: Collection[str], preapprovals: Iterable[Mapping[str, Any]]
+) -> Json | None:
+    """Return the grant for a call in the current form, or None if a person must be asked."""
+    grant = call.approved
+    if grant is not None and grant["by"] in people and _is_covered(grant, call, binds):
+        return {key: grant[key] for key in ("id", "by", "entry")}
+    for item in preapprovals:
+        is_match = is_equal_json([item["tool"], item["args"]], [call.tool, call.args])
+        if is_match and item["by"] in people and (item.get("binds") is None or item["binds"] == binds):
+            return {key: item[key] for key in ("id", "by", "entry")}
+    return None
+
+
+def _is_covered(grant: Mapping[str, Any], call: ToolCall, binds: Json) -> bool:
+    """Return True if a grant covers a call in the current form. An edit may have named other files."""
+    return grant["sha256"] == action_digest(call.tool, call.args) and not find_changes_after_decision(
+        grant, binds
+    )
+
+
+def _request_approval(
+    action: PendingAction,
+    approval: ApprovalRequest,
+    people: list[str],
+    context: ToolContext,
+    planned: ToolResult | None,
+    changed: list[str],
+) -> ToolResult:
+    """Return the result of a waiting call, with the request to a person."""
+    diff = diff_effects(context.base, planned.effects, context.staged) if planned else ""
+    payload = action.build_request(
+        people, approval.expires, context.now, diff=diff, suffix=describe_changed_files(changed)
+    )
+    if len(dump_compact(payload)) > MAX_REQUEST_BYTES:
+        return _argument_limit_error()
+    names = " or ".join(people)
+    output = f"WAITS: {names} is asked to approve it first; the result comes in a later turn"
+    request = NewEntry("request", payload, [])
+    return ToolResult(False, output, outcome="pending", entries=(request,), entries_by=NAME)
+
+
+def _argument_limit_error() -> ToolResult:
+    reason = (
+        f"REFUSED: it needs approval, and is longer than the {MAX_REQUEST_BYTES} bytes that can be asked for"
+    )
+    return ToolResult(False, reason, outcome="refused")
+
+
+def diff_effects(base: Path, effects: Iterable[FileEffect], staged: Mapping[str, bytes]) -> str:
+    """Return a call's changes to files as a unified diff."""
+    return "\n".join(line for effect in effects for line in _diff_effect(base, effect, staged))
+
+
+def _diff_effect(base: Path, effect: FileEffect, staged: Mapping[str, bytes]) -> Iterator[str]:
+    old_content = staged.get(effect.path_key)
+    if old_content is None:
+        root = Path(effect.root) if effect.root else base
+        with suppress(OSError):
+            old_content = fs.read_bytes(f"{root}/{effect.path}", ENTRY_LIMIT_BYTES)
+    old = (old_content or b"").decode("utf-8", "replace").splitlines()
+    new = effect.content.decode("utf-8", "replace").splitlines()  # none, of a file that is taken away
+    names = (
+        "/dev/null" if old_content is None else effect.path_key,
+        "/dev/null" if effect.removes else effect.path_key,
+    )
+    yield from unified_diff(old, new, *names, lineterm="")

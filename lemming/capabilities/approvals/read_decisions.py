@@ -1,0 +1,333 @@
+"""Outcomes of requests for approval, by the first decision of a person who was asked. Pure.
+
+Rules: docs/approvals.md. The decisions are recorded in the journal with the turn's inputs, before any call;
+the interceptor `approvals.approval_interceptor` makes the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from lemming.capabilities.approvals.pending_approvals import (
+    NAME,
+    SHOW,
+    SPEND,
+    Decision,
+    is_amount,
+    parse_decision,
+)
+from lemming.capabilities.requests.request_deadlines import extend_deadlines, is_expired, is_in_time
+from lemming.capabilities.requests.request_entry_kinds import EntryClassifier
+from lemming.capabilities.requests.request_payloads import (
+    decision_sort_key,
+    is_cancellation,
+    references_entry,
+)
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.json_equality import is_equal_json
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.request_policy import EntryLister, RequestOutcomes
+from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
+from lemming.kernel.inboxes.visibility import MailView
+from lemming.kernel.journal.open_requests import OpenRequest, SubRequest, describe_deadline
+from lemming.kernel.messages import OutboxEntry, parse_identities
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.tool_results import render_result
+
+PENDING_NOTE = "(it is made as this turn begins)"
+
+
+def find_approval_outcomes(
+    open_request: OpenRequest,
+    tick: int,
+    at: str,
+    read: Callable[[str], OutboxEntry | None],
+    read_entries: EntryLister,
+    is_authorized: Callable[[str], bool],
+) -> RequestOutcomes:
+    """Return the outcomes of an open request's approvals, without the ones that still wait.
+
+    `is_authorized`: returns True for a current person whose outbox the agent reads, and who reads the
+    agent's.
+    """
+    outcomes: RequestOutcomes = {}
+    for identity in dict.fromkeys(
+        sub_request.request for sub_request in open_request.open_sub_requests if NAME in sub_request.held
+    ):
+        sub_requests = [
+            sub_request for sub_request in open_request.open_sub_requests if sub_request.request == identity
+        ]
+        request = read(identity)
+        authorized = [sub_request for sub_request in sub_requests if is_authorized(sub_request.to)]
+        if request is None or not authorized:
+            outcomes |= {sub_request.key: ("failed", "") for sub_request in sub_requests}
+        elif first := min(_iter_decisions(request, authorized, at, read_entries), key=_order, default=None):
+            entry, to, end = first
+            outcomes |= {sub_request.key: ("cancelled", "") for sub_request in sub_requests}
+            outcomes |= {(identity, to): (end, entry.identity)} if to else {}
+        elif is_expired(sub_requests[0].until, sub_requests[0].not_after, tick, at):
+            outcomes |= {sub_request.key: ("expired", "") for sub_request in sub_requests}
+    return outcomes
+
+
+def refresh_sub_requests(
+    mail: MailView, agent: Agent, sub_requests: Sequence[SubRequest]
+) -> tuple[SubRequest, ...]:
+    """Return an agent's requests outside of calls in their current state: open, "approved" or "denied".
+
+    Requests about entries that no longer exist are omitted.
+    """
+    current = [sub_request for sub_request in sub_requests if not _is_obsolete(mail, sub_request)]
+    open_request = extend_deadlines(mail, OpenRequest(request="", asked=tuple(current)))
+
+    def read_author_entries(author: str, tick: int) -> Iterator[OutboxEntry]:
+        names = mail.past_names(author)
+        for name in (
+            *names.all[names.next_index(tick - 1) :],
+            *mail.author_entries_this_tick(author, agent.name),
+        ):
+            if isinstance(entry := mail.read(name), OutboxEntry):
+                yield entry
+
+    def is_authorized(person: str) -> bool:
+        resume = mail.resumes.get(person)
+        is_read = resume is not None and resume.may_read(agent.name) and agent.may_read(person)
+        return person in mail.persons and is_read
+
+    outcomes = find_approval_outcomes(
+        open_request, mail.tick, mail.at, partial(read_entry, mail), read_author_entries, is_authorized
+    )
+    decisions = {request: _approval_status(mail, end) for (request, _), end in outcomes.items() if end[1]}
+    edited_amounts = {
+        request: _parse_amounts(mail, end[1]) for (request, _), end in outcomes.items() if end[1]
+    }
+    closed = {
+        request: "denied" for (request, _), (end, _) in outcomes.items() if end in ("expired", "cancelled")
+    }
+    ends_by_request = {**closed, **decisions}
+    return tuple(
+        replace(
+            _apply_edited_amounts(sub_request, edited_amounts.get(sub_request.request, {})),
+            end=sub_request.end or ends_by_request.get(sub_request.request, ""),
+        )
+        for sub_request in current
+    )
+
+
+def _apply_edited_amounts(sub_request: SubRequest, amounts: Mapping[str, Any]) -> SubRequest:
+    """Return a request for more spending with the amounts of the person's decision."""
+    call = sub_request.held[NAME]
+    if not amounts or call["tool"] != SPEND:
+        return sub_request
+    edits = {key: amount for key, amount in amounts.items() if key in call["args"] and key != "of"}
+    return replace(sub_request, held={NAME: {**call, "args": {**call["args"], **edits}}})
+
+
+def _parse_amounts(mail: MailView, identity: str) -> dict[str, float]:
+    """Return the amounts in a decision. An invalid amount becomes 0."""
+    entry = read_entry(mail, identity)
+    decision = parse_decision(entry.payload) if entry else None
+    args = decision.args if decision and decision.args else {}
+    return {key: float(amount) if is_amount(amount) else 0.0 for key, amount in args.items()}
+
+
+def _approval_status(mail: MailView, end: tuple[str, str]) -> str:
+    entry = read_entry(mail, end[1])
+    decision = parse_decision(entry.payload) if entry and end[0] == "answered" else None
+    return "approved" if decision and decision.kind == "approve" else "denied"
+
+
+def _is_obsolete(mail: MailView, sub_request: SubRequest) -> bool:
+    call = sub_request.held[NAME]
+    if not sub_request.end and read_entry(mail, sub_request.request) is None:
+        return True  # who took the request away is asked again
+    return call["tool"] == SHOW and read_entry(mail, call["args"]["entry"]) is None
+
+
+def read_entry(mail: MailView, identity: str) -> OutboxEntry | None:
+    """Return the entry with this identity, or None if unreadable."""
+    entry = next((mail.read(name) for name in parse_identities([identity])), None)
+    return entry if isinstance(entry, OutboxEntry) else None
+
+
+def find_preapprovals(
+    mail: MailView, agent: Agent, used: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the preapproved calls of an agent, and the identities in `used` that still exist.
+
+    A preapproval is a response without a request: the payload has the agent as `target`, `decision` "approve"
+    and `call` with `tool` and `args`, with the SHA-256 of files in `call.binds` for an approval of these
+    contents only.
+    """
+    preapprovals: list[Any] = []
+    still_used: list[Any] = []
+    for person in sorted(mail.persons):
+        if not (agent.may_read(person) and mail.resumes[person].may_read(agent.name)):
+            continue
+        earlier_names = (
+            mail.org.get_cache(EntryClassifier).classify(mail, person).unsolicited
+        )  # all else approves nothing ahead
+        for name in (*earlier_names, *mail.author_entries_this_tick(person, agent.name)):
+            entry = mail.read(name)
+            if name.identity in used:
+                still_used.append(name.identity)
+            elif isinstance(entry, OutboxEntry) and (call := parse_preapproval(entry, agent.name)):
+                preapprovals.append({**call, "id": "", "by": person, "entry": name.identity})
+    return preapprovals, still_used
+
+
+def parse_preapproval(entry: OutboxEntry, agent: str) -> dict[str, Any] | None:
+    """Return the call that a person's entry preapproves for an agent, or None."""
+    call, decision = entry.payload.get("call"), parse_decision(entry.payload)
+    if entry.kind != "response" or decision is None or decision.kind != "approve":
+        return None
+    if "reply_to" in entry.payload or entry.targets != {agent} or not isinstance(call, dict):
+        return None
+    tool, args, binds = call.get("tool"), call.get("args"), call.get("binds")
+    if not isinstance(tool, str) or not isinstance(args, dict) or not isinstance(binds, dict | None):
+        return None
+    return {"tool": tool, "args": args, **({"binds": binds} if binds is not None else {})}
+
+
+def _iter_decisions(
+    request: OutboxEntry, sub_requests: Iterable[SubRequest], at: str, read_entries: EntryLister
+) -> Iterator[tuple[OutboxEntry, str, str]]:
+    """Yield the decisions of the asked persons: entry, author, and outcome of the request.
+
+    The asker's own cancellation has no author.
+    """
+    for entry in read_entries(request.agent, request.tick):
+        if is_cancellation(entry, request):
+            yield entry, "", "cancelled"
+    for sub_request in sub_requests:
+        for entry in read_entries(sub_request.to, request.tick):
+            if not is_in_time(entry, sub_request.until, sub_request.not_after, at):
+                continue
+            is_answer = entry.kind == "response" and references_entry(entry.payload.get("reply_to"), request)
+            if is_answer and parse_decision(entry.payload):
+                yield entry, sub_request.to, "answered"
+            elif is_cancellation(entry, request):
+                yield entry, sub_request.to, "refused"
+
+
+def _order(decision: tuple[OutboxEntry, str, str]) -> Any:
+    return decision_sort_key(decision[0])
+
+
+def apply_decisions(task: Task, results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the results with the decisions on a task's pending calls, which are the last results."""
+    decided, first = dict(_iter_decided_calls(task)), len(results) - len(task.open_request.results)
+    new_results = [*results]
+    for index, outcome in decided.items():
+        old_result = new_results[first + index]
+        new_results[first + index] = render_result(
+            old_result["tool"], old_result["args"], _to_tool_result(outcome)
+        )
+    return new_results
+
+
+def collect_decided_calls(
+    task: Task, results: Sequence[Mapping[str, Any]], prompt_style: str | None, at: str
+) -> tuple[Json, set[int]]:
+    """Return the decided calls to make before anything else, and the indexes of their pending results.
+
+    The first value has the calls and all results, with slots for the new ones: a prompt in text has no slots.
+    `at`: start of the turn. Both are empty without decisions.
+    """
+    decided_by_index = dict(_iter_decided_calls(task))
+    if not decided_by_index:
+        return {}, set()
+    first = len(results) - len(task.open_request.results)
+    approved = {
+        index: outcome
+        for index, outcome in decided_by_index.items()
+        if (decision := _get_decision(outcome)) and decision.kind == "approve"
+    }
+    calls = [{"place": first + index, **_to_grant(outcome)} for index, outcome in approved.items()]
+    remarks = [*_find_altered_requests(decided_by_index.values())]
+    decided: Json = {"at": at, "calls": calls, "results": [*results]}
+    pending_indexes = {call["place"] for call in calls} if prompt_style != "values" else set()
+    return {**decided, "remarks": remarks} if remarks else decided, pending_indexes
+
+
+def _iter_decided_calls(task: Task) -> Iterator[tuple[int, RequestOutcome]]:
+    """Yield each decided call with the index; of several asked persons, the decider's outcome."""
+    waited = [
+        outcome for outcome in task.outcomes if NAME in outcome.sub_request.held and outcome.sub_request.call
+    ]
+    for request in dict.fromkeys(outcome.sub_request.request for outcome in waited):
+        outcomes = [outcome for outcome in waited if outcome.sub_request.request == request]
+        chosen = next((outcome for outcome in outcomes if outcome.answer), outcomes[0])
+        yield chosen.sub_request.call - 1, chosen
+
+
+def list_denials(task: Task) -> list[Json]:
+    """Return the calls that persons denied since the request's last turn, for the ledger.
+
+    An undertaking without request never ends, so there a denial covers only one call.
+    """
+    key = task.open_request.request
+    decided = [(outcome, _get_decision(outcome)) for _, outcome in _iter_decided_calls(task)] if key else []
+    return [
+        {
+            "request": key,
+            **{name: outcome.sub_request.held[NAME][name] for name in ("id", "sha256", "binds")},
+            "by": outcome.sub_request.to,
+            "reason": decision.text,
+        }
+        for outcome, decision in decided
+        if decision and decision.kind == "deny"
+    ]
+
+
+def _get_decision(outcome: RequestOutcome) -> Decision | None:
+    if outcome.answer is None or outcome.sub_request.end not in ("answered", "refused"):
+        return None
+    return parse_decision(outcome.answer.payload) or Decision(
+        "deny", str(outcome.answer.payload.get("text", ""))
+    )
+
+
+def _to_grant(outcome: RequestOutcome) -> Json:
+    decision, sub_request = _get_decision(outcome), outcome.sub_request
+    assert decision, "who approved decided"
+    edits = {key: value for key in ("args", "binds") if (value := getattr(decision, key)) is not None}
+    return {"call": sub_request.held[NAME], "by": sub_request.to, "entry": sub_request.answer, **edits}
+
+
+def _to_tool_result(outcome: RequestOutcome) -> ToolResult:
+    sub_request, decision = outcome.sub_request, _get_decision(outcome)
+    if decision is None:
+        if sub_request.end == "expired":
+            return ToolResult(
+                False, f"REFUSED: nobody answered by {describe_deadline(sub_request)}", outcome="refused"
+            )
+        reason = (
+            "it was taken back"
+            if sub_request.end == "cancelled"
+            else "nobody is there to approve it any more"
+        )
+        return ToolResult(False, f"REFUSED: {reason}", outcome="refused")
+    if decision.kind == "deny":
+        reason = f": {decision.text}" if decision.text else ""
+        return ToolResult(False, f"DENIED by {sub_request.to}{reason}", outcome="refused")
+    if decision.kind == "answer":
+        return ToolResult(True, decision.text)
+    return ToolResult(True, PENDING_NOTE)
+
+
+def _find_altered_requests(outcomes: Iterable[RequestOutcome]) -> Iterator[str]:
+    """Yield remarks about altered requests: their text about the call has no effect."""
+    for outcome in outcomes:
+        shown_call = outcome.entry.payload.get("call") if outcome.entry else None
+        call = outcome.sub_request.held[NAME]
+        if not isinstance(shown_call, dict) or any(
+            not is_equal_json(shown_call.get(key), call[key]) for key in call
+        ):
+            yield (
+                f"the request {outcome.sub_request.request} shows another call than it asked about: "
+                f"{call.get('tool')} {call.get('id')} stays as it was"
+            )

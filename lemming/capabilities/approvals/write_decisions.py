@@ -1,0 +1,228 @@
+"""Decisions of a person on a pending call, or in advance: one entry each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from lemming.capabilities.approvals.file_bindings import FILE_ARGUMENTS, compute_binding
+from lemming.capabilities.approvals.ledger_calls import find_pending_calls
+from lemming.capabilities.approvals.pending_approvals import SPEND, DecisionKind, is_amount
+from lemming.capabilities.requests.answer_fields import get_answer_schema, get_properties
+from lemming.capabilities.requests.current_requests import RequestsSnapshot, find_request, load_requests
+from lemming.capabilities.requests.request_entries import choose_answerer, require_open, write_payload
+from lemming.capabilities.requests.request_people import choose_person, require_reachable
+from lemming.capabilities.requests.request_view import RequestView
+from lemming.kernel import messages
+from lemming.kernel.access.allowed_paths import Access, resolve_path
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base.errors import ToolError, UsageError
+from lemming.kernel.base.json_schema.schema_violations import describe_violations
+from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import requesting_capability
+from lemming.kernel.tools import Tool, get_toolset
+
+Json = dict[str, Any]
+_CALL_ID = re.compile(r"[0-9]+/[^/]+/[0-9]+")
+
+
+def find_pending_request(base: OrgPath, reference: str) -> tuple[RequestsSnapshot, RequestView, Json | None]:
+    """Return the request with this id, or with a call of this id, and the pending call.
+
+    The call is None for another kind of request. Raises `UsageError` for an unknown id.
+    """
+    org = Organisation.from_path(base)
+    snapshot = load_requests(org)
+    calls = find_pending_calls(org, snapshot.requests.unresolved_requests)
+    if _CALL_ID.fullmatch(reference.strip()):
+        matches = [identity for identity, call in calls.items() if call["id"] == reference.strip()]
+        if not matches:
+            raise UsageError(
+                f"no call {reference} waits for approval", hint="`lemming waiting` lists those that do"
+            )
+        reference = matches[0]
+    request = find_request(snapshot.requests, reference)
+    return snapshot, request, calls.get(request.identity)
+
+
+def find_approved(base: OrgPath, reference: str) -> tuple[RequestView, Json] | None:
+    """Return a request and the call that is approved but not yet made, or None.
+
+    `--for tool` makes two writes, the decision and the gate's line: a repeated command completes the writes
+    after a kill.
+    """
+    org = Organisation.from_path(base)
+    approved = [
+        candidate for candidate in load_requests(org).requests.by_identity.values() if _is_approved(candidate)
+    ]
+    calls = find_pending_calls(org, approved)
+    for request in approved:
+        call = calls.get(request.identity)
+        if call and reference.strip() in (call["id"], request.id):
+            return request, call
+    return None
+
+
+def _is_approved(request: RequestView) -> bool:
+    return request.closed_by is not None and request.closed_by.payload.get("decision") == "approve"
+
+
+def decide(
+    base: OrgPath,
+    reference: str,
+    kind: DecisionKind,
+    *,
+    person: str | None = None,
+    text: str = "",
+    edits: list[str] | None = None,
+) -> messages.OutboxEntry:
+    """Decide a pending call or a proposed plan, and return the decision's entry.
+
+    `text`: the reason for a denial, or the result in place of the call. `edits`: arguments as `KEY=VALUE`.
+    Raises `UsageError` if no action is pending, the action is already decided, or nobody here may decide.
+    """
+    snapshot, request, call = find_pending_request(base, reference)
+    _require_undecided(request)
+    author = choose_answerer(snapshot, request, person)
+    decision = (
+        _call_decision(request, call, kind, text, edits or [])
+        if call
+        else _other_decision(request, kind, text)
+    )
+    if call and "args" in decision:
+        _require_amounts(call, decision["args"])
+        _require_reachable(base, request.asker, call, decision["args"])
+        binds = _current_binding(base, request.asker, call, decision["args"])
+        decision |= {} if binds is None else {"binds": binds}
+    payload = {
+        "reply_to": snapshot.requests.get_reference(request),
+        "target": request.asker,
+        **({"conversation": request.conversation} if request.conversation else {}),
+        **decision,
+    }
+    schema = get_answer_schema(request)
+    if schema and (violations := describe_violations(schema, decision)):
+        raise UsageError(
+            "; ".join(violations), hint=f"`lemming requests {request.id}` shows what it asks for"
+        )
+    return write_payload(base, author, "response", payload, is_decision=True)
+
+
+def _call_decision(request: RequestView, call: Json, kind: DecisionKind, text: str, edits: list[str]) -> Json:
+    match kind:
+        case "approve":
+            return {"decision": kind, **({"args": _apply_edits(call["args"], edits)} if edits else {})}
+        case "deny":
+            return {"decision": kind, **({"reason": text} if text else {})}
+        case "answer" if text:
+            return {"decision": kind, "answer": text}
+    raise UsageError("nothing to answer with", hint=f'lemming answer {request.id} "the result"')
+
+
+def _current_binding(base: OrgPath, agent: str, call: Json, args: Json) -> Json | None:
+    """Return the current digests of the files named by edited arguments, or None without a tool."""
+    org, tool = Organisation.from_path(base), _find_tool(base, agent, call)
+    if tool is None:
+        return None
+    return compute_binding(load_agent(org, agent), Path(org.base), tool.tool_class, args, {}).files
+
+
+def _find_tool(base: OrgPath, agent: str, call: Json) -> Tool | None:
+    """Return the tool of a call. Raises `NotTrusted` if only untrusted code could tell."""
+    settings, name = load_config(base).org, call["tool"]
+    shared_tool = get_toolset(settings).get(name)  # no file of the organisation's has a tool of such a name
+    return shared_tool or get_toolset(settings, Organisation.from_path(base)).for_agent(agent).get(name)
+
+
+def _require_reachable(base: OrgPath, agent: str, call: Json, args: Json) -> None:
+    """Raise `UsageError` for an edited path outside the agent's permissions."""
+    org, tool = Organisation.from_path(base), _find_tool(base, agent, call)
+    if tool is None or tool.tool_class not in ("read", "write"):
+        return
+    access: Access = "write" if tool.tool_class == "write" else "read"
+    for key in FILE_ARGUMENTS & args.keys():
+        if args[key] != call["args"].get(key) and isinstance(args[key], str):
+            try:
+                resolve_path(load_agent(org, agent), Path(org.base), args[key], access, caller=call["tool"])
+            except ToolError as error:
+                raise UsageError(f"{key}: {error.message}", hint=error.hint) from error
+
+
+def _require_amounts(call: Json, args: Json) -> None:
+    """Raise `UsageError` for an invalid amount of a limit raise."""
+    if call["tool"] == SPEND:
+        for key in args.keys() - {"of"}:
+            if not is_amount(args[key]):
+                raise UsageError(f"{key} must be more than 0, got {args[key]!r}", hint=f"--edit {key}=5")
+
+
+def _other_decision(request: RequestView, kind: DecisionKind, text: str) -> Json:
+    """Return the decision on another kind of request, by the values in the request's schema."""
+    if requesting_capability(request.entry.payload):
+        hint = f"`lemming cancel {request.id}` takes it off the list"
+        raise UsageError("no call waits for approval there: it only shows one", hint=hint)
+    field = get_properties(get_answer_schema(request)).get("decision")
+    listed = field.get("enum") if isinstance(field, dict) else None
+    values = ("deny", "reject", "refuse") if kind == "deny" else (kind,)
+    decision_value = next((value for value in values if isinstance(listed, list) and value in listed), None)
+    if decision_value is None:
+        raise UsageError(
+            "it asks for an answer, not for approval", hint=f"lemming answer {request.id} TEXT, or --refuse"
+        )
+    names = get_properties(get_answer_schema(request))
+    reason = next((name for name in ("reason", "reasons", "text") if name in names), "text")
+    return {"decision": decision_value, **({reason: text} if text else {})}
+
+
+def _require_undecided(request: RequestView) -> None:
+    """Raise `UsageError` with the first decider: a second decision has no effect."""
+    if request.is_open or not request.closed_by or not requesting_capability(request.entry.payload):
+        return require_open(request)
+    decision = request.closed_by.payload.get("decision", "deny")
+    raise UsageError(
+        f"it is decided: {request.closed_by.agent} said {decision} in tick {request.end_tick}",
+        hint=f"lemming requests {request.id}",
+    )
+
+
+def _apply_edits(args: Json, edits: list[str]) -> Json:
+    """Return the arguments of a call with edits, each typed as `KEY=VALUE`.
+
+    >>> _apply_edits({'path': 'a.txt', 'lines': 3}, ['path=b.txt', 'lines=4'])
+    {'path': 'b.txt', 'lines': 4}
+    """
+    edited = {**args}
+    for edit in edits:
+        key, equals, typed = edit.partition("=")
+        if not equals:
+            raise UsageError(f'--edit "{edit}" has no value', hint="--edit KEY=VALUE")
+        if key not in args:
+            hint = did_you_mean(key, [*args]) or f"arguments: {', '.join(args)}"
+            raise UsageError(f'the call has no argument "{key}"', hint=hint)
+        edited[key] = typed if isinstance(args[key], str) else _parse_value(key, typed)
+    return edited
+
+
+def _parse_value(key: str, typed: str) -> Any:
+    try:
+        return parse(typed)
+    except JsonProblem as error:
+        raise UsageError(f"{key}: no JSON: {error}", hint=f"--edit {key}=JSON") from error
+
+
+def preapprove_call(
+    base: OrgPath, agent: str, tool: str, args: Json, *, person: str | None = None
+) -> messages.OutboxEntry:
+    """Approve one call of an agent in advance, with exactly these arguments, and return the entry.
+
+    Raises `UsageError` if the entry would not reach the agent.
+    """
+    snapshot = load_requests(base)
+    author = choose_person(snapshot, person)
+    require_reachable(snapshot, author, agent)
+    call = {"tool": tool, "args": args}
+    payload = {"target": agent, "decision": "approve", "call": call}
+    return write_payload(base, author, "response", payload, is_decision=True)

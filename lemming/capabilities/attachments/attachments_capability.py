@@ -1,0 +1,191 @@
+"""Attachments as a capability of the engine: the named files are read when entries are written and shown."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lemming.capabilities.attachments.attach_tool import KEY, fill_digests
+from lemming.kernel.access.agent_files import compute_file_digest, read_raw
+from lemming.kernel.access.allowed_paths import resolve_path
+from lemming.kernel.access.grant_syntax import grant_error
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import ToolError, Unusable
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import MODELS_FILE
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import Image, Request, get_provider_class
+from lemming.kernel.tick.tick_hooks import TickInterceptor
+from lemming.kernel.turn.guards import PayloadWithDigests
+from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.turn_hooks import (
+    Capability,
+    ContextProvider,
+    TurnContext,
+    TurnInterceptor,
+    VisibleContext,
+)
+from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_values import TurnInputs
+
+
+class AttachmentsCapability(Capability):
+    """Attachments, for agents with the tool `attach` and for models with image input."""
+
+    name = "attachments"
+
+    def context_provider(self, context: TurnContext) -> ContextProvider:
+        """Return the context provider that finds images."""
+        return ImageContextProvider(context)
+
+    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
+        """Return the interceptor of attachments."""
+        return AttachmentsInterceptor(self.name, turn_state, snapshot)
+
+    def before_model_call(
+        self,
+        request: Request,
+        entry: ModelEntry,
+        inputs: TurnInputs,
+        base: Path,
+        unwritten_files: Mapping[str, bytes],
+    ) -> Request:
+        """Return a model request with the images for the end of the turn's prompt."""
+        references = inputs.given[self.name].get("images")
+        if not (references and entry.images):
+            return request
+        images = load_images(references, inputs.agent, base, unwritten_files)
+        return request._replace(images=images, images_with=inputs.prompt[-1]["content"])
+
+
+class ImageContextProvider(ContextProvider):
+    """Finds the images attached to visible entries, for a model with image input."""
+
+    def __init__(self, context: TurnContext) -> None:
+        super().__init__(context)
+        self._images: list[Json] = []
+
+    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
+        """Find the images. Raises `Unusable` if the model's provider does not support images."""
+        context, entry = self.context, self.context.model
+        if not entry.images:
+            return
+        if not get_provider_class(entry.provider, context.tick_context.config.org.plugins).takes_images:
+            message = (
+                f'{entry.provider} {entry.model}: "images": true is not possible: its provider takes none'
+            )
+            raise Unusable(message, where=MODELS_FILE)
+        self._images = find_images(
+            _visible_entries(visible), context.agent, context.tick_context.org.base, context.unwritten_files
+        )
+        prompt_input.source_paths = [*prompt_input.source_paths, *(image["path"] for image in self._images)]
+
+    def snapshot(self) -> Json:
+        """Return paths and digests of the images. The bytes are read for each model call."""
+        return {"images": self._images} if self._images else {}
+
+
+class AttachmentsInterceptor(TurnInterceptor):
+    """Adds digests to the attachments of a turn's entries."""
+
+    def attach_digests(self, payloads: Sequence[Json], at: str) -> Sequence[PayloadWithDigests]:
+        """Return the payloads with the digests of their attached files."""
+        return fill_digests(self.turn_state, payloads, at)
+
+
+class AttachmentsTickInterceptor(TickInterceptor):
+    """Declares that agents may see images wherever they have read access."""
+
+    def optional_read_paths(self, org: Organisation, agent: Agent) -> Sequence[str]:
+        """Return the agent's grants for reading."""
+        return [grant for grant in agent.permissions.file_access.allow_read if not grant_error(grant)]
+
+
+def _visible_entries(visible: VisibleContext) -> Sequence[OutboxEntry]:
+    if not (task := visible.task):
+        return [*visible.inbox.unread, *visible.inbox.earlier]
+    answers = [outcome.entry for outcome in task.outcomes if outcome.entry]
+    return [*([task.request] if task.request else []), *task.thread, *answers]
+
+
+# --- images for models that take them ("images": true) --------------------------------------------
+
+# The journal keeps where each is and what was in it; the bytes are read when the model is asked.
+
+IMAGES_LIMIT = 8
+IMAGE_LIMIT_BYTES = 4 << 20
+MEDIA_TYPES = {
+    ".gif": "image/gif",
+    ".jpeg": "image/jpeg",
+    ".jpg": "image/jpeg",
+    ".png": "image/png",
+    ".webp": "image/webp",
+}
+_CALLER = "attachment"
+
+FileReference = dict[str, str]
+"""`{"path", "sha256"}`, as an entry names it."""
+
+
+def find_images(
+    entries: Iterable[OutboxEntry], agent: Agent, base: Path, unwritten_files: Mapping[str, bytes]
+) -> list[FileReference]:
+    """Return the images of entries that an agent may read and that are unchanged since attachment."""
+    references = {
+        (item["path"], item["sha256"]): None
+        for entry in entries
+        for item in _attachment_items(entry)
+        if _is_image(item) and _file_digest(agent, base, item["path"], unwritten_files) == item["sha256"]
+    }
+    return [{"path": path, "sha256": digest} for path, digest in references][:IMAGES_LIMIT]
+
+
+def load_images(
+    references: Iterable[FileReference], agent: Agent, base: Path, unwritten_files: Mapping[str, bytes]
+) -> tuple[Image, ...]:
+    """Return the images with their bytes, without changed and too large ones."""
+    images = []
+    for item in references:
+        with suppress(ToolError):
+            path = resolve_path(agent, base, _reader_path(base, item["path"]), "read", caller=_CALLER)
+            raw = read_raw(path, unwritten_files, limit_bytes=IMAGE_LIMIT_BYTES)
+            if sha256(raw).hexdigest() == item["sha256"]:  # it may be another one by now
+                images.append(Image(_media_type(item["path"]), b64encode(raw).decode("ascii")))
+    return tuple(images)
+
+
+def _attachment_items(entry: OutboxEntry) -> list[Any]:
+    listed = entry.payload.get(KEY)
+    return listed if isinstance(listed, list) else []
+
+
+def _is_image(item: Any) -> bool:
+    return (
+        isinstance(item, dict)
+        and isinstance(item.get("path"), str)
+        and isinstance(item.get("sha256"), str)
+        and bool(_media_type(item["path"]))
+    )
+
+
+def _media_type(path: str) -> str:
+    return MEDIA_TYPES.get(PurePosixPath(path).suffix.lower(), "")
+
+
+def _file_digest(agent: Agent, base: Path, path: str, unwritten_files: Mapping[str, bytes]) -> str:
+    with suppress(ToolError):
+        return compute_file_digest(
+            resolve_path(agent, base, _reader_path(base, path), "read", caller=_CALLER), unwritten_files
+        )
+    return ""
+
+
+def _reader_path(base: Path, path: str) -> str:
+    """Return an attachment's path in a form valid for any agent: workspace files are absolute."""
+    return f"{base}/{path}" if path.startswith("agents/") else path

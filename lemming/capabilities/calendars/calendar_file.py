@@ -1,0 +1,199 @@
+"""`config/calendar.json`: jobs with a schedule. Format: docs/time.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, Literal
+
+from lemming.capabilities.cron.cron_expressions import find_cron_error
+from lemming.kernel.agents import suggest_agent
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.jsontext import did_you_mean, locate
+from lemming.kernel.base.times.zones import zone_error
+from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import Agent
+
+CALENDAR_FILE = "config/calendar.json"
+CLOCK = "clock"
+MAX_JOBS = 60
+LIMIT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalendarJob:
+    """A scheduled request to an agent."""
+
+    agent: str = field(metadata=describe_field("Who is asked.", min_length=1))
+    text: str = field(metadata=describe_field("What it is asked.", min_length=1))
+    payload: dict[str, Any] = field(
+        default_factory=dict, metadata=describe_field("Further keys of the request, such as schema.")
+    )
+    deadline: int | None = field(
+        default=None, metadata=describe_field("Ticks after which nobody waits for the answer any more.", ge=1)
+    )
+    cron: str | None = field(
+        default=None, metadata=describe_field('When: "0 8 * * mon-fri", or @daily and the like.')
+    )
+    timezone: str | None = field(
+        default=None, metadata=describe_field("Time zone of cron. Default: the org's.")
+    )
+    missed: Literal["once", "skip"] = field(
+        default="once",
+        metadata=describe_field('Moments that passed while nothing ran: asked "once" for all, or "skip"ped.'),
+    )
+    grace_minutes: float = field(
+        default=60.0,
+        metadata=describe_field('How late it may still be asked, with "missed": "skip".', ge=0, le=1e6),
+    )
+    after: str | None = field(
+        default=None,
+        metadata=describe_field(
+            "Another job. Without cron: asked once that one was answered; with cron: only if it was."
+        ),
+    )
+    within_minutes: float = field(
+        default=1440.0, metadata=describe_field("How long ago that answer may have come.", gt=0, le=1e6)
+    )
+    overlap: Literal["skip", "queue", "allow"] = field(
+        default="skip",
+        metadata=describe_field(
+            'While the last request of this job is open: "skip" the moment, "queue" one until it is closed, '
+            'or "allow" several.'
+        ),
+    )
+    on_holidays: bool = field(default=False, metadata=describe_field("Whether it is asked on holidays too."))
+    paused: str = field(default="", metadata=describe_field("Any text, such as why: the job is not asked."))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentJobSettings:
+    """Limits on jobs that agents create with the tool keep_job."""
+
+    max_jobs: int = field(default=5, metadata=describe_field("Jobs of one agent.", ge=0, le=20))
+    min_minutes: float = field(
+        default=60.0, metadata=describe_field("Shortest time between two moments.", ge=1)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calendar:
+    """Jobs by name, and the holidays without jobs."""
+
+    jobs: dict[str, CalendarJob] = field(default_factory=dict)
+    holidays: list[str] = field(
+        default_factory=list,
+        metadata=describe_field("Days without jobs: 2026-12-25, or 12-25 for every year."),
+    )
+    agents: AgentJobSettings = field(default_factory=AgentJobSettings)
+
+
+def find_calendar_agent(agents: Mapping[str, Agent], config: Config) -> str | None:
+    """Return the agent that sends the jobs: the first by name with the clock as the model, or None."""
+    return min((name for name, agent in agents.items() if is_clock(agent.model.key, config)), default=None)
+
+
+def is_clock(model_key: str, config: Config) -> bool:
+    """Return True if a model key belongs to the clock."""
+    entry = config.models.get(model_key)
+    return entry is not None and entry.provider == CLOCK
+
+
+def load_calendar(org: Organisation) -> Calendar:
+    """Return the calendar, parsed again only after a change. Raises `ConfigError` with all problems."""
+    try:
+        outcome = org.files.get_reading(CALENDAR_FILE, _parse_calendar, limit_bytes=LIMIT_BYTES).outcome
+    except FileNotFoundError:
+        return Calendar()
+    except OSError as error:
+        raise unreadable_error(CALENDAR_FILE, error) from error
+    if isinstance(outcome, ConfigError):
+        raise outcome.with_traceback(None)
+    return outcome.value
+
+
+def _parse_calendar(raw: bytes) -> Document[Calendar]:
+    document = parse_document(
+        raw, CALENDAR_FILE, Calendar, limit_bytes=LIMIT_BYTES, unknown_key_policy="none"
+    )
+    text = raw.decode().removeprefix("\ufeff")
+    problems = [
+        Problem(message, CALENDAR_FILE, *locate(text, pointer), pointer=pointer, hint=hint)
+        for pointer, message, hint in _validate_calendar(document.value)
+    ]
+    if problems:
+        raise ConfigError(str(problems[0]), problems=(*problems, *document.warnings))
+    return document
+
+
+def _validate_calendar(calendar: Calendar) -> Iterator[tuple[str, str, str]]:
+    """Yield a calendar's internal problems: pointer, message and hint."""
+    if len(calendar.jobs) > MAX_JOBS:
+        yield "/jobs", f"{len(calendar.jobs)} jobs are more than {MAX_JOBS}", "let agents ask each other"
+    for index, day in enumerate(calendar.holidays):
+        if not is_date_pattern(day):
+            yield f"/holidays/{index}", f'"{day}" is no day', "write 2026-12-25, or 12-25 for every year"
+    for name, job in calendar.jobs.items():
+        pointer = f"/jobs/{name}"
+        if job.cron is not None and (error := find_cron_error(job.cron)):
+            yield f"{pointer}/cron", *error
+        if job.timezone is not None and (error := zone_error(job.timezone)):
+            yield f"{pointer}/timezone", *error
+        if job.cron is None and job.after is None:
+            yield pointer, f'job "{name}" has no time', 'give it "cron", or "after" another job'
+        if job.after is not None and (job.after not in calendar.jobs or job.after == name):
+            other_jobs = [other for other in calendar.jobs if other != name]
+            hint = did_you_mean(job.after, other_jobs) or f"jobs: {', '.join(other_jobs) or 'no other'}"
+            yield f"{pointer}/after", f'there is no other job "{job.after}"', hint
+
+
+def is_date_pattern(text: str) -> bool:
+    """Return True for a date of one year or of every year.
+
+    >>> is_date_pattern("2026-12-25"), is_date_pattern("02-29"), is_date_pattern("25.12.")
+    (True, True, False)
+    """
+    try:
+        date.fromisoformat(text if len(text) == 10 else f"2028-{text}")  # with a 29th of February
+    except ValueError:
+        return False
+    return True
+
+
+def validate_calendar(org: Organisation, agents: Mapping[str, Agent], config: Config) -> Iterator[Problem]:
+    """Yield problems of a calendar in the organisation: asked agents, the asking agent, time zones."""
+    calendar, asker = load_calendar(org), find_calendar_agent(agents, config)
+    if calendar.jobs and asker is None:
+        hint = "make one: lemming agents new calendar --model clock --read '*'"
+        yield Problem(
+            "nobody asks for these jobs: no agent has the clock for its model", CALENDAR_FILE, hint=hint
+        )
+    for name, job in calendar.jobs.items():
+        pointer = f"/jobs/{name}"
+        if job.cron is not None and (job.timezone or config.org.timezone) is None:
+            hint = 'add "timezone" here, or for all in config/org.json'
+            yield Problem(
+                "a cron expression needs a time zone, and none is set",
+                CALENDAR_FILE,
+                pointer=f"{pointer}/cron",
+                hint=hint,
+            )
+        if job.agent not in agents:
+            hint = suggest_agent(job.agent, [*agents])
+            yield Problem(
+                f'there is no agent "{job.agent}"', CALENDAR_FILE, pointer=f"{pointer}/agent", hint=hint
+            )
+        elif asker is not None:
+            for reader, author in ((job.agent, asker), (asker, job.agent)):
+                if not agents[reader].may_read(author):
+                    hint = f'add "{author}" to permissions.read_outboxes in agents/{reader}/resume.json'
+                    yield Problem(
+                        f"{reader} may not read {author}",
+                        CALENDAR_FILE,
+                        pointer=f"{pointer}/agent",
+                        hint=hint,
+                    )

@@ -1,0 +1,33 @@
+"""Provider "clock": an agent without a model that sends requests for due calendar jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lemming.kernel.base.errors import RequestRejected
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.providers import Backend, Reply, Request
+
+TAG = "calendar"
+
+
+class ClockProvider(Backend):
+    """Answers with a request for each due job in the turn's values."""
+
+    keeps_deadline = True
+    can_be_down = False
+
+    def complete(self, request: Request) -> Reply:
+        """Return the requests as entries of the contract. Raises `RequestRejected` for a prompt in prose."""
+        try:
+            values = parse(request.messages[-1]["content"])
+            entries = [_request_entry(payload) for payload in values.get("jobs", ())]
+        except (JsonProblem, AttributeError) as error:
+            hint = 'its line in config/models.json needs "prompt": "values"'
+            raise RequestRejected("the clock takes values", where=request.agent, hint=hint) from error
+        text = dump_compact({"outbox_entries": entries, "tool_calls": [], "memory_updates": [], "notes": ""})
+        return Reply(text.decode(), input_tokens=0, output_tokens=0)
+
+
+def _request_entry(payload: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "request", "payload": payload, "tags": [TAG]}

@@ -1,0 +1,234 @@
+"""Gateway between the engine and channels: receives messages before a tick and delivers entries after a tick."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from lemming.capabilities.channels.channel import Channel, ChannelContext, OutgoingEntry, wrap_provider_errors
+from lemming.capabilities.channels.channel_log import ChannelLog, Did
+from lemming.capabilities.channels.outgoing_entries import AddressedEntries
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError, Problem, ProviderError
+from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import is_channel, make_provider
+
+ReportProblem = Callable[[Problem], None]
+
+
+class ChannelGateway:
+    """Gateway of the channels of one organisation that are handled by the engine, or by `lemming serve`."""
+
+    seen_to_by: ClassVar[Literal["engine", "serve"]] = "engine"
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._channels: dict[str, Channel] = {}
+        self._remaining: dict[str, frozenset[str]] = {}
+        self._agents: list[tuple[Agent, Channel]] = []
+        self.poll_after_s: float | None = None
+        """After how many seconds another look is worth it; None: when something arrives."""
+        self.has_received = False
+        self.stop: threading.Event | None = None
+        """Set when the process is to end: what is under way with a server is then broken off."""
+
+    def receive(
+        self, config: Config, survey: Survey, tick: int, clock: Callable[[], datetime], tell: ReportProblem
+    ) -> None:
+        """Turn arrived messages into entries of `tick`, the next tick."""
+        self.has_received, self.poll_after_s = False, None
+        if config.org.paused:
+            return
+        self._agents = [
+            agent_channel
+            for agent_channel in self.iter_served_channels(config, survey, tell)
+            if not agent_channel[0].paused
+        ]
+        for agent, channel in self._agents:
+            context = self.context(agent, config, lambda: tick, clock)
+            with isolate_channel(agent, tell):
+                received_before = context.log.history.counts["received"]
+                self.collect(channel, context, tell)
+                self.has_received |= context.log.history.counts["received"] > received_before
+
+    def deliver(
+        self, config: Config, survey: Survey, tick: int, clock: Callable[[], datetime], tell: ReportProblem
+    ) -> None:
+        """Deliver the entries addressed to channels, from ticks before `tick`."""
+        for agent, channel in self.iter_served_channels(config, survey, tell):
+            if channel.sends and not (config.org.paused or agent.paused):
+                context = self.context(agent, config, lambda: tick, clock)
+                with isolate_channel(agent, tell):
+                    pending = self._org.get_cache(AddressedEntries).find_pending(agent, survey, tick)
+                    self._update_next_poll(deliver_due(channel, context, pending, tell) if pending else None)
+
+    def undelivered(self, config: Config, survey: Survey, tick: int) -> frozenset[str]:
+        """Return the identities of undelivered entries from ticks before `tick`."""
+        addressed = self._org.get_cache(AddressedEntries)
+        senders = [
+            agent for agent, channel in self.iter_channels(config, survey, lambda _: None) if channel.sends
+        ]
+        return frozenset(
+            outgoing.key for agent in senders for outgoing in addressed.find_pending(agent, survey, tick)
+        )
+
+    def arrival_folder(self) -> str:
+        """Return the folder with new arrivals since the last poll, or the agent's name without a folder.
+
+        Returns the empty string without new arrivals.
+        """
+        for agent, channel in self._agents:
+            if set(channel.pending_arrivals(self._org.base)) - self._remaining.get(agent.name, frozenset()):
+                return channel.watch_folder() or agent.name
+        return ""
+
+    def iter_served_channels(
+        self, config: Config, survey: Survey, tell: ReportProblem
+    ) -> Iterator[tuple[Agent, Channel]]:
+        """Yield the agents with channels handled by this gateway. A broken channel is reported."""
+        for agent, channel in self.iter_channels(config, survey, tell):
+            if channel.seen_to_by == self.seen_to_by:
+                yield agent, channel
+
+    def iter_channels(
+        self, config: Config, survey: Survey, tell: ReportProblem
+    ) -> Iterator[tuple[Agent, Channel]]:
+        """Yield all agents with channels. A broken channel is reported."""
+        for agent in sorted(survey.agents.values(), key=lambda agent: agent.name):
+            entry = config.models.get(agent.model.key)
+            if entry is None or not is_channel(entry.provider, config.org.plugins):
+                continue
+            key = f"{entry.provider} {entry.options!r}"
+            try:
+                if key not in self._channels:
+                    self._channels[key] = make_channel(entry.provider, entry.options, self._org.base, config)
+                channel = self._channels[key]
+            except LemmingError as error:
+                tell(_unusable_problem(agent, error))
+                continue
+            yield agent, channel
+
+    def collect(self, channel: Channel, context: ChannelContext, tell: ReportProblem) -> None:
+        """Poll a channel, unless the channel is backing off after a failure."""
+        traffic, current_time = context.log.history, context.now()
+        if traffic.retry_at and current_time < traffic.retry_at:
+            self._update_next_poll((traffic.retry_at - current_time).total_seconds())
+            return
+        try:
+            with wrap_provider_errors():
+                poll_result = channel.collect(context)
+                remaining = frozenset(channel.pending_arrivals(self._org.base))
+        except ProviderError as error:
+            if context.is_stopping:
+                return
+            context.log.append("down", context.now(), why=str(error))
+            tell(_unreachable_problem(context.agent, error))
+            if (retry_at := context.log.history.retry_at) is not None:
+                self._update_next_poll((retry_at - context.now()).total_seconds())
+            return
+        if traffic.down_since:
+            context.log.append("up", context.now())
+        # What it leaves is no arrival, or its folder would wake the engine again and again.
+        self._remaining[context.agent.name] = remaining
+        self._update_next_poll(0.0 if poll_result.waiting else poll_result.poll_after_s)
+
+    def _update_next_poll(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self.poll_after_s = seconds if self.poll_after_s is None else min(seconds, self.poll_after_s)
+
+    def context(
+        self, agent: Agent, config: Config, tick: Callable[[], int], clock: Callable[[], datetime]
+    ) -> ChannelContext:
+        """Return the context of an agent's channel."""
+        provider = config.models[agent.model.key].provider
+        syncs = config.org.durability != "off"
+        return ChannelContext(self._org, agent, provider, tick, clock, syncs=syncs, stop=self.stop)
+
+
+def make_channel(provider: str, options: dict[str, Any], base: Path, config: Config) -> Channel:
+    """Return a channel with the options of its entry in `config/models.json`. Raises like `make_provider`."""
+    channel = make_provider(provider, options, base=base, plugins=config.org.plugins)
+    assert isinstance(channel, Channel), "is_channel says so"
+    return channel
+
+
+@contextlib.contextmanager
+def isolate_channel(agent: Agent, tell: ReportProblem) -> Iterator[None]:
+    """Report errors around one channel, such as in its log, without stopping other channels."""
+    try:
+        with wrap_provider_errors():
+            yield
+    except ProviderError as error:
+        tell(_unreachable_problem(agent, error))
+
+
+def _unusable_problem(agent: Agent, error: LemmingError) -> Problem:
+    message = f"the channel of {agent.name} cannot be used: {error.message}"
+    return Problem(message, MODELS_FILE, pointer=f"/{agent.model.key}", hint=error.hint, severity="warning")
+
+
+def _undelivered_problem(agent: Agent, error: LemmingError) -> Problem:
+    message = f"what is to go out by the channel of {agent.name} does not: {error.message}"
+    return Problem(message, paths.channel_log(agent.name), hint=error.hint, severity="warning")
+
+
+def _unreachable_problem(agent: Agent, error: LemmingError) -> Problem:
+    message = f"the channel of {agent.name} is out of reach: {error.message}"
+    return Problem(message, paths.channel_log(agent.name), hint=error.hint, severity="warning")
+
+
+MAX_BATCH = 200
+
+
+def deliver_due(
+    channel: Channel, context: ChannelContext, pending: Sequence[OutgoingEntry], tell: ReportProblem
+) -> float | None:
+    """Deliver the entries due, and return the seconds until the next delivery, or None.
+
+    A temporary failure of the channel stops the round. Entries with the fewest failures go first.
+    """
+    log = context.log
+    for outgoing in sorted(pending, key=lambda entry: _attempt_count(log, entry))[:MAX_BATCH]:
+        if _wait_s(log, outgoing, context.now()) > 0:
+            break
+        if context.is_stopping:
+            break
+        _try_delivery(channel, context, outgoing, tell)
+    remaining = [entry for entry in pending if entry.key not in log.history.settled]
+    return min((_wait_s(log, entry, context.now()) for entry in remaining), default=None)
+
+
+def _attempt_count(log: ChannelLog, outgoing: OutgoingEntry) -> int:
+    failed_delivery = log.history.failed_deliveries.get(outgoing.key)
+    return failed_delivery.attempts if failed_delivery else 0
+
+
+def _wait_s(log: ChannelLog, outgoing: OutgoingEntry, current_time: datetime) -> float:
+    """Return the seconds until an entry may be delivered."""
+    failed_delivery = log.history.failed_deliveries.get(outgoing.key)
+    times = [time for time in (log.history.sends_at, failed_delivery and failed_delivery.next_at) if time]
+    return max([0.0, *((time - current_time).total_seconds() for time in times)])
+
+
+def _try_delivery(
+    channel: Channel, context: ChannelContext, outgoing: OutgoingEntry, tell: ReportProblem
+) -> None:
+    """Try to deliver one entry and log the outcome. An attempt cancelled by a stop is not a failure."""
+    try:
+        with wrap_provider_errors():
+            channel.deliver(context, outgoing)
+    except ProviderError as error:
+        if context.is_stopping:
+            return
+        did: Did = "failed" if error.is_retryable else "gave_up"
+        tell(_undelivered_problem(context.agent, error))
+        context.log.append(did, context.now(), entry=outgoing.key, why=str(error))
+    else:
+        answer_facts = {"answers": outgoing.answered_id} if outgoing.answered_id else {}
+        context.log.append("delivered", context.now(), entry=outgoing.key, **answer_facts)

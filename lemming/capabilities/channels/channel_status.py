@@ -1,0 +1,133 @@
+"""Status of an organisation's channels: received, delivered and failed messages. Read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from lemming.capabilities.channels.channel import Channel
+from lemming.capabilities.channels.channel_gateway import make_channel
+from lemming.capabilities.channels.channel_log import ChannelHistory, ChannelLogs
+from lemming.capabilities.channels.outgoing_entries import AddressedEntries
+from lemming.kernel.agents import Agent, Survey, suggest_agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError, Problem
+from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.firing_plan import find_channels
+from lemming.kernel.tick.tick_counter import load_tick
+
+MAX_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ChannelStatus:
+    """Status of one channel. `arrived`: messages turned into entries. `refused`: rejected messages.
+
+    `delivered`: sent entries. `waiting`: entries still to send. `gave_up`: abandoned entries. `down_since` is
+    empty while the other end is reachable.
+    """
+
+    agent: str
+    provider: str
+    to: str
+    seen_to_by: str
+    arrived: int
+    refused: int
+    delivered: int
+    waiting: int
+    gave_up: int
+    down_since: str = ""
+    down_why: str = ""
+    retry_at: str = ""
+    last_refused: list[dict[str, Any]] = field(default_factory=list)
+    last_given_up: list[dict[str, Any]] = field(default_factory=list)
+    failing: list[dict[str, Any]] = field(default_factory=list)
+    problem: str = ""
+
+
+def get_channel_statuses(base: OrgPath, survey: Survey, config: Config) -> list[ChannelStatus]:
+    """Return the status of each channel, by agent name."""
+    if not config.has_channels:
+        return []
+    org = Organisation.from_path(base)
+    tick = load_tick(org)
+    agents = [survey.agents[name] for name in sorted(find_channels(survey, config))]
+    return [_channel_status(org, survey, config, agent, tick) for agent in agents]
+
+
+def _channel_status(
+    org: Organisation, survey: Survey, config: Config, agent: Agent, tick: int
+) -> ChannelStatus:
+    traffic = org.get_cache(ChannelLogs).get_log(agent.name).history
+    channel, problem = _make_channel(config, agent, org)
+    sends = channel is None or channel.sends
+    waiting = org.get_cache(AddressedEntries).find_pending(agent, survey, tick) if sends else []
+    return ChannelStatus(
+        agent=agent.name,
+        provider=config.models[agent.model.key].provider,
+        to=channel.to if channel else "",
+        seen_to_by=channel.seen_to_by if channel else "",
+        arrived=traffic.counts["received"],
+        refused=traffic.counts["refused"],
+        delivered=traffic.counts["delivered"],
+        waiting=len(waiting),
+        gave_up=traffic.counts["gave_up"],
+        down_since=traffic.down_since,
+        down_why=traffic.down_why,
+        retry_at=traffic.retry_at.isoformat() if traffic.retry_at else "",
+        last_refused=traffic.refused[-MAX_SHOWN:],
+        last_given_up=traffic.gave_up[-MAX_SHOWN:],
+        failing=_failed_deliveries(traffic),
+        problem=problem,
+    )
+
+
+def _failed_deliveries(traffic: ChannelHistory) -> list[dict[str, Any]]:
+    failed = list(traffic.failed_deliveries.items())[:MAX_SHOWN]
+    return [
+        {"entry": key, "attempts": failed_delivery.attempts, "why": failed_delivery.reason}
+        for key, failed_delivery in failed
+    ]
+
+
+def _make_channel(config: Config, agent: Agent, org: Organisation) -> tuple[Channel | None, str]:
+    entry = config.models[agent.model.key]
+    try:
+        return make_channel(entry.provider, entry.options, org.base, config), ""
+    except LemmingError as error:
+        return None, error.message
+
+
+def validate_channels(base: OrgPath, survey: Survey, config: Config) -> Iterator[Problem]:
+    """Yield the mistakes that disconnect a channel: a missing agent or permission."""
+    org = Organisation.from_path(base)
+    for name in sorted(find_channels(survey, config)) if config.has_channels else ():
+        agent = survey.agents[name]
+        channel, _ = _make_channel(config, agent, org)
+        if channel is None:
+            continue  # told of the model key already
+        if not channel.to:
+            if not any(other.may_read(name) for other in survey.agents.values()):
+                yield _make_warning(
+                    name, "/model/key", f"nobody may read {name}: what arrives is seen by nobody", ""
+                )
+            continue
+        if channel.to not in survey.agents:
+            hint = suggest_agent(channel.to, [*survey.agents])
+            pointer = f"/{agent.model.key}/options/to"
+            yield Problem(f'there is no agent "{channel.to}"', MODELS_FILE, pointer=pointer, hint=hint)
+            continue
+        if not survey.agents[channel.to].may_read(name):
+            hint = f'add "{name}" to its read_outboxes'
+            message = f"{channel.to} may not read {name}: it sees nothing of what arrives"
+            yield _make_warning(channel.to, "/permissions/read_outboxes", message, hint)
+        if not agent.may_read(channel.to):
+            hint = f'add "{channel.to}" to its read_outboxes'
+            message = f"{name} may not read {channel.to}: its answers do not go out"
+            yield _make_warning(name, "/permissions/read_outboxes", message, hint)
+
+
+def _make_warning(agent: str, pointer: str, message: str, hint: str) -> Problem:
+    return Problem(message, paths.resume_file(agent), pointer=pointer, hint=hint, severity="warning")

@@ -1,0 +1,53 @@
+"""Capability of channels: receiving and delivering messages while the organisation runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lemming.capabilities.channels.channel_status import validate_channels
+from lemming.kernel.access.permission_bindings import program_permission
+from lemming.kernel.access.workspace_trust import RequiredPermission
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.redaction.secrets import strip_userinfo
+from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.turn.turn_hooks import Capability
+
+
+class ChannelsCapability(Capability):
+    """Channels of the agents with a channel provider as model."""
+
+    name = "channels"
+
+    def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+        """Yield the mistakes that leave a channel without a reader or a writer."""
+        if only is None and config.has_channels:
+            yield from validate_channels(base, survey_agents(base), config)
+
+    def required_permissions(
+        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+    ) -> Iterator[RequiredPermission]:
+        """Yield the permissions required by channels of agents, and by all command channels."""
+        used = {agent.model.key for agent in agents}
+        for key, entry in config.models.items():
+            if key in config.channel_keys and entry.provider == "command":
+                yield program_permission(org, f"{MODELS_FILE} {key}", entry.options)
+            elif key in config.channel_keys & used:
+                yield from _channel_permissions(key, entry.provider, entry.options)
+
+
+def _channel_permissions(key: str, provider: str, options: Mapping[str, Any]) -> Iterator[RequiredPermission]:
+    if provider == "folder" and Path(str(options.get("path"))).expanduser().is_absolute():
+        yield RequiredPermission(f"takes files from {options['path']}, moves them, and writes answers there")
+    elif provider == "http":
+        yield RequiredPermission(
+            f"listens for messages from others, under the model key {key}, while `lemming serve` runs"
+        )
+        if address := options.get("deliver_to"):
+            safe_address = strip_userinfo(str(address)).partition("?")[0]
+            yield RequiredPermission(f"sends what is addressed to it to {safe_address}")
+    elif provider == "mail":
+        yield RequiredPermission(f"reads the mail of {options.get('address')} and sends mail in its name")

@@ -1,0 +1,256 @@
+"""HTTP channel: signed webhooks and questions are received, answers are fetched or sent.
+
+This module handles single requests and deliveries; the server is in `lemming.capabilities.channel_server`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import http.client
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from lemming.capabilities.channels.channel import (
+    Channel,
+    ChannelContext,
+    InboundMessage,
+    OutgoingEntry,
+    Receipt,
+    require_kind,
+    require_name,
+)
+from lemming.capabilities.channels.exchange import Exchange, open_exchange
+from lemming.capabilities.channels.webhook_signatures import decode_secret, sign_webhook, verify_webhook
+from lemming.kernel.base.blocking_deadline import Deadline
+from lemming.kernel.base.entry_kinds import MessageKind
+from lemming.kernel.base.errors import ConfigError, PermissionDenied, RequestRejected, TimedOut, Unavailable
+from lemming.kernel.base.integers import LAST_TICK, bounded_int
+from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.base.reply_json import MAX_REPLY_DEPTH
+
+ASK_KEYS = ("text", "id", "conversation", "schema", "deadline")
+_RETRYABLE_STATUSES = (408, 425, 429)  # too slow, too early, too many: worth another try
+
+
+class HttpChannel(Channel):
+    """Channel for webhooks signed with the secret in `secret_env`, and for questions with the token in
+    `token_env`.
+
+    `deliver_to`: target of delivered entries; without a target, answers are fetched.
+    """
+
+    seen_to_by: ClassVar[Literal["engine", "serve"]] = "serve"
+
+    def __init__(
+        self,
+        *,
+        to: str = "",
+        kind: MessageKind = "request",
+        secret_env: str = "",
+        token_env: str = "",
+        deliver_to: str = "",
+        deliver_secret_env: str = "",
+        max_body_bytes: int = 200_000,
+        per_sender_an_hour: int | None = 600,
+        timeout_s: float = 20.0,
+    ) -> None:
+        require_kind(kind)
+        require_name(to)
+        if not (secret_env or token_env or deliver_to):
+            hint = '"secret_env" for webhooks, "token_env" for questions, "deliver_to" for what goes out'
+            raise ConfigError("nothing can come in or go out", hint=hint)
+        if deliver_to and urlsplit(deliver_to).scheme not in ("http", "https"):
+            raise ConfigError('option "deliver_to": it is no http address', hint="https://example.org/hook")
+        if not 1 <= max_body_bytes <= 240_000:
+            raise ConfigError(f'option "max_body_bytes": expected 1 to 240000, found {max_body_bytes}')
+        self.to, self.kind, self.max_body_bytes = to, kind, max_body_bytes
+        self.most_an_hour, self._timeout_s = per_sender_an_hour, timeout_s
+        self._secret_env, self.token_env = secret_env, token_env
+        self._deliver_to, self._deliver_secret_env = deliver_to, deliver_secret_env
+        self.sends = bool(deliver_to)
+        self.variables = [name for name in (secret_env, token_env, deliver_secret_env) if name]
+
+    def endpoint(self, host: str, port: int, agent: str) -> str:
+        """Return the addresses of the channel's endpoints."""
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        endpoints = [f"POST {address}/hooks/{agent}"] if self._secret_env else []
+        endpoints += [f"POST {address}/ask", f"GET {address}/requests/ID"] if self.token_env else []
+        endpoints += [f"sends to {urlsplit(self._deliver_to).hostname}"] if self.sends else []
+        return ", ".join(endpoints)
+
+    def receive_hook(
+        self, context: ChannelContext, headers: Mapping[str, str], body: bytes, sender: str
+    ) -> Receipt:
+        """Receive a signed webhook.
+
+        Raises: PermissionDenied, and the errors of `ChannelContext.receive`.
+        """
+        secret = get_variable(self._secret_env)
+        if not secret:
+            hint = 'set "secret_env" in its options to the name of a variable that holds the secret'
+            raise PermissionDenied("this channel takes no webhooks", hint=hint)
+        ident = verify_webhook(headers, body, secret, time.time())
+        plain = _parse_body(body)
+        event = headers.get("x-github-event") or (plain.get("type") if isinstance(plain, dict) else "")
+        text = plain.get("text") if isinstance(plain, dict) else None
+        message = InboundMessage(
+            id=ident,
+            text=text if isinstance(text, str) else f"webhook {event or ident}",
+            sender=sender,
+            kind=self.kind,
+            target=self.to,
+            more={"event": str(event), "body": plain} if event else {"body": plain},
+            verified={"secret": self._secret_env},
+        )
+        return context.receive(message, most_an_hour=self.most_an_hour)
+
+    def is_authorized(self, authorization: str) -> bool:
+        """Return True if an `Authorization` header has the channel's token."""
+        token = get_variable(self.token_env)
+        scheme, _, presented = authorization.partition(" ")
+        # In constant time, and also where no token is set, which then lets nobody in.
+        is_same = hmac.compare_digest(presented.strip().encode("utf-8", "replace"), token.encode())
+        return bool(token) and scheme.lower() == "bearer" and is_same
+
+    def receive_question(self, context: ChannelContext, key: str, body: bytes, sender: str) -> Receipt:
+        """Receive a question of `POST /ask`. `key` is its idempotency key, unless the body has an `id`."""
+        plain = _parse_body(body)
+        if not isinstance(plain, dict):
+            raise RequestRejected("the body is no JSON object", hint='{"text": "..."}')
+        if unknown := [name for name in plain if name not in ASK_KEYS]:
+            raise RequestRejected(f'unknown key "{unknown[0]}"', hint=f"keys: {', '.join(ASK_KEYS)}")
+        text = plain.get("text")
+        if not isinstance(text, str) or not text.strip():
+            raise RequestRejected('"text" must be a text that is not empty', hint='{"text": "..."}')
+        extra_fields = {name: plain[name] for name in ("conversation", "schema", "deadline") if name in plain}
+        _reject_unknown_fields(extra_fields)
+        ident = plain.get("id") or key
+        message = InboundMessage(
+            id=str(ident),
+            text=text,
+            sender=sender,
+            kind="request",
+            target=self.to,
+            more=extra_fields,
+            verified={"token": self.token_env},
+        )
+        return context.receive(message, most_an_hour=self.most_an_hour)
+
+    def deliver(self, context: ChannelContext, outgoing: OutgoingEntry) -> None:
+        """Post an entry, signed as a Standard Webhook, with the entry's identity as id."""
+        body, at = dump_compact(_to_envelope(outgoing)), str(int(time.time()))
+        headers = {
+            "Content-Type": "application/json",
+            "Idempotency-Key": outgoing.key,
+            "webhook-id": outgoing.key,
+            "webhook-timestamp": at,
+        }
+        if secret := get_variable(self._deliver_secret_env):
+            headers["webhook-signature"] = f"v1,{sign_webhook(decode_secret(secret), outgoing.key, at, body)}"
+        request = urllib.request.Request(self._deliver_to, body, headers, method="POST")  # noqa: S310 - http
+        peer, deadline = urlsplit(self._deliver_to).hostname or "the target", Deadline(self._timeout_s)
+        try:
+            with (
+                open_exchange(peer, deadline, context.stop) as exchange,
+                _opener(exchange).open(request, timeout=self._timeout_s),
+            ):
+                exchange.require_complete()  # of its body nothing counts
+        except urllib.error.HTTPError as error:
+            error.close()
+            reason = f"{peer} answered {error.code} {error.reason}"
+            raise (
+                Unavailable(reason)
+                if error.code >= 500 or error.code in _RETRYABLE_STATUSES
+                else RequestRejected(reason)
+            ) from error
+        except TimeoutError as error:
+            raise TimedOut(f"{peer}: no answer within {self._timeout_s:g} s") from error
+        except (OSError, ValueError, http.client.HTTPException) as error:  # a broken status line, say
+            raise Unavailable(str(getattr(error, "reason", error)) or type(error).__name__) from error
+
+
+class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
+    """Handler that rejects redirects: the operator chose the target of entries."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return None, so the redirect becomes an error."""
+
+
+class _WatchedHttp(urllib.request.HTTPHandler):
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__()
+        self._exchange = exchange
+
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_make_connection_factory(http.client.HTTPConnection, self._exchange), request)
+
+
+class _WatchedHttps(urllib.request.HTTPSHandler):
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__()
+        self._exchange = exchange
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_make_connection_factory(http.client.HTTPSConnection, self._exchange), request)
+
+
+def _make_connection_factory(kind: type[http.client.HTTPConnection], exchange: Exchange) -> Any:
+    """Return a factory of connections closable by the exchange."""
+
+    def make(host: str, **options: Any) -> http.client.HTTPConnection:
+        connection = kind(host, **options)
+        exchange.watch(lambda: connection.sock)
+        return connection
+
+    return make
+
+
+def _opener(exchange: Exchange) -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_RefuseRedirects, _WatchedHttp(exchange), _WatchedHttps(exchange))
+
+
+def get_variable(variable: str) -> str:
+    """Return the value of an environment variable, or the empty string."""
+    return os.environ.get(variable, "").strip() if variable else ""
+
+
+def _parse_body(body: bytes) -> Any:
+    try:
+        return parse(body, max_depth=MAX_REPLY_DEPTH)  # it goes into an entry, where it stands deeper
+    except JsonProblem as error:
+        raise RequestRejected(f"the body is not JSON: {error.message}") from error
+
+
+def _reject_unknown_fields(fields: Mapping[str, Any]) -> None:
+    """Raise `RequestRejected` for invalid fields of a question."""
+    if not isinstance(fields.get("conversation", ""), str):
+        raise RequestRejected('"conversation" must be a text')
+    if not isinstance(fields.get("schema", {}), dict):
+        raise RequestRejected('"schema" must be a JSON schema, an object')
+    flaw, pointer = find_schema_flaw(fields.get("schema", {}))
+    if flaw:
+        raise RequestRejected(f'"schema"{pointer and " " + pointer}: {flaw}')
+    if bounded_int(fields.get("deadline", 1), ge=1, le=LAST_TICK) is None:
+        raise RequestRejected(f'"deadline" must be a number of ticks from 1 to {LAST_TICK}')
+
+
+def _to_envelope(outgoing: OutgoingEntry) -> dict[str, Any]:
+    entry = outgoing.entry
+    request_entry = outgoing.answers
+    return {
+        "key": outgoing.key,
+        "agent": entry.agent,
+        "tick": entry.tick,
+        "kind": entry.kind,
+        "text": outgoing.text,
+        "payload": entry.payload,
+        "answers": {"id": request_entry.id, "message_id": request_entry.payload.get("message_id")}
+        if request_entry
+        else None,
+    }

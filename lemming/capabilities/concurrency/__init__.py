@@ -1,0 +1,1 @@
+"""Background work: supervised threads, listening servers and their limits."""

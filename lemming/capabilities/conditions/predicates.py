@@ -1,0 +1,337 @@
+"""Conditions in files: predicates over JSON values. Pure.
+
+`{"field", "op", "value"}` tests one field; `all`, `any` and `not` combine predicates. Plans use conditions
+for routes and checks. The operations are the closed list `OPS`. Format: docs/plans.md, "Conditions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from lemming.capabilities.conditions.regex_search import compile_regex
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.base.name_patterns import InvalidPattern
+
+Predicate = Callable[[Any], bool]
+Json = dict[str, Any]
+
+MAX_CONDITIONS = 200
+MAX_DEPTH = 16
+MAX_PATTERN_CHARS = 500
+
+
+class _Missing:
+    """Value of a missing field; equal to no other value."""
+
+
+MISSING: Final = _Missing()
+
+
+def get_field(value: Any, path: str) -> Any:
+    """Return the value at a dotted path, or `MISSING`. The empty path is the value itself.
+
+    A number is an index of a list, from 0; -1 is the last item. A key with dots is found as a whole, too.
+
+    >>> get_field({"asked": [{"end": "answered"}]}, "asked.0.end")
+    'answered'
+    >>> get_field({"a.b": {"c": 1}}, "a.b.c")
+    1
+    """
+    if not path:
+        return value
+    head, _, tail = path.partition(".")
+    if isinstance(value, list):
+        return get_field(value[int(head)], tail) if _is_field_path(head, value) else MISSING
+    if not isinstance(value, Mapping):
+        return MISSING
+    parts = path.split(".")
+    for length in range(1, len(parts) + 1):
+        key = ".".join(parts[:length])
+        if key in value:
+            field_value = get_field(value[key], ".".join(parts[length:]))
+            if field_value is not MISSING:
+                return field_value
+    if head == "payload" and tail and not tail.startswith("answer"):
+        # An answer whose form has a word of requests stands apart in its payload, and is meant all the same.
+        return get_field(value, f"payload.answer.{tail}")
+    return MISSING
+
+
+def _is_field_path(text: str, items: list[Any]) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) < 8 and -len(items) <= int(text) < len(items)
+
+
+def evaluate(condition: Json, value: Any) -> bool:
+    """Return True if a condition is true for a value. An invalid condition (`validate_condition`) is false.
+
+    >>> evaluate({'field': 'verdict', 'op': 'is', 'value': 'good'}, {'verdict': 'good'})
+    True
+    >>> evaluate({'not': {'field': 'left', 'op': 'gt', 'value': 3}}, {'left': 2})
+    True
+    """
+    return not any(validate_condition(condition)) and compile_condition(condition)(value)
+
+
+def compile_condition(condition: Json) -> Predicate:
+    """Return a valid condition as a function.
+
+    Raises `KeyError` or similar errors for an invalid condition.
+    """
+    if "all" in condition:
+        every = [compile_condition(part) for part in condition["all"]]
+        return lambda value: all(part(value) for part in every)
+    if "any" in condition:
+        some = [compile_condition(part) for part in condition["any"]]
+        return lambda value: any(part(value) for part in some)
+    if "not" in condition:
+        inner = compile_condition(condition["not"])
+        return lambda value: not inner(value)
+    test, path, operand = _TESTS[condition["op"]], condition["field"], condition.get("value")
+    return lambda value: test(get_field(value, path), operand)
+
+
+def iter_fields(condition: Json) -> Iterator[str]:
+    """Yield the fields that a valid condition tests."""
+    for group in ("all", "any"):
+        for part in condition.get(group, ()):
+            yield from iter_fields(part)
+    if "not" in condition:
+        yield from iter_fields(condition["not"])
+    if "field" in condition:
+        yield condition["field"]
+
+
+# --- what is wrong with one ---------------------------------------------------------------------
+
+
+def validate_condition(condition: Any, pointer: str = "") -> Iterator[Problem]:
+    """Yield the problems of a condition, each with a JSON pointer below `pointer`."""
+    remaining = [MAX_CONDITIONS]
+    yield from _validate_condition(condition, pointer, 1, remaining)
+    if remaining[0] < 0:
+        yield Problem(f"more than {MAX_CONDITIONS} conditions in one", pointer=pointer, hint="split it up")
+
+
+def _validate_condition(condition: Any, pointer: str, depth: int, remaining: list[int]) -> Iterator[Problem]:
+    remaining[0] -= 1
+    if remaining[0] < 0:
+        return
+    if depth > MAX_DEPTH:
+        yield Problem(f"conditions deeper than {MAX_DEPTH}", pointer=pointer, hint="split it up")
+    elif not isinstance(condition, dict):
+        hint = 'such as {"field": "verdict", "op": "is", "value": "good"}'
+        yield Problem(f"expected a condition, found {_describe_value(condition)}", pointer=pointer, hint=hint)
+    elif groups := [key for key in ("all", "any", "not") if key in condition]:
+        yield from _validate_group(condition, groups[0], pointer, depth, remaining)
+    else:
+        yield from _validate_test(condition, pointer)
+
+
+def _validate_group(
+    condition: Json, group: str, pointer: str, depth: int, remaining: list[int]
+) -> Iterator[Problem]:
+    for key in condition:
+        if key != group:
+            message = f'"{key}" beside "{group}"'
+            yield Problem(message, pointer=f"{pointer}/{key}", hint='put both into "all" or "any"')
+    inner = condition[group]
+    if group == "not":
+        yield from _validate_condition(inner, f"{pointer}/not", depth + 1, remaining)
+    elif not isinstance(inner, list) or not inner:
+        description = "an empty list" if inner == [] else _describe_value(inner)
+        hint = f'"{group}": [{{...}}, {{...}}]'
+        yield Problem(
+            f"expected a list of conditions, found {description}", pointer=f"{pointer}/{group}", hint=hint
+        )
+    else:
+        for index, part in enumerate(inner):
+            yield from _validate_condition(part, f"{pointer}/{group}/{index}", depth + 1, remaining)
+
+
+def _validate_test(condition: Json, pointer: str) -> Iterator[Problem]:
+    for key in condition:
+        if key not in _KEYS:
+            hint = did_you_mean(key, _KEYS) or f"the keys are {', '.join(_KEYS)}"
+            yield Problem(f'unknown key "{key}" in a condition', pointer=f"{pointer}/{key}", hint=hint)
+    if not isinstance(condition.get("field"), str):
+        problem = (
+            "no field"
+            if "field" not in condition
+            else f"expected a text, found {_describe_value(condition['field'])}"
+        )
+        location = pointer if "field" not in condition else f"{pointer}/field"
+        yield Problem(
+            f"{problem}: which one is looked at?", pointer=location, hint='such as "field": "verdict"'
+        )
+    op = condition.get("op")
+    if not isinstance(op, str) or op not in OPS:
+        message = "no operation" if op is None else f"no operation {_describe_value(op)}"
+        hint = (
+            did_you_mean(op, tuple(OPS)) if isinstance(op, str) else ""
+        ) or f"operations: {', '.join(OPS)}"
+        yield Problem(message, pointer=pointer if op is None else f"{pointer}/op", hint=hint)
+        return
+    yield from _validate_value(condition, op, pointer)
+
+
+def _validate_value(condition: Json, op: str, pointer: str) -> Iterator[Problem]:
+    location = f"{pointer}/value"
+    if op in _WITHOUT_VALUE:
+        if "value" in condition:
+            yield Problem(f'"{op}" takes no value', pointer=location, hint="take it out")
+        return
+    if "value" not in condition:
+        yield Problem(f'"{op}" needs a value', pointer=pointer, hint=f"{op}: {OPS[op]}")
+        return
+    value = condition["value"]
+    if not _TAKES.get(op, lambda _: True)(value):
+        yield Problem(
+            f'"{op}" does not take {_describe_value(value)}', pointer=location, hint=f"{op}: {OPS[op]}"
+        )
+    elif op == "matches":
+        try:
+            compile_regex(value)
+        except InvalidPattern as error:
+            yield Problem(
+                f"no regular expression: {error}", pointer=location, hint='"contains" takes a plain text'
+            )
+
+
+def condition_schema() -> Json:
+    """Return the JSON Schema of a condition, as a definition that refers to itself as `#/$defs/When`."""
+    reference = {"$ref": "#/$defs/When"}
+    reference_list = {"type": "array", "items": reference, "minItems": 1}
+    test = {
+        "field": {"type": "string", "description": "A dotted path, such as answer.verdict."},
+        "op": {"enum": list(OPS), "description": "; ".join(f"{op}: {about}" for op, about in OPS.items())},
+        "value": {"description": "What the field is held against."},
+    }
+    groups: list[Json] = [{"all": reference_list}, {"any": reference_list}, {"not": reference}]
+    branches = [
+        _closed_object(test, ["field", "op"]),
+        *(_closed_object(group, list(group)) for group in groups),
+    ]
+    return {"description": "A condition.", "anyOf": branches}
+
+
+def _closed_object(properties: Json, required: list[str]) -> Json:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+# --- the operations -----------------------------------------------------------------------------
+
+OPS = {
+    "is": "the same value: text to the letter, 1 and 1.0 are the same",
+    "is_not": "another value, or none",
+    "in": "one of a list of values",
+    "not_in": "none of a list of values, or not there",
+    "lt": "a number or a text that comes before",
+    "le": "one that comes before, or is the same",
+    "gt": "one that comes after",
+    "ge": "one that comes after, or is the same",
+    "contains": "a text that holds this text, a list that holds this value, an object that has this key",
+    "starts_with": "a text that begins with this text",
+    "ends_with": "a text that ends with this text",
+    "matches": "a text in which this regular expression finds something",
+    "longer_than": "a text of more characters, a list or an object of more items",
+    "exists": "it is there and not null",
+    "missing": "it is not there, or null",
+}
+"""When each holds. Of a field that is not there, only `missing`, `is_not` and `not_in` do."""
+
+_KEYS = ("field", "op", "value")
+_WITHOUT_VALUE = ("exists", "missing")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_ordered(value: Any) -> bool:
+    return _is_number(value) or _is_text(value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+_TAKES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("in", "not_in"), _is_list),
+    **dict.fromkeys(("lt", "le", "gt", "ge"), _is_ordered),
+    **dict.fromkeys(("starts_with", "ends_with"), _is_text),
+    "matches": lambda value: _is_text(value) and len(value) <= MAX_PATTERN_CHARS,
+    "longer_than": _is_number,
+}
+"""What an operation can be given, where that is not any value."""
+
+
+def _json_equal(left: Any, right: Any) -> bool:
+    """Return True if two JSON values are equal. Python would treat true as 1."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_json_equal, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_json_equal(left[key], right[key]) for key in left)
+    return type(left) is not _Missing and bool(left == right)
+
+
+def _is_among(value: Any, candidates: list[Any]) -> bool:
+    return any(_json_equal(value, candidate) for candidate in candidates)
+
+
+def _ordered(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def compare(left: Any, right: Any) -> bool:
+        is_comparable = (_is_number(left) and _is_number(right)) or (_is_text(left) and _is_text(right))
+        return is_comparable and test(left, right)
+
+    return compare
+
+
+def _contains(container: Any, part: Any) -> bool:
+    if isinstance(container, str):
+        return isinstance(part, str) and part in container
+    if isinstance(container, list):
+        return _is_among(part, container)
+    return isinstance(container, dict) and isinstance(part, str) and part in container
+
+
+def _text_operator(test: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
+    return lambda found, wanted: isinstance(found, str) and test(found, wanted)
+
+
+def _is_present(value: Any) -> bool:
+    return value is not MISSING and value is not None
+
+
+_TESTS: dict[str, Callable[[Any, Any], bool]] = {
+    "is": _json_equal,
+    "is_not": lambda found, wanted: not _json_equal(found, wanted),
+    "in": _is_among,
+    "not_in": lambda found, wanted: not _is_among(found, wanted),
+    "lt": _ordered(lambda found, wanted: found < wanted),
+    "le": _ordered(lambda found, wanted: found <= wanted),
+    "gt": _ordered(lambda found, wanted: found > wanted),
+    "ge": _ordered(lambda found, wanted: found >= wanted),
+    "contains": _contains,
+    "starts_with": _text_operator(str.startswith),
+    "ends_with": _text_operator(str.endswith),
+    "matches": _text_operator(lambda found, wanted: compile_regex(wanted).search(found)),
+    "longer_than": lambda found, wanted: isinstance(found, (str, list, dict)) and len(found) > wanted,
+    "exists": lambda found, _: _is_present(found),
+    "missing": lambda found, _: not _is_present(found),
+}
+
+
+def _describe_value(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: f'"{str(value)[:60]}"', type(None): "null"}
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return names.get(type(value), str(value)[:60])

@@ -1,0 +1,1 @@
+"""Windows: limits on earlier messages in a prompt, and summaries of the rest (docs/resume.md)."""

@@ -1,0 +1,144 @@
+"""Windows as a capability: limits on earlier messages in a prompt, and a summary of the omitted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from lemming.capabilities.context_window.prompt_shortening import (
+    PREFIX,
+    build_summary_message,
+    shorten_conversation,
+    shorten_inbox,
+    summary_key,
+    summary_section,
+    take_newest,
+)
+from lemming.capabilities.context_window.windows_settings import MemoryWindowSettings
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ContractError, OutOfCredits, Problem, ProviderError
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.org.config import Config
+from lemming.kernel.providers import Message, require_usable_finish
+from lemming.kernel.turn.turn_hooks import (
+    Capability,
+    ContextProvider,
+    TurnContext,
+    TurnInterceptor,
+    VisibleContext,
+)
+from lemming.kernel.turn.turn_state import TurnState
+
+KEY = "memory"
+SUMMARY_PROMPTS = (None, "fit", "full")
+"""The prompts that have room for a summary."""
+
+
+class WindowsCapability(Capability):
+    """Windows and summaries, requested by the key `memory` of a resume."""
+
+    name = "windows"
+
+    def context_provider(self, context: TurnContext) -> ContextProvider:
+        """Return the context provider that applies the window."""
+        return WindowContextProvider(context)
+
+    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
+        """Return the interceptor that makes the summary."""
+        return SummaryInterceptor(self.name, turn_state, snapshot)
+
+    def auxiliary_prompts(self, snapshot: Json) -> Mapping[str, Sequence[Message]]:
+        """Return the prompt for a summary."""
+        return {"summary": snapshot["messages"]}
+
+    def validate_agent(self, agent: Agent, config: Config) -> Iterator[Problem]:
+        """Yield a warning if a summary is configured for a model without summaries."""
+        window: MemoryWindowSettings | None = agent.extensions.get(KEY)
+        entry = config.models.get(agent.model.key)
+        is_summed_up = window and window.strategy == "summary"
+        if is_summed_up and entry is not None and entry.prompt not in SUMMARY_PROMPTS:
+            message = f'model "{agent.model.key}" has "prompt": "{entry.prompt}" and sums up nothing'
+            hint = 'it is a window then: "strategy": "window" says so'
+            resume = paths.resume_file(agent.name)
+            yield Problem(message, resume, pointer=f"/{KEY}/strategy", hint=hint, severity="warning")
+
+
+class WindowContextProvider(ContextProvider):
+    """Shows the newest messages that fit; requests a summary of the rest if configured."""
+
+    def __init__(self, context: TurnContext) -> None:
+        super().__init__(context)
+        self._window: MemoryWindowSettings = context.agent.extensions[KEY]
+        self._recap: Json = {}
+
+    def adjust_context(self, visible: VisibleContext) -> VisibleContext:
+        """Return the visible context with the newest messages and the summary of the rest."""
+        room, task = self._window.max_tokens, visible.task
+        has_summary = self._window.strategy == "summary"
+        if has_summary:  # the one that counts is shown beside them
+            values = {
+                key: item for key, item in visible.memories.values.items() if not key.startswith(PREFIX)
+            }
+            memories, visible = (
+                visible.memories,
+                replace(visible, memories=visible.memories._replace(values=values)),
+            )
+        if task is None:
+            inbox, omitted_count = shorten_inbox(visible.inbox, room)
+            return replace(visible, inbox=inbox, omitted_count=omitted_count)
+        key = summary_key(task) if has_summary and self.context.model.prompt in SUMMARY_PROMPTS else ""
+        # a summary that cannot be read is for a person to mend: nothing is written over it
+        if not key or key in {
+            PurePosixPath(item.file).name.removesuffix(".json") for item in memories.problems
+        }:
+            newest_entries = take_newest(task.thread, room)
+            return replace(
+                visible,
+                task=task._replace(thread=newest_entries),
+                omitted_count=len(task.thread) - len(newest_entries),
+            )
+        value = memories.values.get(key)
+        conversation = shorten_conversation(self.context.agent, task.thread, key, value, room, visible.labels)
+        self._recap = dict(conversation.recap)
+        return replace(
+            visible,
+            task=task._replace(thread=conversation.thread),
+            omitted_count=conversation.omitted_count,
+            leading_sections=[summary_section(conversation.summary)] if conversation.summary else [],
+            other_entries=conversation.fallen,
+            other_memories=[
+                *visible.other_memories,
+                *([key] if conversation.summary or conversation.recap else ()),
+            ],
+        )
+
+    def snapshot(self) -> Json:
+        """Return the prompt for a new summary, or {} if everything is visible."""
+        return self._recap
+
+
+class SummaryInterceptor(TurnInterceptor):
+    """Asks for a summary of omitted messages, stores and shows the summary; on failure the turn continues
+    without.
+    """
+
+    def on_turn_start(self) -> None:
+        """Ask for the summary before anything else. After a crash the recorded answer is the summary."""
+        turn_state, text = self.turn_state, self.snapshot["before"]
+        prompt = turn_state.inputs.prompt
+        try:
+            answer = turn_state.ask(self.snapshot["messages"], schema={}, by=self.name)
+            require_usable_finish(answer.finish, answer.text)
+            if not (summary := answer.text.strip()):
+                raise ContractError("the answer is empty")
+        except (OutOfCredits, ProviderError, ContractError) as error:
+            turn_state.remarks.append(f"what was said before is not summed up: {error}"[:500])
+        else:
+            text = summary[: 4 * self.snapshot["most"]]  # characters: about so many tokens
+            turn_state.stage_memory(
+                self.snapshot["key"], {"through": self.snapshot["through"], "text": text}, answer.at
+            )
+        if text:
+            turn_state.set_prompt([*prompt[:-1], build_summary_message(text), prompt[-1]])

@@ -1,0 +1,31 @@
+"""The key `memory` of a resume."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lemming.kernel.files.fast_decoder import describe_field
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryWindowSettings:
+    """Limit on earlier messages in the prompt; null: no limit."""
+
+    strategy: Literal["window", "summary"] = field(
+        default="window",
+        metadata=describe_field(
+            '"window": the newest entries that fit; "summary": of a conversation, what no longer fits is '
+            "summed up by the agent's own model."
+        ),
+    )
+    max_tokens: int = field(
+        metadata=describe_field("So many tokens, as estimated, of entries said before.", ge=50, le=10_000_000)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowsResumeSettings:
+    """Keys of the windows capability in a resume."""
+
+    memory: MemoryWindowSettings | None = None

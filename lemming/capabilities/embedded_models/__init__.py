@@ -1,0 +1,1 @@
+"""Embedded models: small language models inside this process, with weights shared by all organisations."""

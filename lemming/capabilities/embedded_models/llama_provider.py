@@ -1,0 +1,291 @@
+"""Small language model inside this process, run by llama.cpp without network access.
+
+Equal requests give equal answers on one machine: one slot, a fixed number of threads, prompts always read in
+the same parts (`prefixes`), and temperature 0 by default.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lemming.capabilities.embedded_models.model_weights import verify_weights
+from lemming.capabilities.embedded_models.prefixes import MEMORY_MIB, PrefixCache
+from lemming.kernel.base.blocking_deadline import Deadline, wait_slices
+from lemming.kernel.base.errors import ConfigError, RequestRejected, Unavailable, UnknownModel, Unusable
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.base.optional_packages import install_command
+from lemming.kernel.base.redaction.secrets import redacted_excerpt
+from lemming.kernel.llm import model_call
+from lemming.kernel.llm.streaming import DeltaCallback, WordBuffer
+from lemming.kernel.llm.token_usage import usage_at_path
+from lemming.kernel.providers import Backend, Finish, Reply, Request
+
+if TYPE_CHECKING:
+    from xllamacpp import Server
+
+# The prompt is read this many tokens at a time; in between, it can be stopped. Another number gives
+# slightly other answers.
+_BATCH_TOKENS = 512
+COUNT_PATH = "/v1/chat/completions/input_tokens"
+COUNT_DEADLINE_S = 10.0
+_PROXYLESS_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class _Settings(NamedTuple):
+    n_ctx: int
+    threads: int
+
+
+class LocalProvider(Backend):
+    """Answers with an embedded model: from the catalogue by name, or from the GGUF file at `path`.
+
+    `n_ctx`: maximum length of prompt and answer together in tokens, about 24 MB per 1,000. `threads`: number
+    of working threads; one processor is always left free.
+    """
+
+    takes_schema = True
+    keeps_deadline = True
+    max_concurrent = 1
+
+    def __init__(self, *, n_ctx: int = 4096, path: str | None = None, threads: int = 1) -> None:
+        if threads < 1:
+            message = f"options.threads must be 1 or more, got {threads}"
+            raise ConfigError(message, where="config/models.json", hint="1 is right on two processors")
+        self._path, self._settings = (
+            path,
+            _Settings(n_ctx, min(threads, max(1, count_usable_processors() - 1))),
+        )
+        self.context_tokens = n_ctx
+
+    def complete(self, request: Request) -> Reply:
+        """Return the answer with the usage.
+
+        Raises `UnknownModel` for missing weights, `RequestRejected` for too long a prompt or without
+        llama.cpp, and `TimedOut` after stopping the model.
+        """
+        return self._complete(request, None)
+
+    def complete_streaming(self, request: Request, on_delta: DeltaCallback) -> Reply:
+        """Return the answer with the usage, and pass text to the callback as it arrives."""
+        word_stream = WordBuffer(on_delta)
+        try:
+            return self._complete(request, word_stream.feed)
+        finally:
+            word_stream.flush()
+
+    def to_body(self, request: Request) -> dict[str, Any]:
+        """Return a request in llama.cpp's format."""
+        return _request_body(request)
+
+    def count_tokens(self, request: Request) -> int | None:
+        """Return the number of input tokens of a request, counted by llama.cpp. Raises as `complete`."""
+        return usage_at_path(
+            self._find_model(request.model_name).post(COUNT_PATH, _request_body(request)), "input_tokens"
+        )
+
+    def count_texts(self, model_name: str, texts: Sequence[str]) -> list[int] | None:
+        """Return the number of tokens of each text, by the model's tokenizer. Raises as `complete`."""
+        model = self._find_model(model_name)
+        answers = [model.post("/tokenize", {"content": text}) for text in texts]
+        counts = [
+            len(answer["tokens"]) for answer in answers if isinstance(answer, dict) and "tokens" in answer
+        ]
+        return counts if len(counts) == len(texts) else None
+
+    def _complete(self, request: Request, on_delta: DeltaCallback | None) -> Reply:
+        return self._find_model(request.model_name).answer(request, on_delta, self.stopping)
+
+    def _find_model(self, name: str) -> _LoadedModel:
+        """Return the loaded model. Raises `UnknownModel` or `Unusable`."""
+        _import_library()  # before anybody is told to fetch weights that nothing here could use
+        file = Path(self._path).expanduser() if self._path else verify_weights(name)
+        if not file.is_file():
+            hint = "check options.path in config/models.json"
+            raise UnknownModel("no such file of weights", where=str(file), hint=hint)
+        return _get_model(file.resolve(), self._settings)
+
+
+class _LoadedModel:
+    """A loaded model and the only working thread.
+
+    Two requests at once would change each other's answers. On the main thread, Ctrl-C would be raised inside
+    llama.cpp's callback, and lost together with a piece of the answer.
+    """
+
+    def __init__(self, file: Path, settings: _Settings) -> None:
+        self._key = secrets.token_hex(16)
+        self._server = _load_server(file, settings, self._key)
+        self._prompts = PrefixCache(self._server.handle_chat_completions)
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lemming-local")
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Return the in-process server's response to a request without model work."""
+        http_request = urllib.request.Request(  # noqa: S310 - its own address
+            f"{self._server.listening_address}{path}",
+            dump_compact({**body, "stream": False}),
+            {"authorization": f"Bearer {self._key}", "content-type": "application/json"},
+        )
+        try:
+            with _PROXYLESS_OPENER.open(http_request, timeout=COUNT_DEADLINE_S) as answer:
+                return parse(answer.read())
+        except (OSError, JsonProblem) as error:
+            raise Unavailable(
+                f"the tokens were not counted: {redacted_excerpt(str(error))}", where="local"
+            ) from error
+
+    def answer(self, request: Request, on_delta: DeltaCallback | None, stop: threading.Event | None) -> Reply:
+        """Return the model's answer.
+
+        Raises `TimedOut` at the deadline, which includes the wait for other requests.
+
+        A stop interrupts the answer: nobody bills for the answer, and completion may take minutes.
+        """
+        location = f"local {request.model_name}"
+        streamed = _StreamedAnswer(on_delta=on_delta)
+        work = self._worker.submit(self._ask, _request_body(request), streamed)
+        try:
+            _await_work(work, request, stop)
+        except ValueError as error:  # a schema that llama.cpp cannot turn into a grammar
+            raise RequestRejected(redacted_excerpt(str(error)), where=location) from error
+        finally:
+            streamed.is_wanted = False
+            work.cancel()
+        if streamed.refusal:
+            hint = "shorten the prompt, or raise options.n_ctx in config/models.json"
+            raise RequestRejected(redacted_excerpt(streamed.refusal), where=location, hint=hint)
+        if not streamed.is_complete:
+            raise Unavailable("the answer ended in the middle", where=location)
+        return streamed.to_reply(request.model_name)
+
+    def _ask(self, body: dict[str, Any], answer: _StreamedAnswer) -> None:
+        answer.cached_tokens = self._prompts.ask(body, answer.on_chunk)
+
+
+def _await_work(work: Future[None], request: Request, stop: threading.Event | None) -> None:
+    for seconds in wait_slices(Deadline(request.deadline_s), stop, grace_s=0):
+        if work in wait([work], seconds).done:
+            work.result()
+            return
+    if stop is not None and stop.is_set():
+        raise Unavailable("the answer was broken off: the engine is to end", where=request.model_name)
+    raise model_call.timeout_error(request.deadline_s)
+
+
+@dataclass
+class _StreamedAnswer:
+    """Collects a streamed answer, and stops the model when nobody waits any more."""
+
+    pieces: list[str] = field(default_factory=list)
+    finish: Finish = "stop"
+    usage: dict[str, Any] = field(default_factory=dict)
+    refusal: str = ""
+    is_complete: bool = False
+    is_wanted: bool = True
+    cached_tokens: int = 0
+    on_delta: DeltaCallback | None = None
+
+    def on_chunk(self, pieces: dict[str, Any] | list[dict[str, Any]]) -> bool:
+        """Add a piece of the stream; return True to stop the model."""
+        for chunk in pieces if isinstance(pieces, list) else [pieces]:
+            self._add_chunk(chunk)
+        return not self.is_wanted
+
+    def _add_chunk(self, chunk: dict[str, Any]) -> None:
+        if "error" in chunk:
+            self.refusal = str(chunk["error"].get("message", chunk["error"]))
+        for choice in chunk.get("choices", []):
+            self.pieces.append(choice["delta"].get("content") or "")
+            if self.on_delta and self.is_wanted:
+                self.on_delta(self.pieces[-1])
+            if reason := choice.get("finish_reason"):
+                self.is_complete, self.finish = True, "length" if reason == "length" else "stop"
+        self.usage = chunk.get("usage") or self.usage
+
+    def to_reply(self, model_name: str) -> Reply:
+        """Return the collected reply."""
+        return Reply(
+            text="".join(self.pieces),
+            input_tokens=self.usage.get("prompt_tokens"),
+            output_tokens=self.usage.get("completion_tokens"),
+            cached_tokens=self.cached_tokens,
+            finish=self.finish,
+            model=model_name,
+        )
+
+
+def _request_body(request: Request) -> dict[str, Any]:
+    """Return the request in llama.cpp's format, streamed so that the model can be stopped."""
+    body: dict[str, Any] = {
+        "messages": request.messages,
+        "max_tokens": request.max_output_tokens,
+        "temperature": request.temperature or 0.0,
+        "seed": request.seed % 2**32,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_progress": True,
+    }
+    if request.schema is not None:
+        named_schema = {"name": "turn", "schema": request.schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": named_schema}
+    return body
+
+
+# --- loading -----------------------------------------------------------------------------------
+
+_models: dict[tuple[int, Path, _Settings], _LoadedModel] = {}
+_loading = threading.Lock()
+
+
+def _get_model(file: Path, settings: _Settings) -> _LoadedModel:
+    """Return the loaded model, cached by file. A forked child cannot use the parent's."""
+    key = (os.getpid(), file, settings)
+    with _loading:
+        if key not in _models:
+            _models[key] = _LoadedModel(file, settings)
+        return _models[key]
+
+
+def _import_library() -> Any:
+    """Return llama.cpp. Raises `Unusable` if missing."""
+    try:
+        import xllamacpp
+    except ImportError as error:
+        hint = install_command("local")
+        raise Unusable("xllamacpp is not installed", where="local", hint=hint) from error
+    return xllamacpp
+
+
+def count_usable_processors() -> int:
+    """Return the number of processors available to this process."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _load_server(file: Path, model_settings: _Settings, key: str) -> Server:
+    xllamacpp = _import_library()
+    settings = xllamacpp.CommonParams()
+    settings.model.path = str(file)
+    settings.n_ctx, settings.n_parallel, settings.cache_ram_mib = model_settings.n_ctx, 1, MEMORY_MIB
+    settings.n_batch = settings.n_ubatch = _BATCH_TOKENS
+    for cpu in (settings.cpuparams, settings.cpuparams_batch):
+        # More threads than idle cores make it many times slower, and another number other answers: so it is
+        # fixed, and does not follow the load.
+        cpu.n_threads, cpu.poll = model_settings.threads, 0
+    settings.verbosity = -1
+    # The library always listens on a loopback port; with a key that nobody knows, nobody can use it.
+    settings.api_keys = [key]
+    settings.ui = settings.endpoint_slots = False
+    try:
+        return xllamacpp.Server(settings)
+    except RuntimeError as error:
+        hint = "the file may be damaged: `lemming models pull` fetches it again"
+        raise Unusable("the model cannot be loaded", where=str(file), hint=hint) from error

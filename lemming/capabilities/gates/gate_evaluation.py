@@ -1,0 +1,349 @@
+"""Evaluation of gates, one after another. Pure except for functions of plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from lemming.capabilities.conditions.regex_search import compile_regex
+from lemming.capabilities.gates.gate_format import SETTLES, VISIBLE_FIELDS, Gate, GateRule
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.base.json_schema.schema_violations import describe_violations
+from lemming.kernel.base.jsontext import dump_compact, to_line
+from lemming.kernel.base.name_patterns import is_any_match
+from lemming.kernel.base.redaction.json_rewriting import map_texts
+from lemming.kernel.journal.verdicts import At, GateVerdict, Then
+from lemming.kernel.messages import parse_targets
+from lemming.kernel.plugins.provider_errors import describe_exception
+from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
+
+REDACTED = "[redacted]"
+CUT = "[cut]"
+NO_VERDICTS: tuple[GateVerdict, ...] = ()
+Json = dict[str, Any]
+Facts = Callable[[Any], Json]
+
+
+class CheckInterrupted(Exception):
+    """A check was interrupted for a reason outside the check. The cause is re-raised."""
+
+
+CheckRunner = Callable[[str, Json], CheckFinding | None]
+"""Asks a function by name; None: it found nothing."""
+
+
+JudgeRunner = Callable[[GateRule, Json], CheckFinding | None]
+"""Asks the judge of a gate; None: it passes."""
+
+
+class GateResult(NamedTuple):
+    """Result of evaluating gates: allowed content, verdicts and the final action."""
+
+    content: Any
+    verdicts: Sequence[GateVerdict] = NO_VERDICTS
+    then: Then = "pass"
+
+    @property
+    def decisive_verdict(self) -> GateVerdict:
+        """The decisive verdict against passing, or the first request for approval."""
+        return next((verdict for verdict in self.verdicts if verdict.then == self.then), self.verdicts[-1])
+
+    @property
+    def approval_verdicts(self) -> list[GateVerdict]:
+        """Verdicts with a request for a person's approval, in order."""
+        return [verdict for verdict in self.verdicts if verdict.then == "ask"]
+
+    @property
+    def is_allowed(self) -> bool:
+        """Return True if the content passes, possibly rewritten."""
+        return self.then == "pass"
+
+    def explain_to_model(self) -> str:
+        """Return the explanation of rejected content for the model."""
+        verdict = self.decisive_verdict
+        reason = f": {verdict.why}" if verdict.why else ""
+        return f"{OUTCOME_PHRASES[self.then]}{reason} ({verdict.line})"
+
+
+OUTCOME_PHRASES: dict[Then, str] = {
+    "block": "a gate does not let it pass",
+    "ask": "a gate wants a person's approval",
+    "stop": "a gate ends the turn",
+}
+
+
+def reject_functions(name: str, fields: Json) -> CheckFinding | None:
+    """Raise LookupError because no check functions are available."""
+    raise LookupError(f'no function "{name}" can be asked here')
+
+
+def reject_judges(rule: GateRule, fields: Json) -> CheckFinding | None:
+    """Raise CheckFunctionError because no judge was asked."""
+    raise CheckFunctionError("its judge gave no verdict")
+
+
+def rules_at_stage(rules: Iterable[GateRule], at: At) -> tuple[GateRule, ...]:
+    """Return the gates of one stage."""
+    return tuple(rule for rule in rules if rule.gate.at == at)
+
+
+def evaluate_gates(
+    rules: Iterable[GateRule],
+    content: Any,
+    facts: Facts,
+    *,
+    about: str,
+    earlier: Collection[str] = (),
+    check: CheckRunner = reject_functions,
+    judge: JudgeRunner = reject_judges,
+) -> GateResult:
+    """Evaluate gates on content, one after another, until a gate decides.
+
+    `facts` builds the fields for conditions from the content, possibly rewritten by an earlier gate.
+    `earlier` holds digests of earlier content (`content_digest`). A gate with an error blocks. A request for
+    approval is passed on to later gates, so no person is asked about content rejected by a later gate.
+
+    Raises: DiskError if the disk cannot resolve a path.
+    """
+    verdicts: list[GateVerdict] = []
+    for rule in rules:
+        gate = rule.gate
+        make_verdict = partial(GateVerdict, rule.line, gate.at)
+        try:
+            finding = _evaluate_gate(rule, content, facts, earlier, check, judge)
+        except CheckInterrupted as stopped:
+            raise stopped.__cause__ or stopped from None
+        except DiskError:  # nobody knows what is there: the run ends, and the next one looks again
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a gate, it does not open
+            reason = error if isinstance(error, CheckFunctionError) else describe_exception(error)
+            return _stopped_result(
+                content, verdicts, make_verdict("block", about, f"the gate broke: {reason}")
+            )
+        if finding is None:
+            continue
+        if gate.then == "pass":
+            break
+        if gate.then == "rewrite":
+            content = _merge_replacement(finding.content, content, facts) if gate.check else finding.content
+        verdict_of_gate = make_verdict(gate.then, about, gate.because or finding.why)
+        if gate.then in SETTLES:
+            return _stopped_result(content, verdicts, verdict_of_gate)
+        verdicts.append(verdict_of_gate)
+    return GateResult(
+        content, verdicts, "ask" if any(verdict.then == "ask" for verdict in verdicts) else "pass"
+    )
+
+
+def _merge_replacement(replacement: Any, content: Any, facts: Facts) -> Any:
+    """Return the replacement of a check function for a call.
+
+    Values equal to the visible arguments stay as the call wrote them.
+    """
+    visible_args = facts(content).get("args")
+    if not (isinstance(replacement, dict) and isinstance(content, dict) and isinstance(visible_args, dict)):
+        return replacement
+    # A path was seen by the place that is opened: unless it was changed it goes on as it was spelled.
+    unchanged = {
+        key: value
+        for key, value in content.items()
+        if key in replacement and replacement[key] == visible_args.get(key)
+    }
+    defaulted = {key for key in visible_args if key not in content}  # it saw their defaults
+    return {
+        **{
+            key: value
+            for key, value in replacement.items()
+            if key not in defaulted or value != visible_args[key]
+        },
+        **unchanged,
+    }
+
+
+def _stopped_result(content: Any, verdicts: Iterable[GateVerdict], decision: GateVerdict) -> GateResult:
+    """Return the result for rejected content, without the approval requests of earlier gates."""
+    return GateResult(
+        content, [*(verdict for verdict in verdicts if verdict.then != "ask"), decision], decision.then
+    )
+
+
+def require_known_fields(gate: Gate, fields: Json) -> None:
+    """Raise `LookupError` if a condition reads an unavailable field: the gate would never act."""
+    if unknown_field := min(gate.condition_fields.difference(VISIBLE_FIELDS[gate.at]), default=""):
+        raise LookupError(f'a gate at "{gate.at}" does not see "{unknown_field}"')
+    looks_at_trust = not gate.condition_fields.isdisjoint(("trust", "args_trust", "args_lowest"))
+    if looks_at_trust and "trust" not in fields and fields.get("what") != "file":
+        raise LookupError('nobody tracks trust: "trust": {} in config/org.json')
+
+
+def content_digest(content: Any) -> str:
+    """Return the SHA-256 digest of a content."""
+    return sha256(dump_compact(content)).hexdigest()
+
+
+def iter_texts(content: Any) -> Iterator[str]:
+    """Yield the texts in a JSON value, keys included."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, dict):
+        for key, value in content.items():
+            yield str(key)
+            yield from iter_texts(value)
+    elif isinstance(content, (list, tuple)):
+        for item in content:
+            yield from iter_texts(item)
+    elif content is not None:
+        yield to_line(content)
+
+
+def _evaluate_gate(
+    rule: GateRule,
+    content: Any,
+    facts: Facts,
+    earlier: Collection[str],
+    check: CheckRunner,
+    judge: JudgeRunner,
+) -> CheckFinding | None:
+    gate = rule.gate
+    fields = facts(content)
+    if (gate.tool_patterns or gate.tool_classes) and not gate.concerns_tool(fields["tool"], fields["class"]):
+        return None
+    require_known_fields(gate, fields)
+    if not _condition_holds(gate, fields) or (
+        gate.approved and gate.is_approved(fields["agent"], fields["tool"])
+    ):
+        return None
+    is_call = gate.at == "call"
+    match gate.finding_key:
+        case "":
+            return CheckFinding("")
+        case "redact":
+            finding = _find_redactions(gate.redact, content)
+            # By the place that is opened, too: how a path is spelled must not get it past a pattern.
+            if finding is None and is_call and gate.then != "rewrite":
+                return _find_denied(gate.redact, fields["args"])
+            return finding
+        case "deny":
+            return _find_denied(gate.deny, [content, fields["args"]] if is_call else content)
+        case "max_length":
+            return _find_too_long(gate, content)
+        case "schema":
+            errors = describe_violations(gate.schema or {}, fields["args"] if is_call else content)
+            return CheckFinding(f"it is not what is wanted: {'; '.join(errors)}"[:500]) if errors else None
+        case "dedupe":
+            return CheckFinding("it is the same as before") if content_digest(content) in earlier else None
+        case "args":
+            return _find_disallowed_argument(gate, fields["args"], content if is_call else fields["args"])
+        case "check":
+            return check(gate.check, fields)
+        case "by":
+            return judge(rule, fields)
+    raise AssertionError(f"a finding without a way to find it: {gate.finding_key}")
+
+
+def _condition_holds(gate: Gate, fields: Json) -> bool:
+    """Return True if the condition of a gate holds.
+
+    For an entry with several targets, one match is enough, but a gate with "pass" must match all targets.
+    Targets are compared as parsed by the engine, so the spelling of a name cannot get an entry past a gate.
+    """
+    if (
+        gate.at != "out"
+        or fields.get("what") != "entry"
+        or gate.condition_fields.isdisjoint(("target", "payload"))
+    ):
+        return gate.predicate(fields)
+    names = sorted(parse_targets(fields["payload"]))
+    results = [
+        gate.predicate({**fields, "target": name, "payload": {**fields["payload"], "target": name}})
+        for name in names
+    ]
+    if gate.then == "pass" and names:
+        return all(results)
+    return any(results) or gate.predicate(fields)
+
+
+def redact(patterns: Iterable[str], content: Any) -> Any:
+    """Return a value with all matches of the patterns redacted."""
+    for pattern in patterns:
+        content = map_texts(content, partial(compile_regex(pattern).sub, replacement=REDACTED))
+    return content
+
+
+def _find_redactions(patterns: Iterable[str], content: Any) -> CheckFinding | None:
+    rewritten = redact(patterns, content)
+    return CheckFinding("something in it is redacted", rewritten) if rewritten != content else None
+
+
+def _find_denied(patterns: Iterable[str], content: Any) -> CheckFinding | None:
+    texts = [*iter_texts(content)]
+    for pattern in patterns:
+        if any(compile_regex(pattern).search(text) for text in texts):
+            return CheckFinding(f"something in it fits {pattern!r}"[:300])
+    return None
+
+
+def _find_too_long(gate: Gate, content: Any) -> CheckFinding | None:
+    """Return a finding if the texts of a value exceed the allowed number of characters.
+
+    A rewrite keeps the first texts whole, and keys and numbers unchanged.
+
+    Raises: ValueError if keys and numbers alone are too long for a rewrite.
+    """
+    max_chars, length = gate.max_length or 1, sum(map(len, iter_texts(content)))
+    if length <= max_chars:
+        return None
+    finding = CheckFinding(f"it has {length} characters, {max_chars} are allowed")
+    if gate.then != "rewrite":
+        return finding
+    room = max_chars - (length - sum(map(len, _iter_values(content))))
+    if room < 0:
+        raise ValueError(f"without its texts it has {max_chars - room} characters, {max_chars} are allowed")
+
+    def truncate_to_room(text: str) -> str:
+        nonlocal room
+        truncated = text if len(text) <= room else _truncate(text, room)
+        room -= len(truncated)
+        return truncated
+
+    return finding._replace(content=_map_texts(content, truncate_to_room))
+
+
+def _truncate(text: str, max_chars: int) -> str:
+    """Return the beginning of a text, with a mark if there is room."""
+    return f"{text[: max_chars - len(CUT)]}{CUT}" if max_chars > 2 * len(CUT) else text[:max_chars]
+
+
+def _iter_values(content: Any) -> Iterator[str]:
+    """Yield the texts in a JSON value except keys."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, (dict, list, tuple)):
+        for item in content.values() if isinstance(content, dict) else content:
+            yield from _iter_values(item)
+
+
+def _map_texts(content: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with its texts changed and its keys unchanged."""
+    if isinstance(content, dict):
+        return {key: _map_texts(value, change) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_map_texts(item, change) for item in content]
+    return change(content) if isinstance(content, str) else content
+
+
+def _find_disallowed_argument(gate: Gate, args: Any, call_args: Any) -> CheckFinding | None:
+    """Return a finding for the first argument with a disallowed value.
+
+    A missing argument counts as the empty text.
+    """
+    for name, patterns in (gate.args or {}).items():
+        allowed = [patterns] if isinstance(patterns, str) else patterns
+        # Defaults stand in `args`, but an argument that the call left out is not there.
+        value = args.get(name, "") if isinstance(args, dict) and name in call_args else ""
+        text = value if isinstance(value, str) else to_line(value)
+        if not is_any_match(text, allowed):
+            return CheckFinding(f'argument "{name}" is {text[:80]!r}; allowed: {", ".join(allowed)}'[:500])
+    return None

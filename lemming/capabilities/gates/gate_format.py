@@ -1,0 +1,374 @@
+"""Format of a gate in `config/org.json` and in resumes. Pure.
+
+`at` is the stage and `then` the action; `tool`, `class` and `when` select content. At most one finding
+(`FINDINGS`) names the content to look for. A gate without a finding concerns all selected content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from lemming.capabilities.conditions.predicates import (
+    Predicate,
+    compile_condition,
+    iter_fields,
+    validate_condition,
+)
+from lemming.capabilities.conditions.regex_search import compile_regex
+from lemming.capabilities.gates.spending_limit import AMOUNTS, Per, parse_window
+from lemming.kernel.base.entry_kinds import ToolClass
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
+from lemming.kernel.base.jsontext import dump_compact, parse
+from lemming.kernel.base.name_patterns import InvalidPattern, is_any_match
+from lemming.kernel.base.times.parse_times import DURATIONS, parse_duration
+from lemming.kernel.files.fast_decoder import (
+    MAX_AMOUNT,
+    TypeMismatch,
+    describe_field,
+    field_with_key,
+    file_key,
+)
+from lemming.kernel.journal.verdicts import At, Then
+from lemming.kernel.plugins.capability_loader import missing_reason
+from lemming.kernel.plugins.capability_table import JUDGES
+
+GATES = "gates"
+"""What they are called where it is by capability."""
+SETTLES: frozenset[Then] = frozenset({"pass", "block", "stop"})
+FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check", "models", "by")
+"""The keys that say what a gate looks for: one of them, or none."""
+UNSET: Any = None
+"""The default of the keys that say what a gate looks for. No file can have it: there, null is refused."""
+_FINDING_RULES = {
+    "redact": "a list with a regular expression",
+    "deny": "a list with a regular expression",
+    "dedupe": "true",
+    "args": "an object with an argument and its patterns",
+    "check": "the name of a function",
+    "models": "a list with a model key",
+    "by": "an agent, a model key or a command",
+}
+CAN_REWRITE = frozenset({"redact", "max_length", "check"})
+TOOL_STAGES = frozenset({"call", "result"})
+SPEND_FINDINGS = frozenset({"", "check", "models"})
+
+
+_ENTRY = ("kind", "tags", "payload")
+_CALL = ("tool", "class", "args")
+_COMMON = ("what", "text", "key", "value", "agent", "tick", "trust")
+VISIBLE_FIELDS: dict[At, Collection[str]] = {
+    "in": {"from", "channel", "id", *_ENTRY, "label", "tool", *_COMMON},
+    "call": {*_CALL, "writes", "own", "agent", "tick", "trust", "args_trust", "args_lowest"},
+    "result": {*_CALL, "success", "outcome", "output", "agent", "tick", "trust"},
+    "out": {*_ENTRY, "target", "leaves", *_COMMON},
+    "spend": {"agent", "call", "request", "model", "provider", "credits", "dollars", "tokens", "trust"},
+}
+"""The fields that conditions see at each place; `trust` where it is tracked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """Rule of a gate."""
+
+    at: At = field(metadata=describe_field('Where it stands: "in", "call", "result", "out" or "spend".'))
+    then: Then = field(
+        metadata=describe_field(
+            'What it does: "pass", "block" and "stop" settle it, "warn", "rewrite" and "ask" let the next '
+            "gate look."
+        )
+    )
+    when: dict[str, Any] | None = field(
+        default=None, metadata=describe_field("A condition over what it looks at; null: always.")
+    )
+    tool: str | list[str] | None = field(
+        default=None,
+        metadata=describe_field('Tools it concerns: names or patterns such as "mcp.*"; null: all.'),
+    )
+    tool_class: ToolClass | list[ToolClass] | None = field(
+        default=None, metadata=field_with_key("class", "Classes of tools it concerns; null: all.")
+    )
+    redact: list[str] = field(
+        default=UNSET,
+        metadata=describe_field(
+            "Regular expressions: what they find is replaced by [redacted].", max_length=200
+        ),
+    )
+    deny: list[str] = field(
+        default=UNSET,
+        metadata=describe_field("Regular expressions: texts in which one finds something.", max_length=200),
+    )
+    max_length: int | None = field(
+        default=None, metadata=describe_field("Texts of more characters in all, which a rewrite cuts.", ge=1)
+    )
+    schema: dict[str, Any] | None = field(
+        default=None, metadata=describe_field("A JSON Schema: what does not satisfy it.")
+    )
+    dedupe: bool = field(
+        default=UNSET,
+        metadata=describe_field("What is the same as something the turn, or the author, had before."),
+    )
+    args: dict[str, str | list[str]] = field(
+        default=UNSET,
+        metadata=describe_field(
+            'Arguments with the patterns they may have ({"path": ["shared/reports/*"]}): a call in which one '
+            "has another, or none."
+        ),
+    )
+    check: str = field(
+        default=UNSET, metadata=describe_field("A function of a plugin, by the name it registered.")
+    )
+    persons: list[str] = field(
+        default_factory=list, metadata=describe_field('Who is asked by "ask"; none: all persons who can be.')
+    )
+    expires: int | str | None = field(
+        default=None,
+        metadata=describe_field('How long an answer is waited for: so many ticks, or "2h"; then it is no.'),
+    )
+    approved: dict[str, list[str]] = field(
+        default_factory=dict,
+        metadata=describe_field(
+            'Agents, each with the tools for whose calls this gate need not ask ({"desk": ["refund"]}); all '
+            "others, and gates that block, hold."
+        ),
+    )
+    models: list[str] = field(
+        default=UNSET, metadata=describe_field("Model keys that may be asked: a question to any other.")
+    )
+    credits: float | None = field(
+        default=None, metadata=describe_field("So many credits may be spent.", gt=0, le=MAX_AMOUNT)
+    )
+    dollars: float | None = field(
+        default=None, metadata=describe_field("So many dollars may be spent.", gt=0, le=MAX_AMOUNT)
+    )
+    tokens: int | None = field(
+        default=None,
+        metadata=describe_field(
+            "So many tokens, of questions and answers together.", ge=1, le=int(MAX_AMOUNT)
+        ),
+    )
+    calls: int | None = field(
+        default=None, metadata=describe_field("So many questions may be asked.", ge=1, le=int(MAX_AMOUNT))
+    )
+    per: Per | None = field(
+        default=None,
+        metadata=describe_field(
+            'What the limit adds up: "turn", "request" (with all that was asked for it), "agent" or '
+            '"organisation".'
+        ),
+    )
+    window: dict[str, int] | str | None = field(
+        default=None,
+        metadata=describe_field(
+            'How far back it looks: {"ticks": 100}, "90m", "24h" or "7d"; null: to the first tick.'
+        ),
+    )
+    by: str | dict[str, str | list[str]] = field(
+        default=UNSET,
+        metadata=describe_field(
+            'Who judges it: an agent, a model key, {"agent": name}, {"model": key} or {"command": '
+            '["program", ...]}; not at "in".'
+        ),
+    )
+    policy: str = field(
+        default="", metadata=describe_field("What it is judged by: a text, or a file: ./shared/policy.md.")
+    )
+    may_be_absent: bool = field(
+        default=False,
+        metadata=describe_field(
+            "Whether tools, agents, persons and models that it names may be absent: for what comes later. "
+            "Without it a name of nothing stops the run, or takes the agent out."
+        ),
+    )
+    because: str = field(
+        default="", metadata=describe_field("What the model and people are told.", max_length=500)
+    )
+
+    def __post_init__(self) -> None:
+        findings = [key for key in FINDINGS if getattr(self, key)]
+        self._require_finding(findings)
+        if len(findings) > 1:
+            message = f'a gate must look for one thing, got "{findings[0]}" and "{findings[1]}"'
+            raise TypeMismatch(message, at=f"/{findings[1]}", hint="write two gates")
+        if self.then == "rewrite" and not CAN_REWRITE.intersection(findings):
+            message = f'"rewrite" needs one of {", ".join(sorted(CAN_REWRITE))}: what is it to put there?'
+            raise TypeMismatch(message, at="/then", hint='add "redact": ["..."], say, or let it "block"')
+        if self.at not in TOOL_STAGES and (self.tool_patterns or self.tool_classes):
+            message = f'"tool" and "class" are for gates at "call" and "result", not at "{self.at}"'
+            raise TypeMismatch(message, at="/at", hint='write "at": "call", or take them out')
+        if [] in (self.tool, self.tool_class):
+            message = '"tool" and "class" name at least one; a gate that concerns all has neither'
+            raise TypeMismatch(
+                message, at="/tool" if self.tool == [] else "/class", hint="name one, or take it out"
+            )
+        if self.args and self.at not in TOOL_STAGES:
+            message = f'"args" is for gates at "call" and "result", not at "{self.at}"'
+            raise TypeMismatch(message, at="/args", hint='write "at": "call", or take it out')
+        if self.dedupe and self.at in TOOL_STAGES:
+            message = f'"dedupe" is for gates at "in" and "out", not at "{self.at}"'
+            raise TypeMismatch(message, at="/dedupe", hint='write "at": "out", or take it out')
+        self._check_limit(findings)
+        self._check_expires()
+        if self.approved and (self.at, self.then) != ("call", "ask"):
+            hint = 'write "at": "call" and "then": "ask", or take it out'
+            raise TypeMismatch('"approved" is for gates at "call" that "ask"', at="/approved", hint=hint)
+        if self.by:
+            _require_judge(self.by)
+        if self.by and self.at in ("in", "spend"):
+            message = '"by" is not for gates at "in" and "spend": no model is asked before the turn begins'
+            raise TypeMismatch(message, at="/by", hint='write "at": "out"')
+        if self.policy and not self.by:
+            hint = 'add "by": the name of an agent or a model key that judges'
+            raise TypeMismatch('"policy" is for gates with "by": whom is it for?', at="/policy", hint=hint)
+        self._check_patterns()
+
+    def _require_finding(self, findings: Sequence[str]) -> None:
+        """Raise `TypeMismatch` if the only finding is empty: the gate would concern everything."""
+        empty = next((key for key in _FINDING_RULES if getattr(self, key) is not UNSET), "")
+        if empty and not findings and self.per is None:
+            got = dump_compact(getattr(self, empty)).decode()
+            message = f'"{empty}" must be {_FINDING_RULES[empty]}, got {got}'
+            raise TypeMismatch(
+                message, at=f"/{empty}", hint="take the gate out, or this key: then it concerns all"
+            )
+
+    def _check_patterns(self) -> None:
+        """Raise `TypeMismatch` for an invalid regular expression, JSON Schema or condition."""
+        patterns = [
+            (f"/{key}/{number}", expression_text)
+            for key in ("redact", "deny")
+            for number, expression_text in enumerate(getattr(self, key) or ())
+        ]
+        for pointer, pattern in patterns:
+            if not pattern:
+                message = "expected a regular expression, found an empty text, which fits everything"
+                raise TypeMismatch(message, at=pointer, hint="write what is looked for")
+            try:
+                compile_regex(pattern)
+            except InvalidPattern as error:
+                hint = "a plain text has \\\\ before each of . * + ? ( ) [ ] { } ^ $ |"
+                raise TypeMismatch(
+                    f"no regular expression: {pattern!r}: {error}", at=pointer, hint=hint
+                ) from None
+        if self.schema == {}:
+            message = "expected a JSON Schema that wants something, found {}: everything satisfies it"
+            raise TypeMismatch(message, at="/schema", hint='add "required": ["text"], say, or take it out')
+        flaw, inside = find_schema_flaw(self.schema) if self.schema is not None else ("", "")
+        if flaw:
+            hint = "keywords and types of JSON Schema: https://json-schema.org"
+            raise TypeMismatch(f"no JSON Schema: {flaw}", at=f"/schema{inside}", hint=hint)
+        for problem in validate_condition(self.when, "/when") if self.when is not None else ():
+            raise TypeMismatch(problem.message, at=problem.pointer, hint=problem.hint)
+
+    def _check_limit(self, findings: Sequence[str]) -> None:
+        """Raise `TypeMismatch` for an invalid spending limit."""
+        has_amount = any(getattr(self, key) is not None for key in AMOUNTS)
+        if self.at != "spend" and (has_amount or self.per or self.window or self.models):
+            message = f'limits and "models" are for gates at "spend", not at "{self.at}"'
+            raise TypeMismatch(message, at="/at", hint='write "at": "spend"')
+        if self.at == "spend" and not SPEND_FINDINGS.issuperset(findings):
+            hint = "it is about a text: take it out"
+            raise TypeMismatch(
+                f'"{findings[0]}" is not for gates at "spend"', at=f"/{findings[0]}", hint=hint
+            )
+        if has_amount != bool(self.per) or (has_amount and findings):
+            amounts = '"credits", "dollars", "tokens" and "calls"'
+            add = '"per": "agent", say' if has_amount else '"credits": 100, say'
+            hint = f"take {findings[0]} out" if has_amount and findings else f"add {add}"
+            raise TypeMismatch(f'a limit is one of {amounts}, with "per", and nothing else', hint=hint)
+        if self.window is not None and self.per in (None, "turn"):
+            message = '"window" is for limits per request, agent or organisation'
+            raise TypeMismatch(message, at="/window", hint="take it out")
+        try:
+            parse_window(self.window)
+        except ValueError as error:
+            message = f"expected a window, found {dump_compact(self.window).decode()[:60]}"
+            raise TypeMismatch(message, at="/window", hint=str(error)) from None
+
+    def _check_expires(self) -> None:
+        """Raise `TypeMismatch` for an invalid expiry."""
+        if isinstance(self.expires, str):
+            try:
+                parse_duration(self.expires)
+            except UsageError as error:
+                hint = f"write a number of ticks, or {DURATIONS}"
+                raise TypeMismatch(error.message, at="/expires", hint=hint) from None
+        elif self.expires is not None and self.expires < 1:
+            message = f"expected a number of at least 1, found {self.expires}"
+            raise TypeMismatch(message, at="/expires", hint="write 1, for one tick")
+
+    @property
+    def finding_key(self) -> str:
+        """Key of the gate's finding, or the empty string if the gate concerns all selected content."""
+        return next((key for key in FINDINGS if getattr(self, key)), "")
+
+    @cached_property
+    def tool_patterns(self) -> Sequence[str]:
+        """Names and patterns of the gate's tools. An empty sequence means all tools."""
+        return _as_tuple(self.tool)
+
+    @cached_property
+    def tool_classes(self) -> Sequence[str]:
+        """Tool classes of the gate. An empty sequence means all classes."""
+        return _as_tuple(self.tool_class)
+
+    @cached_property
+    def predicate(self) -> Predicate:
+        """Predicate of the key `when`."""
+        return compile_condition(self.when) if self.when is not None else lambda _: True
+
+    @cached_property
+    def condition_fields(self) -> frozenset[str]:
+        """Top-level names of the fields in the condition."""
+        return (
+            frozenset(field_path.partition(".")[0] for field_path in iter_fields(self.when))
+            if self.when
+            else frozenset()
+        )
+
+    def concerns_tool(self, name: str, tool_class: str) -> bool:
+        """Return True if the gate concerns a tool."""
+        is_of_class = not self.tool_classes or tool_class in self.tool_classes
+        return is_of_class and (not self.tool_patterns or is_any_match(name, self.tool_patterns))
+
+    def is_approved(self, agent: str, tool: str) -> bool:
+        """Return True if a person has exempted an agent's calls of a tool from this gate."""
+        return tool in self.approved.get(agent, ())
+
+    @cached_property
+    def file_value(self) -> dict[str, Any]:
+        """The gate as written in a file, without empty keys."""
+        values = {file_key(field_info): getattr(self, field_info.name) for field_info in fields(self)}
+        set_values = {key: value for key, value in values.items() if value not in ([], {}, None, False, "")}
+        plain: dict[str, Any] = parse(dump_compact(set_values))
+        return plain
+
+
+class GateRule(NamedTuple):
+    """A gate and its location in the files: `config/org.json#/gates/2`."""
+
+    line: str
+    gate: Gate
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the rule in the form of a journal record."""
+        return {"line": self.line, "gate": self.gate.file_value}
+
+
+def _as_tuple(value: str | Sequence[str] | None) -> Sequence[str]:
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+
+
+def _require_judge(by: str | dict[str, str | list[str]]) -> None:
+    """Raise `TypeMismatch` if `by` names no valid judge, or if the judges capability is missing."""
+    if judges_missing := missing_reason(JUDGES):
+        raise TypeMismatch(judges_missing)
+    from lemming.capabilities.judges.judges_settings import parse_judge_target  # only where one is named
+
+    try:
+        parse_judge_target(by)
+    except TypeMismatch as error:
+        raise TypeMismatch(str(error), at="/by", hint=error.hint) from None

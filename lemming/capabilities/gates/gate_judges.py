@@ -1,0 +1,190 @@
+"""Judges of gates at outputs, calls and results. Questions to judges belong to the turn.
+
+The judge is recorded with the gate when the turn starts. Content without a verdict does not pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lemming.capabilities.gates.file_arguments import (
+    has_absolute_path,
+    normalize_arguments,
+    normalize_gate_path,
+    path_parameters,
+)
+from lemming.capabilities.gates.gate_evaluation import CheckInterrupted, evaluate_gates
+from lemming.capabilities.gates.gate_format import GATES, Gate, GateRule
+from lemming.capabilities.gates.outcome_prediction import evaluate_partially
+from lemming.capabilities.gates.path_conditions import resolve_rule_paths
+from lemming.capabilities.judges.judge_prompts import (
+    NoVerdict,
+    ask_judge,
+    build_gate_prompt,
+    iter_judge_files,
+    load_recorded_judge,
+    resolve_gate_judge,
+)
+from lemming.capabilities.judges.judges_settings import JudgeSettings
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
+from lemming.kernel.turn.prompt_prefix import TickContext
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.turn_state import TurnState
+
+Json = dict[str, Any]
+
+
+def to_recorded_rules(tick_context: TickContext, agent: Agent, rules: Iterable[GateRule]) -> list[Json]:
+    """Return the gates applied by the turn itself, as recorded, with their judges."""
+    allowed = tick_context.toolset.allowed_tools(agent, tick_context.config.org).values()
+    records = []
+    for rule in rules:
+        if rule.gate.at != "out" and not rule.gate.by:
+            continue
+        record: Json = rule.as_json()
+        if rule.gate.by:
+            record["judge"] = resolve_gate_judge(tick_context, agent, get_judge(rule.gate), rule.line, {})
+        if rule.gate.at != "out":
+            concerned = [
+                allowed_tool
+                for allowed_tool in allowed
+                if rule.gate.concerns_tool(allowed_tool.name, allowed_tool.tool_class)
+            ]
+            record["tools"] = {tool.name: tool.tool_class for tool in concerned}
+            with_places = [allowed_tool for allowed_tool in concerned if allowed_tool.place_arguments]
+            if with_places and rule.gate.by:
+                record["places"] = {
+                    allowed_tool.name: path_parameters(allowed_tool.place_arguments, allowed_tool.parameters)
+                    for allowed_tool in with_places
+                }
+        records.append(record)
+    return records
+
+
+def judge_files(tick_context: TickContext, rules: Iterable[GateRule]) -> list[str]:
+    """Return the policy files of the judges of these gates."""
+    return [file for rule in rules for file in iter_judge_files(tick_context, get_judge(rule.gate), None)]
+
+
+def get_judge(gate: Gate) -> JudgeSettings:
+    """Return the judge settings of a gate."""
+    return JudgeSettings(by=gate.by, policy=gate.policy)
+
+
+class GateJudges:
+    """Judges of the gates of one turn, by the location of the gate."""
+
+    def __init__(self, turn_state: TurnState, rules: Mapping[str, Gate]) -> None:
+        self._turn_state = turn_state
+        records = turn_state.inputs.given[GATES]["rules"]
+        self._judges = {
+            record["line"]: load_recorded_judge(record["judge"]) for record in records if "judge" in record
+        }
+        tool_records = [record for record in records if "tools" in record]
+        self._tools: dict[str, dict[str, str]] = {record["line"]: record["tools"] for record in tool_records}
+        self._path_defaults: dict[str, Json] = {
+            record["line"]: record.get("places", {}) for record in tool_records
+        }
+        self._rules = [GateRule(record["line"], rules[record["line"]]) for record in tool_records]
+
+    def ask_judge(self, rule: GateRule, fields: Json) -> CheckFinding | None:
+        """Ask the judge of a gate about content.
+
+        Raises: CheckFunctionError if there is no verdict.
+        """
+        turn_state, judge = self._turn_state, self._judges[rule.line]
+        try:
+            messages = build_gate_prompt(judge, turn_state.inputs.agent.name, turn_state.inputs.tick, fields)
+            passes, reason = ask_judge(turn_state, judge, messages)
+        except NoVerdict as error:
+            raise CheckFunctionError(f"{judge.by}: {error}") from error
+        except Exception as error:  # the engine is to end, or a record does
+            raise CheckInterrupted from error
+        return None if passes else CheckFinding(f"{judge.by}: {reason}"[:500])
+
+    def judge_call(self, call: ToolCall) -> ToolCall:
+        """Return a call with the findings of judges, by gate. The gates act on the findings in order."""
+        findings: dict[str, str] = {}
+
+        def ask_and_record(rule: GateRule, fields: Json) -> CheckFinding | None:
+            finding = self.ask_judge(rule, fields)
+            findings[rule.line] = finding.why if finding else ""
+            return finding
+
+        for rule in self._applicable_rules(call, "call"):
+            facts = partial(self._facts_with_arguments, call, rule)
+            evaluate_gates([rule], call.args, facts, about=call.tool, judge=ask_and_record)
+        return call._replace(judged=findings) if findings else call
+
+    def judge_result(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Return the result of a call as allowed by judges."""
+        rules = [*self._applicable_rules(call, "result")]
+        if not rules:
+            return result
+
+        def build_facts(output: Any) -> Json:
+            result_facts = {"success": result.success, "outcome": result.outcome, "output": output}
+            return {**self._facts_with_arguments(call, rules[0], call.args), **result_facts}
+
+        gate_result = evaluate_gates(rules, result.output, build_facts, about=call.tool, judge=self.ask_judge)
+        stops = gate_result.then == "stop"
+        return replace(
+            result,
+            output=gate_result.content
+            if gate_result.is_allowed
+            else f"[withheld: {gate_result.explain_to_model()}]",
+            verdicts=(*result.verdicts, *gate_result.verdicts),
+            on_error="stop" if stops else result.on_error,
+            success=result.success and not stops,
+        )
+
+    def _facts_with_arguments(self, call: ToolCall, rule: GateRule, args: Any) -> Json:
+        path_defaults = self._path_defaults[rule.line].get(call.tool, {})
+        origin: Json = {}
+        if label := self._turn_state.trust_label:
+            from lemming.capabilities.trust.origins import (  # it is tracked: it is here
+                find_untrusted_values,
+                label_arguments,
+            )
+
+            origin = label_arguments(
+                args, label, find_untrusted_values(self._turn_state.inputs.given["trust"], label)
+            )
+        return {
+            **self._call_facts(call, rule),
+            **origin,
+            "args": normalize_arguments(args, path_defaults, self._agent_name),
+        }
+
+    def _applicable_rules(self, call: ToolCall, at: str) -> Iterator[GateRule]:
+        """Yield the gates with judges for a call.
+
+        A turn does not resolve absolute paths, so a condition on such a path never excludes a judge.
+        """
+        for rule in self._rules:
+            if rule.gate.at != at or call.tool not in self._tools[rule.line]:
+                continue
+            path_defaults = self._path_defaults[rule.line].get(call.tool, {})
+            if rule.gate.when is None or not has_absolute_path(call.args, path_defaults):
+                yield from resolve_rule_paths(
+                    [rule], path_defaults, partial(normalize_gate_path, agent_name=self._agent_name)
+                )
+            elif evaluate_partially(rule.gate.when, self._call_facts(call, rule)) is not False:
+                yield rule._replace(gate=replace(rule.gate, when=None))
+
+    @property
+    def _agent_name(self) -> str:
+        return self._turn_state.inputs.agent.name
+
+    def _call_facts(self, call: ToolCall, rule: GateRule) -> Json:
+        turn_state, trust = self._turn_state, self._turn_state.trust_label
+        facts = {"agent": turn_state.inputs.agent.name, "tick": turn_state.inputs.tick, "tool": call.tool}
+        facts["class"] = self._tools[rule.line][call.tool]
+        return {**facts, "trust": trust} if trust else facts

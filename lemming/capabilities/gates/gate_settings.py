@@ -1,0 +1,69 @@
+"""The key `gates` of `config/org.json` and of resumes, the rules of both, and the approvers of gates."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lemming.capabilities.gates.gate_format import GATES, Gate, GateRule
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.org.config import OrgSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatesOrgSettings:
+    """Gates in `config/org.json`."""
+
+    gates: list[Gate] = field(
+        default_factory=list,
+        metadata=describe_field(
+            "Rules for all agents, asked in this order and before those of a resume: docs/gates.md."
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatesResumeSettings:
+    """Gates in a resume."""
+
+    gates: list[Gate] = field(
+        default_factory=list,
+        metadata=describe_field(
+            "Rules for what it is shown, calls and writes, after the organisation's: docs/gates.md."
+        ),
+    )
+
+
+def get_gates(owner: OrgSettings | Agent) -> Sequence[Gate]:
+    """Return the gates of the settings or of a resume."""
+    gates: Sequence[Gate] = owner.extensions.get(GATES, ())
+    return gates
+
+
+def iter_rules(owner: OrgSettings | Agent) -> Iterator[GateRule]:
+    """Yield the gates of the settings or of a resume, each with its location."""
+    file = paths.resume_file(owner.name) if isinstance(owner, Agent) else paths.ORG_FILE
+    for index, gate in enumerate(get_gates(owner)):
+        yield GateRule(f"{file}#/gates/{index}", gate)
+
+
+def rules_for_agent(agent: Agent, settings: OrgSettings) -> tuple[GateRule, ...]:
+    """Return the gates of an agent in order: first the gates of the organisation, then of the agent."""
+    return (*iter_rules(settings), *iter_rules(agent))
+
+
+def find_approvers(
+    persons: Iterable[str], agents: Mapping[str, Agent], agent: str, approver_names: Collection[str]
+) -> list[str]:
+    """Return the persons with read access to the agent and back, as approvers.
+
+    An empty `approver_names` allows all persons.
+    """
+    approvers = [
+        name for name in persons if name in agents and (not approver_names or name in approver_names)
+    ]
+    return sorted(
+        person for person in approvers if agents[person].may_read(agent) and agents[agent].may_read(person)
+    )

@@ -1,0 +1,199 @@
+"""Capability of gates at the inputs, calls, outputs and spending of a turn. Rules: docs/gates.md."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from lemming.capabilities.gates.call_gates import CallGates
+from lemming.capabilities.gates.gate_evaluation import rules_at_stage
+from lemming.capabilities.gates.gate_format import GATES
+from lemming.capabilities.gates.gate_settings import get_gates, rules_for_agent
+from lemming.capabilities.gates.input_gates import filter_shown
+from lemming.capabilities.gates.output_gates import OutputGates
+from lemming.kernel.access.workspace_trust import RequiredPermission
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.org.config import Config, OrgSettings
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.validation.inventory import Inventory
+from lemming.kernel.turn.guards import (
+    ContextCandidates,
+    IsPreapproved,
+    SharedResource,
+    ToolCallGuard,
+    TurnGuard,
+)
+from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.kernel.turn.turn_context import TickLimits
+from lemming.kernel.turn.turn_hooks import (
+    Capability,
+    ContextProvider,
+    TurnContext,
+    TurnInterceptor,
+    VisibleContext,
+)
+from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_values import TurnInputs
+
+
+class GatesCapability(Capability):
+    """Gates of the key `gates` in settings and resumes, at the inputs and outputs of turns."""
+
+    name = GATES
+
+    def context_provider(self, context: TurnContext) -> ContextProvider:
+        """Return the context provider for the input gates."""
+        return GatesContextProvider(context)
+
+    def resolve_model(self, snapshot: Json, key: str) -> ModelEntry | None:
+        """Return the model entry of a gate's judge program, or None."""
+        judge_snapshots = [rule["judge"] for rule in snapshot.get("rules", ()) if "judge" in rule]
+        if not judge_snapshots:
+            return None
+        from lemming.capabilities.judges.judge_prompts import make_program_entry  # only where there are any
+
+        return make_program_entry(judge_snapshots, key)
+
+    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
+        """Return the interceptor of a turn with gates."""
+        return GatesInterceptor(self.name, turn_state, snapshot)
+
+    def tool_call_guard(self, tick_context: TickContext, inputs: TurnInputs) -> ToolCallGuard | None:
+        """Return the gates at the calls of a turn and at their results, or None."""
+        return CallGates.for_agent(inputs.agent, tick_context.config.org, inputs.tick)
+
+    def tick_limits(
+        self,
+        tick_context: TickContext,
+        journal: Journal,
+        order: Sequence[str],
+        reports: Mapping[str, TurnReport],
+    ) -> TickLimits | None:
+        """Return the spending limits of the turns of a tick, or None."""
+        from lemming.capabilities.gates.spending_gates import TickSpendingLimits
+
+        return TickSpendingLimits.for_tick(tick_context, journal, order, reports)
+
+    def shared_resources(
+        self, agents: Mapping[str, Agent], settings: OrgSettings
+    ) -> Iterable[SharedResource]:
+        """Return the limits shared by several turns."""
+        from lemming.capabilities.gates.shared_limits import find_shared_limits
+
+        return find_shared_limits(agents, settings)
+
+    def resume_blocker(self, inputs: TurnInputs, tick_context: TickContext) -> str:
+        """Return the reason the turn cannot resume: an output gate was added after the turn started.
+
+        Returns the empty string if the turn can resume.
+        """
+        agent, recorded = inputs.agent, inputs.given.get(GATES, {}).get("rules", ())
+        recorded_gates = [recorded_rule["gate"] for recorded_rule in recorded]
+        rules = rules_at_stage(rules_for_agent(agent, tick_context.config.org), "out")
+        missing = (rule.line for rule in rules if rule.as_json()["gate"] not in recorded_gates)
+        line = next(missing, "")
+        return f"a gate stands at {line} which the turn was not begun with" if line else ""
+
+    def tool_references(self, source: OrgSettings | Agent) -> Iterable[str]:
+        """Return the tool patterns of the gates of the settings or of an agent."""
+        return (tool for gate in get_gates(source) for tool in gate.tool_patterns)
+
+    def validate_references(self, agent: Agent | None, names: Inventory) -> Iterator[tuple[str, str, str]]:
+        """Yield the references in gates to unknown names."""
+        from lemming.capabilities.gates.dead_gates import validate_gate
+
+        for index, gate in enumerate(get_gates(agent or names.config.org)):
+            for reference_error in validate_gate(gate, names, agent):
+                yield reference_error._replace(at=f"/gates/{index}{reference_error.at}")
+
+    def validate_settings(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+        """Yield problems of spending limits and of judges in the gates of an agent or of the settings."""
+        from lemming.capabilities.gates.gates_validation import validate_limits
+
+        yield from validate_limits(base, agent, config)
+        if any(gate.by for gate in get_gates(agent or config.org)):
+            from lemming.capabilities.gates.judge_problems import validate_gate_judges
+
+            yield from validate_gate_judges(base, agent, config)
+
+    def required_permissions(
+        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+    ) -> Iterator[RequiredPermission]:
+        """Yield the permissions required by judge programs at gates."""
+        from lemming.capabilities.gates.judge_problems import gate_judge_programs
+
+        yield from gate_judge_programs(org.base, config.org)
+        for agent in agents:
+            yield from gate_judge_programs(org.base, agent)
+
+    def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+        """Yield a warning for each gate without effect, and for each agent with unchecked actions on
+        untrusted text.
+        """
+        from lemming.capabilities.gates.gates_validation import validate_gates
+        from lemming.capabilities.gates.untrusted_senders import validate_untrusted_access
+
+        yield from validate_gates(base, config, only)
+        yield from validate_untrusted_access(base, config, only)
+
+
+class GatesContextProvider(ContextProvider):
+    """Context provider for the input gates."""
+
+    def filter_candidates(
+        self, candidates: ContextCandidates, is_preapproved: IsPreapproved
+    ) -> ContextCandidates:
+        """Return the candidates allowed by the input gates.
+
+        Raises: StoppedByGate if a gate ends the turn.
+        """
+        allowed_candidates, self._given = filter_shown(
+            self.context.tick_context, self.context.agent, candidates, is_preapproved
+        )
+        return allowed_candidates
+
+    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
+        """Add the policy files of gate judges to the files read by the turn."""
+        rules = [
+            rule
+            for rule in rules_for_agent(self.context.agent, self.context.tick_context.config.org)
+            if rule.gate.by
+        ]
+        if rules:
+            from lemming.capabilities.gates.gate_judges import judge_files  # only where there are any
+
+            prompt_input.source_paths = [
+                *prompt_input.source_paths,
+                *judge_files(self.context.tick_context, rules),
+            ]
+
+    def snapshot(self) -> Json:
+        """Return the recorded gates of the turn, the required facts, and earlier verdicts."""
+        rules = self._given.get("rules", ())
+        # Turns begun up to 0.2.0 keep their notes as they came.
+        notes = any(
+            recorded_rule["gate"].get("at") == "out" and recorded_rule["gate"].get("redact")
+            for recorded_rule in rules
+        )
+        return {key: value for key, value in {**self._given, "notes": notes}.items() if value}
+
+
+class GatesInterceptor(TurnInterceptor):
+    """Interceptor with the gates of one turn.
+
+    Its snapshot holds `rules`, `channels`, `said_before` and `verdicts`.
+    """
+
+    def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
+        super().__init__(name, turn_state, snapshot)
+        turn_state.verdicts += snapshot.get("verdicts", ())
+        self._out = OutputGates(turn_state) if "rules" in snapshot else None
+
+    def guard(self) -> TurnGuard | None:
+        """Return the guard with the output gates and their judges, or None."""
+        return self._out

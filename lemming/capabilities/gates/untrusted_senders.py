@@ -1,0 +1,151 @@
+"""Agents exposed to untrusted senders: outside text reaches the agent, and no gate asks before an acting
+call.
+
+Text read by a model may be instructions, and the model must be assumed to follow the text:
+`docs/security.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from lemming.capabilities.gates.gate_settings import get_gates
+from lemming.capabilities.gates.information_flows import FlowGraph, InformationFlow
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.name_patterns import is_any_match
+from lemming.kernel.org.config import ORG_FILE, Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.providers import is_channel
+from lemming.kernel.tick.firing_plan import has_model_turns
+from lemming.kernel.tools import Tool, get_toolset
+
+OUTSIDE_TOOLS = ("mcp.*", "http_*")
+"""The tools that bring words of strangers where nothing else is said."""
+ACTING_CLASSES = ("send", "execute", "administer")
+_FETCH_TOOL = "http_get"  # from hosts that the settings name
+_DECISIVE_FINDINGS = ("", "args", "check")
+"""The findings of a gate that decides of every call that it concerns."""
+Tools = Mapping[str, list[Tool]]
+
+
+def validate_untrusted_access(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
+    """Yield a warning for each agent exposed to untrusted senders, with the path of the text."""
+    org = Organisation.from_path(base)
+    agents = {
+        name: agent_entry
+        for name, agent_entry in survey_agents(org).agents.items()
+        if has_model_turns(agent_entry, config)
+    }
+    toolset, patterns = get_toolset(config.org, org), _outside_content_tools(config)
+    returns_outside_text = cache(
+        lambda tool: is_any_match(tool, patterns)
+    )  # the same few tools, for each agent
+    tools = {
+        name: [
+            tool
+            for tool in toolset.for_agent(name).values()
+            if (_is_acting(tool) or returns_outside_text(tool.name))
+            and not tool.refusal_reason(agent, config.org)
+        ]
+        for name, agent in agents.items()
+    }
+    outside_tools = {
+        name: [tool for tool in tools[name] if returns_outside_text(tool.name)] for name in agents
+    }
+    exposures = _untrusted_paths(org, config, agents, outside_tools)
+    for name, agent in agents.items():
+        if only in (None, name):
+            acting_tools = [
+                tool
+                for tool in tools[name]
+                if _is_acting(tool)
+                and (name in exposures or any(other is not tool for other in outside_tools[name]))
+                and not _is_gated(tool, agent, config)
+            ]
+            if acting_tools:
+                yield _make_warning(
+                    agent, exposures.get(name) or _describe_exposure(name, outside_tools[name]), acting_tools
+                )
+
+
+def _make_warning(agent: Agent, exposure: str, acting: list[Tool]) -> Problem:
+    tool_list = ", ".join(f"{tool.name} ({tool.tool_class})" for tool in acting)
+    classes = '", "'.join(dict.fromkeys(tool.tool_class for tool in acting))
+    return Problem(
+        f"strangers may have {agent.name} call {tool_list}: {exposure}, and no gate asks or blocks",
+        paths.resume_file(agent.name),
+        pointer="/permissions/tools",
+        hint=f'{{"at": "call", "class": ["{classes}"], "then": "ask"}} among the gates of {ORG_FILE}',
+        severity="warning",
+    )
+
+
+def _untrusted_paths(
+    org: Organisation, config: Config, agents: Mapping[str, Agent], outside_tools: Tools
+) -> dict[str, str]:
+    """Return the agents reached by outside text through a channel or through other agents, each with a path."""
+    entries = {
+        name: config.models.get(entry_or_agent.model.key)
+        for name, entry_or_agent in survey_agents(org).agents.items()
+    }
+    plugins = config.org.plugins
+    channels = [
+        name
+        for name, entry_or_agent in entries.items()
+        if entry_or_agent and is_channel(entry_or_agent.provider, plugins)
+    ]
+    exposures = {
+        name: f"{name} reads {channel}, a channel"
+        for name, agent in agents.items()
+        for channel in reversed(channels)
+        if agent.may_read(channel)
+    }
+    exposed_names = [name for name in agents if name in exposures or outside_tools[name]]
+    if not exposed_names:
+        return {}
+    flows = FlowGraph(org, config.org, agents, get_toolset(config.org, org))
+    for author in exposed_names:  # grows as it goes
+        for flow in flows.outgoing_flows(author):
+            name = flow.reader
+            if name not in exposures:
+                exposures[name] = (
+                    f"{_describe_path(flow)}, and {exposures.get(author) or _describe_exposure(author, outside_tools[author])}"
+                )
+                exposed_names += [name] if name not in exposed_names else []
+    return exposures
+
+
+def _describe_exposure(name: str, tools: list[Tool]) -> str:
+    return f"{name} is shown what {', '.join(tool.name for tool in tools)} gives"
+
+
+def _outside_content_tools(config: Config) -> list[str]:
+    trust = config.org.extensions.get("trust")
+    if trust is None:
+        return [*OUTSIDE_TOOLS]
+    from lemming.capabilities.trust.trust_settings import TOOL_LABELS  # only where it is tracked
+
+    return [pattern for pattern, label in {**TOOL_LABELS, **trust.tools}.items() if label == trust.order[0]]
+
+
+def _describe_path(flow: InformationFlow) -> str:
+    if flow.path:
+        return f"{flow.reader} reads {flow.path}, which {flow.author} may write"
+    return f"{flow.reader} reads {flow.author}"
+
+
+def _is_acting(tool: Tool) -> bool:
+    return tool.tool_class in ACTING_CLASSES and tool.name != _FETCH_TOOL
+
+
+def _is_gated(tool: Tool, agent: Agent, config: Config) -> bool:
+    for gate in (*get_gates(config.org), *get_gates(agent)):
+        if gate.at == "call" and gate.concerns_tool(tool.name, tool.tool_class):
+            if gate.then in ("ask", "block", "stop") and gate.finding_key in _DECISIVE_FINDINGS:
+                return True
+            if gate.then == "pass" and gate.when is None and not gate.finding_key:
+                return False
+    return False

@@ -1,1 +1,0 @@
-"""Hosted models: what OpenAI, Anthropic, Ollama and servers that speak as they do are asked, and answer."""

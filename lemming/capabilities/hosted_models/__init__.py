@@ -1,0 +1,1 @@
+"""Hosted models: requests to and answers from OpenAI, Anthropic, Ollama and compatible servers."""

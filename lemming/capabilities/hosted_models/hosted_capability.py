@@ -1,0 +1,11 @@
+"""Capability of hosted models: the backends only."""
+
+from __future__ import annotations
+
+from lemming.kernel.turn.turn_hooks import Capability
+
+
+class HostedModelsCapability(Capability):
+    """Hosted models: entries of `config/models.json` with a hosted provider."""
+
+    name = "hosted"

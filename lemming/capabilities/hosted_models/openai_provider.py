@@ -1,0 +1,177 @@
+"""Provider for OpenAI's two APIs, chat completions and responses, and for servers compatible with the first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from lemming.capabilities.hosted_models.answer_streams import AnswerStream, ChatStream, ResponsesStream
+from lemming.capabilities.hosted_models.compatible_servers import ModelServer, find_server, strip_endpoint
+from lemming.capabilities.hosted_models.counting import (
+    COUNTED_RESPONSES,
+    DEADLINE_S,
+    count_chat,
+    count_responses,
+    count_texts,
+    pick,
+)
+from lemming.capabilities.hosted_models.openai_wire import (
+    ChatCompletion,
+    JsonMode,
+    OpenAIResponse,
+    chat_fields,
+    choose_json_mode,
+    iter_droppable_parts,
+    responses_fields,
+)
+from lemming.capabilities.hosted_models.rate_headers import with_limit_wait
+from lemming.capabilities.hosted_models.schemas import unwrap_reply
+from lemming.capabilities.hosted_models.sdk_common import SdkBackend, load_full_body
+from lemming.kernel.base.errors import Unavailable
+from lemming.kernel.llm.streaming import DeltaCallback
+from lemming.kernel.providers import Reply, Request
+
+if TYPE_CHECKING:
+    import httpx2
+    from openai import AsyncOpenAI
+
+_OFFICIAL_API = ("OPENAI_API_KEY", "openai.com")
+
+
+class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
+    """Provider for OpenAI, or with `base_url` for any compatible server (llama.cpp, vLLM, a proxy).
+
+    `json`: the way to request JSON from the server: "schema" (structured output), "object" (JSON mode) or
+    "text" (prompt only). With null, the table of servers decides by address. A rejected way falls back to the
+    next. A server at `base_url` gets no key unless `api_key_env` names one. `extra` holds additional request
+    fields; null removes a field. `batches`: the server has the batch API. With null, OpenAI itself has the
+    API, and a server at `base_url` has not.
+    """
+
+    name = "openai"
+    without_schema = 'options.json to "object" or "text"'
+    takes_extra = True
+    takes_schema = True
+    takes_tools = True
+    prefers_tools = True
+    takes_images = True
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api_key_env: str | None = None,
+        api: Literal["chat", "responses"] = "chat",
+        json: JsonMode | None = None,
+        extra: dict[str, Any] | None = None,
+        batches: bool | None = None,
+    ) -> None:
+        base_url = strip_endpoint(base_url) if base_url else base_url
+        super().__init__(
+            base_url=base_url,
+            api_key_env=api_key_env,
+            official_api=_OFFICIAL_API,
+            extra=extra,
+            batches=batches,
+        )
+        self.api = api
+        self.set_server(find_server(base_url), json)
+
+    def set_server(self, server: ModelServer, json: JsonMode | None) -> None:
+        """Apply a server's profile, and the JSON mode of the model entry if set."""
+        self._server, self._json = server, json or server.json
+        self.max_concurrent = server.max_calls(self._base_url)
+        self.context_tokens = server.context_tokens
+        self.takes_schema, self.prefers_tools = self._json == "schema", server.prefers_tools
+        self.is_local = server.is_local
+
+    def _make_client(self, http_client: httpx2.AsyncClient, key: str) -> AsyncOpenAI:
+        from openai import AsyncOpenAI
+
+        # Without the SDK's own deadlines and retries, which are ours.
+        return AsyncOpenAI(
+            api_key=key, base_url=self._base_url, timeout=None, max_retries=0, http_client=http_client
+        )
+
+    async def _send_request(self, client: AsyncOpenAI, request: Request) -> Reply:
+        path = "/chat/completions" if self.api == "chat" else "/responses"
+        response = await self._post(client, path, request)
+        reply = self.parse_reply(response.content, response.headers.get("x-request-id"), request.model_name)
+        return with_limit_wait(reply, response.headers)
+
+    async def _stream_request(self, client: AsyncOpenAI, request: Request, on_delta: DeltaCallback) -> Reply:
+        body = {**self.request_body(request), "stream": True}
+        create: Any
+        if self.api == "chat":
+            stream: AnswerStream = ChatStream(on_delta)
+            create = partial(client.chat.completions.with_streaming_response.create, messages=[], model="")
+            body["stream_options"] = {"include_usage": True}
+        else:
+            stream, create = ResponsesStream(on_delta), client.responses.with_streaming_response.create
+        with self.wrap_sdk_errors(request.model_name):
+            async with create(stream=True, extra_body=body) as response:
+                full_body = await load_full_body(response, stream)
+        reply = self.parse_reply(full_body, response.headers.get("x-request-id"), request.model_name)
+        return with_limit_wait(reply, response.headers)
+
+    def _request_fields(self, request: Request) -> dict[str, Any]:
+        fields = chat_fields if self.api == "chat" else responses_fields
+        return fields(request, choose_json_mode(self._json, request.without), self._server)
+
+    def _droppable_parts(self, request: Request) -> list[str]:
+        fields = self._request_fields(request)
+        return [name for name in iter_droppable_parts(fields) if name not in self._extra_fields(request)]
+
+    def parse_reply(self, body: bytes, request_id: str | None, model_name: str) -> Reply:
+        """Return the reply in the body of an answer.
+
+        Raises: ProviderError for a failed or malformed answer.
+        """
+        kind: type[ChatCompletion | OpenAIResponse] = ChatCompletion if self.api == "chat" else OpenAIResponse
+        answer = self.parse_answer(model_name, kind, body)
+        if isinstance(answer, Reply):
+            return answer
+        if answer.has_failed:
+            raise Unavailable("the server gave up on the answer", where=f"openai {model_name}")
+        reply = answer.to_reply(request_id)
+        text = unwrap_reply(reply.text) if self._server.root == "object" else reply.text
+        return reply._replace(text=text, model=reply.model or model_name)
+
+    def count_tokens(self, request: Request) -> int | None:
+        """Return the input tokens of a request as counted by the server, or None if unsupported.
+
+        OpenAI itself counts for its responses API only. Both APIs render a conversation alike.
+        """
+        request = self.inline_tools(request)
+        if self.is_official or self.api == "responses":
+            fields = responses_fields(request, choose_json_mode(self._json, request.without), self._server)
+            body = pick({**fields, **self._extra_fields(request)}, COUNTED_RESPONSES)
+            return self.run(
+                lambda client: count_responses(self.make_poster(client, request.model_name), body), DEADLINE_S
+            )
+        body, root = self.request_body(request), self._tokenizer_root
+        return self.run(
+            lambda client: count_chat(self.make_poster(client, request.model_name), root, body), DEADLINE_S
+        )
+
+    def count_texts(self, model_name: str, texts: Sequence[str]) -> list[int] | None:
+        """Return the tokens of each text if the server exposes its tokenizer, else None."""
+        if not (root := self._tokenizer_root):
+            return None
+        return self.run(
+            lambda client: count_texts(self.make_poster(client, model_name), root, model_name, texts),
+            DEADLINE_S,
+        )
+
+    @property
+    def _tokenizer_root(self) -> str:
+        """Root address of the tokenizer on the user's own server, or the empty string."""
+        if self.is_official or self._needs_key:
+            return ""
+        return self._address.rstrip("/").removesuffix("/v1")
+
+    def _sdk_module(self) -> Any:
+        import openai
+
+        return openai

@@ -1,0 +1,307 @@
+"""Judging of a turn's draft before publication: `verify` of a resume, a delegation or a plan's step.
+
+A judge is one more model call of the turn, so a replayed turn gets the recorded verdict. A rejected draft
+goes back with the reason: its entries and memories are withdrawn when the next draft is written, but effects
+of its tools stay. Rules: docs/strategies.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lemming.capabilities.judges.judge_prompts import (
+    NoVerdict,
+    ResolvedJudge,
+    ask_judge,
+    build_judge_prompt,
+    build_program_input,
+    load_recorded_judge,
+    to_json_lines,
+)
+from lemming.capabilities.judges.judges_settings import UNPASSED_REMARKS, UNVERIFIED
+from lemming.capabilities.judges.reply_rollback import DraftWrites
+from lemming.capabilities.requests.requests_capability import abandon_request, get_current_request
+from lemming.kernel.base.errors import ContractError, NotVerified, OutOfCredits, ProviderError
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.base.payload_text import QUOTED_LINE_START, quote_text
+from lemming.kernel.base.untrusted_quoting import fence_text, make_marker
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.turn_report import End
+from lemming.kernel.memory import decode_memory
+from lemming.kernel.messages import REMINDERS_FROM, OutboxEntry, entry_id
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.forms.form_user_message import describe_result
+from lemming.kernel.turn.notices import without_notices
+from lemming.kernel.turn.prompt_labels import PLAIN
+from lemming.kernel.turn.strategy import Turn
+from lemming.kernel.turn.turn_hooks import Drive
+from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_values import Act, Steps
+
+MAX_SHOWN_CHARS = 40_000
+"""So much of what the author was shown, and of what its tools gave, a judge is shown of each."""
+NO_REPLY_ERRORS = (OutOfCredits, ProviderError, ContractError)
+"""What stands in the place of a verdict, or of another draft, that nobody gave."""
+
+
+@dataclass
+class _JudgeProgress:
+    """Progress of one judge: number of judged drafts, and True for a rejection already handled."""
+
+    judge: ResolvedJudge
+    drafts: int = 0
+    is_settled: bool = False
+
+
+class _DraftRejected(Exception):
+    """Rejection of a draft. `can_retry`: another draft would be judged."""
+
+    def __init__(self, progress: _JudgeProgress, reason: str, *, can_retry: bool) -> None:
+        super().__init__(reason)
+        self.progress, self.reason, self.can_retry = progress, reason, can_retry
+
+
+def run_with_judges(
+    turn_state: TurnState, draft_writes: DraftWrites, snapshot: Json, turn: Turn, drive: Drive, steps: Steps
+) -> End:
+    """Run a strategy to its end, have its draft judged, and return the end of the turn.
+
+    `snapshot`: the judges (`by`), and the task of the turn (`shown`). Raises `NotVerified` if the turn must
+    fail, and errors of the strategy.
+    """
+    loop = _VerificationLoop(turn_state, draft_writes, snapshot, turn, drive)
+    try:
+        end = drive(steps)
+    except OutOfCredits as error:
+        if draft_writes.has_content:
+            loop.release_unjudged(str(error))
+        raise
+    return loop.run(end)
+
+
+class _VerificationLoop:
+    """Verification loop of one turn."""
+
+    def __init__(
+        self, turn_state: TurnState, draft_writes: DraftWrites, snapshot: Json, turn: Turn, drive: Drive
+    ) -> None:
+        self._turn_state, self._draft_writes, self._turn, self._drive = turn_state, draft_writes, turn, drive
+        # A turn that was begun up to 0.2.0 does not say what it is about: its judge is shown the prompt.
+        self._task_text = (
+            snapshot.get("shown", "") if "shown" in snapshot else turn_state.inputs.prompt[-1]["content"]
+        )
+        self._progress = [_JudgeProgress(load_recorded_judge(plain)) for plain in snapshot["by"]]
+        self._is_flagged = self._is_abandoned = False
+
+    def run(self, end: End) -> End:
+        """Have the draft judged and rewritten until all judges pass it or their limits are reached."""
+        turn_state = self._turn_state
+        while self._draft_writes.has_content and turn_state.forced_end != "failed":
+            try:
+                self._ask_judges()
+                break
+            except _DraftRejected as rejection:
+                new_end = None
+                if rejection.can_retry and not turn_state.forced_end:
+                    new_end = self._request_rewrite(rejection)
+                if new_end is None:
+                    self._apply_consequence(rejection)
+                else:
+                    end = new_end
+        self._finish()
+        return "done" if self._is_abandoned else end
+
+    def release_unjudged(self, reason: str) -> None:
+        """Release a draft without a verdict, by the `then` of its judges."""
+        for progress in self._progress:
+            if self._draft_writes.has_content and self._applies_to_draft(progress):
+                self._apply_consequence(
+                    _DraftRejected(progress, f"it was not judged: {reason}", can_retry=False)
+                )
+        self._finish()
+
+    def _ask_judges(self) -> None:
+        """Ask the judges in order.
+
+        Raises: _DraftRejected at the first rejection.
+        """
+        turn_state = self._turn_state
+        for progress in self._progress:
+            if progress.is_settled or not self._applies_to_draft(progress):
+                continue
+            if progress.drafts >= progress.judge.max:
+                reason = f"it has judged {progress.drafts} drafts"
+                raise _DraftRejected(progress, reason, can_retry=False)
+            progress.drafts += 1
+            try:
+                passes, reason = ask_judge(turn_state, progress.judge, self._build_prompt(progress.judge))
+            except NoVerdict as error:
+                raise _DraftRejected(progress, str(error), can_retry=False) from error
+            if not passes:
+                can_retry = progress.drafts < progress.judge.max and self._can_revise
+                raise _DraftRejected(progress, reason, can_retry=can_retry)
+
+    @property
+    def _can_revise(self) -> bool:
+        """Return True if the author can revise the draft. A program with values as prompt cannot."""
+        return self._turn_state.inputs.model.prompt != "values"
+
+    def _applies_to_draft(self, progress: _JudgeProgress) -> bool:
+        """Return True if a judge checks this draft. A judge of the asker checks answers only."""
+        task, entries = get_current_request(self._turn_state), self._turn_state.entries
+        if not progress.judge.asker or task is None:
+            return True
+        return task.is_answered(entries) or not (
+            task.is_in_progress(entries) or self._turn_state.is_handed_off
+        )
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def _build_prompt(self, judge: ResolvedJudge) -> list[Message]:
+        turn_state = self._turn_state
+        task_text, memories = truncate_for_judge(self._task_text), dict(self._staged_memories())
+        if judge.command:
+            entries = [
+                {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags}
+                for entry in self._own_entries
+            ]
+            draft_values = {"entries": entries, "memories": memories}
+            inputs = turn_state.inputs
+            return build_program_input(
+                judge, inputs.agent.name, inputs.tick, task_text=task_text, draft_values=draft_values
+            )
+        memory_lines = [f"memory {key}: {to_line(value)}" for key, value in memories.items()]
+        results = [describe_result(result, PLAIN) for result in without_notices(turn_state.results)]
+        text = "\n".join([*map(_describe_entry, self._own_entries), *memory_lines])
+        return build_judge_prompt(
+            judge, task_text=task_text, results=truncate_for_judge("\n".join(results)), draft_text=text
+        )
+
+    @property
+    def _own_entries(self) -> list[OutboxEntry]:
+        return [entry for entry in self._turn_state.entries if entry.identity in self._draft_writes.entries]
+
+    def _staged_memories(self) -> Iterator[tuple[str, Any]]:
+        """Yield the staged memories by key."""
+        for path in self._draft_writes.memories:
+            key = path.rpartition("/")[2].removesuffix(".json")
+            yield key, decode_memory(self._turn_state.memory[path].content, path)
+
+    # --- writing again --------------------------------------------------------------------------
+
+    def _request_rewrite(self, rejection: _DraftRejected) -> End | None:
+        """Send the draft back for a rewrite.
+
+        Return the end of the turn with the new draft, or None without one.
+        """
+        turn_state, turn = self._turn_state, self._turn
+        messages = [*turn.conversation] or self._rebuild_conversation()
+        if turn_state.has_unshown_results:
+            messages += turn.append_results(messages)
+        mark = make_marker([*(message["content"] for message in messages), rejection.reason])
+        text = (
+            f"Your reply has not left. It did not pass, for this reason:\n{fence_text(rejection.reason, mark)}\n"
+            "Reply again, with all of it: of the reply before nothing leaves. What your tools did stands."
+        )
+        messages.append({"role": "user", "content": text})
+        shown_count, turn_state.shown_count = turn_state.shown_count, len(turn_state.results)
+        turn.replies_left = turn_state.inputs.max_steps
+        self._draft_writes.is_sent_back = True
+        try:
+            end = self._drive(_rewrite(turn, turn_state, self._draft_writes, messages))
+        except NO_REPLY_ERRORS as error:
+            turn_state.remarks.append(f"not written again: {error}"[:500])
+            end = None
+        if not self._draft_writes.is_sent_back:
+            return end or "done"
+        self._draft_writes.is_sent_back, turn_state.shown_count = False, shown_count
+        return None
+
+    def _rebuild_conversation(self) -> list[Message]:
+        """Return a conversation for a strategy without model replies: its prompt and the draft."""
+        draft_lines = to_json_lines({"kind": entry.kind, **entry.payload} for entry in self._own_entries)
+        return [*self._turn.prompt, {"role": "assistant", "content": draft_lines}]
+
+    # --- how it ends ----------------------------------------------------------------------------
+
+    def _apply_consequence(self, rejection: _DraftRejected) -> None:
+        """Apply the consequence in the judge's `then` to a rejected draft."""
+        turn_state, judge = self._turn_state, rejection.progress.judge
+        rejection.progress.is_settled = True
+        if "judged" in turn_state.report_fields:
+            turn_state.report_fields["judged"]["passed"] = False
+        message = f"{judge.by} did not pass it: {rejection.reason}"
+        if judge.then == "fail":
+            self._draft_writes.withdraw(turn_state)
+            if turn_state.task is None or not turn_state.task.request:
+                self._finish()
+                raise NotVerified(message[:2000])
+            if not turn_state.is_handed_off:
+                turn_state.entries, self._is_abandoned = abandon_request(turn_state, message[:2000]), True
+            return
+        turn_state.remarks.append(f"{UNPASSED_REMARKS[judge.then != 'flag']}{message}"[:500])
+        self._is_flagged |= judge.then == "flag"
+
+    def _finish(self) -> None:
+        """Add the tag of unverified drafts, and restore the order of entries."""
+        turn_state, draft_writes = self._turn_state, self._draft_writes
+        if self._is_flagged:
+            draft_writes.tag_entries(turn_state, UNVERIFIED)
+        if draft_writes.has_withdrawn:
+            tick, name = turn_state.inputs.tick, turn_state.inputs.agent.name
+            turn = turn_state.inputs.turn
+            number_of = {entry_id(tick, name, number, turn): number for number in range(REMINDERS_FROM)}
+            turn_state.entries.sort(key=lambda entry: number_of[entry.id])
+
+
+def _rewrite(turn: Turn, turn_state: TurnState, draft_writes: DraftWrites, messages: list[Message]) -> Steps:
+    """Request another reply and act on it. The earlier draft is withdrawn when a new reply arrives."""
+    while True:
+        reply = yield from turn.ask_reply(messages)
+        says_anything = reply.outbox_entries or reply.memory_updates or not reply.tool_calls
+        if draft_writes.is_sent_back and says_anything:
+            draft_writes.withdraw(turn_state)
+        yield Act(reply)
+        if draft_writes.is_sent_back:
+            continue
+        if not turn.results or turn.is_finished:
+            return "done"
+        if turn.has_asked:
+            return "waits"
+
+
+_ID = re.compile(r"[a-z0-9_/-]{1,100}")
+"""What says where an entry stands, and nothing else."""
+
+
+def _describe_entry(entry: OutboxEntry) -> str:
+    """Return an entry of a draft as text: its kind, readers and full payload.
+
+    Nothing is omitted: a judge would pass hidden content unchecked.
+    """
+    to = f" to {', '.join(sorted(entry.targets))}" if entry.targets else ""
+    text, remaining = entry.payload.get("text"), dict(entry.payload)
+    quoted_text = quote_text(remaining.pop("text")) if isinstance(text, str) else ""
+    for key in ("target", "reply_to", "conversation"):
+        if (to and key == "target") or _ID.fullmatch(str(remaining.get(key, ""))):
+            remaining.pop(key, None)
+    if entry.tags:
+        remaining = (
+            {"tags": entry.tags, "payload": remaining}
+            if "tags" in remaining
+            else {**remaining, "tags": entry.tags}
+        )
+    line = f"{entry.kind}{to}:{quoted_text}"
+    return (
+        f"{line}{QUOTED_LINE_START if QUOTED_LINE_START in quoted_text else ' '}{to_line(remaining)}"
+        if remaining or not quoted_text
+        else line
+    )
+
+
+def truncate_for_judge(text: str) -> str:
+    """Return a text truncated to the limit for judges."""
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}\n[cut]"

@@ -1,0 +1,155 @@
+"""Capability of judges: a turn's draft is checked before publication, and rewritten if rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from lemming.capabilities.judges.judge_prompts import judge_files, make_program_entry, resolve_judges
+from lemming.capabilities.judges.judged_turn import run_with_judges, truncate_for_judge
+from lemming.capabilities.judges.judges_validation import (
+    iter_named_judges,
+    judge_error,
+    program_permission,
+    validate_judges,
+)
+from lemming.capabilities.judges.reply_rollback import DraftWrites
+from lemming.capabilities.requests.current_request import NOT_ANSWERED
+from lemming.capabilities.requests.team_tools import build_team_tools
+from lemming.kernel.access.workspace_trust import RequiredPermission
+from lemming.kernel.base.contract import ToolCall, TurnReply
+from lemming.kernel.base.errors import ContractError, NotVerified, Problem
+from lemming.kernel.base.paths import resume_file
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.journal.turn_report import End
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.capability_table import JUDGES
+from lemming.kernel.tick.validation.inventory import Inventory
+from lemming.kernel.turn.forms.task_wording import describe_task
+from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.strategy import Turn
+from lemming.kernel.turn.turn_hooks import (
+    Capability,
+    ContextProvider,
+    Drive,
+    Rejected,
+    TurnContext,
+    TurnInterceptor,
+    VisibleContext,
+)
+from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_values import Steps
+
+
+class JudgesCapability(Capability):
+    """Judges of drafts, set by the key `verify` of a resume, of a team member, or of a plan's step."""
+
+    name = JUDGES
+
+    def context_provider(self, context: TurnContext) -> ContextProvider:
+        """Return the context provider that resolves the judges."""
+        return JudgesContextProvider(context)
+
+    def resolve_model(self, snapshot: Json, key: str) -> ModelEntry | None:
+        """Return the model entry of a judge program."""
+        return make_program_entry(snapshot["by"], key)
+
+    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
+        """Return the interceptor of a judged turn."""
+        return JudgesInterceptor(self.name, turn_state, snapshot)
+
+    def validate_references(self, agent: Agent | None, names: Inventory) -> Iterator[tuple[str, str, str]]:
+        """Yield the names of missing judges."""
+        for pointer, _, settings in iter_named_judges(agent) if agent else ():
+            if reason_and_hint := judge_error(names, settings.by):
+                yield f"{pointer}/by", *reason_and_hint
+
+    def validate_settings(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+        """Yield problems of the judges named in a resume."""
+        if agent is not None:
+            yield from validate_judges(base, agent, config)
+
+    def required_permissions(
+        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+    ) -> Iterator[RequiredPermission]:
+        """Yield the permissions for programs that judge agents' drafts."""
+        for agent in agents:
+            for pointer, author, settings in iter_named_judges(agent):
+                location = f"{resume_file(agent.name)}#{pointer}"
+                yield from program_permission(org.base, settings.by, f"what {author} writes", location)
+
+
+class JudgesContextProvider(ContextProvider):
+    """Context provider that resolves the judges of a turn and their policies."""
+
+    def __init__(self, context: TurnContext) -> None:
+        super().__init__(context)
+        self._task: Task | None = None
+
+    def adjust_context(self, visible: VisibleContext) -> VisibleContext:
+        """Remember the task of the turn."""
+        self._task = visible.task
+        return visible
+
+    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
+        """Resolve the judges of the turn, and add their policy files to the files read by the turn.
+
+        Raises: ConfigError for a missing judge.
+        """
+        arguments = self.context.tick_context, self.context.agent, self._task
+        self._judges, self._prompt_input, self._upcoming = (
+            resolve_judges(*arguments, self.context.unwritten_files),
+            prompt_input,
+            visible.pending_indexes,
+        )
+        prompt_input.source_paths = [*prompt_input.source_paths, *judge_files(*arguments)]
+
+    def snapshot(self) -> Json:
+        """Return the judges of the turn, and the task as shown to them."""
+        if not self._judges:
+            return {}
+        rules = [text for judge in self._judges for text in (judge.get("policy"), judge.get("instructions"))]
+        task_text = describe_task(self._prompt_input, filter(None, rules), self._upcoming)
+        return {"by": self._judges, **({"shown": truncate_for_judge(task_text)} if task_text else {})}
+
+
+class JudgesInterceptor(TurnInterceptor):
+    """Interceptor of a judged turn. The snapshot holds the judges in order, each as a `ResolvedJudge`."""
+
+    def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
+        super().__init__(name, turn_state, snapshot)
+        self._draft_writes = DraftWrites()
+
+    def wrap_run(self, turn: Turn, drive: Drive, steps: Steps) -> End:
+        """Have the draft judged, and rewritten if rejected."""
+        try:
+            return run_with_judges(self.turn_state, self._draft_writes, self.snapshot, turn, drive, steps)
+        except NotVerified as error:
+            return self.turn_state.fail(error)
+
+    def validate_reply(self, reply: TurnReply) -> None:
+        """Reject an empty reply when the draft must be rewritten."""
+        task, says_anything = self.turn_state.task, reply.outbox_entries or reply.tool_calls
+        if self._draft_writes.is_sent_back and task and task.request and not says_anything:
+            raise ContractError(NOT_ANSWERED)
+
+    def after_reply(
+        self, first: int, written: int, effects_before: Mapping[str, FileEffect], *, has_seen: bool
+    ) -> None:
+        """Note the draft's writes for a possible withdrawal. Writes of a strategy itself are excluded."""
+        if has_seen:
+            self._draft_writes.record(
+                self.turn_state, self.turn_state.entries[first : first + written], effects_before
+            )
+
+    def before_call(self, call: ToolCall) -> ToolCall | Rejected:
+        """Block handing off a request whose asker has the answer judged."""
+        tool = build_team_tools(self.turn_state.inputs.agent).get(call.tool)
+        asker = next((judge["asker"] for judge in self.snapshot["by"] if "asker" in judge), "")
+        if tool is None or not tool.is_handoff or not asker:
+            return call
+        return Rejected(f"refused: {asker} has your answer judged; answer it yourself")

@@ -1,0 +1,142 @@
+"""The key `verify` of a resume, of a team member or of a plan's step: judge, policy and consequence. Pure.
+
+Rules: docs/strategies.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NamedTuple
+
+from lemming.capabilities.requests.requests_settings import TeamMember
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.files.fast_decoder import TypeMismatch, describe_field, fit_value
+from lemming.kernel.files.json_documents import find_problems
+from lemming.kernel.org.resume import Agent
+
+JudgeReference = str | dict[str, str | list[str]]
+"""An agent or a model key, or an object with one of agent, model and command."""
+OnRejection = Literal["flag", "fail", "pass"]
+UNVERIFIED = "unverified"
+"""The engine's tag of entries that left without having passed."""
+UNPASSED_REMARKS = ("unverified: ", "let through: ")
+"""How remarks begin on what left without having passed: with a tag, or without one."""
+DEFAULT_POLICY = "Is it true to what the author was shown, complete, and clear to whoever reads it?"
+"""What is judged by where nobody says otherwise."""
+VERIFY = "verify"
+_KINDS = ("agent", "model", "command")
+
+
+class JudgeTarget(NamedTuple):
+    """Reference to a judge. `kind` is empty if the name may be an agent or a model key."""
+
+    kind: Literal["", "agent", "model", "command"]
+    name: str
+    command: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"the command {self.name}" if self.kind == "command" else self.name
+
+
+def parse_judge_target(plain: JudgeReference) -> JudgeTarget:
+    """Return the referenced judge.
+
+    Raises: Misfit for an invalid reference.
+
+    >>> parse_judge_target("critic").name, parse_judge_target({"command": ["./check.sh", "-q"]}).command
+    ('critic', ('./check.sh', '-q'))
+    """
+    if isinstance(plain, str):
+        if not plain:
+            raise TypeMismatch("verify.by names nobody")
+        return JudgeTarget("", plain)
+    kind = next((kind for kind in _KINDS if kind in plain), None)
+    if kind is None or len(plain) != 1:
+        other = next((key for key in plain if key != kind), "")
+        expected = 'a name, {"agent": name}, {"model": key} or {"command": ["program", ...]}'
+        raise TypeMismatch(f"verify.by is {expected}", hint=did_you_mean(other, [*_KINDS]) if other else "")
+    value = plain[kind]
+    if kind != "command":
+        if not isinstance(value, str) or not value:
+            raise TypeMismatch(f"verify.by.{kind} is a name")
+        return JudgeTarget("agent" if kind == "agent" else "model", value)
+    if isinstance(value, str) or not value or not value[0]:
+        raise TypeMismatch('verify.by.command is a program and its arguments: ["./check.sh"]')
+    return JudgeTarget("command", value[0], tuple(value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeSettings:
+    """Judge of drafts before publication, and the consequence of a rejection."""
+
+    by: JudgeReference = field(
+        metadata=describe_field(
+            'Who judges: an agent, a model key, {"agent": name}, {"model": key} or {"command": ["program", '
+            "...]}. An agent judges by its instructions and model; it takes no turn."
+        )
+    )
+    policy: str = field(
+        default="",
+        metadata=describe_field(
+            "What it judges by: a text, or a file such as ./shared/policy.md.", max_length=100_000
+        ),
+    )
+    max: int = field(default=3, metadata=describe_field("How many drafts are judged at most.", ge=1, le=10))
+    then: OnRejection = field(
+        default="flag",
+        metadata=describe_field(
+            "What happens to a draft that did not pass. flag: it leaves with the tag unverified; fail: the "
+            "request, or the turn, fails with the reason; pass: it leaves as it is."
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        parse_judge_target(self.by)
+
+    @property
+    def target(self) -> JudgeTarget:
+        """Referenced judge."""
+        return parse_judge_target(self.by)
+
+    @property
+    def policy_file(self) -> str:
+        """File named by `policy`, or the empty string for a policy text."""
+        return self.policy if self.policy.startswith("./") and len(self.policy.split()) == 1 else ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the settings as written in a file."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgesResumeSettings:
+    """Judge settings in a resume."""
+
+    verify: JudgeSettings | None = field(
+        default=None, metadata=describe_field("Who must pass what it writes before it leaves; null: nobody.")
+    )
+
+
+def get_judge_settings(owner: Agent | TeamMember) -> JudgeSettings | None:
+    """Return the judge settings of an agent or a team member, or None."""
+    settings: JudgeSettings | None = owner.extensions.get(VERIFY)
+    return settings
+
+
+def parse_judge_settings(plain: Any, location: str) -> JudgeSettings:
+    """Return the judge settings in an untyped value.
+
+    Raises: Misfit with `location` for invalid settings.
+    """
+    keys = [field_info.name for field_info in fields(JudgeSettings)]
+    for key in plain if isinstance(plain, dict) else ():
+        if key not in keys:
+            raise TypeMismatch(
+                f'{location} has no key "{key}" ({did_you_mean(key, keys) or ", ".join(keys)})'
+            )
+    try:
+        settings: JudgeSettings = fit_value(JudgeSettings, plain)
+    except TypeMismatch as error:
+        problem = find_problems(JudgeSettings, plain)[0]
+        raise TypeMismatch(f"{location}{problem.pointer.replace('/', '.')}: {problem.message}") from error
+    return settings

@@ -1,0 +1,192 @@
+"""Validation of judges named by `verify`, and permissions for judge programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from lemming.capabilities.judges.judges_settings import (
+    JudgeReference,
+    JudgeSettings,
+    get_judge_settings,
+    parse_judge_target,
+)
+from lemming.capabilities.requests.requests_settings import get_team
+from lemming.kernel.access import permission_bindings
+from lemming.kernel.access.agent_files import read_text
+from lemming.kernel.access.allowed_paths import resolve_path
+from lemming.kernel.access.workspace_trust import RequiredPermission
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.files.disk_errors import FILE_ERRORS
+from lemming.kernel.org.capability_usage import resolve_turn_policy
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.providers import is_channel, is_person
+from lemming.kernel.tick.validation.inventory import Inventory
+
+
+def judge_error(inventory: Inventory, by: JudgeReference) -> tuple[str, str] | None:
+    """Return the reason a named judge is missing, with a hint, or None."""
+    target = parse_judge_target(by)
+    candidates = [
+        *(inventory.agent_names if target.kind != "model" else ()),
+        *(inventory.config.models if target.kind != "agent" else ()),
+    ]
+    if target.kind == "command" or target.name in candidates:
+        return None
+    kind_text = {"agent": "agent", "model": "model key"}.get(target.kind, "agent and no model key")
+    return f'there is no {kind_text} "{target.name}"', did_you_mean(
+        target.name, candidates
+    ) or f"there is {', '.join(candidates)}"
+
+
+def iter_named_judges(agent: Agent) -> Iterator[tuple[str, str, JudgeSettings]]:
+    """Yield the judges named in an agent's resume: pointer, author and judge settings."""
+    if own_settings := get_judge_settings(agent):
+        yield "/verify", agent.name, own_settings
+    team = get_team(agent)
+    for index, member in enumerate(team.ask_members if team else ()):
+        if settings := get_judge_settings(member):
+            yield f"/team/ask/{index}/verify", member.agent, settings
+
+
+def validate_judges(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
+    """Yield problems of the judges named in an agent's resume."""
+    file, agents = paths.resume_file(agent.name), survey_agents(base).agents
+    for pointer, author, settings in iter_named_judges(agent):
+        yield from validate_judge_name(base, settings.by, file, pointer, config)
+        if author not in agents:
+            continue
+        author_agent = agents[author]
+        yield from _author_problems(author_agent, file, pointer, config)
+        yield from _policy_problems(base, agent, author_agent, settings, file, pointer)
+        if author_agent.name != agent.name and author_agent.turn.take == "all":
+            message = f"{author_agent.name} takes all requests in one turn: no answer of its is judged"
+            hint = f'"take": "one" in turn of {paths.resume_file(author_agent.name)}'
+            yield Problem(message, file, pointer=pointer, hint=hint)
+
+
+def validate_judge_in_file(
+    base: OrgPath, agent: Agent, author: str, settings: JudgeSettings, file: str, pointer: str, config: Config
+) -> Iterator[Problem]:
+    """Yield problems of a judge named in a file used by an agent."""
+    agents = survey_agents(base).agents
+    yield from validate_judge_name(base, settings.by, file, pointer, config, is_new=True)
+    if author in agents:
+        yield from _author_problems(agents[author], file, pointer, config)
+        yield from _policy_problems(base, agent, agents[author], settings, file, pointer)
+
+
+def program_permission(
+    base: OrgPath, by: JudgeReference, subject: str, location: str
+) -> Iterator[RequiredPermission]:
+    """Yield the permission for a judge program, if the judge is a program."""
+    if (target := parse_judge_target(by)).kind == "command":
+        command = [*target.command]
+        description = f"runs the program: {' '.join(command)}, which judges {subject}"
+        yield RequiredPermission(
+            description,
+            permission_bindings.digest_command(base, f"{location}/by", by, command, "."),
+            needs_agreement=True,
+        )
+
+
+def validate_judge_name(
+    base: OrgPath,
+    judge_name: JudgeReference,
+    file: str,
+    pointer: str,
+    config: Config,
+    *,
+    is_new: bool = False,
+) -> Iterator[Problem]:
+    """Yield a problem if the named judge cannot judge.
+
+    `is_new`: also report missing names. Otherwise a missing name excludes the agent and is reported there.
+    """
+    by, survey = parse_judge_target(judge_name), survey_agents(base)
+    agents = survey.agents
+    by_pointer = f"{pointer}/by"
+    if by.kind == "command":
+        return
+    if by.kind != "model" and by.name in agents:
+        key, prefix = agents[by.name].model.key, f"{by.name}, whose model key is "
+    elif by.kind != "agent" and by.name in config.models:
+        key, prefix = by.name, ""
+    else:
+        if not is_new and (by.name not in survey.broken or by.kind == "model"):
+            return
+        candidates = [*(agents if by.kind != "model" else ()), *(config.models if by.kind != "agent" else ())]
+        kind_text = {"agent": "agent", "model": "model key"}.get(by.kind, "agent and no model key")
+        hint = (
+            did_you_mean(by.name, candidates)
+            or "name an agent whose resume is sound, or a key of config/models.json"
+        )
+        yield Problem(f'there is no {kind_text} "{by.name}"', file, pointer=by_pointer, hint=hint)
+        return
+    if not is_new and by.kind != "model" and by.name in agents:
+        yield from _own_turn_problems(agents[by.name], file, by_pointer, config)
+    entry = config.models.get(key)
+    if entry and (entry.prompt == "values" or _is_person_or_channel(entry, config)):
+        hint = "name a model that answers in a turn; a person is asked by a step of a plan, or by a request"
+        yield Problem(
+            f'{prefix}"{key}" gives no verdict: {entry.provider}', file, pointer=by_pointer, hint=hint
+        )
+
+
+def _own_turn_problems(judge: Agent, file: str, pointer: str, config: Config) -> Iterator[Problem]:
+    """Yield a warning for a judge with turns of its own and no outbox to read."""
+    habits = resolve_turn_policy(judge, config)
+    if habits.is_asked and habits.wake != "addressed" and not judge.permissions.read_outboxes:
+        message = f"{judge.name} judges, and takes turns of its own besides, in which it reads nobody"
+        hint = f'"wake": "addressed" in schedule of {paths.resume_file(judge.name)} has it judge alone'
+        yield Problem(message, file, pointer=pointer, hint=hint, severity="warning")
+
+
+def _is_person_or_channel(entry: ModelEntry, config: Config) -> bool:
+    """Return True if a model key stands for a person or a channel."""
+    plugins = config.org.plugins
+    return is_person(entry.provider, plugins) or is_channel(entry.provider, plugins)
+
+
+def _author_problems(author: Agent, file: str, pointer: str, config: Config) -> Iterator[Problem]:
+    """Yield a problem if no model writes, so there is no draft to judge."""
+    entry = config.models.get(author.model.key)
+    if (entry and _is_person_or_channel(entry, config)) or not resolve_turn_policy(author, config).is_asked:
+        hint = "take it out; what a person or a channel says is not judged"
+        yield Problem(f"{author.name} takes no turns: nothing is judged", file, pointer=pointer, hint=hint)
+    elif resolve_turn_policy(author, config).is_written:
+        message = f"{author.name} follows a plan, which writes no other draft: the first one is judged alone"
+        hint = "have the steps' answers judged"
+        yield Problem(message, file, pointer=pointer, hint=hint, severity="warning")
+
+
+def _policy_problems(
+    base: OrgPath, owner: Agent, author: Agent, settings: JudgeSettings, file: str, pointer: str
+) -> Iterator[Problem]:
+    """Yield problems of a policy file: missing, or writable by the author."""
+    if not settings.policy_file:
+        return
+    policy_pointer = f"{pointer}/policy"
+    try:
+        policy_path = resolve_path(owner, Path(base), settings.policy_file, "read", caller="verify.policy")
+        read_text(policy_path, {})
+    except FILE_ERRORS as error:
+        yield Problem(
+            error.message, file, pointer=policy_pointer, hint=error.hint or "name a file it may read"
+        )
+        return
+    try:
+        writable_path = resolve_path(
+            author, Path(base), str(Path(base) / policy_path.path_key), "write", caller="verify.policy"
+        )
+    except FILE_ERRORS:
+        return
+    if writable_path.path_key == policy_path.path_key:
+        message = f"{author.name} may write {settings.policy_file}, by which it is judged"
+        hint = "keep it where its permissions.file_access.allow_write does not reach"
+        yield Problem(message, file, pointer=policy_pointer, hint=hint, severity="warning")

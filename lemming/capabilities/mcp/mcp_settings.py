@@ -1,0 +1,381 @@
+"""Settings of MCP servers: `config/mcp.json`, and `.mcp.json` in the form shared by many programs.
+
+Secrets are referenced by name: values come from the environment when a server is started. Format:
+docs/mcp.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import is_
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from lemming.kernel.base.errors import ConfigError, Problem, ToolError
+from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, did_you_mean
+from lemming.kernel.base.name_patterns import is_match
+from lemming.kernel.base.optional_packages import install_command
+from lemming.kernel.base.redaction.secrets import has_secret_shape, is_secret_name, register_secret_variables
+from lemming.kernel.files.fast_decoder import describe_field, field_with_key
+from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
+from lemming.kernel.files.unknown_keys import UnknownKeyPolicy
+from lemming.kernel.org.organisation import Organisation, OrgPath
+
+MCP_FILE = "config/mcp.json"
+SHARED_FILE = ".mcp.json"
+PREFIX = "mcp."
+"""How the names of all tools of MCP servers begin: `mcp.<server>.<tool>`."""
+
+_SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_ENTRY_EXAMPLE = '{"command": ["program", "argument"]} or {"url": "https://host/mcp"}'
+
+
+@dataclass(frozen=True, kw_only=True)
+class McpServerSettings:
+    """Settings of one MCP server: connection and tools in use."""
+
+    command: list[str] = field(
+        default_factory=list, metadata=describe_field("The program that is the server, and its arguments.")
+    )
+    env: list[str] = field(
+        default_factory=list, metadata=describe_field("Names of variables that the program is given.")
+    )
+    cwd: str = field(
+        default="", metadata=describe_field("The program's folder; default: the organisation's.")
+    )
+    url: str = field(
+        default="", metadata=describe_field("Address of a server that is reached by streamable HTTP.")
+    )
+    headers_env: dict[str, str] = field(
+        default_factory=dict,
+        metadata=describe_field(
+            'HTTP headers: each the name of a variable, or a text such as "Bearer ${NAME}".'
+        ),
+    )
+    tools: list[str] = field(
+        default_factory=lambda: ["*"],
+        metadata=describe_field("Which of its tools are used: names, with * for any letters."),
+    )
+    trust_hints: bool = field(
+        default=False,
+        metadata=describe_field(
+            "Believe what the server says of its tools: that one only reads, or may be repeated."
+        ),
+    )
+    independent: bool = field(
+        default=False,
+        metadata=describe_field(
+            "Its tools neither look at nor change files of the organisation: turns need not wait."
+        ),
+    )
+    parallel: bool = field(
+        default=False,
+        metadata=describe_field(
+            "Those of its tools that may be repeated (see trust_hints) may be called at once."
+        ),
+    )
+    timeout_s: float = field(
+        default=60.0,
+        metadata=describe_field("Longest time of a call, and of listing the tools.", gt=0, le=86_400),
+    )
+    start_timeout_s: float = field(
+        default=30.0, metadata=describe_field("Longest time to start and to list its tools.", gt=0, le=600)
+    )
+    ask: str = field(
+        default="human", metadata=describe_field("The agent who is asked what the server asks back.")
+    )
+    variables: dict[str, str] = field(
+        default_factory=dict,
+        metadata=describe_field("Further variables of the program; ${NAME} stands for one of the engine's."),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class McpSettings:
+    """Content of `config/mcp.json`."""
+
+    servers: dict[str, McpServerSettings] = field(
+        default_factory=dict,
+        metadata=describe_field("The servers by name: tools are called mcp.<name>.<tool>."),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedMcpServer:
+    """Server in the form of other programs: Claude Code, Cursor, VS Code and more."""
+
+    type: Literal["stdio", "http", "streamable-http", "sse", ""] = ""
+    command: str = ""
+    args: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    disabled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedMcpSettings:
+    """Content of `.mcp.json`."""
+
+    servers: dict[str, SharedMcpServer] = field(
+        default_factory=dict, metadata=field_with_key("mcpServers", "The servers by name.")
+    )
+
+
+@dataclass(frozen=True)
+class McpConfig:
+    """Servers of an organisation by name, with the file of each.
+
+    `problems` are for a person. An error in another program's file excludes its server; errors in our own
+    file, and unreadable files, are `fatal`.
+    """
+
+    servers: Mapping[str, McpServerSettings]
+    files: Mapping[str, str]
+    problems: tuple[Problem, ...] = ()
+    fatal: tuple[Problem, ...] = ()
+
+    def require_valid(self) -> None:
+        """Raise `ConfigError` with all fatal problems."""
+        if self.fatal:
+            raise ConfigError(str(self.fatal[0]), problems=self.fatal)
+
+    def get_server(self, name: str) -> McpServerSettings:
+        """Return a server by name.
+
+        Raises: ToolError with the nearest name.
+        """
+        if name in self.servers:
+            return self.servers[name]
+        hint = did_you_mean(name, list(self.servers)) or f"servers: {', '.join(self.servers) or 'none'}"
+        raise ToolError(f'no MCP server "{name}"', hint=hint)
+
+
+def load_mcp_config(base: OrgPath) -> McpConfig:
+    """Return the valid MCP servers of an organisation, and all problems.
+
+    Unchanged files give the same object.
+    """
+    org = Organisation.from_path(base)
+    documents = [
+        _load_settings(org, MCP_FILE, McpSettings, "none"),
+        _load_settings(org, SHARED_FILE, SharedMcpSettings, "kept"),
+    ]
+    cache = org.get_cache(_McpConfigCache)
+    if cache.config is None or not all(map(is_, cache.documents, documents)):
+        cache.config, cache.documents = _merge_settings(*documents), documents
+    return cache.config
+
+
+class _McpConfigCache:
+    """Cache of the last configuration, with its source documents."""
+
+    def __init__(self, _: Organisation) -> None:
+        self.config: McpConfig | None = None
+        self.documents: list[Any] = []
+
+
+def _load_settings(
+    org: Organisation, file: str, kind: type[Any], unknown: UnknownKeyPolicy
+) -> Document[Any] | ConfigError | None:
+    def decode(raw: bytes) -> Document[Any]:
+        return parse_document(raw, file, kind, limit_bytes=DEFAULT_LIMIT_BYTES, unknown_key_policy=unknown)
+
+    try:
+        reading = org.files.get_reading(file, decode, limit_bytes=DEFAULT_LIMIT_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return unreadable_error(file, error)
+    return reading.outcome
+
+
+def _merge_settings(settings: Any, shared_settings: Any) -> McpConfig:
+    problems: list[Problem] = []
+    fatal: list[Problem] = []
+    servers: dict[str, McpServerSettings] = {}
+    files: dict[str, str] = {}
+    for file, document in ((MCP_FILE, settings), (SHARED_FILE, shared_settings)):
+        if isinstance(document, ConfigError):
+            fatal += document.problems
+        if not isinstance(document, Document):
+            continue
+        # Other programs have keys of their own; what looks like a slip of the pen is told all the same.
+        problems += [problem for problem in document.warnings if "did you mean" in problem.hint]
+        for name, entry in document.value.servers.items():
+            if isinstance(entry, SharedMcpServer) and entry.disabled:
+                continue
+            entry_problems = [*_validate_server(name, entry, file)]
+            if name in servers:
+                entry_problems.append(
+                    _make_error(file, name, f'"{name}" stands in {files[name]} too', "keep one of them")
+                )
+            (fatal if file == MCP_FILE else problems).extend(entry_problems)
+            if not entry_problems:
+                servers[name] = entry if isinstance(entry, McpServerSettings) else _from_shared(entry)
+                files[name] = file
+    for server in servers.values():
+        register_secret_variables({"env": referenced_variables(server), "url": server.url}, MCP_FILE)
+    return McpConfig(dict(sorted(servers.items())), files, (*fatal, *problems), tuple(fatal))
+
+
+def _from_shared(entry: SharedMcpServer) -> McpServerSettings:
+    return McpServerSettings(
+        command=[entry.command, *entry.args] if entry.command else [],
+        variables=entry.env,
+        cwd=entry.cwd,
+        url=entry.url,
+        headers_env=entry.headers,
+    )
+
+
+# --- what is wrong ---------------------------------------------------------------------------------
+
+
+def _validate_server(name: str, entry: McpServerSettings | SharedMcpServer, file: str) -> Iterator[Problem]:
+    """Yield problems of one server beyond the types of its values."""
+    key = "mcpServers" if isinstance(entry, SharedMcpServer) else "servers"
+    if not _SERVER_NAME.match(name):
+        hint = "letters, digits, _ and -, at most 32"
+        yield _make_error(file, name, f'"{name[:60]}" is no name for a server', hint, key=key)
+    if bool(entry.command) == bool(entry.url):
+        description = (
+            "has both a command and an address" if entry.url else "has neither a command nor an address"
+        )
+        yield _make_error(file, name, f"the server {description}", f"write {_ENTRY_EXAMPLE}", key=key)
+    if entry.url and (url_error := _url_error(entry.url)):
+        yield _make_error(file, f"{name}/url", url_error, 'such as "https://host/mcp"', key=key)
+    if isinstance(entry, SharedMcpServer):
+        yield from _validate_shared(name, entry, file)
+        return
+    for index, variable in enumerate(entry.env):
+        if not _VARIABLE.match(variable):
+            description = (
+                "a value stands here" if "=" in variable else f'"{variable[:40]}" is no name of a variable'
+            )
+            hint = "write the variable's name; its value stays in the environment"
+            yield _make_error(file, f"{name}/env/{index}", description, hint)
+    for header, text in entry.headers_env.items():
+        if not (_VARIABLE.match(text) or _REFERENCE.search(text)):
+            hint = 'name the variable that holds it, as "NAME" or "Bearer ${NAME}"'
+            yield _make_error(file, f"{name}/headers_env/{header}", "a value stands here", hint)
+    yield from _find_plain_secrets(f"{name}/variables", entry.variables, file, "servers")
+
+
+def _validate_shared(name: str, entry: SharedMcpServer, file: str) -> Iterator[Problem]:
+    if entry.type == "sse":
+        hint = '"type": "http" with the address of its streamable HTTP; SSE alone is no longer spoken'
+        yield _make_error(file, f"{name}/type", "the transport sse is not supported", hint, key="mcpServers")
+    yield from _find_plain_secrets(f"{name}/env", entry.env, file, "mcpServers")
+    yield from _find_plain_secrets(f"{name}/headers", entry.headers, file, "mcpServers")
+    arguments = {str(position): argument for position, argument in enumerate(entry.args)}
+    yield from _find_plain_secrets(f"{name}/args", arguments, file, "mcpServers")
+
+
+def _find_plain_secrets(
+    base_pointer: str, values: Mapping[str, str], file: str, key: str
+) -> Iterator[Problem]:
+    """Yield an error for each secret written in the file."""
+    for name, value in values.items():
+        if _REFERENCE.search(value) or not value:
+            continue
+        if is_secret_name(name) or has_secret_shape(value):
+            hint = f'put it into the environment, and write "${{{_suggest_variable(name)}}}" here'
+            yield _make_error(file, f"{base_pointer}/{name}", "a secret stands here", hint, key=key)
+
+
+def _suggest_variable(name: str) -> str:
+    return re.sub(r"\W", "_", name).upper() if not name.isdigit() else "NAME"
+
+
+def _url_error(url: str) -> str:
+    try:
+        parts = urlsplit(_REFERENCE.sub("x", url))
+    except ValueError:
+        return "no address"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return "no address of a server"
+    return "a user or password stands in the address" if parts.username or parts.password else ""
+
+
+def _make_error(file: str, pointer: str, message: str, hint: str, *, key: str = "servers") -> Problem:
+    return Problem(message, file, pointer=f"/{key}/{pointer}", hint=hint)
+
+
+# --- values from the environment -------------------------------------------------------------------
+
+
+def referenced_variables(server: McpServerSettings) -> list[str]:
+    """Return the variables passed to a server, in order."""
+    return sorted({*server.env, *_referenced_variables(server)})
+
+
+def _referenced_variables(server: McpServerSettings) -> Iterator[str]:
+    """Yield the variables referenced by a server's settings."""
+    for text in (*server.command, server.url, server.cwd, *server.variables.values()):
+        yield from (name for name, _ in _REFERENCE.findall(text))
+    for text in server.headers_env.values():
+        yield from [text] if _VARIABLE.match(text) else (name for name, _ in _REFERENCE.findall(text))
+
+
+def expand_variables(text: str) -> str:
+    """Return a text with its variables expanded.
+
+    Raises: ToolError for an unset variable.
+    """
+    return _REFERENCE.sub(lambda match: _get_variable(match[1], match[2]), text)
+
+
+def build_environment(server: McpServerSettings) -> dict[str, str]:
+    """Return the variables of a server's program, besides the usual variables.
+
+    Raises: ToolError for an unset variable.
+    """
+    inherited = {name: _get_variable(name, None) for name in server.env}
+    return inherited | {name: expand_variables(text) for name, text in server.variables.items()}
+
+
+def build_headers(server: McpServerSettings) -> dict[str, str]:
+    """Return the headers of requests to a server.
+
+    Raises: ToolError for an unset variable.
+    """
+    return {
+        header: _get_variable(text, None) if _VARIABLE.match(text) else expand_variables(text)
+        for header, text in server.headers_env.items()
+    }
+
+
+def require_sdk() -> None:
+    """Raise `ToolError` with a hint if the SDK is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("mcp") is None:
+        raise ToolError("the MCP SDK is not installed", hint=install_command("mcp"))
+
+
+def _get_variable(name: str, default: str | None) -> str:
+    value = os.environ.get(name, default)
+    if value is None:
+        raise ToolError(f"the variable {name} is not set", hint="set it where the engine is started")
+    return value
+
+
+def match_servers(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Return the servers in `names` matched by patterns of `permissions.tools`, in order.
+
+    >>> match_servers(["mcp.files.*", "shell"], ["files", "web"]), match_servers(["mcp.*"], ["files", "web"])
+    (['files'], ['files', 'web'])
+    """
+    server_patterns = [pattern.removeprefix(PREFIX) for pattern in patterns if pattern.startswith(PREFIX)]
+    return [
+        name
+        for name in names
+        if any(is_match(name, pattern.partition(".")[0]) for pattern in server_patterns)
+    ]

@@ -1,0 +1,357 @@
+"""Tools of MCP servers as tools of an organisation, from the lock.
+
+All facts come from files, so listing tools starts no server. A call opens the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from lemming.capabilities.mcp.elicitation import (
+    Unanswerable,
+    build_elicitation_request,
+    elicitation_blocker,
+    find_elicitation_answers,
+)
+from lemming.capabilities.mcp.mcp_lock_file import LockedServer, LockedTool, McpLock, load_lock, plain_text
+from lemming.capabilities.mcp.mcp_settings import (
+    MCP_FILE,
+    PREFIX,
+    McpConfig,
+    McpServerSettings,
+    load_mcp_config,
+    match_servers,
+)
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base.entry_kinds import ToolClass
+from lemming.kernel.base.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
+from lemming.kernel.base.json_schema.schema_violations import describe_violations
+from lemming.kernel.base.jsontext import did_you_mean, to_line
+from lemming.kernel.base.name_patterns import is_match
+from lemming.kernel.base.optional_packages import install_command
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult, interrupted_result
+from lemming.kernel.tools.arguments import make_arguments_hint
+from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.tools.toolset import OrgTools, ServerSource
+
+
+class McpTool(Tool):
+    """Tool of a server. The worst effects are assumed unless the settings trust the server's hints."""
+
+    server_name: str
+    server: McpServerSettings
+    tool_name: str
+    schema: dict[str, Any]
+    places: tuple[Places, Places]
+    keeps_deadline = False
+
+    @property
+    def origin(self) -> str:
+        """Origin of the tool, for people."""
+        return f"MCP server {self.server_name}"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """JSON Schema of the arguments, as given by the server."""
+        return self.schema
+
+    def parse_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments.
+
+        Raises: InvalidArguments with the violated rules of the schema.
+        """
+        if errors := describe_violations(self.schema, arguments):
+            hint = make_arguments_hint(self.schema, arguments)
+            raise InvalidArguments(f"{self.name}: {'; '.join(errors)}", hint=hint)
+        return arguments
+
+    def refusal_reason(self, agent: Agent, settings: OrgSettings) -> str:
+        """Return the reason an agent may not call the tool, or the empty string.
+
+        Only a pattern starting with `mcp.` grants the tool.
+        """
+        granted = agent.permissions.tools
+        if any(pattern.startswith(PREFIX) and is_match(self.name, pattern) for pattern in granted):
+            return ""
+        return f"refused by permissions.tools (granted: {', '.join(granted) or 'none'})"
+
+    def read_paths(self, agent: Agent, settings: OrgSettings) -> Places:
+        """Return the paths that calls may read."""
+        return self.places[0]
+
+    def write_paths(self, agent: Agent, settings: OrgSettings) -> Places:
+        """Return the paths that calls may change."""
+        return self.places[1]
+
+    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+        """Call the server.
+
+        Raises: ToolError if the call fails.
+        """
+        from lemming.capabilities.mcp.server_sessions import McpSessions, ServerDisconnected
+
+        answers, state = find_elicitation_answers(context.org, context.answered, self.name, arguments) or (
+            None,
+            None,
+        )
+        try:
+            response = context.org.get_cache(McpSessions).call_tool(
+                self.server_name, self.server, self.tool_name, arguments, answers=answers, state=state
+            )
+        except TimedOut as error:
+            if self.repeatable:
+                return ToolResult(False, error.message, outcome="timed_out")
+            return interrupted_result(error.message)
+        except ServerDisconnected as error:
+            if self.repeatable:
+                raise
+            return interrupted_result(error.message)
+        if response.elicitations is not None:
+            return self._handle_elicitation(context, arguments, response.elicitations, response.state)
+        return ToolResult(not response.is_error, to_text(response.content, response.structured))
+
+    def _handle_elicitation(
+        self, context: ToolContext, arguments: dict[str, Any], questions: Mapping[str, Any], state: str | None
+    ) -> ToolResult:
+        """Return a pending result with a request to a person, or a refusal if the person cannot be asked."""
+        target = self.server.ask
+        try:
+            request = build_elicitation_request(self.name, arguments, questions, state, target=target)
+            if blocker := elicitation_blocker(context.org, context.agent.name, target):
+                raise Unanswerable(blocker)
+        except Unanswerable as error:
+            return ToolResult(False, f"the server asks something back: {error}", outcome="refused")
+        return ToolResult(False, f"{target} is asked first", outcome="pending", entries=(request,))
+
+    def execute(self, agent_name: str, base_path: Path, **arguments: Any) -> ToolResult:
+        """Refuse: only an engine, or `lemming mcp test`, has sessions with servers."""
+        raise ToolError(f"{self.name} can be called in a turn only", hint="or with `lemming mcp test`")
+
+
+def _make_tool(
+    server_name: str, server: McpServerSettings, tool_name: str, locked_tool: LockedTool
+) -> McpTool:
+    hints = locked_tool.hints if server.trust_hints else {}
+    reads_only = get_tool_class(server, locked_tool) == "read"
+    # In quotes and on one line, after the server's name: it stands in a prompt, and a stranger wrote it.
+    description = (
+        to_line(locked_tool.description) if locked_tool.description else "a tool that it says nothing of"
+    )
+    paths: Places = (
+        NOWHERE
+        if server.independent
+        else {ANYWHERE: f"MCP server {server_name}, which may look at and change any file"}
+    )
+    repeatable = reads_only or hints.get("idempotent_hint") is True
+    attributes = {
+        "name": f"{PREFIX}{server_name}.{tool_name}",
+        "description": f"{server_name}: {description}",
+        "server_name": server_name,
+        "server": server,
+        "tool_name": tool_name,
+        "schema": locked_tool.schema,
+        "tool_class": get_tool_class(server, locked_tool),
+        "repeatable": repeatable,
+        "parallel": server.parallel and repeatable,
+        "is_independent": server.independent,
+        "timeout_s": server.timeout_s + server.start_timeout_s + 5.0,
+        "places": (paths, NOWHERE if reads_only else paths),
+    }
+    tool_type: type[McpTool] = type("McpTool", (McpTool,), attributes)
+    return tool_type()
+
+
+def get_tool_class(server: McpServerSettings, locked_tool: LockedTool) -> ToolClass:
+    """Return the class of a server's tool: the worst, unless the settings trust the server's hints."""
+    if server.trust_hints and locked_tool.hints.get("read_only_hint") is True:
+        return "read"
+    return "execute" if server.command else "send"
+
+
+class McpToolSource(ServerSource):
+    """Source of tools from servers, as part of an organisation's own tools."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._sources: tuple[object, ...] = ()
+        self._withheld: dict[str, Mapping[str, str]] = {}
+
+    @property
+    def catalogue(self) -> McpConfig:
+        """The configured servers."""
+        return load_mcp_config(self._org)
+
+    def servers_for_tools(self, tools: Iterable[str]) -> Sequence[str]:
+        """Return the servers of tools with these names or patterns."""
+        return match_servers(tools, self.catalogue.servers)
+
+    def missing_tool_reason(self, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
+        """Return the reason and hint for a pattern without a tool, or None if a server may have one.
+
+        Only a server knows its tools: a configured server may have the tool tomorrow.
+        """
+        reason = missing_tool_reason(self._org, pattern)
+        if reason is None or today:
+            return reason
+        config = self.catalogue
+        is_server = pattern.count(".") < 2 and not pattern.endswith("*")
+        may_exist = pattern == f"{PREFIX}*" or (match_servers([pattern], config.servers) and not is_server)
+        return (
+            None if config.problems or may_exist else reason
+        )  # what another program's file says may be of it
+
+    def scan_servers(self, agents: Sequence[Agent], tell: Callable[[Problem], None], *, sync: bool) -> Json:
+        """Return the tools of the servers used by these agents, and report problems."""
+        from lemming.capabilities.mcp.server_scan import scan_servers
+
+        return scan_servers(self._org, agents, tell, sync=sync)
+
+    def apply_scan(self, scan: Json) -> None:
+        """Withhold the tools not offered by a tick's scan."""
+        withheld = {name: server["withheld"] for name, server in scan.items() if "withheld" in server}
+        if withheld != self._withheld:
+            self._withheld, self._sources = withheld, ()
+
+    def refresh(self, settings: OrgSettings) -> list[Problem]:
+        """Reload the locked tools, and return problems for a person.
+
+        Raises: ConfigError for invalid settings.
+        """
+        config = load_mcp_config(self._org)
+        config.require_valid()
+        lock = load_lock(self._org)
+        if len(self._sources) != 2 or self._sources[0] is not config or self._sources[1] is not lock:
+            self._sources = config, lock
+            withheld = self._withheld
+            offered = (
+                candidate
+                for candidate in _iter_tools(config, lock)
+                if candidate.tool_name not in withheld.get(candidate.server_name, ())
+            )
+            self.tools = OrgTools({tool.name: tool for tool in offered})
+        return [*config.problems]
+
+
+def _iter_tools(config: McpConfig, lock: McpLock) -> Iterator[McpTool]:
+    for name, server in config.servers.items():
+        for tool_name, tool in lock.servers.get(name, LockedServer()).tools.items():
+            if any(is_match(tool_name, pattern) for pattern in server.tools):
+                yield _make_tool(name, server, tool_name, tool)
+
+
+# --- what is wrong ---------------------------------------------------------------------------------
+
+
+def validate_servers(base: OrgPath) -> Iterator[Problem]:
+    """Yield problems of the files about servers."""
+    config = load_mcp_config(base)
+    yield from config.problems
+    if config.servers and find_spec("mcp") is None:
+        hint = install_command("mcp")
+        yield Problem("the MCP SDK is not installed", MCP_FILE, hint=hint, severity="warning", code="LMG-307")
+    try:
+        load_lock(base)
+    except ConfigError as error:
+        yield from error.problems
+    yield from _find_blocked_elicitations(Organisation.from_path(base), config)
+
+
+def _find_blocked_elicitations(org: Organisation, config: McpConfig) -> Iterator[Problem]:
+    """Yield a warning for each server with questions that some agent cannot forward.
+
+    The default recipient may be missing: most servers ask nothing.
+    """
+    agents = survey_agents(org).agents
+    for name, server in config.servers.items():
+        if server.ask == McpServerSettings.ask and server.ask not in agents:
+            continue
+        key = "servers" if config.files[name] == MCP_FILE else "mcpServers"
+        for agent in agents.values():
+            if not match_servers(agent.permissions.tools, [name]):
+                continue
+            if blocker := elicitation_blocker(org, agent.name, server.ask):
+                message = f"what MCP server {name} asks {agent.name} back goes nowhere: {blocker}"
+                pointer = f"/{key}/{name}{'/ask' if key == 'servers' else ''}"
+                yield Problem(
+                    message, config.files[name], pointer=pointer, severity="warning", code="LMG-307"
+                )
+
+
+def missing_tool_reason(base: OrgPath, pattern: str) -> tuple[str, str] | None:
+    """Return the reason and hint for an `mcp.` name without a tool, or None.
+
+    A name of a server never listed may match a tool: the server's tools are unknown.
+    """
+    config = load_mcp_config(base)
+    server_names = match_servers([pattern], config.servers)
+    if not server_names:
+        server_name = pattern.removeprefix(PREFIX).partition(".")[0]
+        available = f"servers in config/mcp.json: {', '.join(config.servers) or 'none'}"
+        return f'"{pattern}": there is no MCP server "{server_name}"', did_you_mean(
+            server_name, list(config.servers)
+        ) or available
+    if pattern.count(".") < 2 and not pattern.endswith("*"):
+        return (
+            f'"{pattern}" is the server itself',
+            f'write "{PREFIX}{server_names[0]}.*" for all of its tools',
+        )
+    try:
+        lock = load_lock(base)
+    except ConfigError:
+        return None
+    if any(name not in lock.servers for name in server_names):
+        return None
+    names = [tool.name for tool in _iter_tools(config, lock)]
+    if any(is_match(name, pattern) for name in names):
+        return None
+    server_tools = [name for name in names if name.startswith(f"{PREFIX}{server_names[0]}.")]
+    return f'"{pattern}" matches no tool', did_you_mean(
+        pattern, server_tools
+    ) or f"tools: {', '.join(server_tools)[:300] or 'none'}"
+
+
+# --- what a call gave -----------------------------------------------------------------------------
+
+
+def to_text(blocks: Iterable[Mapping[str, Any]], structured: Any = None) -> str:
+    """Return content blocks as one text. Other blocks become a note. Format: the protocol's `CallToolResult`.
+
+    >>> to_text([dict(type="text", text="3"), dict(type="image", mime_type="image/png", data="aGk=")]).splitlines()
+    ['3', '[image image/png, 2 bytes: not shown]']
+    >>> to_text([], {"sum": 3})
+    '{"sum": 3}'
+    """
+    parts = [_block_text(block) for block in blocks]
+    if not any(parts) and structured is not None:
+        parts = [to_line(structured)]
+    text: str = plain_text("\n".join(part for part in parts if part))
+    return text
+
+
+def _block_text(block: Mapping[str, Any]) -> str:
+    match block.get("type"):
+        case "text":
+            return str(block.get("text", ""))
+        case "image" | "audio" as kind:
+            return (
+                f"[{kind} {block.get('mime_type', '')}, {_decoded_size(block.get('data'))} bytes: not shown]"
+            )
+        case "resource_link":
+            return f"[resource {block.get('uri', '')}: {block.get('name', '')}]"
+        case "resource":
+            inner = block.get("resource") or {}
+            if isinstance(inner.get("text"), str):
+                return f"[resource {inner.get('uri', '')}]\n{inner['text']}"
+            return f"[resource {inner.get('uri', '')}, {_decoded_size(inner.get('blob'))} bytes: not shown]"
+    return f"[{str(block.get('type'))[:40]}: not shown]"
+
+
+def _decoded_size(base64: Any) -> int:
+    text = base64 if isinstance(base64, str) else ""
+    return len(text) * 3 // 4 - text.count("=", -2)

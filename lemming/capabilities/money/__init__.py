@@ -1,1 +1,0 @@
-"""What models cost in dollars, and what turns have spent."""

@@ -1,0 +1,49 @@
+"""The key `output` of a resume: the schema of the agent's entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lemming.capabilities.conditions.predicates import validate_condition
+from lemming.kernel.files.fast_decoder import TypeMismatch, describe_field
+from lemming.kernel.org.resume import Agent
+
+OUTPUT = "output"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputSettings:
+    """Schema of the agent's entries."""
+
+    schema: dict[str, Any] = field(
+        metadata=describe_field("The JSON Schema of the payload, the engine's own keys in it left out.")
+    )
+    when: list[dict[str, Any]] = field(
+        default_factory=list,
+        metadata=describe_field(
+            "Conditions over an entry (kind, payload, tags): where one holds, it must satisfy the schema. "
+            "Default: entries of kind report and response.",
+            max_length=20,
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        for index, condition in enumerate(self.when):
+            for problem in validate_condition(condition, f"output.when.{index}"):
+                raise TypeMismatch(f"{problem.pointer.replace('/', '.')}: {problem.message} ({problem.hint})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswersResumeSettings:
+    """Keys of the answers capability in a resume."""
+
+    output: OutputSettings | None = field(
+        default=None, metadata=describe_field("What its entries must be; null: any payload will do.")
+    )
+
+
+def get_output_settings(agent: Agent) -> OutputSettings | None:
+    """Return the output settings of an agent, or None to accept any payload."""
+    settings: OutputSettings | None = agent.extensions.get(OUTPUT)
+    return settings

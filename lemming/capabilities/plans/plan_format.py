@@ -1,0 +1,356 @@
+"""Types of `agents/<name>/plan.json`, the source of the schema printed by `lemming schema plan`.
+
+Format: docs/plans.md. Rules beyond types (names, transitions, permissions) are in `plans.plan_rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lemming.capabilities.judges.judges_settings import JudgeReference, JudgeSettings
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.files.disk_errors import require_about_one_file
+from lemming.kernel.files.fast_decoder import describe_field, field_with_key, file_fields, file_key
+from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+
+PROVIDER = "plan"
+PLAN_LIMIT_BYTES = 256 << 10
+MAX_STEPS = 200
+END, FAIL = "end", "fail"
+"""Where a way may lead beside a step: the run ends with its answer, or fails."""
+
+StepKind = Literal["ask", "plan", "tool", "wait", "parallel", "decide"]
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifySettings(JudgeSettings):
+    """Verification of a step's answer before the step counts as done."""
+
+    by: JudgeReference = field(
+        default="",
+        metadata=describe_field(
+            "Who judges the answer in the turn of who is asked, before it leaves (docs/strategies.md), "
+            'in place of ask and tool: an agent, a model key, {"agent"}, {"model"} or {"command"}.'
+        ),
+    )
+    ask: str = field(default="", metadata=describe_field("The agent that is asked whether it passes."))
+    task: str = field(
+        default="", metadata=describe_field("What it is asked; it is shown the task and the answer.")
+    )
+    tool: str = field(
+        default="", metadata=describe_field("A tool that passes it by succeeding, in place of an agent.")
+    )
+    args: Json = field(
+        default_factory=dict, metadata=describe_field("The tool's arguments; texts in it are templates.")
+    )
+    when: Json | None = field(
+        default=None,
+        metadata=describe_field(
+            'What must hold of its answer. Default: an agent says "passes": true; a tool works.'
+        ),
+    )
+    attempts: int = field(
+        default=2, metadata=describe_field("How often the step is done in all until it passes.", ge=1, le=20)
+    )
+
+    def __post_init__(self) -> None:
+        if self.by:
+            super().__post_init__()
+
+    @property
+    def judge_name(self) -> str:
+        """Description of the verifier."""
+        return self.ask or self.tool or str(self.target)
+
+    @property
+    def judge_settings(self) -> JudgeSettings | None:
+        """Settings of the judge before sending, or None for a later check by an agent or a tool."""
+        if not self.by:
+            return None
+        return JudgeSettings(by=self.by, policy=self.policy, max=self.max, then=self.then)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitSettings:
+    """Condition for continuing a step: one of file, ticks, tick and time."""
+
+    file: str = field(
+        default="", metadata=describe_field("A file the agent may read, such as ./shared/in.csv.")
+    )
+    until: Literal["exists", "changes"] = field(
+        default="exists",
+        metadata=describe_field("Until the file is there, or is another one than when the step began."),
+    )
+    ticks: int | None = field(default=None, metadata=describe_field("So many ticks.", ge=1, le=1_000_000))
+    tick: int | None = field(default=None, metadata=describe_field("Until this tick.", ge=0))
+    time: str = field(
+        default="", metadata=describe_field("Until this moment, such as 2027-01-31T09:00:00Z; a template.")
+    )
+    at_most: int | None = field(
+        default=None, metadata=describe_field("Ticks after which the step fails; null: it waits on.", ge=1)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """Transition out of a step, taken when its condition holds."""
+
+    when: Json = field(
+        metadata=describe_field("The condition. Its fields begin with answer, start, steps, ...")
+    )
+    to: str = field(metadata=describe_field('The name of a step, "end" or "fail".', min_length=1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceSettings:
+    """Transitions out of a step by a field of its answer, filled by the model."""
+
+    field_: str = field(metadata=field_with_key("field", "A field of the answer.", min_length=1))
+    to: dict[str, str] = field(
+        metadata=describe_field("Where each value leads; the answer's schema allows no others.")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepAction:
+    """Action of a step: a request to an agent or person, a tool call, or a wait."""
+
+    name: str = field(metadata=describe_field("What other steps call it.", min_length=1, max_length=63))
+    ask: str = field(default="", metadata=describe_field("The agent or the person that is asked."))
+    plan: str = field(default="", metadata=describe_field("An agent whose brain is another plan."))
+    tool: str = field(default="", metadata=describe_field("A tool that the agent may call."))
+    args: Json = field(
+        default_factory=dict,
+        metadata=describe_field("The tool's arguments, or what a plan is given; texts in it are templates."),
+    )
+    wait: WaitSettings | None = field(default=None, metadata=describe_field("What is waited for."))
+    task: str = field(
+        default="", metadata=describe_field("What is asked, a template: {{start}}, {{steps.NAME}}, ...")
+    )
+    context: list[str] = field(
+        default_factory=list,
+        metadata=describe_field(
+            "What goes with the task: start, previous, steps.NAME, memory.KEY, last.AGENT, ..."
+        ),
+    )
+    writes: str = field(
+        default="", metadata=describe_field("The key of the run under which the answer is kept.")
+    )
+    output: Json | None = field(
+        default=None, metadata=describe_field("JSON Schema that the answer must satisfy.")
+    )
+    deadline: int | str | None = field(
+        default=None,
+        metadata=describe_field('When the request expires: after so many ticks, or "2h"; null: it does not.'),
+    )
+    default: Any = field(
+        default=None, metadata=describe_field("The answer when nobody gave one in time: a text or an object.")
+    )
+    attempts: int = field(default=1, metadata=describe_field("How often it is tried in all.", ge=1, le=20))
+    verify: VerifySettings | None = field(
+        default=None, metadata=describe_field("Who or what must pass the answer.")
+    )
+
+    @property
+    def target_agent(self) -> str:
+        """Agent of the request, or the empty string."""
+        return self.ask or self.plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepDefinition(StepAction):
+    """Step of a plan: one action, several parallel actions, or only a decision."""
+
+    parallel: list[StepAction] = field(
+        default_factory=list, metadata=describe_field("A band: these are done at once, and all must succeed.")
+    )
+    each: str = field(
+        default="",
+        metadata=describe_field(
+            "A list, such as steps.NAME.items: the step is done for each item, its {{item}}."
+        ),
+    )
+    at_once: int = field(
+        default=8,
+        metadata=describe_field("How many items of `each` are under way at once, at most.", ge=1, le=32),
+    )
+    most: int = field(
+        default=100,
+        metadata=describe_field("A list with more items fails the step: it bounds the cost.", ge=1, le=1000),
+    )
+    on_item_failure: Literal["fail", "keep"] = field(
+        default="fail",
+        metadata=describe_field(
+            'What becomes of the step when one item failed. keep: it goes on, and the item says "failed".'
+        ),
+    )
+    retry: Literal["all", "failed_only"] = field(
+        default="all",
+        metadata=describe_field("What of a band is done again when one of it failed and attempts are left."),
+    )
+    routes: list[Route] = field(
+        default_factory=list, metadata=describe_field("Ways out, the first whose condition holds is taken.")
+    )
+    choose: ChoiceSettings | None = field(
+        default=None, metadata=describe_field("Ways out by a field that the model fills, in place of routes.")
+    )
+    else_: str = field(
+        default="", metadata=field_with_key("else", "Where it goes on when no way out fits; required then.")
+    )
+    then: str = field(
+        default="", metadata=describe_field("The step that follows; default: the next one in the file.")
+    )
+    limit: int | None = field(
+        default=None,
+        metadata=describe_field(
+            "How often a run may begin the step; required of where loops lead.", ge=1, le=1000
+        ),
+    )
+    at_limit: str = field(
+        default=FAIL,
+        metadata=describe_field('Where it goes on in place of one time more: a step, "end", "fail".'),
+    )
+    on_failure: str = field(
+        default=FAIL, metadata=describe_field('Where it goes on when the step failed: a step, "end", "fail".')
+    )
+
+    @property
+    def keeps_failures(self) -> bool:
+        """Return True if a failed item of `each` counts as an answer."""
+        return self.on_item_failure == "keep"
+
+    @property
+    def kind(self) -> StepKind:
+        """Kind of the step. Validation of a single kind happens elsewhere."""
+        return get_kind(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentPlan:
+    """Plan for answering requests to an agent."""
+
+    description: str = field(default="", metadata=describe_field("What the plan is for."))
+    steps: list[StepDefinition] = field(
+        default_factory=list,
+        metadata=describe_field(
+            "What is done, in this order where nothing else is said.", max_length=MAX_STEPS
+        ),
+    )
+    input: Json | None = field(
+        default=None,
+        metadata=describe_field(
+            "JSON Schema of a request's fields, start.FIELD: one that does not fit is refused."
+        ),
+    )
+    answer: str = field(
+        default="",
+        metadata=describe_field("The answer to the request, a template; default: the last step's answer."),
+    )
+    max_steps: int = field(
+        default=100, metadata=describe_field("Steps a run may begin in all.", ge=1, le=10_000)
+    )
+    keep_runs: int = field(
+        default=10,
+        metadata=describe_field("Ended runs that stay in the agent's memory, the newest.", ge=0, le=1000),
+    )
+    proposals: str = field(
+        default="",
+        metadata=describe_field(
+            "The person who must approve a plan that comes with a request; empty: none may come."
+        ),
+    )
+
+    def get_step(self, name: str) -> StepDefinition | None:
+        """Return the step with this name, or None. Parallel actions are not steps."""
+        return next((step for step in self.steps if step.name == name), None)
+
+    def iter_actions(self) -> Iterator[tuple[StepAction, StepDefinition, str]]:
+        """Yield every step and every parallel action, with its step and its JSON pointer."""
+        for index, step in enumerate(self.steps):
+            yield step, step, f"/steps/{index}"
+            for action_index, action in enumerate(step.parallel):
+                yield action, step, f"/steps/{index}/parallel/{action_index}"
+
+    def iter_judges(self) -> Iterator[tuple[str, JudgeSettings, str]]:
+        """Yield the judges of answers before sending: agent, judge settings and JSON pointer."""
+        for action, _, pointer in self.iter_actions():
+            if action.verify and (judge_settings := action.verify.judge_settings):
+                yield action.ask, judge_settings, f"{pointer}/verify"
+
+
+def step_keys() -> list[str]:
+    """Return the keys of a step, in documentation order."""
+    return [file_key(field) for field in file_fields(StepDefinition)]
+
+
+def get_kind(action: StepAction) -> StepKind:
+    """Return the kind of a step or of a parallel action.
+
+    >>> get_kind(StepAction(name="a", ask="ada"))
+    'ask'
+    """
+    if isinstance(action, StepDefinition) and action.parallel:
+        return "parallel"
+    if action.wait is not None:
+        return "wait"
+    if action.tool:
+        return "tool"
+    return "plan" if action.plan else "ask" if action.ask else "decide"
+
+
+def is_planner(agent: Agent, config: Config) -> bool:
+    """Return True if the agent's brain is a plan."""
+    return _is_plan_model(agent.model.key, config)
+
+
+def _is_plan_model(model_key: str, config: Config) -> bool:
+    entry = config.models.get(model_key)
+    return entry is not None and entry.provider == PROVIDER
+
+
+def find_awaited_files(org: Organisation, agent: str) -> list[str]:
+    """Return the files awaited by an agent's plan. An unreadable plan awaits none."""
+    try:
+        plan = load_plan(org, agent).value
+    except ConfigError:  # its turns fail and say so
+        return []
+    return sorted(
+        {action.wait.file for action, _, _ in plan.iter_actions() if action.wait and action.wait.file}
+    )
+
+
+def plan_file(agent: str) -> str:
+    """Return the path of an agent's plan."""
+    return f"{paths.agent_folder(agent)}/plan.json"
+
+
+def load_plan(org: Organisation, agent: str) -> Document[AgentPlan]:
+    """Return an agent's plan from its file.
+
+    Raises: ConfigError with all problems of the file.
+    """
+    file = plan_file(agent)
+    try:
+        reading = org.files.get_reading(file, lambda raw: parse_plan(raw, file), limit_bytes=PLAN_LIMIT_BYTES)
+    except OSError as error:
+        require_about_one_file(f"{org.base}/{file}", error)
+        raise unreadable_error(file, error) from error
+    outcome = reading.outcome
+    if isinstance(outcome, Exception):
+        raise outcome.with_traceback(None)
+    return outcome
+
+
+def parse_plan(raw: bytes, file: str) -> Document[AgentPlan]:
+    """Return the plan in a file's bytes.
+
+    Raises: ConfigError for an invalid plan.
+    """
+    return parse_document(raw, file, AgentPlan, limit_bytes=PLAN_LIMIT_BYTES, unknown_key_policy="at the top")

@@ -1,0 +1,372 @@
+"""Validation of a plan against the organisation: agents asked, tools called, and effects of a default answer.
+
+Pure.
+
+Facts about the organisation come from a `PlanValidationContext`, filled in by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lemming.capabilities.conditions.predicates import (
+    MISSING,
+    compile_condition,
+    get_field,
+    validate_condition,
+)
+from lemming.capabilities.plans.plan_format import END, FAIL, AgentPlan, StepAction, StepDefinition
+from lemming.capabilities.plans.reference_validation import iter_references
+from lemming.capabilities.plans.step_graph import iter_explicit_transitions, successors
+from lemming.capabilities.plans.value_paths import find_references, split_reference
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.json_schema.schema_violations import describe_violations
+from lemming.kernel.base.jsontext import did_you_mean
+
+DANGEROUS_CLASSES = ("send", "execute", "administer")
+"""Classes of tools (`lemming.tools.ToolClass`) to which nobody's silence may lead."""
+
+
+def _no_reason(_: str) -> str:
+    return ""
+
+
+def _unknown_parameters(_: str) -> Mapping[str, Any] | None:
+    return None
+
+
+def _no_plan(_: str) -> AgentPlan | None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanValidationContext:
+    """Agents, people and tools of the organisation, and the permissions of the plan's agent.
+
+    `tool_classes` maps known tools to their classes; plugins may add more unless `knows_all_tools`.
+    `hint_for_tool`: hint for an unknown tool. `refusal_reason`: reason the agent may not call a tool.
+    `find_approval_gate`: gate with "ask" for calls of a tool. `unreadable_reason`: reason the agent may not
+    read a file. `find_plan`: plan of another agent. `find_parameters`: JSON Schema of a tool's arguments, if
+    known.
+    """
+
+    agents: Mapping[str, Agent]
+    people: frozenset[str] = frozenset()
+    planners: frozenset[str] = frozenset()
+    tool_classes: Mapping[str, str] = field(default_factory=dict)
+    knows_all_tools: bool = True
+    hint_for_tool: Callable[[str], str] = _no_reason
+    refusal_reason: Callable[[str], str] = _no_reason
+    find_approval_gate: Callable[[str], str] = _no_reason
+    unreadable_reason: Callable[[str], str] = _no_reason
+    find_plan: Callable[[str], AgentPlan | None] = _no_plan
+    find_parameters: Callable[[str], Mapping[str, Any] | None] = _unknown_parameters
+
+
+def validate_permissions(plan: AgentPlan, agent: Agent, context: PlanValidationContext) -> Iterator[Problem]:
+    """Yield problems of a plan in its organisation: unknown names and missing permissions."""
+    for action, step, base_pointer in plan.iter_actions():
+        for name, pointer in _iter_agent_names(action, base_pointer):
+            yield from _asking_problems(name, pointer, agent, context)
+        if action.plan:
+            yield from _planner_problems(action.plan, f"{base_pointer}/plan", agent, context)
+        for name, pointer in _iter_tool_names(action, base_pointer):
+            yield from _tool_problems(name, pointer, context)
+        if action.wait and action.wait.time and not agent.clock:
+            hint = f'"clock": true in agents/{agent.name}/resume.json'
+            message = "the agent does not go by the clock: no moment would ever come"
+            yield Problem(message, pointer=f"{base_pointer}/wait/time", hint=hint)
+        if action.wait and action.wait.file and (reason := context.unreadable_reason(action.wait.file)):
+            hint = "grant it in permissions.file_access.allow_read"
+            message = f"{agent.name} may not read {action.wait.file}: {reason}"
+            yield Problem(message, pointer=f"{base_pointer}/wait/file", hint=hint)
+        for tool, arguments, at in _iter_calls(action, base_pointer):
+            yield from _argument_problems(tool, arguments, at, context)
+        max_per_reply = min(agent.turn.max_entries, agent.turn.max_tool_calls)
+        if action is step and len(step.parallel) > max_per_reply:
+            message = f"a band of {len(step.parallel)}, while one reply may ask {max_per_reply}"
+            hint = "make two bands of it, or raise turn.max_entries in the resume"
+            yield Problem(message, pointer=f"{base_pointer}/parallel", hint=hint)
+        if action is step and step.each and step.target_agent and step.at_once > agent.turn.max_entries:
+            message = f"{step.at_once} at once, while one reply may ask {agent.turn.max_entries}"
+            hint = f'"at_once": {agent.turn.max_entries}, or raise turn.max_entries in the resume'
+            yield Problem(message, pointer=f"{base_pointer}/at_once", hint=hint)
+        if action is step and (limited_agent := _find_limiting_agent(step, context)):
+            message = f"{step.at_once} at once, while {limited_agent.name} takes {limited_agent.turn.requests} request a tick"
+            hint = f'"turn": {{"requests": {step.at_once}}} in agents/{limited_agent.name}/resume.json'
+            yield Problem(message, pointer=f"{base_pointer}/at_once", hint=hint, severity="warning")
+        if action is step:
+            yield from _approval_problems(step, base_pointer, agent, context)
+        if action.plan and (target_plan := context.find_plan(action.plan)) and target_plan.input:
+            yield from _input_problems(action, target_plan.input, base_pointer)
+        if action.default is not None and action.target_agent in context.people:
+            yield from _default_problems(plan, action, step, base_pointer, context)
+    for path, pointer in iter_references(plan):
+        root, name = split_reference(path)
+        if root == "last" and name:
+            yield from _reading_problems(name, pointer, agent, context)
+    if plan.proposals:
+        yield from _asking_problems(plan.proposals, "/proposals", agent, context)
+        if plan.proposals in context.agents and plan.proposals not in context.people:
+            hint = f"people: {', '.join(sorted(context.people)) or 'none'}"
+            message = f"{plan.proposals} is no person, who alone may approve plans"
+            yield Problem(message, pointer="/proposals", hint=hint)
+
+
+def _approval_problems(
+    step: StepDefinition, base_pointer: str, agent: Agent, context: PlanValidationContext
+) -> Iterator[Problem]:
+    """Yield a warning for each step with more gated calls than can wait for approval together."""
+    max_approvals, calls = (
+        agent.turn.max_approvals,
+        [action.tool for action in (step, *step.parallel) if action.tool],
+    )
+    gated_calls = [tool for tool in calls if context.find_approval_gate(tool)]
+    count = step.at_once * len(gated_calls) if step.each else len(gated_calls)
+    if count > max_approvals:
+        message = (
+            f"{context.find_approval_gate(gated_calls[0])} asks a person about {gated_calls[0]}: of {count} calls "
+            f"at once, {max_approvals} are asked about (turn.max_approvals); the others once these are decided"
+        )
+        hint = f'"at_once": {max_approvals}, or raise turn.max_approvals in the resume'
+        at = f"{base_pointer}/at_once" if step.each else f"{base_pointer}/parallel"
+        yield Problem(message, pointer=at, hint=hint, severity="warning")
+
+
+def _iter_agent_names(action: StepAction, base_pointer: str) -> Iterator[tuple[str, str]]:
+    for key in ("ask", "plan"):
+        if getattr(action, key):
+            yield getattr(action, key), f"{base_pointer}/{key}"
+    if action.verify and action.verify.ask:
+        yield action.verify.ask, f"{base_pointer}/verify/ask"
+
+
+def _iter_tool_names(action: StepAction, base_pointer: str) -> Iterator[tuple[str, str]]:
+    if action.tool:
+        yield action.tool, f"{base_pointer}/tool"
+    if action.verify and action.verify.tool:
+        yield action.verify.tool, f"{base_pointer}/verify/tool"
+
+
+def _iter_calls(action: StepAction, base_pointer: str) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    if action.tool:
+        yield action.tool, action.args, base_pointer
+    if action.verify and action.verify.tool:
+        yield action.verify.tool, action.verify.args, f"{base_pointer}/verify"
+
+
+def _asking_problems(
+    name: str, pointer: str, agent: Agent, context: PlanValidationContext
+) -> Iterator[Problem]:
+    if name == agent.name:
+        hint = "a plan cannot wait for itself; ask somebody else"
+        yield Problem(f"{name} would ask itself", pointer=pointer, hint=hint)
+        return
+    if name not in context.agents:
+        names = sorted(set(context.agents) - {agent.name})
+        hint = did_you_mean(name, names) or f"agents: {', '.join(names) or 'none'}"
+        yield Problem(f'there is no agent "{name}"', pointer=pointer, hint=hint)
+        return
+    if not agent.may_read(name):
+        hint = f'add "{name}" to permissions.read_outboxes in agents/{agent.name}/resume.json'
+        yield Problem(
+            f"{agent.name} may not read {name}, whose answer would not reach it", pointer=pointer, hint=hint
+        )
+    if name not in context.people and not context.agents[name].may_read(agent.name):
+        hint = f'add "{agent.name}" to permissions.read_outboxes in agents/{name}/resume.json'
+        yield Problem(
+            f"{name} may not read {agent.name}, whose request would not reach it", pointer=pointer, hint=hint
+        )
+
+
+def _planner_problems(
+    name: str, pointer: str, agent: Agent, context: PlanValidationContext
+) -> Iterator[Problem]:
+    if name not in context.agents:
+        return
+    if name not in context.planners:
+        hint = f'"ask": "{name}", or one of: {", ".join(sorted(context.planners - {agent.name})) or "none"}'
+        yield Problem(
+            f"{name} has no plan, expected an agent whose model key is a plan", pointer=pointer, hint=hint
+        )
+        return
+    chain = _find_cycle(name, agent.name, context, (agent.name,))
+    if chain:
+        hint = "let one of them do it itself"
+        yield Problem(f"plans ask each other in a circle: {' -> '.join(chain)}", pointer=pointer, hint=hint)
+
+
+def _find_cycle(
+    name: str, start: str, context: PlanValidationContext, chain: tuple[str, ...]
+) -> tuple[str, ...]:
+    if name == start:
+        return (*chain, name)
+    if name in chain or (plan := context.find_plan(name)) is None:
+        return ()
+    longer_chains = (
+        _find_cycle(action.target_agent, start, context, (*chain, name))
+        for action, _, _ in plan.iter_actions()
+        if action.target_agent
+    )
+    return next(filter(None, longer_chains), ())
+
+
+def _find_limiting_agent(step: StepDefinition, context: PlanValidationContext) -> Agent | None:
+    """Return the agent of a concurrent step if the agent takes fewer requests per tick, or None."""
+    agent = context.agents.get(step.target_agent) if step.each else None
+    if agent is None or agent.name in context.people or agent.turn.take == "all":
+        return None
+    return agent if agent.turn.requests < min(step.at_once, step.most) else None
+
+
+def _tool_problems(name: str, pointer: str, context: PlanValidationContext) -> Iterator[Problem]:
+    if name not in context.tool_classes:
+        if not context.knows_all_tools:
+            return
+        yield Problem(f'there is no tool "{name}"', pointer=pointer, hint=context.hint_for_tool(name))
+    elif reason := context.refusal_reason(name):
+        hint = f'add "{name}" to permissions.tools in the resume'
+        yield Problem(f"the tool {name} may not be called: {reason}", pointer=pointer, hint=hint)
+
+
+def _argument_problems(
+    name: str, arguments: Mapping[str, Any], base_pointer: str, context: PlanValidationContext
+) -> Iterator[Problem]:
+    """Yield unknown arguments of a tool call, and missing required arguments."""
+    schema = context.find_parameters(name)
+    properties = schema.get("properties", {}) if schema else {}
+    if schema is None or schema.get("additionalProperties") or not isinstance(properties, dict):
+        return
+    for key in arguments:
+        if key not in properties:
+            hint = did_you_mean(key, list(properties)) or f"its arguments: {', '.join(properties) or 'none'}"
+            yield Problem(
+                f'the tool {name} has no argument "{key}"', pointer=f"{base_pointer}/args/{key}", hint=hint
+            )
+    if missing := [key for key in schema.get("required", ()) if key not in arguments]:
+        hint = f'"args": {{"{missing[0]}": ...}}'
+        yield Problem(f'the tool {name} needs "{missing[0]}"', pointer=f"{base_pointer}/args", hint=hint)
+
+
+def _input_problems(
+    action: StepAction, input_schema: Mapping[str, Any], base_pointer: str
+) -> Iterator[Problem]:
+    """Yield arguments that do not fit the `input` schema of a called plan, and missing required fields."""
+    properties = input_schema.get("properties", {})
+    for key, value in action.args.items():
+        if key in properties:
+            if not any(find_references(value)) and (errors := describe_violations(properties[key], value)):
+                message = f'{action.plan} does not take this as "{key}": {"; ".join(errors)}'
+                yield Problem(
+                    message, pointer=f"{base_pointer}/args/{key}", hint="see input in its plan.json"
+                )
+        elif input_schema.get("additionalProperties") is False:
+            hint = did_you_mean(key, list(properties)) or f"its fields: {', '.join(properties) or 'none'}"
+            yield Problem(
+                f'the plan of {action.plan} takes no "{key}"', pointer=f"{base_pointer}/args/{key}", hint=hint
+            )
+    if missing := [key for key in input_schema.get("required", ()) if key not in (*action.args, "text")]:
+        hint = f'"args": {{"{missing[0]}": ...}}'
+        yield Problem(
+            f'the plan of {action.plan} needs "{missing[0]}"', pointer=f"{base_pointer}/args", hint=hint
+        )
+
+
+def _reading_problems(
+    name: str, pointer: str, agent: Agent, context: PlanValidationContext
+) -> Iterator[Problem]:
+    if name not in context.agents:
+        hint = did_you_mean(name, list(context.agents)) or f"agents: {', '.join(sorted(context.agents))}"
+        yield Problem(f'there is no agent "{name}"', pointer=pointer, hint=hint)
+    elif not agent.may_read(name):
+        hint = f'add "{name}" to permissions.read_outboxes in agents/{agent.name}/resume.json'
+        yield Problem(f"{agent.name} may not read {name}", pointer=pointer, hint=hint)
+
+
+# --- silence is never a yes ---------------------------------------------------------------------
+
+
+def _default_problems(
+    plan: AgentPlan,
+    action: StepAction,
+    step: StepDefinition,
+    base_pointer: str,
+    context: PlanValidationContext,
+) -> Iterator[Problem]:
+    """Yield a problem if a person's silence leads to a tool with effects beyond files."""
+    next_steps = successors(plan)
+    pending, visited = [*(_transitions_on_default(plan, action, step) & next_steps.keys())], set[str]()
+    while pending:
+        name = pending.pop()
+        if name in visited:
+            continue
+        visited.add(name)
+        next_step = plan.get_step(name)
+        if next_step is None or _requires_confirmation(
+            next_step, context
+        ):  # from there on a person has decided
+            continue
+        if tool := _dangerous_tool(next_step, context):
+            message = (
+                f'when {action.target_agent} says nothing, the default leads to "{name}", which calls {tool} '
+                f"({context.tool_classes[tool]})"
+            )
+            hint = "choose a default that ends the run, or leave it out: the request then waits"
+            yield Problem(message, pointer=f"{base_pointer}/default", hint=hint)
+            return
+        pending.extend(next_steps[name])
+
+
+def _requires_confirmation(step: StepDefinition, context: PlanValidationContext) -> bool:
+    """Return True if a person decides at the step, so later steps do not follow from silence."""
+    return step.target_agent in context.people and step.default is None
+
+
+def _dangerous_tool(step: StepDefinition, context: PlanValidationContext) -> str:
+    tools = (name for action in (step, *step.parallel) for name, _ in _iter_tool_names(action, ""))
+    return next((tool for tool in tools if context.tool_classes.get(tool) in DANGEROUS_CLASSES), "")
+
+
+def _transitions_on_default(plan: AgentPlan, action: StepAction, step: StepDefinition) -> set[str]:
+    """Return the possible next steps after the default answer."""
+    index = plan.steps.index(step)
+    all_targets = {transition.to for transition in iter_explicit_transitions(plan, index)} - {END, FAIL}
+    if action is not step:
+        return successors(plan)[step.name]
+    if step.each:
+        return successors(plan)[step.name]
+    answer: dict[str, Any] = {"text": action.default} if isinstance(action.default, str) else action.default
+    if step.choose:
+        choice = get_field(answer, step.choose.field_)
+        return {step.choose.to.get(str(choice), step.else_)} if choice is not MISSING else {step.else_}
+    if step.routes:
+        return _possible_routes(step, answer, all_targets)
+    return successors(plan)[step.name]
+
+
+def _possible_routes(step: StepDefinition, answer: dict[str, Any], all_targets: set[str]) -> set[str]:
+    """Return the possible targets, given only the answer."""
+    possible = set[str]()
+    for route in step.routes:
+        if any(validate_condition(route.when)):  # nobody can tell where it leads
+            return all_targets
+        if all(field.partition(".")[0] == "answer" for field in _condition_fields(route.when)):
+            if compile_condition(route.when)({"answer": answer}):
+                return {*possible, route.to}
+        else:
+            possible.add(route.to)
+    return {*possible, step.else_}
+
+
+def _condition_fields(condition: dict[str, Any]) -> Iterator[str]:
+    for inner in (
+        *condition.get("all", ()),
+        *condition.get("any", ()),
+        *filter(None, [condition.get("not")]),
+    ):
+        yield from _condition_fields(inner)
+    if "field" in condition:
+        yield condition["field"]

@@ -1,0 +1,376 @@
+"""Validation of a plan, independent of its agent: contents and transitions. Pure, except `load_valid_plan`.
+
+Each problem has a JSON pointer; `locate_problems` adds file and line. Permissions are checked in
+`plans.plan_permissions`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from lemming.capabilities.conditions import predicates
+from lemming.capabilities.plans.plan_format import (
+    AgentPlan,
+    StepAction,
+    StepDefinition,
+    VerifySettings,
+    WaitSettings,
+    get_kind,
+    load_plan,
+    plan_file,
+)
+from lemming.capabilities.plans.reference_validation import iter_condition_fields, validate_references
+from lemming.capabilities.plans.step_graph import (
+    EXITS,
+    has_conditions,
+    iter_explicit_transitions,
+    outgoing_transitions,
+    reachable_steps,
+)
+from lemming.capabilities.plans.value_paths import ANSWER_ROOTS, ROOTS
+from lemming.kernel.base.errors import ConfigError, Problem, UsageError
+from lemming.kernel.base.json_schema.schema_violations import describe_violations, find_schema_flaw
+from lemming.kernel.base.jsontext import did_you_mean, locate
+from lemming.kernel.base.times.parse_times import DURATIONS, parse_duration
+from lemming.kernel.files.json_documents import Document
+from lemming.kernel.inboxes.answer_payload import ENGINE_KEYS
+from lemming.kernel.org.organisation import Organisation
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
+_NAME_RULE = "a name has 1 to 63 characters A-Z, a-z, 0-9, _ and -"
+
+
+def validate_plan(plan: AgentPlan) -> Iterator[Problem]:
+    """Yield problems of a plan, independent of its agent."""
+    if not plan.steps and not plan.proposals:
+        hint = '"steps": [{"name": "first", "ask": "AGENT", "task": "{{start}}"}]'
+        yield Problem("found no steps, expected at least one", pointer="/steps", hint=hint)
+    yield from _name_problems(plan)
+    yield from _input_problems(plan)
+    for action, step, base_pointer in plan.iter_actions():
+        yield from _kind_problems(action, step, base_pointer)
+        yield from _key_problems(action, base_pointer)
+        yield from _reserved_field_problems(action, base_pointer)
+        if action.verify:
+            yield from _verify_problems(action.verify, f"{base_pointer}/verify")
+        if action.verify and action.verify.by and not action.ask:
+            hint = 'it belongs to steps with "ask", whose agent writes its answer again'
+            yield Problem('"by" has no effect here', pointer=f"{base_pointer}/verify/by", hint=hint)
+    yield from _route_problems(plan)
+    yield from _loop_problems(plan)
+    yield from validate_references(plan)
+
+
+def load_valid_plan(org: Organisation, agent: str) -> AgentPlan:
+    """Return an agent's plan.
+
+    Raises: ConfigError with all problems of the plan.
+    """
+    return require_valid(load_plan(org, agent), plan_file(agent))
+
+
+def require_valid(document: Document[AgentPlan], file: str) -> AgentPlan:
+    """Return the plan in a document.
+
+    Raises: ConfigError with all problems of the plan.
+    """
+    problems = locate_problems(validate_plan(document.value), file, document.raw)
+    if errors := tuple(problem for problem in problems if problem.severity == "error"):
+        raise ConfigError(str(errors[0]), problems=errors)
+    return document.value
+
+
+def locate_problems(problems: Iterable[Problem], file: str, raw: bytes) -> Iterator[Problem]:
+    """Yield problems with file and line of their pointer, or of the nearest existing parent."""
+    text = raw.decode("utf-8", "replace").removeprefix("\ufeff")
+    for problem in problems:
+        pointer = problem.pointer
+        line, column = locate(text, pointer)
+        while not line and pointer:  # of what is missing, the place above it
+            pointer = pointer.rpartition("/")[0]
+            line, column = locate(text, pointer)
+        yield replace(problem, file=file, line=line, column=column)
+
+
+# --- names and kinds ----------------------------------------------------------------------------
+
+
+def _name_problems(plan: AgentPlan) -> Iterator[Problem]:
+    first_pointers: dict[str, str] = {}
+    for action, _, base_pointer in plan.iter_actions():
+        pointer = f"{base_pointer}/name"
+        if not _NAME.match(action.name):
+            yield Problem(f'"{action.name[:63]}" is no name of a step', pointer=pointer, hint=_NAME_RULE)
+        elif action.name in EXITS:
+            message = f'"{action.name}" is where a run ends, expected another name'
+            yield Problem(message, pointer=pointer, hint="call the step something else")
+        elif action.name in first_pointers:
+            message = f'found "{action.name}" twice, expected a name of its own (the other: {first_pointers[action.name]})'
+            yield Problem(message, pointer=pointer, hint="rename one of them")
+        first_pointers.setdefault(action.name, base_pointer)
+
+
+def _kind_problems(action: StepAction, step: StepDefinition, base_pointer: str) -> Iterator[Problem]:
+    keys = [key for key in ("ask", "plan", "tool", "wait", "parallel") if getattr(action, key, None)]
+    if len(keys) > 1:
+        message = f"found {' and '.join(keys)}, expected one of them"
+        yield Problem(message, pointer=f"{base_pointer}/{keys[1]}", hint="make two steps of it")
+    elif not keys and not (action is step and has_conditions(step)):
+        hint = 'add "ask", "plan", "tool", "wait" or "parallel"; or "routes", for a step that only decides'
+        yield Problem(f'step "{action.name}" does nothing', pointer=base_pointer, hint=hint)
+    kind = get_kind(action)
+    for key, kinds in _ONLY_FOR.items():
+        if _is_provided(action, key) and kind not in kinds and len(keys) <= 1:
+            description = {"decide": "that only decides", "parallel": "that is a band"}.get(
+                kind, f'with "{kind}"'
+            )
+            hint = f"take it out; it belongs to steps with {' or '.join(kinds)}"
+            if kind == "parallel" and key != "each":
+                hint = "put it into the members of the band"
+            yield Problem(
+                f'"{key}" has no effect in a step {description}', pointer=f"{base_pointer}/{key}", hint=hint
+            )
+    if isinstance(action, StepDefinition):
+        yield from _each_problems(action, base_pointer)
+    if kind in ("ask", "plan") and not (action.task or action.args):
+        hint = '"task": "{{start}}" hands the request on as it is'
+        yield Problem("found no task, expected what is asked", pointer=base_pointer, hint=hint)
+    if action.wait:
+        yield from _wait_problems(action.wait, f"{base_pointer}/wait")
+    if action is step and step.retry != "all" and not step.parallel:
+        yield Problem(
+            '"retry" has no effect without a band', pointer=f"{base_pointer}/retry", hint="take it out"
+        )
+
+
+_ONLY_FOR = {
+    "task": ("ask", "plan"),
+    "context": ("ask", "plan"),
+    "default": ("ask", "plan"),
+    "deadline": ("ask", "plan"),
+    "args": ("plan", "tool"),
+    "each": ("ask", "plan", "tool"),
+    "output": ("ask", "plan", "tool"),
+    "verify": ("ask", "plan", "tool"),
+    "attempts": ("ask", "plan", "tool", "parallel"),
+    "writes": ("ask", "plan", "tool", "wait", "parallel"),
+    "choose": ("ask", "plan", "tool"),
+}
+
+
+def _is_provided(action: StepAction, key: str) -> bool:
+    return getattr(action, key, None) not in (None, "", [], {}) and (
+        key != "attempts" or action.attempts != 1
+    )
+
+
+def _each_problems(step: StepDefinition, base_pointer: str) -> Iterator[Problem]:
+    default_step = StepDefinition(name=step.name)
+    for key in ("at_once", "most", "on_item_failure") if not step.each else ():
+        if getattr(step, key) != getattr(default_step, key):
+            yield Problem(
+                f'"{key}" has no effect here', pointer=f"{base_pointer}/{key}", hint='it belongs to "each"'
+            )
+    if step.each and step.choose:
+        hint = 'a condition over answer.items in "routes"'
+        yield Problem(
+            '"choose" needs one answer, not one for each item', pointer=f"{base_pointer}/choose", hint=hint
+        )
+
+
+def _input_problems(plan: AgentPlan) -> Iterator[Problem]:
+    flaw, inside = find_schema_flaw(plan.input) if plan.input is not None else ("", "")
+    if flaw:
+        yield Problem(f"no JSON Schema: {flaw}", pointer=f"/input{inside}", hint="mend the schema")
+
+
+def _reserved_field_problems(action: StepAction, base_pointer: str) -> Iterator[Problem]:
+    """Yield fields of a plan call with a reserved meaning in requests."""
+    for key in action.args if action.plan else ():
+        if key in (*ENGINE_KEYS, "text", "status"):
+            hint = "call it something else"
+            yield Problem(f'"{key}" is a word of requests', pointer=f"{base_pointer}/args/{key}", hint=hint)
+
+
+def _wait_problems(wait: WaitSettings, base_pointer: str) -> Iterator[Problem]:
+    keys = [key for key in ("file", "ticks", "tick", "time") if getattr(wait, key) not in (None, "")]
+    if len(keys) != 1:
+        description = " and ".join(keys) or "nothing"
+        message = f"found {description}, expected one of file, ticks, tick and time"
+        yield Problem(
+            message, pointer=base_pointer, hint='such as {"file": "./shared/in.csv"} or {"ticks": 5}'
+        )
+
+
+def _key_problems(action: StepAction, base_pointer: str) -> Iterator[Problem]:
+    if action.writes and not _NAME.match(action.writes):
+        yield Problem(f'"{action.writes[:63]}" is no key', pointer=f"{base_pointer}/writes", hint=_NAME_RULE)
+    if action.output is not None:
+        flaw, inside = find_schema_flaw(action.output)
+        if flaw:
+            yield Problem(
+                f"no JSON Schema: {flaw}", pointer=f"{base_pointer}/output{inside}", hint="mend the schema"
+            )
+        elif action.default is not None and (errors := describe_violations(action.output, action.default)):
+            message = f"the default is not what output asks for: {'; '.join(errors)}"
+            yield Problem(message, pointer=f"{base_pointer}/default", hint="give one that is")
+    if action.deadline is not None and (reason := _deadline_error(action.deadline)):
+        hint = f"so many ticks, or a time: {DURATIONS}"
+        yield Problem(reason, pointer=f"{base_pointer}/deadline", hint=hint)
+    if action.default is not None and not isinstance(action.default, (str, dict)):
+        hint = 'such as "default": {"text": "no"}'
+        yield Problem("expected a text or an object", pointer=f"{base_pointer}/default", hint=hint)
+    if action.default is not None and action.deadline is None:
+        hint = 'add "deadline": 20, the ticks after which the default is taken, or "2h"'
+        yield Problem("found a default without a deadline", pointer=f"{base_pointer}/default", hint=hint)
+
+
+def _deadline_error(deadline: int | str) -> str:
+    if isinstance(deadline, int):
+        return "" if deadline >= 1 else "expected 1 or more"
+    try:
+        parse_duration(deadline)
+    except UsageError as error:
+        return error.message
+    return ""
+
+
+def _verify_problems(verify: VerifySettings, base_pointer: str) -> Iterator[Problem]:
+    keys = [key for key in ("by", "ask", "tool") if getattr(verify, key)]
+    if len(keys) != 1:
+        description = " and ".join(keys) or "none of by, ask and tool"
+        yield Problem(
+            f"found {description}, expected one of them",
+            pointer=base_pointer,
+            hint='such as {"by": "critic"}',
+        )
+    default_settings = VerifySettings()
+    for key in ("policy", "max", "then") if not verify.by else ("when", "attempts"):
+        if getattr(verify, key) != getattr(default_settings, key):
+            hint = 'it belongs to "by"' if not verify.by else 'it belongs to "ask" and "tool"'
+            yield Problem(f'"{key}" has no effect here', pointer=f"{base_pointer}/{key}", hint=hint)
+    for key, is_applicable in (("task", verify.ask), ("args", verify.tool)):
+        if getattr(verify, key) and not is_applicable:
+            hint = f'it belongs to "{"ask" if key == "task" else "tool"}"'
+            yield Problem(f'"{key}" has no effect here', pointer=f"{base_pointer}/{key}", hint=hint)
+
+
+# --- ways ---------------------------------------------------------------------------------------
+
+
+def _route_problems(plan: AgentPlan) -> Iterator[Problem]:
+    names = [step.name for step in plan.steps]
+    group_names = {action.name: step.name for action, step, _ in plan.iter_actions() if action is not step}
+    for index, step in enumerate(plan.steps):
+        for transition in iter_explicit_transitions(plan, index):
+            if transition.to in group_names:
+                group_name = group_names[transition.to]
+                message = f'"{transition.to}" is inside the band "{group_name}", expected a step'
+                yield Problem(
+                    message,
+                    pointer=transition.pointer,
+                    hint=f'lead to "{group_name}", which begins all of it',
+                )
+            elif transition.to not in (*names, *EXITS):
+                hint = (
+                    did_you_mean(transition.to, [*names, *EXITS])
+                    or f"steps: {', '.join(names)}; or end, fail"
+                )
+                yield Problem(f'there is no step "{transition.to}"', pointer=transition.pointer, hint=hint)
+        yield from _choice_problems(step, f"/steps/{index}")
+        yield from _fall_through_problems(plan, index)
+    yield from _unreachable_problems(plan)
+
+
+def _choice_problems(step: StepDefinition, base_pointer: str) -> Iterator[Problem]:
+    if step.routes and step.choose:
+        hint = "one of them decides; take the other out"
+        yield Problem(
+            "found routes and choose, expected one of them", pointer=f"{base_pointer}/choose", hint=hint
+        )
+    if has_conditions(step) and step.then:
+        hint = '"else" says where it goes on when nothing fits'
+        yield Problem('"then" has no effect beside routes', pointer=f"{base_pointer}/then", hint=hint)
+    if step.routes and not step.else_:
+        message = "where no route fits, the run would fall through to the next step"
+        yield Problem(
+            message, pointer=f"{base_pointer}/routes", hint='say so: "else": a step, "end" or "fail"'
+        )
+    if step.else_ and not has_conditions(step):
+        yield Problem(
+            '"else" has no effect without routes', pointer=f"{base_pointer}/else", hint='"then" leads on'
+        )
+    for number, route in enumerate(step.routes):
+        yield from _condition_problems(route.when, f"{base_pointer}/routes/{number}/when")
+    if step.choose and step.output:
+        field = step.choose.field_.partition(".")[0]
+        properties = step.output.get("properties")
+        if isinstance(properties, dict) and properties and field not in properties:
+            hint = did_you_mean(field, list(properties)) or f"fields: {', '.join(properties)}"
+            message = f'the answer has no field "{field}"'
+            yield Problem(message, pointer=f"{base_pointer}/choose/field", hint=hint)
+
+
+def _condition_problems(condition: predicates.Json, pointer: str) -> Iterator[Problem]:
+    problems = list(predicates.validate_condition(condition, pointer))
+    yield from problems
+    if problems:
+        return
+    roots = {**ROOTS, **ANSWER_ROOTS}
+    for field, field_pointer in iter_condition_fields(condition, pointer):
+        root = field.partition(".")[0]
+        if root not in roots:
+            hint = did_you_mean(root, list(roots)) or f'such as "answer.{field}"; roots: {", ".join(roots)}'
+            yield Problem(f'"{root}" is nothing that a run knows', pointer=field_pointer, hint=hint)
+
+
+def _fall_through_problems(plan: AgentPlan, index: int) -> Iterator[Problem]:
+    """Yield a problem for each branch that continues into another branch by file order."""
+    step, names = plan.steps[index], [candidate.name for candidate in plan.steps]
+    if not has_conditions(step):
+        return
+    branches = {
+        transition.to for transition in iter_explicit_transitions(plan, index) if transition.to in names
+    }
+    for name in sorted(branches - {step.name}, key=names.index):
+        branch_index = names.index(name)
+        branch, next_names = plan.steps[branch_index], names[branch_index + 1 : branch_index + 2]
+        if (
+            not branch.then
+            and not has_conditions(branch)
+            and next_names
+            and next_names[0] in branches - {name}
+        ):
+            message = (
+                f'the branch "{name}" of "{step.name}" falls through into "{next_names[0]}", another branch'
+            )
+            hint = f'say where it goes on: "then": "{next_names[0]}", another step, or "end"'
+            yield Problem(message, pointer=f"/steps/{branch_index}", hint=hint)
+
+
+def _unreachable_problems(plan: AgentPlan) -> Iterator[Problem]:
+    if not plan.steps:
+        return
+    reachable_names = reachable_steps(plan)[plan.steps[0].name] | {plan.steps[0].name}
+    for index, step in enumerate(plan.steps):
+        if step.name not in reachable_names:
+            hint = "lead to it, or take it out"
+            yield Problem(
+                f'no way leads to "{step.name}"', pointer=f"/steps/{index}", hint=hint, severity="warning"
+            )
+
+
+def _loop_problems(plan: AgentPlan) -> Iterator[Problem]:
+    names = [step.name for step in plan.steps]
+    for index, step in enumerate(plan.steps):
+        for transition in outgoing_transitions(plan, index):
+            if (
+                transition.to in names
+                and names.index(transition.to) <= index
+                and plan.steps[names.index(transition.to)].limit is None
+            ):
+                message = f'a loop leads from "{step.name}" back to "{transition.to}", which has no limit'
+                hint = f'"limit": 3 in "{transition.to}": how often a run may begin it'
+                yield Problem(message, pointer=transition.pointer, hint=hint)

@@ -1,0 +1,218 @@
+"""Capability of plans: agents with a file as brain, `agents/<name>/plan.json`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lemming.capabilities.judges.judges_validation import program_permission
+from lemming.capabilities.plans.plan_format import find_awaited_files, is_planner, load_plan, plan_file
+from lemming.capabilities.plans.plan_rules import load_valid_plan
+from lemming.capabilities.plans.plan_run import PREFIX, get_waits, is_redirected, is_wait_done, run_key
+from lemming.capabilities.plans.proposed_plans import build_proposal
+from lemming.capabilities.plans.step_requests import describe_wait
+from lemming.kernel.access.agent_files import readable_digest
+from lemming.kernel.access.allowed_paths import resolve_path
+from lemming.kernel.access.workspace_trust import RequiredPermission
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.errors import ConfigError, PermissionDenied, Problem
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.memory import Memories, load_memories
+from lemming.kernel.org.capability_usage import TurnPolicy
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.turn_hooks import (
+    Capability,
+    ContextProvider,
+    SkipReason,
+    TurnContext,
+    TurnInterceptor,
+    VisibleContext,
+)
+from lemming.kernel.turn.turn_state import TurnState
+
+
+class PlansCapability(Capability):
+    """Provider "plan", and the tool `plan_propose`."""
+
+    name = "plans"
+
+    def turn_policy(self, agent: Agent) -> TurnPolicy:
+        """Return the turn policy: by default, requests wake the agent, and each gets its own turn."""
+        wake, take = agent.schedule.wake or "addressed", agent.turn.take or "one"
+        return TurnPolicy(wake, take, is_written=True)
+
+    def entries_from_call(self, call: ToolCall) -> Sequence[NewEntry]:
+        """Return the request with a proposed plan."""
+        return [build_proposal(call)]
+
+    def context_provider(self, context: TurnContext) -> ContextProvider | None:
+        """Return the context provider for the waits of a plan."""
+        return PlanContextProvider(context)
+
+    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
+        """Return the interceptor of a plan's turn: the turn may skip its response."""
+        return PlanInterceptor(self.name, turn_state, snapshot)
+
+    def skip_reason(
+        self, org: Organisation, agent: Agent, open_requests: Sequence[OpenRequest]
+    ) -> SkipReason | None:
+        """Return the waits of the runs as a skip reason, or None."""
+        waits = collect_waits(open_requests, load_memories(org, agent.name).values)
+        if not waits:
+            return None
+        description = " and ".join(dict.fromkeys(describe_wait(wait) for wait in waits))
+        return SkipReason(f"waits for {description}", any("tick" not in wait for wait in waits))
+
+    def validate_files(self, base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
+        """Yield problems of the agent's plan, including a plan without an agent on the plan provider."""
+        from lemming.capabilities.plans.plans_validation import validate_agent_plan
+
+        yield from validate_agent_plan(base, agent, config)
+
+    def required_permissions(
+        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+    ) -> Iterator[RequiredPermission]:
+        """Yield the permissions for programs that judge answers of steps.
+
+        Invalid plans are reported elsewhere.
+        """
+        for agent in agents:
+            with contextlib.suppress(ConfigError):  # its turns fail, and run nothing
+                judges = load_plan(org, agent.name).value.iter_judges() if is_planner(agent, config) else ()
+                for author, judge_settings, pointer in judges:
+                    location = f"{plan_file(agent.name)}#{pointer}"
+                    yield from program_permission(
+                        org.base, judge_settings.by, f"what {author} writes", location
+                    )
+
+
+class PlanInterceptor(TurnInterceptor):
+    """Interceptor of a plan's turn. The turn gives no response while its step waits for something outside."""
+
+    def can_skip_response(self) -> bool:
+        """Return True: a plan's turn may skip its response."""
+        return True
+
+
+class PlanContextProvider(ContextProvider):
+    """Context provider with the state of runs, of awaited files and of the clock."""
+
+    _waiting_requests: frozenset[str] = frozenset()
+    _redirected_requests: frozenset[str] = frozenset()
+
+    def scan_files(self, memories: Memories) -> Mapping[str, str]:
+        """Read the external state.
+
+        Raises: ConfigError for an invalid plan: the agent's turns fail even without requests.
+        """
+        context, tick_context, values = self.context, self.context.tick_context, memories.values
+        self._external_state = load_external_state(
+            tick_context.org, context.agent, at=tick_context.at, file_contents=context.unwritten_files
+        )
+        open_requests = context.state.requests
+        self._waiting_requests = frozenset(
+            open_request.request
+            for open_request in open_requests
+            if is_waiting(open_request, values, tick_context.tick, self._external_state)
+        )
+        self._redirected_requests = frozenset(
+            open_request.request for open_request in open_requests if is_run_redirected(open_request, values)
+        )
+        return {}
+
+    def should_skip_request(self, open_request: OpenRequest) -> bool:
+        """Return True if the request's run still waits for an event."""
+        return open_request.request in self._waiting_requests
+
+    def should_continue_request(self, open_request: OpenRequest) -> bool:
+        """Return True if a person has redirected the request's run."""
+        return open_request.request in self._redirected_requests
+
+    def skip_reason(self) -> str:
+        """Return the number of waiting requests as a skip reason, or the empty string."""
+        count = len(self._waiting_requests)
+        return f"waits for what its plan says, for {count} of its requests" if count else ""
+
+    def next_wake_tick(self, memories: Memories) -> int | None:
+        """Return the first tick awaited by a run, or None. Timeouts of waits are not included."""
+        waits = collect_waits(self.context.state.requests, memories.values)
+        return min((tick for wait in waits if isinstance(tick := wait.get("tick"), int)), default=None)
+
+    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
+        """Add the external state to the values, and limit the memories to the run of the request."""
+        prompt_input.extra_values = {**prompt_input.extra_values, **self._external_state.as_json()}
+        if visible.task is not None and visible.task.request is not None:
+            prompt_input.memory = filter_run_memories(visible.memories.values, visible.task.request.id)
+
+
+class ExternalState(NamedTuple):
+    """External state for waits of a plan: the tick's clock time, and digests of files."""
+
+    time: str = ""
+    files: Mapping[str, str | None] = {}
+
+    def as_json(self) -> Json:
+        """Return the external state as values of a turn."""
+        return {
+            **({"time": self.time} if self.time else {}),
+            **({"files": dict(self.files)} if self.files else {}),
+        }
+
+
+def load_external_state(
+    org: Organisation, agent: Agent, *, at: str, file_contents: Mapping[str, bytes]
+) -> ExternalState:
+    """Read the external state for the waits of an agent's plan. `at`: the tick's clock time, or empty.
+
+    Raises: ConfigError for an invalid plan: the agent's turns fail even without requests.
+    """
+    load_valid_plan(org, agent.name)
+    files = {
+        file: _file_digest(org, agent, file, file_contents) for file in find_awaited_files(org, agent.name)
+    }
+    return ExternalState(time=at, files=files)
+
+
+def _file_digest(
+    org: Organisation, agent: Agent, file: str, file_contents: Mapping[str, bytes]
+) -> str | None:
+    try:
+        return readable_digest(resolve_path(agent, org.base, file, "read", caller="plan"), file_contents)
+    except PermissionDenied:  # its step waits in vain; `lemming validate` says so
+        return None
+
+
+def is_waiting(
+    open_request: OpenRequest, memories: Mapping[str, Any], tick: int, external_state: ExternalState
+) -> bool:
+    """Return True if a request's run still waits for an event."""
+    waits = collect_waits([open_request], memories)
+    return bool(waits) and not any(
+        is_wait_done(wait, tick, external_state.time, external_state.files) for wait in waits
+    )
+
+
+def is_run_redirected(open_request: OpenRequest, memories: Mapping[str, Any]) -> bool:
+    """Return True if a person has redirected a request's run."""
+    return is_redirected(memories.get(_run_key(open_request)))
+
+
+def collect_waits(open_requests: Iterable[OpenRequest], memories: Mapping[str, Any]) -> list[Json]:
+    """Return the external waits of the runs for requests, except for runs with unprocessed results."""
+    keys = (_run_key(open_request) for open_request in open_requests if not open_request.results)
+    return [wait for key in keys for wait in get_waits(memories.get(key))]
+
+
+def _run_key(open_request: OpenRequest) -> str:
+    return run_key(open_request.request.rpartition("_")[2])
+
+
+def filter_run_memories(memories: Mapping[str, Any], request: str) -> Json:
+    """Return the memories visible in a turn for a request: only its own run among all runs."""
+    own_key = run_key(request)
+    return {key: value for key, value in memories.items() if key == own_key or not key.startswith(PREFIX)}

@@ -1,0 +1,289 @@
+"""Validation of references in a plan: existence, and availability at the time of use. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from lemming.capabilities.conditions import predicates
+from lemming.capabilities.plans.plan_format import AgentPlan, StepAction, StepDefinition
+from lemming.capabilities.plans.step_graph import reachable_steps
+from lemming.capabilities.plans.step_outcomes import build_answer_schema
+from lemming.capabilities.plans.value_paths import (
+    ANSWER_ROOTS,
+    ITEM_ROOTS,
+    NAMED_ROOTS,
+    ROOTS,
+    find_references,
+    split_reference,
+)
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.jsontext import did_you_mean
+
+
+def validate_references(plan: AgentPlan) -> Iterator[Problem]:
+    """Yield a problem for each reference to a missing or later value, and for each key with two writers."""
+    yield from _writer_problems(plan)
+    earlier_names = _possible_predecessors(plan)
+    for action, step, base_pointer in plan.iter_actions():
+        inside = (
+            {parallel_action.name for parallel_action in step.parallel} if action is not step else set[str]()
+        )
+        for path, pointer in _task_references(action, base_pointer):
+            yield from _path_problems(plan, path, pointer, earlier_names[step.name], (step, inside, action))
+        if action is step and step.each:
+            yield from _each_problems(plan, step.each, f"{base_pointer}/each")
+        done_names = earlier_names[step.name] | {
+            step.name,
+            *(parallel_action.name for parallel_action in step.parallel),
+        }
+        for path, pointer in _answer_references(action, base_pointer):
+            yield from _path_problems(plan, path, pointer, done_names, (step, set(), action), is_after=True)
+    all_names = {action.name for action, _, _ in plan.iter_actions()}
+    for path in find_references(plan.answer):
+        yield from _path_problems(plan, path, "/answer", all_names, None)
+    if name := find_named_step(plan.answer, all_names):
+        message = f'"answer" is a text, and "{name}" is a step'
+        hint = f'for the answer of that step write "{{{{steps.{name}}}}}"'
+        yield Problem(message, pointer="/answer", hint=hint, severity="warning")
+
+
+def find_named_step(template: str, names: Collection[str]) -> str:
+    """Return the step surely meant by a text without a reference, or the empty string.
+
+    >>> [find_named_step(text, ["sort"]) for text in ("steps.sort", "sort", "ok")]
+    ['sort', 'sort', '']
+    """
+    name = template.strip().removeprefix("steps.").partition(".")[0]
+    return name if name in names and "{{" not in template else ""
+
+
+def iter_references(plan: AgentPlan) -> Iterator[tuple[str, str]]:
+    """Yield all references of a plan in texts, arguments and conditions, with their pointers."""
+    for action, _, base_pointer in plan.iter_actions():
+        yield from _task_references(action, base_pointer)
+        yield from _answer_references(action, base_pointer)
+    yield from ((path, "/answer") for path in find_references(plan.answer))
+
+
+def _possible_predecessors(plan: AgentPlan) -> dict[str, set[str]]:
+    """Return the possible predecessors of each step, including parallel actions."""
+    follows = reachable_steps(plan)
+    members = {step.name: {step.name, *(action.name for action in step.parallel)} for step in plan.steps}
+    return {
+        name: {
+            member_name for earlier in follows if name in follows[earlier] for member_name in members[earlier]
+        }
+        for name in follows
+    }
+
+
+def _task_references(action: StepAction, base_pointer: str) -> Iterator[tuple[str, str]]:
+    yield from ((path, f"{base_pointer}/task") for path in find_references(action.task))
+    yield from ((path, f"{base_pointer}/args") for path in find_references(action.args))
+    yield from ((path, f"{base_pointer}/context/{index}") for index, path in enumerate(action.context))
+    if isinstance(action, StepDefinition) and action.each:
+        yield action.each, f"{base_pointer}/each"
+    if action.wait:
+        yield from ((path, f"{base_pointer}/wait/time") for path in find_references(action.wait.time))
+
+
+def _answer_references(action: StepAction, base_pointer: str) -> Iterator[tuple[str, str]]:
+    """Yield the references used after the answer."""
+    if action.verify:
+        yield from ((path, f"{base_pointer}/verify/task") for path in find_references(action.verify.task))
+        yield from ((path, f"{base_pointer}/verify/args") for path in find_references(action.verify.args))
+        if action.verify.when is not None:
+            condition, pointer = action.verify.when, f"{base_pointer}/verify/when"
+            if not any(predicates.validate_condition(condition)):
+                yield from iter_condition_fields(condition, pointer)
+    if isinstance(action, StepDefinition):
+        for index, route in enumerate(action.routes):
+            pointer = f"{base_pointer}/routes/{index}/when"
+            if not any(predicates.validate_condition(route.when)):
+                yield from (
+                    (path, at) for path, at in iter_condition_fields(route.when, pointer) if "." in path
+                )
+
+
+def _path_problems(
+    plan: AgentPlan,
+    path: str,
+    pointer: str,
+    earlier_names: set[str],
+    position: tuple[StepDefinition, set[str], StepAction] | None,
+    *,
+    is_after: bool = False,
+) -> Iterator[Problem]:
+    root, name = split_reference(path)
+    roots = {**ROOTS, **ANSWER_ROOTS} if is_after else ROOTS
+    own_action = position[2] if position else None
+    if (
+        isinstance(own_action, StepDefinition)
+        and own_action.each
+        and "/routes/" not in pointer
+        and not pointer.endswith("/each")
+    ):
+        roots = {**roots, **ITEM_ROOTS}
+    if root not in roots:
+        hint = did_you_mean(root, list(roots)) or f"there are {', '.join(roots)}"
+        if root in {action.name for action, _, _ in plan.iter_actions()}:
+            hint = f'did you mean "steps.{path}"?'
+        yield Problem(f'"{path}" is nothing that a run knows', pointer=pointer, hint=hint)
+    elif closed := _missing_schema_field(plan, path, position[2] if position else None):
+        field, fields = closed
+        hint = did_you_mean(field, fields) or f"fields: {', '.join(fields)}"
+        yield Problem(
+            f'no answer there has a field "{field}": its schema is closed', pointer=pointer, hint=hint
+        )
+    elif root in NAMED_ROOTS and not name:
+        yield Problem(f'"{root}" alone says nothing', pointer=pointer, hint=f"{roots[root]}")
+    elif root == "steps":
+        yield from _step_reference_problems(plan, name, pointer, earlier_names, position)
+    elif root == "keys":
+        yield from _key_reference_problems(plan, name, pointer, earlier_names)
+    elif root == "previous" and position is not None and not earlier_names and not is_after:
+        hint = 'the request is "start"'
+        yield Problem("no step is before this one", pointer=pointer, hint=hint)
+
+
+def _missing_schema_field(
+    plan: AgentPlan, path: str, own_action: StepAction | None
+) -> tuple[str, list[str]] | None:
+    """Return a referenced field missing from a closed answer schema, with the allowed fields, or None."""
+    root, *parts = path.split(".")
+    action, field_path = own_action, parts
+    if root == "steps":
+        matches = [
+            candidate for candidate, _, _ in plan.iter_actions() if parts and candidate.name == parts[0]
+        ]
+        action, field_path = (matches[0] if matches else None), parts[1:]
+    elif root != "answer":
+        return None
+    if action is None or not field_path or getattr(action, "parallel", None):
+        return None
+    if isinstance(action, StepDefinition) and action.each and (root == "steps" or own_action is None):
+        return (field_path[0], ["items"]) if field_path[0] != "items" else None
+    if action.output is None:
+        return None
+    schema = build_answer_schema(action) or {}
+    fields = [*schema.get("properties", {}), "text"]
+    is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+    return (field_path[0], fields) if is_closed and field_path[0] not in fields else None
+
+
+def _each_problems(plan: AgentPlan, path: str, pointer: str) -> Iterator[Problem]:
+    """Yield a problem if the declared sources of `each` contain no list."""
+    root, *parts = path.split(".")
+    if root in ("steps", "keys") and parts:
+        name = parts.pop(0)
+        sources = [
+            item
+            for item, _, _ in plan.iter_actions()
+            if name == (item.name if root == "steps" else item.writes)
+        ]
+        fields = [*map(_declared_fields, sources)]
+    elif root == "start":
+        name, fields = root, [_schema_properties(plan.input)]
+    else:
+        return
+    field = parts[0] if parts else ""
+    if not fields or not all(fields) or any(_can_be_list(item.get(field)) for item in fields):
+        return
+    lists = sorted({key for item in fields for key, schema in item.items() if _can_be_list(schema)})
+    hint = did_you_mean(field, lists) or (f"lists: {', '.join(lists)}" if lists else 'say so in its "output"')
+    message = f'"{name}" gives no list' + (f' "{field}"' if field else "")
+    yield Problem(message, pointer=pointer, hint=hint)
+
+
+def _declared_fields(action: StepAction) -> dict[str, Any]:
+    """Return the declared fields of a step's answer, or an empty dict without a declaration."""
+    if (isinstance(action, StepDefinition) and (action.each or action.parallel)) or not action.output:
+        return {}
+    return _schema_properties(action.output)
+
+
+def _schema_properties(schema: dict[str, Any] | None) -> dict[str, Any]:
+    properties = schema.get("properties") if schema and "patternProperties" not in schema else None
+    return properties if isinstance(properties, dict) else {}
+
+
+def _can_be_list(schema: Any) -> bool:
+    """Return True if the schema of a field allows a list. None means a missing field."""
+    if not isinstance(schema, dict):
+        return schema is True
+    kinds = schema.get("type", "array")
+    return kinds == "array" or "array" in kinds
+
+
+def _step_reference_problems(
+    plan: AgentPlan,
+    name: str,
+    pointer: str,
+    earlier_names: set[str],
+    position: tuple[StepDefinition, set[str], StepAction] | None,
+) -> Iterator[Problem]:
+    names = [action.name for action, _, _ in plan.iter_actions()]
+    if name not in names:
+        hint = did_you_mean(name, names) or f"steps: {', '.join(names)}"
+        yield Problem(f'there is no step "{name}"', pointer=pointer, hint=hint)
+    elif name in earlier_names:
+        return
+    elif position is not None and name in position[1] and name != position[2].name:
+        message = f'"{name}" is done at the same time, in the same band'
+        hint = "refer to what was done before the band, or make it a step after it"
+        yield Problem(message, pointer=pointer, hint=hint)
+    elif position is not None and name in (position[0].name, position[2].name):
+        hint = "refer to what was done before"
+        yield Problem(
+            f'"{name}" refers to its own answer, which is not there yet', pointer=pointer, hint=hint
+        )
+    else:
+        hint = "refer to a step that was done before, or move this one behind it"
+        yield Problem(f'"{name}" is done later: nothing is there yet', pointer=pointer, hint=hint)
+
+
+def _key_reference_problems(
+    plan: AgentPlan, key: str, pointer: str, earlier_names: set[str]
+) -> Iterator[Problem]:
+    writers = {action.writes: action.name for action, _, _ in plan.iter_actions() if action.writes}
+    if key not in writers:
+        hint = did_you_mean(key, list(writers)) or f'"writes": "{key}" in the step that gives it'
+        yield Problem(f'no step writes "{key}"', pointer=pointer, hint=hint)
+    elif not any(
+        action.writes == key and action.name in earlier_names for action, _, _ in plan.iter_actions()
+    ):
+        hint = "refer to a key that was written before"
+        yield Problem(f'"{key}" is written later, by "{writers[key]}"', pointer=pointer, hint=hint)
+
+
+def _writer_problems(plan: AgentPlan) -> Iterator[Problem]:
+    """Yield a problem for two steps with the same key in one run.
+
+    Mutually exclusive branches may share a key.
+    """
+    follows, writers = reachable_steps(plan), dict[str, list[tuple[StepAction, StepDefinition]]]()
+    for action, step, base_pointer in plan.iter_actions():
+        if not action.writes:
+            continue
+        for other, other_step in writers.get(action.writes, ()):
+            if (
+                step is other_step
+                or step.name in follows[other_step.name]
+                or other_step.name in follows[step.name]
+            ):
+                message = f'"{action.name}" writes "{action.writes}", which "{other.name}" writes too'
+                yield Problem(message, pointer=f"{base_pointer}/writes", hint="give each a key of its own")
+                break
+        writers.setdefault(action.writes, []).append((action, step))
+
+
+def iter_condition_fields(condition: predicates.Json, pointer: str) -> Iterator[tuple[str, str]]:
+    """Yield each field in a valid condition, with its JSON pointer."""
+    for operator in ("all", "any"):
+        for index, part in enumerate(condition.get(operator, ())):
+            yield from iter_condition_fields(part, f"{pointer}/{operator}/{index}")
+    if "not" in condition:
+        yield from iter_condition_fields(condition["not"], f"{pointer}/not")
+    if "field" in condition:
+        yield condition["field"], f"{pointer}/field"

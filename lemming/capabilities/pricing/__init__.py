@@ -1,0 +1,1 @@
+"""Prices of models in dollars, and spending of turns."""

@@ -1,0 +1,233 @@
+"""A program as a model: the prompt goes to its standard input, and its standard output is the answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from lemming.capabilities.processes import reaper
+from lemming.kernel.base.blocking_deadline import Deadline
+from lemming.kernel.base.errors import Unavailable, Unusable
+from lemming.kernel.base.redaction.secrets import redacted_excerpt
+from lemming.kernel.llm import model_call
+from lemming.kernel.providers import Backend, Message, Reply, Request
+
+OUTPUT_LIMIT_BYTES = 1 << 20
+_STDERR_TAIL_BYTES = 4096
+_CHECK_INTERVAL_S = 0.1
+_GRACE_S = 10.0
+_INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "USER", "SHELL", "TERM", "TMPDIR")
+
+
+class _SupervisedProcess(NamedTuple):
+    """A program inside its reaper. The descriptors are the engine's ends of the reaper's pipes."""
+
+    process: subprocess.Popen[bytes]
+    control: int
+    report: int
+
+
+class CliProvider(Backend):
+    """Runs `command`, a list of words in which `{model}` stands for the model's name, without a shell.
+
+    The program receives only PATH, HOME, LANG, USER, SHELL, TERM, TMPDIR, XDG_* and the variables named in
+    `env` from the environment. No provider key is included unless named. The program runs in `cwd` (a folder
+    in the organisation or an absolute path). The default is an empty temporary folder, removed afterwards:
+    the program then cannot mistake the organisation for its own project, or foreign files for its own. At the
+    program's end, at the deadline and at the engine's death, the reaper kills the program and all processes
+    started by the program, including daemons (outside Linux: the processes of its process group).
+    """
+
+    keeps_deadline = True
+
+    def __init__(
+        self,
+        *,
+        command: list[str],
+        env: list[str] | None = None,
+        cwd: str | None = None,
+        base: Path | None = None,
+    ) -> None:
+        self._command, self._env = command, env or []
+        self._cwd = (base or Path()) / cwd if cwd else None
+
+    def complete(self, request: Request) -> Reply:
+        """Return the program's output. Output beyond 1 MiB is truncated, with finish "length".
+
+        Raises `Unavailable` with the last line of stderr after a failure, `TimedOut`, and `Unusable` if the
+        program cannot start.
+        """
+        if self._cwd is not None:
+            return self._run_program(request, self._cwd)
+        with tempfile.TemporaryDirectory(prefix="lemming-", ignore_cleanup_errors=True) as folder:
+            return self._run_program(request, Path(folder))
+
+    def _run_program(self, request: Request, folder: Path) -> Reply:
+        deadline = Deadline(request.deadline_s)
+        supervised = self._start_program(request.model_name, folder)
+        try:
+            output, error_output = _exchange(
+                supervised.process, _to_text(request.messages).encode(), deadline
+            )
+            if len(output) <= OUTPUT_LIMIT_BYTES:
+                supervised.process.wait(deadline.remaining())
+        except (TimeoutError, subprocess.TimeoutExpired) as error:
+            raise model_call.timeout_error(request.deadline_s) from error
+        finally:
+            report = _end_program(supervised)
+        text = output[:OUTPUT_LIMIT_BYTES].decode("utf-8", "replace").strip()
+        if len(output) > OUTPUT_LIMIT_BYTES:
+            return Reply(text=text, finish="length", model=request.model_name)
+        status = self._parse_status(report)
+        if status != 0:
+            lines = error_output.decode("utf-8", "replace").strip().splitlines() or ["no message"]
+            raise Unavailable(
+                f"ended with {_describe_status(status)}: {redacted_excerpt(lines[-1])}",
+                where=self._display_name,
+            )
+        return Reply(text=text, model=request.model_name)
+
+    @property
+    def _display_name(self) -> str:
+        return f"cli {self._command[0] if self._command else ''}".strip()
+
+    def _start_program(self, model_name: str, folder: Path) -> _SupervisedProcess:
+        if not self._command:
+            raise Unusable("the command is empty", where="cli", hint='set options.command to ["program"]')
+        if not folder.is_dir():
+            raise Unusable(f"no folder {folder}", where=self._display_name, hint="check options.cwd")
+        report, control = os.pipe(), os.pipe()
+        command = [argument.replace("{model}", model_name) for argument in self._command]
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", reaper.__file__, str(control[0]), str(report[1]), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._build_environment(),
+                cwd=folder,
+                pass_fds=(control[0], report[1]),
+                start_new_session=True,
+                bufsize=0,
+            )
+        except (OSError, ValueError) as error:
+            for descriptor in (report[0], control[1]):
+                os.close(descriptor)
+            raise self._start_error(str(getattr(error, "strerror", None) or error)) from error
+        finally:
+            for descriptor in (report[1], control[0]):
+                os.close(descriptor)
+        return _SupervisedProcess(process, control=control[1], report=report[0])
+
+    def _parse_status(self, report: str) -> int:
+        """Return the exit status in the reaper's report. Raise without a status."""
+        reason, has_start_error, status = report.rpartition("\n")
+        if has_start_error:
+            raise self._start_error(reason)
+        if not status:
+            raise Unavailable("ended together with its keeper", where=self._display_name)
+        return int(status)
+
+    def _start_error(self, reason: str) -> Unusable:
+        hint = f"install {self._command[0]}, or correct options.command in config/models.json"
+        return Unusable(f"cannot be started: {reason}", where=self._display_name, hint=hint)
+
+    def _build_environment(self) -> dict[str, str]:
+        inherited = {*_INHERITED_VARIABLES, *self._env}
+        return {
+            name: value for name, value in os.environ.items() if name in inherited or name.startswith("XDG_")
+        }
+
+
+def _to_text(messages: list[Message]) -> str:
+    """Return a conversation as one text, with the model's earlier answers marked. Empty without messages."""
+    if not messages:
+        return ""
+    headings = {"assistant": "Your answer was:\n"}
+    return "\n\n".join(headings.get(message["role"], "") + message["content"] for message in messages) + "\n"
+
+
+def _exchange(process: subprocess.Popen[bytes], prompt: bytes, deadline: Deadline) -> tuple[bytes, bytes]:
+    """Send the prompt to the program and collect output and error tail until both streams close or the
+    program ends.
+
+    Output beyond `OUTPUT_LIMIT_BYTES` ends the exchange. Raises `TimeoutError` at the deadline.
+    """
+    stdin, stdout, stderr = _get_pipes(process)
+    output, error_output, to_write = bytearray(), bytearray(), memoryview(prompt)
+    with selectors.DefaultSelector() as selector:
+        selector.register(stdin, selectors.EVENT_WRITE)
+        selector.register(stdout, selectors.EVENT_READ)
+        selector.register(stderr, selectors.EVENT_READ)
+        while {stdout, stderr} & {key.fileobj for key in selector.get_map().values()}:
+            if deadline.has_passed:
+                raise TimeoutError
+            has_ended = process.poll() is not None
+            ready = selector.select(0 if has_ended else min(deadline.remaining(), _CHECK_INTERVAL_S))
+            if has_ended and not ready:
+                break  # a process it left behind holds the pipes
+            for key, _ in ready:
+                if key.fileobj is stdin:
+                    to_write = to_write[_write_some(stdin, to_write) :]
+                    if not to_write:
+                        selector.unregister(stdin)
+                        stdin.close()
+                elif chunk := os.read(key.fd, 1 << 16):
+                    (output if key.fileobj is stdout else error_output).extend(chunk)
+                    del error_output[:-_STDERR_TAIL_BYTES]
+                    if len(output) > OUTPUT_LIMIT_BYTES:
+                        return bytes(output), bytes(error_output)
+                else:
+                    selector.unregister(key.fileobj)
+    return bytes(output), bytes(error_output)
+
+
+def _get_pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    # the others are read when something is there; a write waits for room even then
+    os.set_blocking(process.stdin.fileno(), False)
+    return process.stdin, process.stdout, process.stderr
+
+
+def _write_some(stdin: IO[bytes], remaining: memoryview) -> int:
+    """Return the number of bytes written. A program with a closed input counts as fully served."""
+    try:
+        return os.write(stdin.fileno(), remaining)
+    except BlockingIOError:
+        return 0
+    except BrokenPipeError:
+        return len(remaining)  # it need not read all
+
+
+def _end_program(supervised: _SupervisedProcess) -> str:
+    """End the program through its reaper, close all descriptors, and return the reaper's report."""
+    process = supervised.process
+    os.close(supervised.control)
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    with open(supervised.report, "rb") as report:
+        return report.read(1000).decode("utf-8", "replace")
+
+
+def _describe_status(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-status).name
+    return f"signal {-status}"

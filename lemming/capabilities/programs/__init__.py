@@ -1,1 +1,0 @@
-"""Programs as models: the prompt goes in, the answer comes out."""

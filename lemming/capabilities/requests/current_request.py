@@ -1,0 +1,424 @@
+"""The current request of a turn: complete the turn's entries, detect the answer, and carry state forward.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import floor
+from typing import Any
+
+from lemming.capabilities.requests.budgets import BudgetAmount, Unit, get_budget
+from lemming.capabilities.requests.outgoing_requests import find_sub_requests, is_question
+from lemming.capabilities.requests.request_deadlines import get_last_tick, parse_deadline_time
+from lemming.capabilities.requests.request_payloads import get_count
+from lemming.kernel.base.contract import NewEntry
+from lemming.kernel.base.entry_kinds import MessageKind
+from lemming.kernel.files.json_documents import to_value
+from lemming.kernel.inboxes.answer_payload import ANSWER_KINDS
+from lemming.kernel.inboxes.payload_references import parse_reference, parse_references
+from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.journal.recorded_dialogue import Dialogue
+from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
+from lemming.kernel.llm.call_cost import CostBound
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.turn.turn_values import PricedAnswer
+
+MAX_TURNS = 50
+"""So many turns are taken for one request, whatever they cost; then it has failed."""
+MAX_FAILURES = 3
+"""So many turns in a row may come to nothing for it."""
+NO_CALLS: Mapping[str, int] = {}
+NO_PENDING_STATES: Mapping[str, dict[str, Any]] = {}
+TOLERANCE = 1e-6
+"""Shares of a budget are rounded to so much."""
+NOT_ANSWERED = "the request is not answered: write one entry of kind response"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurrentRequest:
+    """The current request of a turn. For the agent's own sub-requests, all fields except `begun` are empty.
+
+    `request` is the identity of the entry, `until` the last tick and `not_after` the last time in which
+    answers count. `reply_to`: the reference for the answer after a handoff. `hops`: the number of handoffs so
+    far. `path`: the agents waiting for the request, the outermost first. `asked`: the payload, if the agent
+    may hand the request off. `budget`: the limit for the request and all sub-requests, in credits or in
+    tokens (`unit`). `spent`: the amount charged before the turn (which begins at time `at`), including the
+    budgets of open sub-requests. `allotted`: the part of `spent` reserved for open sub-requests, None in
+    records of earlier versions. `max_calls`: the limit of model calls for the request, 0 without a limit.
+    """
+
+    request: str
+    asker: str
+    begun: OpenRequest
+    until: int | None = None
+    conversation: str = ""
+    reply_to: str = ""
+    hops: int = 0
+    path: tuple[str, ...] = ()
+    asked: dict[str, Any] | None = None
+    budget: float | None = None
+    spent: float = 0.0
+    unit: Unit = "credits"
+    at: str = ""
+    not_after: str = ""
+    max_calls: int = 0
+    allotted: float | None = None
+
+    @property
+    def has_budget(self) -> bool:
+        """True if the request has a budget."""
+        return self.budget is not None
+
+    @property
+    def failure_reason(self) -> str:
+        """The reason to abandon the request regardless of any reply: budget spent, or too many failed turns."""
+        if self.budget is not None and self.spent >= self.budget:
+            return f"its budget of {self.make_amount(self.budget)} is used up"
+        if self.request and self.begun.failures >= MAX_FAILURES:
+            return f"{MAX_FAILURES} turns came to nothing"
+        return self.call_limit_reason(0)
+
+    def call_limit_reason(self, turn_calls: int) -> str:
+        """Return the reason to make no further model calls for the request, or an empty text."""
+        if not self.max_calls or self.begun.calls + turn_calls < self.max_calls:
+            return ""
+        return f"no answer was given in {self.begun.calls + turn_calls} calls of models (loops.max_calls)"
+
+    def make_amount(self, number: float) -> BudgetAmount:
+        """Return a number as an amount in the unit of the budget."""
+        return BudgetAmount(number, self.unit)
+
+    def sum_costs(self, answers: Iterable[PricedAnswer], write_off: WriteOff = NO_WRITE_OFF) -> float:
+        """Return the cost of answers and of unanswered calls, in the unit of the budget."""
+        if self.unit == "tokens":
+            return float(
+                sum(answer.input_tokens + answer.output_tokens for answer in answers) + write_off.tokens
+            )
+        return sum(answer.credits for answer in answers) + write_off.credits
+
+    def over_budget_reason(
+        self, answers: Iterable[PricedAnswer], write_off: WriteOff, max_cost: CostBound | None = None
+    ) -> str:
+        """Return the reason to stop asking the model, or an empty text. The budget is never exceeded.
+
+        A model call is made only if the remaining budget covers the highest possible cost.
+        """
+        if max_cost is None and self.max_calls and (reason := self.call_limit_reason(len([*answers]))):
+            return reason
+        if self.budget is None:
+            return ""
+        spent, budget = self.spent + self.sum_costs(answers, write_off), self.make_amount(self.budget)
+        if max_cost is None:
+            return f"the request's budget of {budget} is used up" if spent >= self.budget else ""
+        highest_cost = float(max_cost.tokens if self.unit == "tokens" else max_cost.credits)
+        if spent + highest_cost <= self.budget + TOLERANCE:
+            return ""
+        spent_text, next_cost_text = (
+            self.make_amount(spent).number_text,
+            self.make_amount(highest_cost).number_text,
+        )
+        return f"{spent_text} of the request's {budget} are spent, and a call can cost {next_cost_text}"
+
+    @property
+    def answered_calls(self) -> tuple[tuple[str, str], ...]:
+        """The answered sub-requests of the turn's tool calls, as pairs of identities: request and answer.
+
+        Requests written by the model are excluded: an answer to such a request approves no call.
+        """
+        sub_requests = (
+            sub_request
+            for sub_request in self.begun.asked
+            if sub_request.call and sub_request.end == "answered"
+        )
+        return tuple((sub_request.request, sub_request.answer) for sub_request in sub_requests)
+
+    @property
+    def reference(self) -> str:
+        """The id of the request, as used by answers and sub-requests."""
+        return self.reply_to or self.request.rpartition("_")[2]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the current request as stored in the journal."""
+        record: dict[str, Any] = {"request": self.request, "asker": self.asker}
+        if self.until is not None:
+            record["until"] = self.until
+        if self.max_calls:
+            record["max_calls"] = self.max_calls
+        optional_fields = {
+            key: getattr(self, key)
+            for key in ("conversation", "reply_to", "hops", "path", "asked", "not_after")
+        }
+        record |= {key: value for key, value in optional_fields.items() if value}
+        if self.path:
+            record["path"] = [*self.path]
+        if self.budget is not None:
+            record |= {"budget": self.budget, "spent": self.spent, "at": self.at}
+            record |= {"unit": self.unit} if self.unit != "credits" else {}
+            record |= {} if self.allotted is None else {"allotted": self.allotted}
+        return {**record, "begun": self.begun.as_json()}
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> CurrentRequest:
+        """Return the current request from the output of `as_json`. Raise `ValueError` for other input."""
+        current: CurrentRequest = to_value(CurrentRequest, raw)
+        return current
+
+    def sub_request_blocker(self, agent: str, targets: Iterable[str]) -> str:
+        """Return the reason an agent cannot ask these targets (a target waits for the request), or an empty
+        text.
+        """
+        ancestors = (*self.path, agent)
+        repeated = next((name for name in sorted(targets) if name in ancestors), None)
+        if repeated is None:
+            return ""
+        return f"refused: it would go round in a circle: {' asks '.join((*ancestors, repeated))}"
+
+    def make_handoff(self, message: str, target: str, tick: int) -> NewEntry:
+        """Return the entry for a handoff of the request to another agent, which then owes the answer."""
+        payload: dict[str, Any] = {
+            "text": message,
+            "target": target,
+            "hands_on": self.reference,
+            "owed_to": self.asker,
+        }
+        if self.conversation:
+            payload["conversation"] = self.conversation
+        if self.until is not None:
+            payload["deadline"] = self.until - tick
+        if self.not_after:
+            payload["not_after"] = self.not_after
+        if self.path:
+            payload["path"] = [*self.path]
+        original_payload = {
+            key: value for key, value in (self.asked or {}).items() if key not in payload or key == "text"
+        }
+        return NewEntry("request", {**payload, "hops": self.hops + 1, "asked": original_payload}, [])
+
+    def complete_entry(self, new_entry: NewEntry, tick: int, agent: str) -> NewEntry:
+        """Return an entry with the fields known to the engine: the request answered, or the parent request."""
+        if not self.request:
+            return new_entry
+        payload = {key: value for key, value in new_entry.payload.items() if value is not None}
+        match new_entry.kind:
+            case "response":
+                payload = {"reply_to": self.reference, **payload}
+            case "request" if payload.get("target"):
+                payload = {**payload, "parent": self.reference, "path": [*self.path, agent]}
+                if self.until is not None:
+                    # what is asked for a request is waited for no longer than the request itself
+                    own_deadline, remaining_ticks = get_count(payload, "deadline"), max(0, self.until - tick)
+                    payload["deadline"] = (
+                        remaining_ticks if own_deadline is None else min(own_deadline, remaining_ticks)
+                    )
+                if self.not_after:
+                    payload["not_after"] = min(parse_deadline_time(payload) or self.not_after, self.not_after)
+            case "status":
+                payload = {"reply_to": self.reference, **payload}
+        return new_entry._replace(payload=self._address_to_asker(payload))
+
+    def _address_to_asker(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Return a payload about the request, addressed to the asker."""
+        if not self._refers_to_request(payload):
+            return payload
+        conversation_field = {"conversation": self.conversation} if self.conversation else {}
+        return {**conversation_field, **payload, "target": self.asker}
+
+    def is_answered(self, entries: Sequence[OutboxEntry]) -> bool:
+        """Return True if one of the entries answers the request."""
+        return any(self._is_about_request(entry, "response") for entry in entries)
+
+    def is_in_progress(self, entries: Sequence[OutboxEntry]) -> bool:
+        """Return True if an answer is still to come: the entries ask a sub-request or report a status."""
+        return any(self._is_about_request(entry, "status") or is_question(entry) for entry in entries)
+
+    def find_sub_requests(self, entries: Sequence[OutboxEntry]) -> list[OutboxEntry]:
+        """Return the entries asking a sub-request of this request. They end together with the request."""
+        return [entry for entry in entries if is_question(entry) and "parent" in entry.payload]
+
+    def _is_about_request(self, entry: OutboxEntry, kind: MessageKind) -> bool:
+        return entry.kind == kind and self._refers_to_request(entry.payload)
+
+    def _refers_to_request(self, payload: Mapping[str, Any]) -> bool:
+        """Return True if a payload answers the request or reports on the request."""
+        return any(
+            name in (self.reference, self.request) for name in parse_references(payload.get("reply_to"))
+        )
+
+    def mark_answer(self, entries: list[OutboxEntry]) -> list[OutboxEntry] | None:
+        """Return the entries with the last suitable entry turned into the answer, or None without such an
+        entry.
+        """
+        for index in reversed(range(len(entries))):
+            entry = entries[index]
+            if entry.kind in ANSWER_KINDS and entry.targets <= {self.asker}:
+                payload = self._address_to_asker({"reply_to": self.reference, **entry.payload})
+                answer = replace(entry, kind="response", payload=payload)
+                return [*entries[:index], answer, *entries[index + 1 :]]
+        return None
+
+    def make_failure(self, reason: str) -> NewEntry:
+        """Return the answer of a failed request."""
+        payload = {"reply_to": self.reference, "status": "failed", "text": reason}
+        return NewEntry("response", self._address_to_asker(payload), [])
+
+    def add_budgets(self, entries: list[OutboxEntry], cost: float) -> list[OutboxEntry]:
+        """Return a turn's entries with budgets added to questions and the amount spent added to the answer.
+
+        `cost` is the cost of the turn. The remaining budget is split evenly among all targets, with one part
+        reserved for the answer. A handoff receives the budget not allotted to other entries.
+        """
+        if self.budget is None:
+            return entries
+        parts = sum(
+            len(entry.targets) if self.counts_open_budgets else 1 for entry in entries if is_question(entry)
+        )
+        remaining = self.make_amount(max(round(self.budget - self.spent - cost, 6), 0.0))
+        share = (
+            remaining.split_budget(parts + 1).number
+            if self.counts_open_budgets
+            else self._legacy_share(remaining.number, parts)
+        )
+        entries = [self._add_share(entry, share) if is_question(entry) else entry for entry in entries]
+        charged = self.compute_charge(entries, cost)
+        return [self._add_remainder(entry, charged) for entry in entries]
+
+    def _legacy_share(self, remaining: float, parts: int) -> float:
+        """Return a share rounded as in the records of earlier versions."""
+        share = round(remaining / (parts + 1), 6)
+        return float(floor(share)) if self.unit == "tokens" else share
+
+    @property
+    def counts_open_budgets(self) -> bool:
+        """True if open sub-requests count with their whole budget, unlike in records of earlier versions."""
+        return self.allotted is not None
+
+    def compute_charge(self, entries: Sequence[OutboxEntry], cost: float) -> float:
+        """Return the amount charged after a turn with these entries, including the entries' shares."""
+        shares = (
+            self._sum_allotted(entry) for entry in entries if is_question(entry) and self.counts_open_budgets
+        )
+        return round(self.spent + cost + sum(shares), 6)
+
+    def _sum_allotted(self, entry: OutboxEntry) -> float:
+        budget = get_budget(entry.payload)
+        return budget.number if budget is not None and budget.unit == self.unit else 0.0
+
+    def _add_share(self, entry: OutboxEntry, share: float) -> OutboxEntry:
+        if self.counts_open_budgets:  # those whom an entry asks share what it may cost
+            share = self.make_amount(share * len(entry.targets)).split_budget(1).number
+        budget = get_budget(entry.payload)
+        if budget is not None and budget.unit == self.unit:
+            share = min(budget.number, share)
+        return replace(entry, payload={**entry.payload, "budget": self.make_amount(share).file_value})
+
+    def _add_remainder(self, entry: OutboxEntry, charged: float) -> OutboxEntry:
+        if self._is_about_request(entry, "response"):
+            return replace(entry, payload={**entry.payload, "spent": self.make_amount(charged).file_value})
+        if "hands_on" in entry.payload:
+            remaining = max(round((self.budget or 0.0) - charged, 6), 0.0)
+            return replace(entry, payload={**entry.payload, "budget": self.make_amount(remaining).file_value})
+        return entry
+
+    def state_after_failure(
+        self, open_requests: Sequence[OpenRequest], cost: float, *, counts: bool, calls: int = 0
+    ) -> tuple[OpenRequest, ...]:
+        """Return the agent's open requests after a failed turn.
+
+        `counts`: True for a useless model reply, False if no model could be asked. `calls`: the number of
+        model calls in the turn.
+        """
+        other_requests = [candidate for candidate in open_requests if candidate.key != self.begun.key]
+        open_request = next(
+            (candidate for candidate in open_requests if candidate.key == self.begun.key),
+            OpenRequest(request=self.request),
+        )
+        spent = round(open_request.spent + cost, 6) if self.budget is not None else 0.0
+        total_calls = open_request.calls + calls if self.max_calls else 0
+        failed = replace(
+            open_request, failures=open_request.failures + counts, spent=spent, calls=total_calls
+        )
+        return (*other_requests, failed) if failed.is_worth_recording else tuple(open_requests)
+
+    def state_after_turn(
+        self,
+        entries: Sequence[OutboxEntry],
+        results: Sequence[dict[str, Any]],
+        calls: Mapping[str, int] = NO_CALLS,
+        cost: float = 0.0,
+        pending_states: Mapping[str, dict[str, Any]] = NO_PENDING_STATES,
+        failed_attempts: Mapping[str, int] = NO_CALLS,
+        model_calls: int = 0,
+        keep_dialogue: Callable[[], Dialogue | None] | None = None,
+    ) -> OpenRequest:
+        """Return the open request after a turn without an answer.
+
+        `calls`: the index (from 1) of the result awaiting each entry's answer, by the entry's identity.
+        `pending_states`: the pending state of capabilities, by the same identity. `make_dialogue`: returns
+        the dialogue of the turn.
+        """
+        asked, enough = find_sub_requests(entries, calls, pending_states, first_group=len(self.begun.enough))
+        if self.counts_open_budgets:
+            parts = {item.identity: self._sum_allotted(item) / max(len(item.targets), 1) for item in entries}
+            asked = [replace(item, budget=parts[item.request]) for item in asked]
+        earlier_sub_requests = (item for item in self.begun.asked if not item.held or not self.request)
+        asked = [*(replace(item, call=0) for item in earlier_sub_requests), *asked]
+        has_pending = bool(results) or any(not item.end for item in asked)
+        return OpenRequest(
+            request=self.request,
+            asked=tuple(asked),
+            enough=(*self.begun.enough, *enough),
+            results=tuple(results),
+            turns=self.begun.turns + 1,
+            spent=round(self.begun.spent + cost, 6) if self.budget is not None else 0.0,
+            calls=self.begun.calls + model_calls if self.max_calls else 0,
+            in_vain={**failed_attempts},
+            dialogue=keep_dialogue() if has_pending and keep_dialogue else None,
+        )
+
+
+def build_current_request(
+    task: Task,
+    *,
+    at: str,
+    can_hand_off: bool,
+    max_calls: int = 0,
+    budget: BudgetAmount | None = None,
+    charged: float = 0.0,
+    allotted: float = 0.0,
+) -> CurrentRequest:
+    """Build the current request of a turn, with the payload only if the agent may hand the request off.
+
+    `budget`: the amount available to the agent. `charged`: the amount charged for sub-requests. `allotted`:
+    the part of `charged` for open sub-requests.
+    """
+    request, begun = task.request, task.open_request
+    if request is None:
+        return replace(OWN_REQUESTS, begun=begun)
+    payload, conversation = request.payload, request.payload.get("conversation")
+    is_handoff = "hands_on" in payload
+    return CurrentRequest(
+        request=begun.request,
+        asker=parse_reference(payload.get("owed_to")) if is_handoff else request.agent,
+        begun=begun,
+        until=get_last_tick(request),
+        not_after=parse_deadline_time(payload),
+        conversation=conversation if isinstance(conversation, str) else "",
+        reply_to=parse_reference(payload["hands_on"]) if is_handoff else "",
+        hops=get_count(payload, "hops") or 1 if is_handoff else 0,
+        path=tuple(task.path),
+        asked=payload if can_hand_off else None,
+        budget=budget.number if budget else None,
+        unit=budget.unit if budget else "credits",
+        spent=round(begun.spent + charged, 6),
+        allotted=round(allotted, 6) if budget else None,
+        at=at,
+        max_calls=max_calls,
+    )
+
+
+OWN_REQUESTS = CurrentRequest(request="", asker="", begun=OpenRequest(request=""))
+"""What an agent asks in a turn that is for no request."""

@@ -1,0 +1,239 @@
+"""Write a person's entries about requests: one entry per action, into the person's outbox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lemming.capabilities.requests.answer_fields import get_answer_schema, get_properties
+from lemming.capabilities.requests.budgets import parse_amount
+from lemming.capabilities.requests.current_requests import RequestsSnapshot, find_request, load_requests
+from lemming.capabilities.requests.request_people import choose_person, describe_assignees, require_reachable
+from lemming.capabilities.requests.request_view import RequestView
+from lemming.kernel import messages
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.entry_kinds import MessageKind
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.json_schema.schema_violations import describe_violations
+from lemming.kernel.base.jsontext import dump_pretty
+from lemming.kernel.base.times.parse_times import Expiry, expiry_payload
+from lemming.kernel.files import fs
+from lemming.kernel.inboxes.answer_payload import REQUEST_KEYS, needs_answer_key, nest_answer, parse_answer
+from lemming.kernel.journal.journal_file import last_record
+from lemming.kernel.messages import OutboxEntry, parse_identities, read_outbox_entries
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import requesting_capability
+from lemming.kernel.tick.firing_plan import find_people
+from lemming.kernel.tick.tick_counter import load_tick
+
+PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
+
+
+def write_request(
+    base: OrgPath,
+    requests_snapshot: RequestsSnapshot,
+    target: str,
+    text: str,
+    *,
+    person: str,
+    conversation: str = "",
+    deadline: Expiry | None = None,
+    schema: dict[str, Any] | None = None,
+    budget: float | str | None = None,
+    fields: Mapping[str, Any] | None = None,
+) -> OutboxEntry:
+    """Ask an agent as a person, and return the entry. Raise `UsageError` if the request would reach nobody.
+
+    `fields`: additional payload keys, none defined by the engine.
+    """
+    require_reachable(requests_snapshot, person, target)
+    if reserved_keys := sorted(REQUEST_KEYS.intersection(fields or ())):
+        raise UsageError(f'"{reserved_keys[0]}" is a word of requests', hint="call the field something else")
+    if budget is not None and parse_amount(budget) is None:
+        raise UsageError(f'"{budget}" is no budget', hint='credits, such as 50, or "9000 tokens"')
+    deadlines = expiry_payload([] if deadline is None else [deadline], timestamp(SystemClock().now()))
+    options = {**deadlines, "schema": schema, "budget": budget}
+    payload = {
+        **(fields or {}),
+        **({"text": text} if text else {}),
+        "target": target,
+        "conversation": conversation,
+    }  # who gives one waits for the answer
+    return write_payload(
+        base, person, "request", {**payload, **{k: v for k, v in options.items() if v is not None}}
+    )
+
+
+def write_answer(
+    base: OrgPath,
+    reference: str,
+    *,
+    person: str | None = None,
+    text: str = "",
+    fields: dict[str, Any] | None = None,
+    refuse: bool = False,
+) -> OutboxEntry:
+    """Answer a request as the person to whom the request is assigned, and return the entry.
+
+    Raises `UsageError` if the request does not exist or has ended, if no person here is an assignee, or if
+    the answer violates the request's schema.
+    """
+    requests_snapshot = load_requests(base)
+    request = find_request(requests_snapshot.requests, reference)
+    author = choose_answerer(requests_snapshot, request, person)
+    payload = {
+        "reply_to": requests_snapshot.requests.get_reference(request),
+        "target": request.asker,
+        **({"conversation": request.conversation} if request.conversation else {}),
+        **({"text": text} if text else {}),
+    }
+    answer_fields = nest_answer(fields or {}, None if refuse else get_answer_schema(request))
+    payload = (
+        {**answer_fields, **payload}
+        if needs_answer_key(get_answer_schema(request))
+        else {**payload, **answer_fields}
+    )
+    if refuse:
+        is_decision = bool(requesting_capability(request.entry.payload))
+        refusal = {**payload, "status": "refused"}
+        return write_payload(base, author, "response", refusal, is_decision=is_decision)
+    require_valid_answer(request, payload)
+    return write_payload(base, author, "response", payload)
+
+
+def choose_answerer(requests_snapshot: RequestsSnapshot, request: RequestView, person: str | None) -> str:
+    """Return the person who may answer a request now. Raise `UsageError` if there is none."""
+    require_open(request)
+    if person is not None and person in requests_snapshot.people and person not in request.assignees:
+        raise UsageError(f"{person} does not hold it", hint=f"{describe_assignees(request)} does")
+    if person is None and not requests_snapshot.people.intersection(request.assignees):
+        hint = f"{describe_assignees(request)} is to answer it; `lemming cancel {request.id}` ends it"
+        raise UsageError("it does not wait for a person", hint=hint)
+    return choose_person(requests_snapshot, person, candidates=request.assignees)
+
+
+def require_open(request: RequestView) -> None:
+    """Raise `UsageError` with the outcome of a closed request."""
+    if not request.is_open:
+        closing_agent = f" by {request.closed_by.agent}" if request.closed_by else ""
+        raise UsageError(
+            f"it is over: {request.end}{closing_agent} in tick {request.end_tick}",
+            hint=f"lemming requests {request.id}",
+        )
+
+
+def require_valid_answer(request: RequestView, payload: dict[str, Any]) -> None:
+    """Raise `UsageError` for an answer violating the request's schema."""
+    schema = get_answer_schema(request)
+    if schema is None:
+        if not parse_answer(payload):
+            raise UsageError("nothing to answer with", hint=f'lemming answer {request.id} "some text"')
+        return
+    if violations := describe_violations(schema, parse_answer(payload, schema)):
+        raise UsageError("; ".join(violations), hint=describe_fields(request))
+
+
+def describe_fields(request: RequestView) -> str:
+    """Return a command line to set the fields of an answer."""
+    names = list(get_properties(get_answer_schema(request)))
+    if not names:
+        return f"lemming answer {request.id} TEXT"
+    return f"lemming answer {request.id} {' '.join(f'--field {name}=...' for name in names)}"
+
+
+def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, text: str = "") -> OutboxEntry:
+    """Cancel a request as a person, and return the entry.
+
+    Raise `UsageError` if the cancellation has no effect.
+    """
+    requests_snapshot = load_requests(base)
+    request = find_request(requests_snapshot.requests, reference)
+    require_open(request)
+    readable = {
+        reader
+        for reader in requests_snapshot.people
+        for assignee in request.assignees
+        if requests_snapshot.may_read(assignee, reader)
+    }
+    if requesting_capability(request.entry.payload):  # who may not approve may not say no either
+        readable = {*requests_snapshot.people.intersection(request.assignees)}
+    eligible = readable | requests_snapshot.people.intersection([request.asker])
+    author = (
+        request.asker
+        if person is None and request.asker in eligible
+        else choose_person(requests_snapshot, person, candidates=eligible)
+    )
+    if author not in eligible:
+        hint = f"{request.asker} asked, and {describe_assignees(request)} may not read {author}"
+        raise UsageError(f"{author} cannot cancel it", hint=hint)
+    payload: dict[str, Any] = {
+        "cancels": requests_snapshot.requests.get_reference(request),
+        "target": list(request.assignees),
+    }
+    is_decision = bool(requesting_capability(request.entry.payload))
+    full_payload = {**({"text": text} if text else {}), **payload}
+    return write_payload(base, author, "status", full_payload, is_decision=is_decision)
+
+
+def write_payload(
+    base: OrgPath, author: str, kind: MessageKind, payload: dict[str, Any], *, is_decision: bool = False
+) -> OutboxEntry:
+    """Write an entry as a person, and return the entry.
+
+    Raise `UsageError` for a payload of excessive length.
+    """
+    size = len(dump_pretty(payload))
+    if size > PAYLOAD_LIMIT_BYTES:
+        raise UsageError(
+            f"{size:,} bytes are too many for one entry, which holds {PAYLOAD_LIMIT_BYTES:,}",
+            hint="put it into a file below shared/ and send its name",
+        )
+    return messages.write_person_entry(
+        base,
+        author,
+        tick=load_tick(base),
+        kind=kind,
+        payload=payload,
+        tags=[],
+        created_at=timestamp(SystemClock().now()),
+        is_decision=is_decision,
+    )
+
+
+TOO_LATE = "it is too late to take that back: a tick has begun, and what you wrote may have been read"
+
+
+def retract_entry(base: OrgPath, identity: str, *, person: str | None = None) -> OutboxEntry:
+    """Remove a person's entry for the upcoming tick, and return the entry.
+
+    Raises `UsageError` if the entry does not exist or belongs to another author, or if a tick has begun
+    since.
+    """
+    org = Organisation.from_path(base)
+    name = next(iter(parse_identities([identity])), None)
+    people = find_people(survey_agents(org), load_config(org))
+    if name is None or name.author not in people or person not in (None, name.author):
+        raise UsageError(f'"{identity[:80]}" is nothing that you wrote')
+    entry = next(
+        (candidate for candidate in read_outbox_entries(org, name.author) if candidate.identity == identity),
+        None,
+    )
+    if entry is None:
+        raise UsageError("it is not there any more")
+    _require_unread(org, entry.tick)
+    # looked at again after that: a tick may begin between the look and the removal
+    fs.remove(Path(org.base), entry.file)
+    try:
+        _require_unread(org, entry.tick)
+    except UsageError:  # a tick has begun meanwhile, and may have it on record
+        fs.create(Path(org.base), entry.file, entry.content)
+        raise
+    return entry
+
+
+def _require_unread(org: Organisation, tick: int) -> None:
+    if load_tick(org) != tick or last_record(org, tick) is not None:
+        raise UsageError(TOO_LATE)

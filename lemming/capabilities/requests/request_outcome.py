@@ -1,0 +1,219 @@
+"""Apply events to a request: answers, handoffs and cancellations (docs/requests.md). Pure.
+
+Used for all requests (`lemming.capabilities.requests.all_requests`) and for an agent's own turn
+(`lemming.capabilities.requests.request_resolver`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from lemming.capabilities.requests.request_deadlines import (
+    expiry_position,
+    is_expired,
+    is_in_time,
+    parse_deadline_time,
+)
+from lemming.capabilities.requests.request_payloads import decision_sort_key, required_answers
+from lemming.capabilities.requests.request_view import Assignment, End, Handoff, Position, RequestView
+from lemming.kernel.inboxes.payload_references import parse_references
+from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.capability_loader import find_capability, requesting_capability
+
+PERSON_RANK = -1  # who has no turn in a tick wrote before its turns
+
+LastTick = Callable[[OutboxEntry], int | None]
+
+
+class RequestEventContext(NamedTuple):
+    """The context of request events: agents, persons, broken resumes, and the current tick and time."""
+
+    agents: Mapping[str, Agent]
+    people: frozenset[str]
+    all_names: frozenset[str]
+    tick: int
+    at: str
+    last_tick_of: LastTick
+
+    def may_read(self, reader: str, author: str) -> bool:
+        """Return True if an agent's resume permits reading an author's entries."""
+        agent = self.agents.get(reader)
+        return agent is not None and agent.may_read(author)
+
+
+class RequestEvent(NamedTuple):
+    """An entry about an earlier entry, and the effect on the earlier entry."""
+
+    position: Position
+    reference: str
+    action: str
+    entry: OutboxEntry
+
+
+def get_position(ranks: Mapping[str, int], people: frozenset[str], name: EntryName) -> Position:
+    """Return the position of an entry in the order of all entries."""
+    rank = PERSON_RANK if name.author in people else ranks.get(name.author, PERSON_RANK)
+    return name.tick, rank, name.number, name.id
+
+
+def request_from_entry(name: EntryName, entry: OutboxEntry, facts: RequestEventContext) -> RequestView:
+    """Return the request opened by an entry, in the initial state."""
+    targets = get_targets(entry, facts.all_names)
+    return RequestView(
+        name=name,
+        entry=entry,
+        assignments=[Assignment(target, target, entry.tick) for target in targets],
+        required_answers=required_answers(entry.payload, len(targets)),
+        deadline=facts.last_tick_of(entry),
+        not_after=parse_deadline_time(entry.payload),
+    )
+
+
+def get_targets(entry: OutboxEntry, all_names: Iterable[str]) -> list[str]:
+    """Return the existing agents addressed by an entry, without the author, in the entry's order."""
+    if not entry.targets:
+        return []
+    target = entry.payload["target"]
+    listed = target if isinstance(target, list) else [target]
+    names = dict.fromkeys(name.strip().lower() for name in listed if isinstance(name, str))
+    existing = all_names if isinstance(all_names, frozenset) else frozenset(all_names)
+    return [name for name in names if name in existing and name != entry.agent]
+
+
+def get_events(position: Position, entry: OutboxEntry) -> list[RequestEvent]:
+    """Return the events of an entry at a position, one for each reference."""
+    match entry.kind:
+        case "response":
+            key, does = "reply_to", "answers"
+        case "request":
+            key, does = "hands_on", "hands_on"
+        case "status":
+            key, does = "cancels", "cancels"
+        case _:
+            return []
+    return [RequestEvent(position, about, does, entry) for about in parse_references(entry.payload.get(key))]
+
+
+def apply_events(
+    request: RequestView, events: Iterable[RequestEvent], facts: RequestEventContext, cutoff: Position | None
+) -> Position | None:
+    """Apply events to a request. Return the position at which the request ended, or None while open.
+
+    `cutoff` is the position at which the parent request ended.
+    """
+    expiry_at = expiry_position(request.deadline)
+    last_position = min((position for position in (expiry_at, cutoff) if position), default=None)
+    for event in _order_events(request, events):
+        if last_position and event.position > last_position:
+            continue
+        if event.action == "answers" and not is_in_time(event.entry, None, request.not_after, facts.at):
+            continue
+        if _apply_event(request, event, facts):
+            request.closed_by, request.end_tick = event.entry, event.entry.tick
+            return event.position
+    if is_expired(None, request.not_after, facts.tick, facts.at) and (
+        last_position is None or last_position[0] > facts.tick
+    ):
+        last_position = expiry_at = expiry_position(facts.tick - 1)
+    if last_position is None or last_position[0] > facts.tick:
+        return None
+    request.end = "expired" if last_position == expiry_at else "cancelled"
+    request.end_tick = last_position[0]
+    return last_position
+
+
+def _order_events(request: RequestView, events: Iterable[RequestEvent]) -> Iterable[RequestEvent]:
+    """Return the events of a request in order. Among decisions of persons, the first decision counts."""
+    if not requesting_capability(request.entry.payload):
+        return events
+    return sorted(events, key=lambda event: decision_sort_key(event.entry))
+
+
+def is_parent_request(
+    parent: RequestView, child: RequestView, get_position: Callable[[EntryName], Position]
+) -> bool:
+    """Return True if `parent` precedes `child` and was assigned to the child's asker."""
+    return get_position(parent.name) < get_position(child.name) and parent.was_assignee(child.asker)
+
+
+def find_cutoff(
+    parent: RequestView, events: Iterable[RequestEvent], end_position: Position | None, asker: str
+) -> Position | None:
+    """Return the position after which an agent's sub-requests are no longer wanted, or None.
+
+    `events`: the events applied to the parent request. `ended`: the position at which the parent ended, or
+    None.
+    """
+    answers = [share.answer for share in parent.assignments if share.answer and share.answer.agent == asker]
+    answer_positions = (
+        event.position for event in events if any(event.entry is answer for answer in answers)
+    )
+    return min((*answer_positions, *([end_position] if end_position else ())), default=None)
+
+
+def _apply_event(request: RequestView, event: RequestEvent, facts: RequestEventContext) -> bool:
+    """Apply an event to an open request. Return True if the event ended the request."""
+    entry = event.entry
+    if event.action == "cancels":
+        if _can_cancel(request, entry.agent, facts):
+            request.end = "cancelled"
+        return not request.is_open
+    # Whoever was handed a second one of them owes one answer to both.
+    assignments = [
+        assignment for assignment in request.open_assignments if assignment.assignee == entry.agent
+    ]
+    capability_name = requesting_capability(request.entry.payload)
+    if not assignments or (capability_name and not _is_valid_decision(capability_name, event)):
+        return False
+    for assignment in assignments:
+        if event.action == "hands_on":
+            _reassign(assignment, entry, facts)
+        else:
+            assignment.end, assignment.answer = _response_outcome(entry), entry
+    if event.action == "hands_on":
+        return False
+    request.end = _response_outcome(entry) if capability_name else _outcome_of_assignments(request)
+    return not request.is_open
+
+
+def _is_valid_decision(capability_name: str, event: RequestEvent) -> bool:
+    """Return True if an entry decides about a pending request: handoffs and some answers do not.
+
+    `by`: the capability behind the request. Without this capability no entry decides.
+    """
+    capability = find_capability(capability_name) if event.action == "answers" else None
+    return capability is not None and capability.can_decide(event.entry.payload)
+
+
+def _can_cancel(request: RequestView, author: str, facts: RequestEventContext) -> bool:
+    if author == request.asker:
+        return True
+    if requesting_capability(request.entry.payload):
+        return author in request.assignees
+    return author in facts.people and any(facts.may_read(holder, author) for holder in request.assignees)
+
+
+def _reassign(assignment: Assignment, entry: OutboxEntry, facts: RequestEventContext) -> None:
+    targets = get_targets(entry, facts.all_names)
+    if len(targets) == 1:
+        assignment.handoffs.append(Handoff(entry.tick, assignment.assignee, targets[0], entry))
+        assignment.assignee, assignment.since = targets[0], entry.tick
+
+
+def _response_outcome(response: OutboxEntry) -> End:
+    match response.payload.get("status"):
+        case "failed":
+            return "failed"
+        case "refused":
+            return "refused"
+    return "answered"
+
+
+def _outcome_of_assignments(request: RequestView) -> End | None:
+    """Return the outcome of a request from the outcomes of its targets, or None while open."""
+    outcomes = [assignment.end for assignment in request.assignments]
+    if outcomes.count("answered") >= request.required_answers:
+        return "answered"
+    return None if None in outcomes else "failed" if "failed" in outcomes else "refused"

@@ -1,0 +1,202 @@
+"""Resolve single requests as an agent may see them in a turn, from the entries that concern each request.
+
+`lemming.capabilities.requests.all_requests` builds all requests at once. Both modules apply events with
+`lemming.capabilities.requests.request_outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from lemming.capabilities.requests.request_deadlines import get_extended_last_tick
+from lemming.capabilities.requests.request_outcome import (
+    RequestEvent,
+    RequestEventContext,
+    apply_events,
+    find_cutoff,
+    get_events,
+    get_position,
+    get_targets,
+    is_parent_request,
+    request_from_entry,
+)
+from lemming.capabilities.requests.request_view import Position, RequestView
+from lemming.kernel.inboxes.payload_references import parse_reference
+from lemming.kernel.inboxes.visibility import MailView
+from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
+
+AffectingEntries = Callable[[str, int], Iterable[tuple[EntryName, OutboxEntry]]]
+"""Yields what may move or end a request that an author wrote since a tick."""
+MAX_DEPTH = 32  # what was asked for what is in the payloads, and those may make a circle
+"""So many requests are looked at, each of which was asked for the next one."""
+
+
+class ResolvedRequest(NamedTuple):
+    """A request, its events, and the position at which the request ended (None while open)."""
+
+    view: RequestView
+    events: list[RequestEvent]
+    end_position: Position | None
+
+    def is_resolved_for_assignee(self, assignee: str) -> bool:
+        """Return True if an assignee's answer is given or no longer wanted."""
+        if self.end_position or self._has_open_handoff(assignee):
+            return self.end_position is not None
+        if any(event.action == "answers" and event.entry.agent == assignee for event in self.events):
+            return True
+        return self.view.was_assignee(assignee) and assignee not in self.view.assignees
+
+    def _has_open_handoff(self, assignee: str) -> bool:
+        """Return True if an assignee owes an answer because of a handoff, regardless of earlier answers."""
+        return any(share.assignee == assignee and share.handoffs for share in self.view.open_assignments)
+
+
+class RequestResolver:
+    """The requests that an agent may see in a tick, each resolved once."""
+
+    def __init__(self, mail: MailView, affecting_entries: AffectingEntries) -> None:
+        self._mail, self._affecting_entries = mail, affecting_entries
+        last_tick_of = partial(get_extended_last_tick, mail.org, people=mail.persons, current_tick=mail.tick)
+        self._facts = RequestEventContext(
+            mail.resumes, mail.persons, mail.known_names, mail.tick, mail.at, last_tick_of
+        )
+        self._get_position = partial(get_position, mail.rank, mail.persons)
+        self._resolved: dict[str, ResolvedRequest] = {}
+
+    def resolve(self, entry: OutboxEntry) -> ResolvedRequest:
+        """Return the request that an entry opens or hands off."""
+        return self._resolve(entry, 0)
+
+    def _resolve(self, entry: OutboxEntry, depth: int) -> ResolvedRequest:
+        if entry.identity not in self._resolved:
+            self._resolved[entry.identity] = self._fold_events(entry, depth)
+        return self._resolved[entry.identity]
+
+    def _fold_events(self, entry: OutboxEntry, depth: int) -> ResolvedRequest:
+        opening = self._opening_entry(entry)
+        view = request_from_entry(next(iter(parse_identities([opening.identity]))), opening, self._facts)
+        events = self._collect_events(view, {entry.id, entry.identity, opening.id, opening.identity})
+        return ResolvedRequest(
+            view, events, apply_events(view, events, self._facts, self._find_cutoff(view, depth))
+        )
+
+    def _opening_entry(self, entry: OutboxEntry) -> OutboxEntry:
+        """Return the entry that opened a handed-off request; without one, the entry itself in the asker's
+        name.
+        """
+        moved_reference = parse_reference(entry.payload.get("hands_on"))
+        if not moved_reference:
+            return entry
+        if original := self._find_request(moved_reference, entry):
+            return original
+        owed_to = parse_reference(entry.payload.get("owed_to"))
+        return replace(entry, agent=owed_to) if owed_to in self._mail.known_names else entry
+
+    def _collect_events(self, view: RequestView, names: Collection[str]) -> list[RequestEvent]:
+        """Return the events of a request with these names, in the order of the entries."""
+        events: list[RequestEvent] = []
+        pending, visited = [*view.targets], {*view.targets}
+        for assignee in pending:
+            for event in self._iter_author_events(assignee, view.tick, names, ("answers", "hands_on")):
+                events.append(event)
+                new_targets = (
+                    get_targets(event.entry, self._facts.all_names) if event.action == "hands_on" else ()
+                )
+                pending += (item for item in new_targets if item not in visited)
+                visited.update(new_targets)
+        for author in sorted({view.asker, *self._mail.persons} & self._mail.known_names):
+            events += self._iter_author_events(author, view.tick, names, ("cancels",))
+        return sorted(events, key=lambda item: item.position)
+
+    def _iter_author_events(
+        self, author: str, tick: int, names: Collection[str], does: Collection[str]
+    ) -> Iterator[RequestEvent]:
+        for name, entry in self._affecting_entries(author, tick):
+            for event in get_events(self._get_position(name), entry):
+                if event.action in does and event.reference in names:
+                    yield event
+
+    def _find_cutoff(self, view: RequestView, depth: int) -> Position | None:
+        """Return the position at which the parent request ended, or None if the parent is open."""
+        opening, asked_block = view.entry, view.entry.payload.get("asked")
+        parent = parse_reference(opening.payload.get("parent"))
+        if not parent and isinstance(asked_block, dict):
+            parent = parse_reference(asked_block.get("parent"))
+        if not parent or depth >= MAX_DEPTH:
+            return None
+        if parent_entry := self._find_request(parent, opening):
+            resolved_parent = self._resolve(parent_entry, depth + 1)
+            if not is_parent_request(resolved_parent.view, view, self._get_position):
+                return None
+            return find_cutoff(
+                resolved_parent.view, resolved_parent.events, resolved_parent.end_position, opening.agent
+            )
+        asker_events = self._iter_author_events(opening.agent, opening.tick, {parent}, ("answers",))
+        return min((event.position for event in asker_events), default=None)
+
+    def _find_request(self, reference: str, later: OutboxEntry) -> OutboxEntry | None:
+        """Return the request that a later entry refers to, or None if the request no longer exists."""
+        for name in self._candidate_names(reference, later):
+            entry = self._mail.read(name)
+            if not isinstance(entry, OutboxEntry) or entry.kind != "request" or "hands_on" in entry.payload:
+                continue
+            if reference in (entry.id, entry.identity):
+                return entry
+        return None
+
+    def _candidate_names(self, reference: str, later: OutboxEntry) -> Iterator[EntryName]:
+        """Yield entries with an id up to a later entry's tick, those of the likely askers first."""
+        mail, path = self._mail, later.payload.get("path")
+        ancestors = [name_ for name_ in path if isinstance(name_, str)] if isinstance(path, list) else []
+        likely_authors = [
+            parse_reference(later.payload.get("owed_to")),
+            *reversed(ancestors),
+            *sorted(mail.persons),
+        ]
+        id_ = reference.rpartition("_")[2]
+        for author in dict.fromkeys(
+            [*(name_ for name_ in likely_authors if name_ in mail.known_names), *sorted(mail.agents)]
+        ):
+            names = mail.past_names(author)
+            yield from (
+                name for name in reversed(names.all[: names.next_index(later.tick)]) if name.id == id_
+            )
+
+
+def iter_affecting_entries(
+    mail: MailView, names: Iterable[EntryName]
+) -> Iterator[tuple[EntryName, OutboxEntry]]:
+    """Yield the entries that may answer, hand off or cancel a request."""
+    for name in names:
+        entry = mail.read(name)
+        if isinstance(entry, OutboxEntry) and (
+            entry.kind in ("response", "status") or "hands_on" in entry.payload
+        ):
+            yield name, entry
+
+
+def is_awaited_entry(
+    mail: MailView, entry: OutboxEntry, unshown: Collection[str], persons: Mapping[str, bool]
+) -> bool:
+    """Return True for an open request, or an answer that the asker has not seen.
+
+    `unshown`: agents that have not seen the entry. `persons`: the persons who may read the entry, with True
+    for each who has not.
+    """
+    addressed_persons = entry.targets.intersection(persons)
+    if entry.kind == "response":
+        return not entry.targets.isdisjoint(unshown) or any(persons[name] for name in addressed_persons)
+    if entry.kind != "request" or (entry.targets.isdisjoint(unshown) and not addressed_persons):
+        return False
+
+    def author_entries(author: str, tick: int) -> Iterator[tuple[EntryName, OutboxEntry]]:
+        names = mail.past_names(author)
+        return iter_affecting_entries(mail, names.all[names.next_index(tick - 1) :])
+
+    resolved = RequestResolver(mail, author_entries).resolve(entry)
+    if not resolved.end_position and not entry.targets.isdisjoint(unshown):
+        return True
+    return any(not resolved.is_resolved_for_assignee(name) for name in addressed_persons)

@@ -1,0 +1,141 @@
+"""The `team` key of a resume: the agents available for questions and handoffs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.files.fast_decoder import TypeMismatch, describe_field
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.capability_loader import member_keys
+
+TEAM = "team"
+_MEMBER_KEYS = ("agent", "as", "description")
+_TOOL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
+
+
+class TeamMember(NamedTuple):
+    """A team member available for questions: `name` gives the tool name, ask_<name>.
+
+    `extensions`: the values of keys owned by other capabilities, by key.
+    """
+
+    agent: str
+    name: str
+    description: str = ""
+    extensions: Mapping[str, Any] = MappingProxyType({})
+
+    @classmethod
+    def from_json(cls, raw: str | dict[str, Any]) -> TeamMember:
+        """Return the member from an item of `team.ask`. Raise `TypeMismatch` for an invalid item."""
+        if isinstance(raw, str):
+            return cls(raw, raw)
+        extension_keys = member_keys()
+        keys = (*_MEMBER_KEYS, *extension_keys)
+        if unknown := raw.keys() - {*keys}:
+            hint = did_you_mean(min(unknown), keys) or f"it has {', '.join(keys)}"
+            raise TypeMismatch(f'team.ask: "{min(unknown)}" is not a key of a member ({hint})')
+        if "agent" not in raw:
+            raise TypeMismatch('team.ask: a member needs "agent"')
+        if invalid := [key for key in _MEMBER_KEYS if not isinstance(raw.get(key, ""), str)]:
+            raise TypeMismatch(f'team.ask: "{invalid[0]}" of a member is a text')
+        name = raw.get("as", raw["agent"])
+        if not _TOOL_NAME.match(name):
+            raise TypeMismatch(f'team.ask: "as" is "{name}", and must be of letters, digits, - and _')
+        raw_extensions = {key: raw[key] for key in extension_keys if raw.get(key) is not None}
+        extensions = {
+            key: _parse_nested(extension_keys[key], value, f"team.ask: {key}")
+            for key, value in raw_extensions.items()
+        }
+        return cls(raw["agent"], name, raw.get("description", ""), extensions)
+
+
+def _parse_nested(get_parser: Callable[[], Any], raw: Any, location: str) -> Any:
+    try:
+        return get_parser()(raw, location)
+    except ConfigError as error:
+        raise TypeMismatch(f"{location}: {error.message}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeamSettings:
+    """The agents available to an agent for questions and handoffs."""
+
+    ask: list[str | dict[str, Any]] = field(
+        default_factory=list,
+        metadata=describe_field(
+            'Agents it may ask, each a tool ask_<name>: a name, or {"agent", "as", "description"}. Each must '
+            "be able to read the other's outbox."
+        ),
+    )
+    hand_to: list[str] = field(
+        default_factory=list,
+        metadata=describe_field("Agents it may hand a request on to, each a tool hand_to_<name>."),
+    )
+    max_asked: int = field(
+        default=16,
+        metadata=describe_field("Questions it may ask for one request, in all its turns.", ge=1, le=1000),
+    )
+    max_depth: int = field(
+        default=5,
+        metadata=describe_field("Agents that may wait for each other in a row, it included.", ge=1, le=50),
+    )
+    max_hops: int = field(
+        default=5,
+        metadata=describe_field("How often a request may have been handed on, with this time.", ge=1, le=50),
+    )
+
+    may_be_absent: bool = field(
+        default=False,
+        metadata=describe_field("Whether agents of the team may be absent: for what comes later."),
+    )
+
+    def __post_init__(self) -> None:
+        names = [member.name for member in self.ask_members]
+        if duplicate := next((name for name in names if names.count(name) > 1), None):
+            raise TypeMismatch(f'team.ask: two members are called "{duplicate}": give one another "as"')
+
+    @cached_property
+    def ask_members(self) -> tuple[TeamMember, ...]:
+        """The members available for questions."""
+        return tuple(map(TeamMember.from_json, self.ask))
+
+    @property
+    def all_names(self) -> set[str]:
+        """The names of all agents available for questions or handoffs."""
+        return {*(member.agent for member in self.ask_members), *self.hand_to}
+
+    @property
+    def turn_tools(self) -> set[str]:
+        """The names of the tools to ask members and to hand off requests."""
+        ask_tools = {f"ask_{member.name}" for member in self.ask_members}
+        return ask_tools | {f"hand_to_{name}" for name in self.hand_to}
+
+    @property
+    def file_value(self) -> dict[str, Any]:
+        """The team as JSON values, without `may_be_absent` if false."""
+        values = asdict(self)
+        if not self.may_be_absent:
+            del values["may_be_absent"]
+        return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestsResumeSettings:
+    """The settings of requests in a resume."""
+
+    team: TeamSettings | None = field(
+        default=None, metadata=describe_field("Whom it may ask and hand on to; null: nobody.")
+    )
+
+
+def get_team(agent: Agent) -> TeamSettings | None:
+    """Return the team of an agent, or None without a team."""
+    team: TeamSettings | None = agent.extensions.get(TEAM)
+    return team

@@ -1,0 +1,328 @@
+"""Team tools of a turn: ask members and hand off requests (`team` in the resume). Rules: docs/requests.md.
+
+The calls run no code: a turn stages an entry for each call, and the answer becomes the call's result in a
+later turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from lemming.capabilities.requests.budgets import get_budget
+from lemming.capabilities.requests.current_request import OWN_REQUESTS, CurrentRequest
+from lemming.capabilities.requests.request_agenda import accepts_requests
+from lemming.capabilities.requests.requests_settings import get_team
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.inboxes.answer_payload import ENVELOPE
+from lemming.kernel.inboxes.payload_references import parse_reference
+from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
+from lemming.kernel.journal.open_requests import describe_deadline
+from lemming.kernel.messages import OutboxEntry, parse_targets
+from lemming.kernel.org.capability_usage import resolve_turn_policy
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.tools import Tool, ToolResult
+from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
+from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.kernel.turn.tool_results import RESULTS_CHARS, render_result
+from lemming.kernel.turn.turn_hooks import Rejected
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.turn_state import TurnState
+
+Wait = Literal["all", "first"]
+
+
+class TeamTool(Tool):
+    """A tool with calls turned into entries to `target`."""
+
+    target: str
+    is_handoff: bool
+    tool_class = "write"
+    is_independent = True
+
+
+class _AskTool(TeamTool):
+    is_handoff = False
+
+    def execute(
+        self,
+        agent_name: str,
+        base_path: Path,
+        message: str,
+        deadline: Annotated[int | None, describe_field("In so many ticks.")] = None,
+        wait: Annotated[Wait | int | None, describe_field("For all, the first, or so many.")] = None,
+    ) -> ToolResult:
+        """Raise `ToolError`: only a turn can wait for an answer."""
+        raise ToolError(f"{self.name} can be called in a turn only")
+
+
+class _HandOffTool(TeamTool):
+    is_handoff = True
+
+    def execute(self, agent_name: str, base_path: Path, message: str) -> ToolResult:
+        """Raise `ToolError`: only a turn has a request to hand off."""
+        raise ToolError(f"{self.name} can be called in a turn only")
+
+
+_HOW = "The answer comes in a later turn."
+
+
+def build_team_tools(agent: Agent) -> dict[str, TeamTool]:
+    """Return the tools of an agent to ask team members and to hand off requests, by name."""
+    team = get_team(agent)
+    if team is None:
+        return {}
+    tools: dict[str, TeamTool] = {}
+    for member in team.ask_members:
+        description = member.description or f"Ask {member.agent}."
+        tools[f"ask_{member.name}"] = _make_tool(
+            _AskTool, f"ask_{member.name}", f"{description} {_HOW}", member.agent
+        )
+    for name in team.hand_to:
+        text = (
+            f"Hand what you were asked on to {name}, who answers it in your place. Nothing after it is done."
+        )
+        tools[f"hand_to_{name}"] = _make_tool(_HandOffTool, f"hand_to_{name}", text, name)
+    return tools
+
+
+def _make_tool(base_class: type[TeamTool], name: str, description: str, target: str) -> TeamTool:
+    attributes = {"name": name, "description": description, "target": target}
+    tool: type[TeamTool] = type(base_class.__name__, (base_class,), attributes)
+    return tool()
+
+
+CALL_AGAIN = "\n(Call it again with the same arguments: it goes on with this answer.)"
+
+
+def fill_answered_results(
+    results: Sequence[Mapping[str, Any]],
+    outcomes: Sequence[RequestOutcome],
+    first: int,
+    labels: PromptLabels = PLAIN,
+) -> list[Mapping[str, Any]]:
+    """Return the results of a turn's calls, with answers that have arrived since filled in.
+
+    `first`: the index of the first result with a possible answer.
+    """
+    by_call = {
+        first + outcome.sub_request.call - 1: outcome for outcome in outcomes if outcome.sub_request.call
+    }
+    return [
+        labels.label_outcome(
+            outcome,
+            _with_label(result, render_result(result["tool"], result["args"], _to_tool_result(outcome))),
+        )
+        if (outcome := by_call.get(index))
+        else result
+        for index, result in enumerate(results)
+    ]
+
+
+def _with_label(result: Mapping[str, Any], rendered: dict[str, Any]) -> dict[str, Any]:
+    """Return a rendered result with the trust label of the original call: the label of the asking turn."""
+    return {**rendered, "trust": result["trust"]} if "trust" in result else rendered
+
+
+def _to_tool_result(outcome: RequestOutcome) -> ToolResult:
+    """Return the outcome of a sub-request as a tool result."""
+    text, end = answer_text(outcome.answer_payload or {}), outcome.sub_request.end
+    match end:
+        case "answered":
+            continuation = CALL_AGAIN if outcome.entry is not None and "call" in outcome.entry.payload else ""
+            return ToolResult(True, f"{text[:RESULTS_CHARS]}{continuation}")
+        case "":
+            return ToolResult(
+                True, f"{outcome.sub_request.to} has not answered yet; you need not wait for it"
+            )
+        case "expired" if outcome.answer_payload is not None:
+            return ToolResult(True, f"{outcome.sub_request.to} did not answer in time; the default: {text}")
+        case "expired":
+            return ToolResult(
+                False,
+                f"EXPIRED: {outcome.sub_request.to} did not answer by {describe_deadline(outcome.sub_request)}",
+            )
+    return ToolResult(False, f"{end.upper()}{f': {text}' if text else ''}")
+
+
+def answer_text(payload: Mapping[str, Any]) -> str:
+    """Return the text of an answer, followed by its other payload fields as JSON."""
+    extra_fields = {key: value for key, value in payload.items() if key not in ENVELOPE}
+    text = payload.get("text")
+    if not isinstance(text, str):
+        return to_line(extra_fields) if extra_fields else ""
+    del extra_fields["text"]
+    return f"{text}\n{to_line(extra_fields)}" if extra_fields else text
+
+
+def find_unreachable_members(tick_context: TickContext, agent: Agent, task: Task | None) -> dict[str, str]:
+    """Return the reasons team tools cannot reach their targets, by tool name."""
+    asker = ""
+    if task and task.request:
+        asker = parse_reference(task.request.payload.get("owed_to")) or task.request.agent
+    reasons: dict[str, str] = {}
+    for name, tool in build_team_tools(agent).items():
+        readers = [(tool.target, agent.name), (agent.name, tool.target)]
+        if tool.is_handoff:
+            readers = [(tool.target, agent.name), (asker, tool.target)] if asker else []
+        missing = next((pair for pair in readers if not _can_read(tick_context, *pair)), None)
+        if missing:
+            reader, author = missing
+            reasons[name] = f'{reader} cannot read {author}: "{author}" is missing in its read_outboxes'
+        if tool.target not in tick_context.mail.known_names:
+            reasons[name] = f'there is no agent "{tool.target}"'
+    return reasons
+
+
+def _can_read(tick_context: TickContext, reader: str, author: str) -> bool:
+    resume = tick_context.mail.resumes.get(reader)
+    return resume is None or resume.may_read(author)  # it is broken, and will be mended
+
+
+def find_unbounded_agents(tick_context: TickContext, agent: Agent, task: Task | None) -> list[str]:
+    """Return the agents with work that the budget of this request cannot bound.
+
+    These agents read the agent and handle its questions in turns for their whole inbox, which belong to no
+    request.
+    """
+    if task is None or task.request is None or get_budget(task.request.payload) is None:
+        return []
+    mail = tick_context.mail
+    return sorted(
+        name
+        for name, other in mail.resumes.items()
+        if name not in mail.persons and name != agent.name and other.may_read(agent.name)
+        if not accepts_requests(
+            agent.name, resolve_turn_policy(other, tick_context.config).take, mail.get_callers(name)
+        )
+    )
+
+
+def collect_team_facts(tick_context: TickContext, agent: Agent, task: Task | None) -> dict[str, Any]:
+    """Return the tools without a reachable target, and the agents not bounded by a budget."""
+    facts = {
+        "out_of_reach": find_unreachable_members(tick_context, agent, task),
+        "beyond_budget": find_unbounded_agents(tick_context, agent, task),
+    }
+    return {key: fact for key, fact in facts.items() if fact}
+
+
+def unbounded_agent_reason(names: Collection[str], new_entry: NewEntry) -> str:
+    """Return the reason an entry for a request with a budget cannot ask its target, or an empty text."""
+    if (
+        name := next((target for target in sorted(parse_targets(new_entry.payload)) if target in names), None)
+    ) is None:
+        return ""
+    return (
+        f"refused: what you were asked has a budget, and {name} takes what you ask in turns for its whole "
+        f'inbox, which no budget bounds; name {name} in "team" of your resume and call ask_{name}'
+    )
+
+
+def delegate(
+    turn_state: TurnState,
+    current: CurrentRequest | None,
+    tool: TeamTool,
+    call: ToolCall,
+    at: str,
+    unreachable: Mapping[str, str],
+) -> None:
+    """Stage an entry to ask a team member or hand off the request, or report the refusal to the model.
+
+    `unreachable`: the reasons tools cannot reach their targets, by tool name.
+    """
+    try:
+        args = tool.parse_arguments(call.args)
+    except ToolError as error:
+        turn_state.refuse_call(call, ToolResult(False, str(error), outcome=error.outcome))
+        return
+    if reason := unreachable.get(tool.name, "") or _delegation_blocker(turn_state, current, tool):
+        turn_state.refuse_call(call, ToolResult(False, reason, outcome="refused"))
+        return
+    message = args.pop("message")
+    if tool.is_handoff:
+        assert current, "only a request is handed on"
+        turn_state.stage_entry(current.make_handoff(message, tool.target, turn_state.inputs.tick), at)
+        turn_state.is_handed_off = has_handoff(turn_state.entries)
+        return
+    path = None if current else [turn_state.inputs.agent.name]  # else it is filled in with the rest
+    options = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
+    payload = {key: value for key, value in options.items() if value is not None}
+    entry = turn_state.stage_entry(
+        NewEntry("request", {"text": message, "target": tool.target, **payload}, []), at
+    )
+    if entry is not None:
+        turn_state.add_result(call.tool, call.args, ToolResult(True), call.id, is_entry=True)
+        turn_state.pending_indexes[entry.identity] = len(turn_state.results)
+
+
+def has_handoff(entries: Iterable[OutboxEntry]) -> bool:
+    """Return True if one of a turn's entries hands the request off."""
+    return any(entry.kind == "request" and "hands_on" in entry.payload for entry in entries)
+
+
+def check_handoff(
+    turn_state: TurnState, current: CurrentRequest | None, new_entry: NewEntry
+) -> NewEntry | Rejected:
+    """Return a handoff entry as completed by the engine. Reject any other entry with `hands_on`.
+
+    A handoff transfers the remaining budget and the duty to answer. Therefore the entry must move the request
+    of this turn, at most once, to an agent listed in `hand_to`. The entry may come from a call of
+    `hand_to_*`, from the approval of such a call, or from the model's own text.
+    """
+    team, text, target = (
+        get_team(turn_state.inputs.agent),
+        new_entry.payload.get("text"),
+        new_entry.payload.get("target"),
+    )
+    is_own = (
+        current is not None
+        and new_entry.payload["hands_on"] == current.reference
+        and not has_handoff(turn_state.entries)
+    )
+    if (
+        current is None
+        or not is_own
+        or team is None
+        or target not in team.hand_to
+        or not isinstance(text, str)
+    ):
+        return Rejected(
+            "refused: hands_on is the engine's to write; call hand_to_NAME to hand on what was asked of you"
+        )
+    if current.hops >= team.max_hops:
+        return Rejected(f"refused: it was handed on {current.hops} times")
+    handoff = current.make_handoff(text, target, turn_state.inputs.tick)
+    return new_entry._replace(payload={**new_entry.payload, **handoff.payload})
+
+
+def _delegation_blocker(turn_state: TurnState, current: CurrentRequest | None, tool: TeamTool) -> str:
+    """Return the reason a team tool cannot be used now, or an empty text."""
+    team, current_request, name = (
+        get_team(turn_state.inputs.agent),
+        current or OWN_REQUESTS,
+        turn_state.inputs.agent.name,
+    )
+    assert team, "its tools follow from it"
+    if not turn_state.remaining_entries:
+        return f"the turn may write no more than {turn_state.inputs.agent.turn.max_entries} entries"
+    if tool.is_handoff:
+        if not current_request.request:
+            return "nothing was asked of you that could be handed on"
+        return (
+            f"refused: it was handed on {current_request.hops} times"
+            if current_request.hops >= team.max_hops
+            else ""
+        )
+    if len(current_request.path) + 1 >= team.max_depth:
+        return (
+            f"refused: {len(current_request.path) + 1} agents wait for each other already; answer it yourself"
+        )
+    if len(current_request.begun.asked) + len(turn_state.pending_indexes) >= team.max_asked:
+        return f"refused: {team.max_asked} questions have been asked for it; answer with what you have"
+    return current_request.sub_request_blocker(name, {tool.target})

@@ -1,0 +1,185 @@
+"""The person inbox: one list of pending requests for every screen, built from facts, not from agents' claims."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lemming.capabilities.requests.current_requests import RequestsSnapshot, load_requests, require_agents
+from lemming.capabilities.requests.request_view import Assignment, RequestView
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import SystemClock, parse_timestamp
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.inboxes.capability_state import PendingApproval
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_loader import find_capability, requesting_capability
+from lemming.kernel.tick.firing_plan import find_people
+
+TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60
+FIELDS_NAMED = 8
+_FIELD = re.compile(r"\w[\w.-]{0,39}")  # who asked chose the names: none that reads like words of ours
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonInboxItem:
+    """A request awaiting a person's answer. `deadline` is the last tick for the answer, or None.
+
+    `call`: the exact tool call, if the request asks for approval of a call.
+    """
+
+    id: str
+    identity: str
+    person: str
+    asker: str
+    text: str
+    needs: str
+    tick: int
+    age_ticks: int
+    deadline: int | None
+    at_deadline: str
+    call: dict[str, Any] | None = None
+
+    @property
+    def summary_line(self) -> str:
+        """The summary: requirement, person, age and consequence of the deadline."""
+        text = f': "{_truncate(self.text, TEXT_CHARS)}"' if self.text else ""
+        text = f": {_truncate(self.text, CALL_CHARS)}" if self.call else text
+        age = f"asked {_format_ticks(self.age_ticks)} ago" if self.age_ticks else "asked just now"
+        if self.call:
+            return f"{self.asker} asks {self.person} for {self.needs}, {age}; {self.at_deadline}{text}"
+        return f"{self.person} owes {self.asker} {self.needs}, {age}; {self.at_deadline}{text}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the item as JSON values, including the summary line."""
+        values = {**vars(self), "line": self.summary_line}
+        if self.call is None:
+            del values["call"]
+        return values
+
+
+def list_person_inbox(base_path: str | os.PathLike[str]) -> list[PersonInboxItem]:
+    """Return the requests awaiting a person, the oldest first.
+
+    Requests unreadable for their assignee are left out; `lemming validate` reports the missing permission.
+    Raises `NotAnOrg` for a folder without `agents/`.
+    """
+    org = Organisation.from_path(base_path)
+    survey = survey_agents(org)
+    require_agents(org, survey)
+    if not find_people(survey, load_config(org)):  # then no outbox need be read
+        return []
+    return build_person_inbox(load_requests(org), org)
+
+
+def summarize_inbox(items: Sequence[PersonInboxItem]) -> str:
+    """Return a summary of the person inbox, empty for an empty inbox."""
+    if not items:
+        return ""
+    people = ", ".join(sorted({item.person for item in items}))
+    verb = "waits" if len(items) == 1 else "wait"
+    return f"{_pluralize(len(items), 'request')} {verb} for {people}; `lemming waiting` says what for"
+
+
+def build_person_inbox(snapshot: RequestsSnapshot, org: Organisation) -> list[PersonInboxItem]:
+    """Return the person inbox from requests loaded earlier."""
+    pending_approvals = collect_pending_approvals(org, snapshot.requests.unresolved_requests)
+    return [
+        _make_item(request, assignment, snapshot.requests.tick, pending_approvals.get(request.identity))
+        for request in snapshot.requests.unresolved_requests
+        if not is_scheduled_later(request)
+        for assignment in _person_assignments(request, snapshot)
+    ]
+
+
+def is_scheduled_later(request: RequestView) -> bool:
+    """Return True if a request is still hidden by a later start time."""
+    if not request.not_before:
+        return False
+    try:
+        return parse_timestamp(request.not_before) > SystemClock().now()
+    except ValueError:
+        return False
+
+
+def _person_assignments(request: RequestView, snapshot: RequestsSnapshot) -> Iterator[Assignment]:
+    for assignment in request.open_assignments:
+        if assignment.assignee in snapshot.people and snapshot.may_read(assignment.assignee, request.asker):
+            yield assignment
+
+
+def _make_item(
+    request: RequestView, assignment: Assignment, tick: int, pending_approval: PendingApproval | None
+) -> PersonInboxItem:
+    return PersonInboxItem(
+        id=request.id,
+        identity=request.identity,
+        person=assignment.assignee,
+        asker=request.asker,
+        text=request.text if pending_approval is None else pending_approval.text,
+        needs=describe_requirements(request) if pending_approval is None else pending_approval.needs,
+        tick=request.tick,
+        age_ticks=request.age_ticks(tick),
+        deadline=request.deadline,
+        at_deadline=describe_deadline(request, tick),
+        call=pending_approval.call if pending_approval else None,
+    )
+
+
+def describe_requirements(request: RequestView) -> str:
+    """Return a description of the fields required in an answer."""
+    properties = request.schema.get("properties") if request.schema else None
+    if not isinstance(properties, dict) or not properties:
+        return "an answer"
+    if len(properties) <= FIELDS_NAMED and all(map(_FIELD.fullmatch, map(str, properties))):
+        return f"an answer with {', '.join(map(str, properties))}"
+    return f"an answer of {_pluralize(len(properties), 'field')}"
+
+
+def describe_deadline(request: RequestView, tick: int) -> str:
+    """Return a description of the expiry of a request. `tick` is the next tick to run."""
+    if request.deadline is None and not request.not_after:
+        return "it waits until it is answered"
+    remaining_ticks = 0 if request.deadline is None else request.deadline - tick
+    ticks_text = "with this tick" if remaining_ticks <= 0 else f"in {_format_ticks(remaining_ticks + 1)}"
+    times = [*([ticks_text] if request.deadline is not None else []), *_format_time(request.not_after)]
+    deadline_text = " or ".join(times)
+    if request.has_default:
+        default = _truncate(to_line(request.default_answer), DEFAULT_CHARS)
+        return f"it expires {deadline_text}, and {default} is taken for its answer"
+    return f"it expires {deadline_text}, without an answer"
+
+
+def _format_time(moment: str) -> list[str]:
+    return [f"at {moment}"] if moment else []
+
+
+def _format_ticks(number: int) -> str:
+    return _pluralize(number, "tick")
+
+
+def _pluralize(number: int, noun: str) -> str:
+    return f"{number} {noun if number == 1 else noun + 's'}"
+
+
+def _truncate(text: str, width: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
+
+
+def collect_pending_approvals(
+    org: Organisation, requests: Iterable[RequestView]
+) -> dict[str, PendingApproval]:
+    """Return the pending approvals of capabilities among open requests, by the request's identity."""
+    approvals: dict[str, PendingApproval] = {}
+    by_name: dict[str, list[RequestView]] = {}
+    for request in requests:
+        if name := requesting_capability(request.entry.payload):
+            by_name.setdefault(name, []).append(request)
+    for name, capability_requests in by_name.items():
+        if (capability := find_capability(name)) is not None:
+            approvals |= capability.pending_approvals(org, capability_requests)
+    return approvals

@@ -1,0 +1,11 @@
+"""The scripted capability: backends with predefined answers, and nothing else."""
+
+from __future__ import annotations
+
+from lemming.kernel.turn.turn_hooks import Capability
+
+
+class ScriptedAnswersCapability(Capability):
+    """Scripts and recordings, given by lines of `config/models.json` with one of these providers."""
+
+    name = "scripted"

@@ -1,1 +1,0 @@
-"""Listening for channels that cannot be looked at between ticks: beside the engine, without its lock."""

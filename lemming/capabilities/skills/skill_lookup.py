@@ -1,0 +1,148 @@
+"""Load the skills of an agent, from the folders given by `skills` in the resume.
+
+Only matching names are read.
+
+A pattern such as `pdf-*` is searched in the agent's own `skills/`, then in the organisation's `skills/`. A
+pattern with a folder (`.claude/skills/*`) is searched only there. The first skill of a name wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lemming.capabilities.skills.folder_search import SkillSearch, make_warning
+from lemming.capabilities.skills.skill import Skill, parse_skill
+from lemming.capabilities.skills.skills_settings import valid_patterns
+from lemming.kernel.access.agent_files import read_text
+from lemming.kernel.access.allowed_paths import resolve_org_path
+from lemming.kernel.agents import list_agent_folders, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, Problem, ToolError
+from lemming.kernel.base.paths import SKILL_FILE
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import Agent
+
+NOTHING: Mapping[str, bytes] = {}
+COMMON_FOLDERS = ("skills", ".agents/skills", ".claude/skills")
+"""Where an organisation's skills are usually kept."""
+
+
+@dataclass(frozen=True)
+class SkillSet:
+    """Loaded skills by name, in display order, and the problems found.
+
+    `patterns`: the patterns of the resume without a match.
+    """
+
+    by_name: Mapping[str, Skill]
+    problems: tuple[Problem, ...] = ()
+    unmatched_patterns: tuple[str, ...] = ()
+
+
+def parse_skill_patterns(agent: Agent) -> list[tuple[str, str, str]]:
+    """Return each pattern of an agent's resume, with a folder to search and the pattern of names."""
+    searches = []
+    for pattern in valid_patterns(agent):
+        folder, _, names = pattern.removeprefix("./").rpartition("/")
+        default_folders = (f"{paths.agent_folder(agent.name)}/skills", "skills")
+        searches += [
+            (pattern, search_folder, names) for search_folder in ((folder,) if folder else default_folders)
+        ]
+    return searches
+
+
+def load_agent_skills(agent: Agent, org: Organisation, staged: Mapping[str, bytes] = NOTHING) -> SkillSet:
+    """Return the skills listed by an agent's resume."""
+    skills, problems, matched = dict[str, Skill](), list[Problem](), set[str]()
+    for pattern, folder, names in parse_skill_patterns(agent):
+        folder_skills = load_skills(org, folder, names, staged)
+        problems += folder_skills.problems
+        matched.update([pattern] if folder_skills.by_name else [])
+        for name, skill in folder_skills.by_name.items():
+            skills.setdefault(name, skill)
+    unmatched = tuple(dict.fromkeys(pattern for pattern in valid_patterns(agent) if pattern not in matched))
+    return SkillSet(dict(sorted(skills.items())), tuple(dict.fromkeys(problems)), unmatched)
+
+
+def load_skills(
+    org: Organisation, folder: str, names: str = "*", staged: Mapping[str, bytes] = NOTHING
+) -> SkillSet:
+    """Return the skills below a folder with names matching a pattern."""
+    search = SkillSearch(org.base, staged, names)
+    skills = dict[str, Skill]()
+    for path in search.iter_skill_folders(folder):
+        try:
+            skill = _load_skill(org, path, staged)
+        except ConfigError as error:
+            search.problems += error.problems
+            continue
+        search.problems += skill.remarks
+        first = skills.setdefault(skill.name, skill)
+        if first is not skill:
+            message = f'there is another skill "{skill.name}", which is taken: {first.file_path}'
+            search.problems.append(make_warning(skill.file_path, message, "rename one of the folders"))
+    return SkillSet(dict(sorted(skills.items())), tuple(search.problems))
+
+
+class _SkillCache:
+    """Cache of an organisation's skills by folder, with the text behind each skill."""
+
+    def __init__(self, _: Organisation) -> None:
+        self.by_folder: dict[str, tuple[str, Skill | ConfigError]] = {}
+
+
+def _load_skill(org: Organisation, folder: str, staged: Mapping[str, bytes]) -> Skill:
+    """Return a skill. Raise `ConfigError` for an invalid skill."""
+    file = f"{folder}/{SKILL_FILE}"
+    try:
+        text = read_text(resolve_org_path(org.base, file, caller="skills"), staged)
+    except ToolError as error:
+        problem = make_warning(file, error.message, "it must be a text file of at most 256 KiB")
+        raise ConfigError(str(problem), problems=(problem,)) from error
+    by_folder = org.get_cache(_SkillCache).by_folder
+    if folder not in by_folder or by_folder[folder][0] != text:
+        try:
+            by_folder[folder] = text, parse_skill(folder, text)
+        except ConfigError as error:
+            by_folder[folder] = text, error
+    outcome = by_folder[folder][1]
+    if isinstance(outcome, ConfigError):
+        raise outcome.with_traceback(None)
+    return outcome
+
+
+@dataclass(frozen=True)
+class SkillStatus:
+    """A skill, and the agents with access."""
+
+    skill: Skill
+    agents: tuple[str, ...]
+
+
+def list_skill_statuses(org: Organisation) -> tuple[list[SkillStatus], list[Problem]]:
+    """Return all skills by folder, and the problems in their folders."""
+    agents = survey_agents(org).agents
+    listed = [folder for agent in agents.values() for _, folder, _ in parse_skill_patterns(agent)]
+    agent_skill_folders = [
+        f"{paths.agent_folder(name)}/skills"
+        for name in list_agent_folders(org)
+        if paths.AGENT_NAME.match(name)
+    ]
+    readers: dict[str, list[str]] = {}
+    for agent in agents.values():
+        for skill in load_agent_skills(agent, org).by_name.values():
+            readers.setdefault(skill.folder, []).append(agent.name)
+    statuses: dict[str, SkillStatus] = {}
+    problems: list[Problem] = []
+    for folder in dict.fromkeys([*COMMON_FOLDERS, *agent_skill_folders, *listed]):
+        folder_skills = load_skills(org, folder)
+        problems += folder_skills.problems
+        for skill in folder_skills.by_name.values():
+            statuses[skill.folder] = SkillStatus(skill, tuple(readers.get(skill.folder, ())))
+    return [statuses[folder] for folder in sorted(statuses)], list(dict.fromkeys(problems))
+
+
+def list_skill_files(org: Organisation, skill: Skill) -> list[str]:
+    """Return the relative paths of a skill's files other than `SKILL.md`."""
+    return [file for file in SkillSearch(org.base, {}).list_files(skill.folder) if file != SKILL_FILE]

@@ -1,0 +1,55 @@
+"""The keys `skills` and `guides` of a resume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.org.resume import Agent
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkillsResumeSettings:
+    """The settings of guides and skills in a resume."""
+
+    skills: list[str] = field(
+        default_factory=list,
+        metadata=describe_field(
+            'Skills it is told of and may read: names or patterns such as "pdf-*", looked for in its own '
+            'skills/ and in the organisation\'s, or with a folder in front: ".claude/skills/*".'
+        ),
+    )
+    guides: bool = field(
+        default=False,
+        metadata=describe_field(
+            "Put AGENTS.md of the organisation's folder, and of its own, after the instructions."
+        ),
+    )
+
+
+def valid_patterns(agent: Agent) -> Sequence[str]:
+    """Return the valid names and patterns of an agent's skills."""
+    return [pattern for pattern in agent.extensions.get("skills", ()) if not pattern_error(pattern)]
+
+
+def has_guides(agent: Agent) -> bool:
+    """Return True if an agent's prompts include guides."""
+    return bool(agent.extensions.get("guides"))
+
+
+def validate_patterns(agent: Agent) -> Iterator[tuple[str, str, str]]:
+    """Yield the patterns that can match no skill: the pointer, the problem and the fix."""
+    for index, pattern in enumerate(agent.extensions.get("skills", ())):
+        if reason := pattern_error(pattern):
+            yield f"/skills/{index}", f'"{pattern}" {reason}', '"pdf-*", or ".claude/skills/*"'
+
+
+def pattern_error(pattern: str) -> str:
+    """Return the reason a pattern can match no skill, or an empty text."""
+    *folders, name = pattern.removeprefix("./").split("/")
+    if not name or pattern.startswith(("/", "~")) or not {"", ".", ".."}.isdisjoint(folders):
+        return "must be a name or a pattern, or one below a folder of the organisation: .claude/skills/*"
+    if any(mark in folder for folder in folders for mark in "*?["):
+        return "may have * and ? in its last part only"
+    return "has characters that no path has" if not pattern.isprintable() or "\\" in pattern else ""

@@ -1,0 +1,15 @@
+"""The built-in strategies, with their options and inputs."""
+
+from __future__ import annotations
+
+from lemming.capabilities.strategies import plan_execute, reflexion
+from lemming.capabilities.strategies.strategy_registry import RegisteredStrategy
+from lemming.kernel.turn.react import react
+
+REACT = RegisteredStrategy("react", react)
+PLAN_EXECUTE = RegisteredStrategy(
+    "plan_execute", plan_execute.plan_execute, plan_execute.PlanExecuteOptions, plan_execute.load_inputs
+)
+REFLEXION = RegisteredStrategy(
+    "reflexion", reflexion.reflexion, reflexion.ReflexionOptions, reflexion.load_inputs
+)

@@ -1,0 +1,119 @@
+"""The strategies capability: a strategy named in the resume drives the turn in place of `react`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from lemming.capabilities.strategies.strategy_registry import StrategyInputs, get_strategy
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, LemmingError, Problem
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.turn_report import End
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.capability_table import STRATEGIES
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.forms.task_wording import describe_task
+from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.tool_results import render_result
+from lemming.kernel.turn.turn_hooks import (
+    Capability,
+    ContextProvider,
+    TurnContext,
+    TurnInterceptor,
+    VisibleContext,
+)
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.strategy import Turn
+    from lemming.kernel.turn.turn_state import TurnState
+    from lemming.kernel.turn.turn_values import Steps
+
+_PLAN = re.compile(r"plan(-[0-9a-f]{12})?")
+"""Where `plan_execute` keeps plans: its questions show the one that counts."""
+
+
+class StrategiesCapability(Capability):
+    """Strategies, selected by the key `turn.strategy` of a resume."""
+
+    name = STRATEGIES
+
+    def context_provider(self, context: TurnContext) -> ContextProvider:
+        """Return the context provider of a turn with a strategy."""
+        return StrategyContextProvider(context)
+
+    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
+        """Return the interceptor of a turn with a strategy."""
+        return StrategyInterceptor(self.name, turn_state, snapshot)
+
+    def validate_settings(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+        """Yield the problems of the strategy in a resume and of its options."""
+        if agent is not None:
+            from lemming.capabilities.strategies.strategies_validation import validate_strategy
+
+            yield from validate_strategy(base, agent, config)
+
+
+class StrategyContextProvider(ContextProvider):
+    """Collects the inputs of a strategy besides the prompt."""
+
+    def adjust_context(self, visible: VisibleContext) -> VisibleContext:
+        """Record the visible context, and hide the plan of `plan_execute`, which the strategy itself
+        presents.
+        """
+        self._visible, values = visible, visible.memories.values
+        if self.context.agent.turn.strategy == "plan_execute":
+            other_memories = {key: value for key, value in values.items() if not _PLAN.fullmatch(key)}
+            visible = replace(visible, memories=visible.memories._replace(values=other_memories))
+        return replace(visible, other_memories=[*visible.other_memories, *values])
+
+    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
+        """Record the prompt input, which a strategy may pass to a critic."""
+        self._prompt_input = prompt_input
+
+    def snapshot(self) -> Json:
+        """Return the strategy's name and inputs. Raise `ConfigError` for an invalid strategy."""
+        tick_context, agent, visible = self.context.tick_context, self.context.agent, self._visible
+        assert agent.turn.strategy, "who has none is not asked"
+        request_entry = visible.task.request if visible.task else None
+        request = (request_entry.payload.get("hands_on") or request_entry.id) if request_entry else ""
+        damaged = frozenset(
+            PurePosixPath(p.file).name.removesuffix(".json") for p in visible.memories.problems
+        )
+        try:
+            strategy = get_strategy(agent.turn.strategy, tuple(tick_context.config.org.plugins))
+            options = strategy.parse_options(agent.turn.options)
+            resumes = tick_context.mail.resumes
+            tell_task = partial(describe_task, self._prompt_input, pending_indexes=visible.pending_indexes)
+            memories = visible.memories.values
+            inputs = StrategyInputs(agent, options, str(request), memories, damaged, resumes, tell_task)
+            return {"name": strategy.name, "needs": strategy.given(inputs) if strategy.given else {}}
+        except ConfigError as error:
+            where = error.where or paths.resume_file(agent.name)
+            raise ConfigError(error.message, where=where, hint=error.hint) from error
+
+
+class StrategyInterceptor(TurnInterceptor):
+    """Interceptor for a strategy in one turn. `snapshot`: the strategy's `name`, and its inputs (`needs`)."""
+
+    def strategy(self, turn: Turn, plugins: tuple[str, ...] | None) -> Steps:
+        """Return the steps of the strategy."""
+        strategy = get_strategy(self.snapshot["name"], plugins)
+        turn.options = strategy.parse_options(self.turn_state.inputs.agent.turn.options)
+        turn.snapshot = self.snapshot["needs"]
+        return strategy.steps(turn)
+
+    def on_turn_end(self, end: End, error: LemmingError | None) -> End:
+        """Pass the strategy's message to the agent's next turn, as a result."""
+        turn_state = self.turn_state
+        if turn_state.remaining_work and not (turn_state.task or turn_state.pending_indexes):
+            turn_state.results.append(
+                render_result("strategy", {}, ToolResult(True, turn_state.remaining_work))
+            )
+        return end

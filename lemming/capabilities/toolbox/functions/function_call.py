@@ -1,0 +1,197 @@
+"""Run a call of a function tool in any process: prepare arguments, retry, and convert the result."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lemming.kernel.base.errors import DiskError, Outcome, ProviderError, RecoverableError, ToolError
+from lemming.kernel.files.disk_errors import require_about_one_file
+from lemming.kernel.plugins.provider_errors import describe_exception, is_custom_file, to_provider_error
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.tool_context import RequestedEffects, ToolContext
+
+MIN_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0
+MAX_FRAMES = 8
+
+
+@dataclass
+class FunctionResult:
+    """The outcome of a call: the result, the requested effects, and the stack frames of an error for the log."""
+
+    result: ToolResult
+    effects: RequestedEffects
+    trace: str = ""
+    needs_end: bool = False  # the process is not to be used again
+
+
+def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of arguments that a function may modify: a retry receives the original values."""
+    return copy.deepcopy(dict(arguments))
+
+
+@dataclass(frozen=True)
+class FunctionSpec:
+    """A function as needed for calls. `contexts`: the names of parameters receiving the `ToolContext`.
+
+    `to_native_types` converts arguments to the function's parameter types. The default suits JSON types.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    contexts: Sequence[str]
+    attempts: int
+    base: Path | None
+    to_native_types: Callable[[Mapping[str, Any]], dict[str, Any]] = copy_arguments
+
+
+def make_call_context(context: ToolContext, tool: str) -> ToolContext:
+    """Return a context for one call of a tool, without any requested effects yet."""
+    return replace(context, tool=tool, requested=RequestedEffects())
+
+
+def run_function(spec: FunctionSpec, arguments: Mapping[str, Any], context: ToolContext) -> FunctionResult:
+    """Run a call. An error becomes the call's result, and the requested effects are dropped.
+
+    Raises `DiskError` if the organisation's disk fails during the call, because such an error says nothing
+    about the call.
+    """
+    attempts = 0
+
+    def run_once() -> tuple[ToolResult, RequestedEffects]:
+        nonlocal attempts
+        attempts += 1
+        call_context = make_call_context(context, spec.name)
+        call_arguments = {**spec.to_native_types(arguments), **dict.fromkeys(spec.contexts, call_context)}
+        result = to_tool_result(_call_function(spec.function, call_arguments), spec.name)
+        return result, call_context.requested_effects()
+
+    try:
+        result, effects = _run_with_retries(run_once, spec.attempts) if spec.attempts > 1 else run_once()
+    except DiskError:
+        raise
+    except OSError as error:
+        if error.filename and str(error.filename).startswith(f"{context.base}/"):
+            require_about_one_file(error.filename, error)
+        return _to_failure(spec, error, attempts)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of a tool call
+        return _to_failure(spec, error, attempts)
+    return FunctionResult(_add_attempt_count(result, attempts), effects)
+
+
+def _run_with_retries(
+    once: Callable[[], tuple[ToolResult, RequestedEffects]], attempts: int
+) -> tuple[ToolResult, RequestedEffects]:
+    # Imported here: it would take its time at every start of a process.
+    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
+
+    wait = wait_exponential(multiplier=MIN_PAUSE_S, max=MAX_PAUSE_S) + wait_random(0, MIN_PAUSE_S)
+    transient, stop = retry_if_exception(is_transient), stop_after_attempt(attempts)
+    return Retrying(retry=transient, wait=wait, stop=stop, reraise=True)(once)
+
+
+def _call_function(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    returned = function(**arguments)
+    if not inspect.isawaitable(returned):
+        return returned
+    import asyncio  # takes its time at every start of a process
+
+    return asyncio.run(_await_value(returned))
+
+
+async def _await_value(awaitable: Any) -> Any:
+    return await awaitable
+
+
+_FILE_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return True if a retry may succeed after an error: a connection, a server, a rate limit.
+
+    A missing, forbidden or otherwise unusable file fails again on a retry.
+    """
+    if isinstance(error, (ToolError, *_FILE_ERRORS)):
+        return False
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    if isinstance(error, ProviderError):
+        return error.is_retryable
+    return type(error) is not RuntimeError and to_provider_error(error, "").is_retryable
+
+
+def _to_failure(spec: FunctionSpec, error: BaseException, attempts: int) -> FunctionResult:
+    trace = "" if isinstance(error, ToolError) else format_trace(error, spec.base)
+    needs_end = isinstance(error, MemoryError)
+    reason, outcome = _describe_error(spec, error)
+    return FunctionResult(
+        _add_attempt_count(ToolResult(False, reason, outcome=outcome), attempts),
+        RequestedEffects(),
+        trace,
+        needs_end,
+    )
+
+
+def _describe_error(spec: FunctionSpec, error: BaseException) -> tuple[str, Outcome]:
+    if isinstance(error, RecoverableError):
+        return error.message, error.outcome
+    if isinstance(error, ToolError):
+        return str(error), error.outcome
+    if isinstance(error, MemoryError):
+        return f"{spec.name} failed: MemoryError: it needed more memory than it may have", "failed"
+    return f"{spec.name} failed: {describe_exception(error)}", "failed"
+
+
+def _add_attempt_count(result: ToolResult, attempts: int) -> ToolResult:
+    return ToolResult(result.success, result.output, outcome=result.outcome, attempts=max(attempts, 1))
+
+
+def format_trace(error: BaseException, base: Path | None) -> str:
+    """Return the stack frames of an error as `file:line in name`, without libraries and LeMMing's code."""
+    steps = [step for step in traceback.extract_tb(error.__traceback__) if is_custom_file(step.filename)]
+    frames = [
+        f"{_short_path(step.filename, base)}:{step.lineno} in {step.name}" for step in steps[-MAX_FRAMES:]
+    ]
+    return ", ".join(frames)
+
+
+def _short_path(file: str, base: Path | None) -> str:
+    return str(Path(file).relative_to(base)) if base and Path(file).is_relative_to(base) else file
+
+
+def to_text(value: Any, tool: str) -> str:
+    """Return a value as text: texts unchanged, None as an empty text, other values as JSON.
+
+    Raises `ToolError`.
+
+    Pydantic converts dataclasses, models, enumerations, dates, paths and bytes to JSON; other types are
+    converted by `str`.
+    """
+    from pydantic_core import PydanticSerializationError, to_json
+
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("utf-8", "replace")
+    try:
+        text = to_json(value, fallback=str, bytes_mode="utf8", inf_nan_mode="strings").decode("utf-8")
+    except UnicodeDecodeError:
+        text = repr(value)
+    except (ValueError, PydanticSerializationError, RecursionError) as error:
+        raise ToolError(f"{tool}: what it returned cannot be told: {error}") from error
+    inner_text = text[1:-1]
+    return inner_text if text[:1] == text[-1:] == '"' and "\\" not in inner_text and len(text) > 1 else text
+
+
+def to_tool_result(value: Any, tool: str) -> ToolResult:
+    """Return a function's return value as a tool result. A `ToolResult` is normalized."""
+    if isinstance(value, ToolResult):
+        return ToolResult(bool(value.success), to_text(value.output, tool), outcome=value.outcome)
+    return ToolResult(True, to_text(value, tool))

@@ -1,0 +1,54 @@
+"""The toolbox capability: notes, problems and permissions of the built-in tools and of function tools."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+
+from lemming.capabilities.toolbox.functions.tool_file_search import (
+    add_neighbour_modules,
+    find_empty_patterns,
+    find_files,
+)
+from lemming.kernel.access.permission_bindings import code_permission, digest_files
+from lemming.kernel.access.workspace_trust import RequiredPermission
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.capability_state import CallNote
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tools.listing import load_found_tools
+from lemming.kernel.turn.turn_hooks import Capability
+
+
+class ToolboxCapability(Capability):
+    """The built-in tools, and the function tools in an organisation's files."""
+
+    name = "toolbox"
+
+    def call_note(self, state: Json) -> CallNote:
+        """Return a note with the tools found by a search."""
+        return CallNote(
+            f"found {', '.join(tool['name'] for tool in load_found_tools({self.name: state}))}", "", ""
+        )
+
+    def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+        """Yield a warning for each pattern of tool files without a match."""
+        with suppress(ConfigError):  # it stops the run, which is told where tools are looked for
+            yield from find_empty_patterns(Organisation.from_path(base).base, config.org.tool_files)
+
+    def required_permissions(
+        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+    ) -> Iterator[RequiredPermission]:
+        """Yield a permission for the code of each tool file; for each pattern if the patterns are invalid."""
+        patterns = config.org.tool_files
+        try:
+            for file in find_files(org.base, patterns)[0]:
+                yield code_permission(
+                    f"runs the Python code in {file}",
+                    digest_files(org, add_neighbour_modules(org.base, [file])),
+                )
+        except ConfigError:
+            for pattern in patterns:
+                yield code_permission(f"runs the Python code in {pattern}")

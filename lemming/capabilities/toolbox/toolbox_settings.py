@@ -1,0 +1,73 @@
+"""The blocks of `config/org.json` for the built-in tools: `http`, `reminders` and `shell`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lemming.capabilities.sandbox.sandbox_settings import ShellSettings
+from lemming.capabilities.toolbox.allowed_hosts import host_pattern_error
+from lemming.kernel.files.fast_decoder import TypeMismatch, describe_field
+from lemming.kernel.org.config import OrgSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings:
+    """The settings of http_get and http_post: allowed hosts, and limits on time and size."""
+
+    hosts: list[str] = field(
+        default_factory=list,
+        metadata=describe_field(
+            "Hosts that may be asked: example.org, *.example.org, example.org:8443. Empty: none."
+        ),
+    )
+    private_hosts: list[str] = field(
+        default_factory=list,
+        metadata=describe_field(
+            "Those of `hosts` that may be at addresses which are not public: this machine, a LAN."
+        ),
+    )
+    timeout_s: float = field(
+        default=30.0, metadata=describe_field("A call ends after this, redirects included.", gt=0, le=3600)
+    )
+    max_bytes: int = field(
+        default=1 << 20, metadata=describe_field("Of an answer so much is taken.", ge=1024, le=16 << 20)
+    )
+    max_redirects: int = field(default=5, metadata=describe_field("How many http_get follows.", ge=0, le=20))
+
+    def __post_init__(self) -> None:
+        for key, hosts in (("hosts", self.hosts), ("private_hosts", self.private_hosts)):
+            for number, host in enumerate(hosts):
+                reason = host_pattern_error(host)
+                if reason or host not in self.hosts:
+                    raise TypeMismatch(f'{key}[{number}]: "{host}": {reason or "it is not among http.hosts"}')
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReminderSettings:
+    """The limits of reminders per agent."""
+
+    max_open: int = field(
+        default=20, metadata=describe_field("Reminders of one agent that may wait.", ge=0, le=1000)
+    )
+    max_days: float = field(
+        default=366.0, metadata=describe_field("How far ahead they may be.", gt=0, le=36_600)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolboxOrgSettings:
+    """The settings of the built-in tools in `config/org.json`."""
+
+    shell: ShellSettings = field(default_factory=ShellSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    reminders: ReminderSettings = field(default_factory=ReminderSettings)
+
+
+def get_http_settings(settings: OrgSettings) -> HttpSettings:
+    """Return the HTTP settings. Without settings, no host is allowed."""
+    return settings.extensions.get("http") or HttpSettings()
+
+
+def get_reminder_settings(settings: OrgSettings) -> ReminderSettings:
+    """Return the reminder settings."""
+    return settings.extensions.get("reminders") or ReminderSettings()

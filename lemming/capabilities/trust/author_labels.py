@@ -1,0 +1,152 @@
+"""Assign trust labels to the texts of authors, by the kind of author and by the organisation's rules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+from lemming.capabilities.conditions.predicates import evaluate
+from lemming.capabilities.trust.endorsements import Endorsement, EndorsementLog
+from lemming.capabilities.trust.trust_levels import AGENT, TrustOrder
+from lemming.capabilities.trust.trust_settings import TOOL_LABELS, get_trust_settings
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.name_patterns import is_match
+from lemming.kernel.base.paths import memory_file, workspace_folder
+from lemming.kernel.files.canonical_path import canonical_path
+from lemming.kernel.memory import Memories
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import is_channel, is_person
+from lemming.kernel.turn.prompt_prefix import TickContext
+
+OUTSIDE, OWNER = "outside", "owner"
+
+
+class OrgTrustLabeler:
+    """Trust labeler for an organisation with trust tracking, based on the resumes of one tick's view."""
+
+    default = AGENT
+
+    def __init__(self, org: Organisation, config: Config, resumes: Mapping[str, Agent], tick: int) -> None:
+        trust_settings = get_trust_settings(config.org)
+        assert trust_settings, "who tracks no trust is not asked"
+        self._org, self._tick = org, tick
+        self.settings = trust_settings
+        self.order = TrustOrder(tuple(self.settings.order))
+        self._config, self._resumes = config, resumes
+        self._author_labels: dict[str, str] = {}
+
+    def normalize(self, label: str) -> str:
+        """Return a label unchanged if the order contains the label, else the least trusted label."""
+        return self.order.normalize(label)
+
+    def entry_label(self, entry: OutboxEntry) -> str:
+        """Return the trust label of an entry: the label in the entry's tag, at most the author's label."""
+        label = self.order.lowest(
+            (self.author_label(entry.agent, entry), self.order.lowest_in_tags(entry.tags))
+        )
+        return self.apply_endorsements(label, entry.identity)
+
+    def memory_labels(self, agent_name: str, memories: Memories) -> dict[str, str]:
+        """Return the trust labels of an agent's labelled memories, by key."""
+        labels = {}
+        for key, label in memories.trust.items():
+            file, digest = memory_file(agent_name, key), memories.digests[key]
+            labels[key] = self.apply_endorsements(self.order.normalize(label), file, digest.__str__)
+        return labels
+
+    def apply_endorsements(self, label: str, subject: str, digest: Callable[[], str] = str) -> str:
+        """Return a label, raised to the label of the highest-ranked person with an endorsement of the
+        subject.
+
+        `digest` returns the SHA-256 of the content, for all subjects except entries.
+        """
+        if not self.order.is_untrusted(label):
+            return label
+        endorsements = [
+            endorsement
+            for endorsement in self._endorsements.get(subject, ())
+            if not endorsement.sha256 or endorsement.sha256 == digest()
+        ]
+        return max(
+            [label, *(self.author_label(endorsement.person) for endorsement in endorsements)],
+            key=self.order.rank,
+        )
+
+    @cached_property
+    def _endorsements(self) -> dict[str, list[Endorsement]]:
+        """The endorsements by trusted persons, by subject.
+
+        A trusted person has at least the label of agents.
+        """
+        people = [name for name in self._resumes if self._is_person(name)]
+        by_subject: dict[str, list[Endorsement]] = {}
+        for endorsement in self._org.get_cache(EndorsementLog).iter_from_people(people, self._tick):
+            if not self.order.is_untrusted(self.author_label(endorsement.person)):
+                by_subject.setdefault(endorsement.subject, []).append(endorsement)
+        return by_subject
+
+    def _is_person(self, name: str) -> bool:
+        entry = self._config.models.get(self._resumes[name].model.key)
+        return entry is not None and is_person(entry.provider, self._config.org.plugins)
+
+    def author_label(self, author: str, entry: OutboxEntry | None = None) -> str:
+        """Return the trust label of an author; for a channel's entry, the label given by verified fields."""
+        if entry is not None and author in self._channel_agents:
+            return self._match_rule(author, entry) or OUTSIDE
+        if author not in self._author_labels:
+            self._author_labels[author] = self._match_rule(author, None) or self._default_label(author)
+        return self._author_labels[author]
+
+    @cached_property
+    def folder_labels(self) -> dict[str, str]:
+        """The trust labels of folders with files from untrusted authors, by folder."""
+        untrusted = {
+            name: label for name in self._resumes if self.order.is_untrusted(label := self.author_label(name))
+        }
+        labels = {workspace_folder(name): label for name, label in untrusted.items()}
+        for name in untrusted.keys() & self._channel_agents:
+            folder = self._config.models[self._resumes[name].model.key].options.get("path")
+            if isinstance(folder, str):
+                labels[canonical_path(self._org.base, os.path.expanduser(folder))] = untrusted[name]
+        return labels
+
+    def tool_label(self, name: str) -> str:
+        """Return the trust label of a tool's results by the tool's name, empty without a setting."""
+        for patterns in (self.settings.tools, TOOL_LABELS):
+            matches = [pattern for pattern in patterns if is_match(name, pattern)]
+            if matches:
+                return patterns[max(matches, key=lambda pattern_: ("*" not in pattern_, len(pattern_)))]
+        return ""
+
+    def _match_rule(self, author: str, entry: OutboxEntry | None) -> str:
+        """Return the label of the first matching rule, empty without a match."""
+        verified = entry.payload.get("verified") if entry else None
+        facts = {"verified": verified if isinstance(verified, dict) else {}}
+        for rule in self.settings.rules:
+            if is_match(author, rule.from_) and (not rule.when or (entry and evaluate(rule.when, facts))):
+                return rule.is_
+        return ""
+
+    def _default_label(self, author: str) -> str:
+        """Return the default label of an author; the lowest label without a valid resume."""
+        resume, config = self._resumes.get(author), self._config
+        entry = config.models.get(resume.model.key) if resume else None
+        if resume is None:
+            return OUTSIDE
+        if entry is not None and is_channel(entry.provider, config.org.plugins):
+            return OUTSIDE
+        return OWNER if self._is_person(author) else AGENT
+
+    @cached_property
+    def _channel_agents(self) -> frozenset[str]:
+        return self._config.find_channels(self._resumes)
+
+
+def make_labeler(tick_context: TickContext) -> OrgTrustLabeler:
+    """Return the trust labeler of a tick, for `TickContext.own`: the same labeler for all turns."""
+    return OrgTrustLabeler(
+        tick_context.org, tick_context.config, tick_context.mail.resumes, tick_context.tick
+    )

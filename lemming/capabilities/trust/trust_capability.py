@@ -1,0 +1,176 @@
+"""The trust capability in a turn: a turn has the lowest trust label of all its inputs.
+
+Rules: docs/trust.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from lemming.capabilities.trust.author_labels import make_labeler
+from lemming.capabilities.trust.dead_trust_rules import validate_clean_turns, validate_trust
+from lemming.capabilities.trust.endorsements import EndorsementLog
+from lemming.capabilities.trust.sidecar_labels import delete_labels, rename_labels
+from lemming.capabilities.trust.taint_tracker import CallTaintTracker
+from lemming.capabilities.trust.trust_levels import TRUST
+from lemming.capabilities.trust.trust_prompt_labels import PromptTaintTracker
+from lemming.capabilities.trust.trust_settings import get_trust_settings
+from lemming.capabilities.trust.turn_trust import TurnLabelState
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.stat_cache import path_exists
+from lemming.kernel.journal.journal_records import Record, ToolFinished
+from lemming.kernel.org.config import Config, OrgSettings
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.firing_plan import find_people
+from lemming.kernel.tick.validation.inventory import Inventory
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, TaintTracker, TrustLabeler
+from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.prompt_labels import PromptLabels
+from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.kernel.turn.turn_context import RetentionHold
+from lemming.kernel.turn.turn_hooks import (
+    Capability,
+    ContextProvider,
+    TurnContext,
+    TurnInterceptor,
+    VisibleContext,
+)
+from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_values import TurnInputs
+
+
+class TrustCapability(Capability):
+    """Trust tracking of turns, if enabled by the `trust` key of the settings."""
+
+    name = TRUST
+
+    def context_provider(self, context: TurnContext) -> ContextProvider:
+        """Return the context provider of a turn with trust tracking."""
+        return TrustContextProvider(context)
+
+    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
+        """Return the interceptor of a turn with trust tracking."""
+        return TrustInterceptor(self.name, turn_state, snapshot)
+
+    def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
+        """Return the trust labeler of a tick, or None without trust tracking."""
+        return tick_context.get_cache(make_labeler) if get_trust_settings(tick_context.config.org) else None
+
+    def taint_tracker(self, tick_context: TickContext, inputs: TurnInputs) -> TaintTracker | None:
+        """Return the taint tracker for the calls of a turn, or None without trust tracking."""
+        return CallTaintTracker(tick_context, inputs) if get_trust_settings(tick_context.config.org) else None
+
+    def tool_references(self, source: OrgSettings | Agent) -> Iterable[str]:
+        """Return the tool patterns in the trust settings."""
+        trust = get_trust_settings(source) if isinstance(source, OrgSettings) else None
+        return trust.tools if trust else ()
+
+    def validate_references(self, agent: Agent | None, names: Inventory) -> Iterator[tuple[str, str, str]]:
+        """Yield rules for no existing author, patterns for no tool, and blockers of clean turns."""
+        trust = get_trust_settings(names.config.org)
+        if agent is not None:
+            yield from validate_clean_turns(agent, trust, names.config)
+        elif trust:
+            yield from validate_trust(trust, names)
+
+    def retention_hold(self, org: Organisation, config: Config, survey: Survey) -> RetentionHold:
+        """Return a predicate: True for a person's entry with an endorsement, which must stay readable."""
+        people, is_endorsement = (
+            frozenset(find_people(survey, config)),
+            org.get_cache(EndorsementLog).is_endorsement,
+        )
+        return lambda name: name.author in people and is_endorsement(name)
+
+    @contextmanager
+    def wrap_rename(self, base: OrgPath, old_name: str, new_name: str) -> Iterator[None]:
+        """Copy the sidecar labels of a folder to its new name, and delete the old labels after the rename."""
+        rename_labels(base, old_name, new_name)
+        try:
+            yield
+        except DiskError:
+            if path_exists(f"{base}/{old_name}") and not path_exists(
+                f"{base}/{new_name}"
+            ):  # it stays where it is
+                delete_labels(base, new_name)
+            raise
+        delete_labels(base, old_name)
+
+    def results_after_abandon(
+        self, inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return the results of an abandoned turn with their trust labels."""
+        label_state = TurnLabelState.from_inputs(inputs)
+        for record in records:
+            if isinstance(record, ToolFinished):
+                label_state.record_result(record.trust)
+        return [*map(label_state.to_kept_result, results)]
+
+
+class TrustInterceptor(TurnInterceptor):
+    """The trust label of one turn, and the labels of all its outputs."""
+
+    def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
+        super().__init__(name, turn_state, snapshot)
+        self._label_state = TurnLabelState(snapshot, turn_state.inputs.agent.name, turn_state.inputs.tick)
+        turn_state.report_fields[TRUST] = self._label_state.as_json()
+
+    def trust_label(self) -> str:
+        """Return the current trust label of the turn."""
+        return self._label_state.label
+
+    def after_call(self, index: int, call: ToolCall, result: ToolResult) -> None:
+        """Record the trust label of a call's result."""
+        if result.trust:
+            self._label_state.record_result(result.trust)
+            self.turn_state.report_fields[TRUST] = self._label_state.as_json()
+
+    def before_write(self, files: dict[str, FileEffect]) -> dict[str, FileEffect]:
+        """Return the files with trust labels: inside the record, or as sidecar labels."""
+        return self._label_state.label_files(files)
+
+    def render_result(self, result: Json) -> Json:
+        """Return a result with a trust label."""
+        return self._label_state.render_result(result)
+
+    def finalize(self) -> None:
+        """Add the final trust label to all outputs of the turn."""
+        turn_state, label_state = self.turn_state, self._label_state
+        turn_state.staged = label_state.label_files(turn_state.staged)
+        turn_state.entries = [*map(label_state.label_entry, turn_state.entries)]
+        turn_state.failure_entries = [*map(label_state.label_entry, turn_state.failure_entries)]
+        turn_state.results = [*map(label_state.to_kept_result, turn_state.results)]
+        turn_state.external_results = [*map(label_state.to_kept_result, turn_state.external_results)]
+
+
+class TrustContextProvider(ContextProvider):
+    """Computes the initial trust label of a turn."""
+
+    @cached_property
+    def _tracker(self) -> PromptTaintTracker:
+        return PromptTaintTracker(self.context)
+
+    def prompt_labels(self) -> PromptLabels:
+        """Return the labels for the parts of the prompt."""
+        return self._tracker.labels
+
+    def filter_candidates(
+        self, candidates: ContextCandidates, is_preapproved: IsPreapproved
+    ) -> ContextCandidates:
+        """Return the context candidates permitted for the turn, filtered for a clean turn."""
+        return self._tracker.filter_clean(candidates)
+
+    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
+        """Add the trust labels of the turn and of each part to the prompt."""
+        self._record = self._tracker.record_labels(prompt_input, visible)
+
+    def snapshot(self) -> Json:
+        """Return the initial trust label of the turn and its sources."""
+        return self._record

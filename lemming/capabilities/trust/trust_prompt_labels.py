@@ -1,0 +1,219 @@
+"""Label the parts of a turn's prompt with trust labels, and record the inputs of the turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import compress
+
+from lemming.capabilities.trust.author_labels import make_labeler
+from lemming.capabilities.trust.clean_turns import CleanContextFilter, make_clean_filter
+from lemming.capabilities.trust.sidecar_labels import SidecarLabels
+from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
+from lemming.capabilities.trust.trust_settings import get_minimum_label
+from lemming.capabilities.trust.turn_trust import to_record
+from lemming.kernel.access.agent_files import read_raw
+from lemming.kernel.access.allowed_paths import resolve_path
+from lemming.kernel.access.context_files import ForeignMemory, resolve_item
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import PermissionDenied
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.turn_task import RequestOutcome
+from lemming.kernel.memory import decode_record, load_memories
+from lemming.kernel.memory import get_trust_label as word_in
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.turn.guards import ContextCandidates
+from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.prompt_labels import PromptLabels
+from lemming.kernel.turn.turn_hooks import TurnContext, VisibleContext
+
+
+class TrustPromptLabels(PromptLabels):
+    """Prompt labels with trust labels: on every entry, and on labelled memories."""
+
+    def __init__(self, tracker: PromptTaintTracker) -> None:
+        self._of_entry, self._is_left_out = tracker.entry_label, tracker.is_omitted
+        self._memories, self._own, self._order = tracker.memory_labels, tracker.own_label, tracker.order
+        self.line = self._entry_line
+
+    def _entry_line(self, entry: OutboxEntry) -> str:
+        """Return an entry on one line, beginning with the trust label."""
+        return f'{{"trust": "{self._of_entry(entry)}", {entry.prompt_line[1:]}'
+
+    def label_entry(self, entry: OutboxEntry) -> Json:
+        """Return an entry as JSON values, with the trust label."""
+        return {**entry.as_json(), "trust": self._of_entry(entry)}
+
+    def label_outcome(self, outcome: RequestOutcome, raw: Json) -> Json:
+        """Return a sub-request's outcome with the trust label of the answer."""
+        source_entry, call_label = outcome.answer or outcome.entry, raw.get("trust")
+        label = self._of_entry(source_entry) if source_entry else self._own
+        if call_label and self._is_left_out(call_label):
+            return {**raw, "args": {}, "trust": label}
+        return {**raw, "trust": self._order.lowest([label, call_label]) if call_label else label}
+
+    def label_memory(self, key: str, raw: Json) -> Json:
+        """Return a memory as JSON values, with the trust label."""
+        return {**raw, "trust": self._memories.get(key, self._own)}
+
+    def entry_prefix(self, entry: OutboxEntry) -> str:
+        """Return the prefix of an entry in a prompt for small models."""
+        return f"[trust: {self._of_entry(entry)}] "
+
+    def memory_prefix(self, key: str) -> str:
+        """Return the prefix of a memory in a prompt for small models."""
+        return f"[trust: {self._memories.get(key, self._own)}] "
+
+    def template_values(self) -> Json:
+        """Return the trust labels of labelled memories as template values."""
+        return {"trust": {"memory": dict(self._memories)}} if self._memories else {}
+
+
+class PromptTaintTracker:
+    """Tracks the inputs of one turn and the trust label of each input."""
+
+    def __init__(self, context: TurnContext) -> None:
+        tick_context, agent = context.tick_context, context.agent
+        self._tick_context, self._agent, self._entry = tick_context, agent, context.model
+        self._staged = context.unwritten_files
+        self._authors = tick_context.get_cache(make_labeler)
+        self.order = self._authors.order
+        self._sidecar_labels = SidecarLabels(tick_context.org, self._authors, context.unwritten_files)
+        self.own_label = self.order.lowest((AGENT, self._authors.author_label(agent.name)))
+        self.memory_labels = self._authors.memory_labels(
+            agent.name, load_memories(tick_context.org, agent.name)
+        )
+        self._clean_filter: CleanContextFilter | None = None
+        self._file_flags: Sequence[bool] = ()
+        self.labels = TrustPromptLabels(self)
+
+    def entry_label(self, entry: OutboxEntry) -> str:
+        """Return the trust label of an entry as shown to the turn."""
+        return (
+            self._clean_filter.entry_label(entry) if self._clean_filter else self._authors.entry_label(entry)
+        )
+
+    def is_omitted(self, label: str) -> bool:
+        """Return True if a clean turn omits inputs with a label."""
+        return self._clean_filter is not None and self._clean_filter.is_below_minimum(label)
+
+    def filter_clean(self, candidates: ContextCandidates) -> ContextCandidates:
+        """Return the context candidates visible to the turn: all, or the permitted ones of a clean turn."""
+        minimum, resumes, task = (
+            get_minimum_label(self._agent),
+            self._tick_context.mail.resumes,
+            candidates.task,
+        )
+        self._clean_filter = make_clean_filter(self._authors, self._sidecar_labels, minimum, resumes, task)
+        if self._clean_filter is None or task is None:
+            return candidates
+        self._file_flags = self._clean_filter.select_files([*self._context_file_labels()])
+        filtered = self._clean_filter.filter_candidates(
+            candidates, task, self._agent.name, self.memory_labels
+        )
+        for key in self.memory_labels.keys() - filtered.memories.values.keys():
+            del self.memory_labels[key]  # labels name those that there are
+        return replace(filtered, context=[*compress(candidates.context, self._file_flags)])
+
+    def record_labels(self, prompt_input: PromptInput, visible: VisibleContext) -> Json:
+        """Return the journal record of the turn's trust label, and add the labels to the prompt."""
+        files = [*self._context_file_labels()]
+        if self._clean_filter:
+            files = [*compress(files, self._file_flags)]
+        parts = [*self._visible_labels(prompt_input, visible), *files, *self._file_labels(prompt_input)]
+        record = to_record(self.order, parts, self.own_label)
+        if self._clean_filter and self._clean_filter.omitted:
+            record["left_out"] = [
+                {"is": label, "of": source} for _, (label, source) in self._clean_filter.omitted
+            ]
+            prompt_input.time = [*prompt_input.time, self._clean_filter.omission_note()]
+        if self._clean_filter and self._clean_filter.values:
+            values = [
+                {"value": value, "is": label, "of": source}
+                for value, (label, source) in self._clean_filter.values
+            ]
+            record["values"] = values
+        if self._entry.prompt != "values":
+            labels = (file.label for file in files)
+            labelled = zip(prompt_input.context, labels, strict=True)
+            prompt_input.context = [
+                (f"{item_label} (trust: {label})", text) for (item_label, text), label in labelled
+            ]
+            prompt_input.time = [
+                *prompt_input.time,
+                f"What you are shown here is trusted as: {record['is']}.",
+            ]
+        prompt_input.results = [{"trust": self.own_label, **result} for result in prompt_input.results]
+        return record
+
+    def _visible_labels(self, prompt_input: PromptInput, visible: VisibleContext) -> Iterator[SourcedLabel]:
+        """Yield the labels of entries, memories and results visible to the turn."""
+        for entry in (*_visible_entries(prompt_input), *visible.other_entries):
+            yield SourcedLabel(self.entry_label(entry), entry.identity)
+        for key in (*prompt_input.memory, *visible.other_memories):
+            if key in self.memory_labels:
+                yield SourcedLabel(self.memory_labels[key], paths.memory_file(self._agent.name, key))
+        for result in prompt_input.results:
+            if "trust" in result:
+                yield SourcedLabel(
+                    self.order.normalize(result["trust"]), f"what {result['tool']} gave before"
+                )
+        if prompt_input.dialogue and prompt_input.dialogue.trust:
+            yield SourcedLabel(
+                self.order.normalize(prompt_input.dialogue.trust), "what was said for it before"
+            )
+        for owner, key in prompt_input.job_memories:  # a job is trusted as far as the memory it is kept in
+            labels = self._authors.memory_labels(owner, load_memories(self._tick_context.org, owner))
+            if key in labels:
+                yield SourcedLabel(labels[key], paths.memory_file(owner, key))
+
+    def _context_file_labels(self) -> Iterator[SourcedLabel]:
+        """Yield the label of each context file, in order."""
+        for item in self._agent.context:
+            if isinstance(item, ForeignMemory):
+                yield self._other_agent_memory_label(item)
+            else:
+                yield self._file_label(item.file, "context")
+
+    def _other_agent_memory_label(self, item: ForeignMemory) -> SourcedLabel:
+        """Return the label of another agent's memory, possibly written in this tick."""
+        path = resolve_item(self._agent, self._tick_context.org.base, item)
+        label = word_in(decode_record(read_raw(path, self._staged), item.file))
+        return SourcedLabel(self.order.normalize(label) if label else AGENT, item.file)
+
+    def _file_labels(self, prompt_input: PromptInput) -> Iterator[SourcedLabel]:
+        """Yield the labels of other files visible to the turn or used by the turn."""
+        agent = self._agent
+        yield self._sidecar_labels.get_label(paths.resume_file(agent.name))
+        for file in prompt_input.extra_values.get("files", ()):
+            yield from self._label_if_readable(file)
+        for path in prompt_input.source_paths:
+            yield from (
+                self._sidecar_labels.iter_folder_labels(path[:-1])
+                if path.endswith("/")
+                else [self._sidecar_labels.get_label(path)]
+            )
+
+    def _label_if_readable(self, file: str) -> Iterator[SourcedLabel]:
+        try:
+            yield self._file_label(file, "plan")
+        except PermissionDenied:  # nothing of it is shown
+            return
+
+    def _file_label(self, file: str, caller: str) -> SourcedLabel:
+        return self._sidecar_labels.get_label(
+            resolve_path(self._agent, self._tick_context.org.base, file, "read", caller=caller).path_key
+        )
+
+
+def _visible_entries(prompt_input: PromptInput) -> Iterator[OutboxEntry]:
+    yield from (
+        *prompt_input.inbox.unread,
+        *prompt_input.inbox.earlier,
+        *prompt_input.inbox.own_entries,
+        *prompt_input.requests,
+    )
+    if task := prompt_input.task:
+        yield from (*([task.request] if task.request else []), *task.thread)
+        for outcome in task.outcomes:
+            yield from filter(None, (outcome.entry, outcome.answer))

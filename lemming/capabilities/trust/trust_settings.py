@@ -1,0 +1,148 @@
+"""The key `trust` of `config/org.json` and of resumes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from lemming.capabilities.conditions.predicates import iter_fields, validate_condition
+from lemming.capabilities.trust.trust_levels import TRUST
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.jsontext import did_you_mean, escape_pointer_key
+from lemming.kernel.files.fast_decoder import TypeMismatch, describe_field, field_with_key
+from lemming.kernel.org.config import OrgSettings
+
+ORDER = ("outside", "known", "agent", "owner")
+TOOL_LABELS = {"mcp.*": "outside", "http_*": "outside"}
+_VERIFIED = "verified."
+_LABEL = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustRule:
+    """A rule for the trust label of an author's texts."""
+
+    from_: str = field(
+        default="*",
+        metadata=field_with_key("from", "Its author: the name of a folder, or a pattern: desk-*."),
+    )
+    when: dict[str, Any] = field(
+        default_factory=dict,
+        metadata=describe_field(
+            "For channels: a condition over what the channel has verified: verified.domain."
+        ),
+    )
+    is_: str = field(metadata=field_with_key("is", "How far they are trusted: a word of `order`."))
+    may_be_absent: bool = field(
+        default=False, metadata=describe_field("Whether that author may be absent: for one who comes later.")
+    )
+
+    def __post_init__(self) -> None:
+        if self.when:
+            for error in validate_condition(self.when):
+                raise TypeMismatch(error.message, at=f"/when{error.pointer}", hint=error.hint)
+            if claimed := [name for name in iter_fields(self.when) if not name.startswith(_VERIFIED)]:
+                message = f'"{claimed[0]}" is only claimed: a rule looks at verified.... alone'
+                raise TypeMismatch(
+                    message, at="/when", hint=f'"field": "verified.{claimed[0]}", if the channel does'
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustSettings:
+    """The trust settings of an organisation: labels by source (docs/trust.md)."""
+
+    order: list[str] = field(
+        default_factory=lambda: [*ORDER],
+        metadata=describe_field(
+            'The words, the least trusted first: it begins with "outside", ends with "owner", and has '
+            '"agent" between them.',
+            max_length=16,
+        ),
+    )
+    rules: list[TrustRule] = field(
+        default_factory=list,
+        metadata=describe_field(
+            "The first that fits says how far an author is trusted. Without one: people owner, agents agent, "
+            "channels outside."
+        ),
+    )
+    tools: dict[str, str] = field(
+        default_factory=dict,
+        metadata=describe_field(
+            "How far what tools give is trusted, by name or pattern; beside mcp.* and http_*, which are "
+            "outside."
+        ),
+    )
+    may_be_absent: bool = field(
+        default=False,
+        metadata=describe_field("Whether `tools` may name some that are absent: for what comes later."),
+    )
+
+    def __post_init__(self) -> None:
+        order = self.order
+        if invalid := next(
+            (label for label in order if not _LABEL.match(label) or order.count(label) > 1), None
+        ):
+            message = f'"{invalid}" must be a word of a-z, 0-9, - and _, and stand there once'
+            raise TypeMismatch(message, at="/order", hint=f"such as {', '.join(ORDER)}")
+        if order[:1] != ["outside"] or order[-1:] != ["owner"] or "agent" not in order:
+            message = 'it begins with "outside", ends with "owner", and has "agent" between them'
+            raise TypeMismatch(message, at="/order", hint=f"such as {', '.join(ORDER)}")
+        located_labels = [(f"/rules/{number}/is", rule.is_) for number, rule in enumerate(self.rules)]
+        located_labels += [
+            (f"/tools/{escape_pointer_key(pattern)}", label) for pattern, label in self.tools.items()
+        ]
+        for pointer, label in located_labels:
+            if label not in order:
+                message = f'"{label}" is none of the words of order: {", ".join(order)}'
+                raise TypeMismatch(
+                    message, at=pointer, hint=did_you_mean(label, order) or f'write "{order[0]}", say'
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustOrgSettings:
+    """The settings of trust in `config/org.json`."""
+
+    trust: TrustSettings | None = field(
+        default=None,
+        metadata=describe_field(
+            "Where it stands, the engine keeps track of how far texts are trusted; null: it does not."
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentTrustSettings:
+    """The trust settings of an agent: the minimum label for inputs of clean turns."""
+
+    clean: str = field(
+        metadata=describe_field(
+            "A word of `order`. Turns for requests that are trusted so far, or further, are shown nothing "
+            "that is trusted less, but for answers that can hold no sentence."
+        )
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustResumeSettings:
+    """The settings of trust in a resume."""
+
+    trust: AgentTrustSettings | None = field(
+        default=None,
+        metadata=describe_field("What turns are shown of texts that are trusted less; null: all."),
+    )
+
+
+def get_minimum_label(agent: Agent) -> str:
+    """Return the minimum trust label for inputs of an agent's clean turns, empty without clean turns."""
+    trust_settings: AgentTrustSettings | None = agent.extensions.get(TRUST)
+    return trust_settings.clean if trust_settings else ""
+
+
+def get_trust_settings(settings: OrgSettings) -> TrustSettings | None:
+    """Return the trust settings of an organisation, or None without trust tracking."""
+    trust_settings: TrustSettings | None = settings.extensions.get(TRUST)
+    return trust_settings

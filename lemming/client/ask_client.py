@@ -1,0 +1,280 @@
+"""Ask an organisation: run ticks until the answer arrives, or wait for the engine that runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypedDict, TypeVar, Unpack, overload
+
+from lemming.capabilities.requests.current_requests import RequestsSnapshot, find_request, load_requests
+from lemming.capabilities.requests.request_entries import write_request
+from lemming.capabilities.requests.request_people import (
+    choose_person,
+    get_conversation_assignee,
+    mark_as_read,
+)
+from lemming.capabilities.requests.typed_answers import Json, make_answer_parser, require_usable
+from lemming.client.ask_outcome import AskOutcome, NotAnswered, Unanswered
+from lemming.client.request_waiter import StopOrTimeout, Waiter, WorkProgress, find_active_assignees
+from lemming.kernel.base.blocking_deadline import NEVER, Deadline
+from lemming.kernel.base.clock import Clock
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.times.parse_times import Expiry
+from lemming.kernel.journal.engine_events import Observer, ignore_event
+from lemming.kernel.org.organisation import Organisation
+
+__all__ = [
+    "AskOptions",
+    "AskOutcome",
+    "NotAnswered",
+    "Unanswered",
+    "WaitOptions",
+    "WorkProgress",
+    "aask",
+    "ask",
+    "find_active_assignees",
+    "wait_for",
+]
+T = TypeVar("T")
+
+
+class WaitOptions(TypedDict, total=False):
+    """Options for waiting for an answer; `ask` describes each option."""
+
+    timeout_s: float | None
+    watch: bool
+    clock: Clock | None
+    notify: Observer
+    stop: threading.Event | None
+    at_work: Callable[[WorkProgress], None] | None
+
+
+class AskOptions(WaitOptions, total=False):
+    """Options of a question besides its text; `ask` describes each option."""
+
+    person: str | None
+    conversation: str
+    deadline: Expiry | None
+    schema: Json | None
+    budget: float | str | None
+    fields: Mapping[str, Any] | None
+    once: bool
+    asked: Callable[[str], None] | None
+
+
+@overload
+def ask(
+    org: str | os.PathLike[str],
+    agent: str,
+    text: str = "",
+    *,
+    returns: type[T],
+    **options: Unpack[AskOptions],
+) -> AskOutcome[T]: ...
+@overload
+def ask(
+    org: str | os.PathLike[str],
+    agent: str,
+    text: str = "",
+    *,
+    returns: None = None,
+    **options: Unpack[AskOptions],
+) -> AskOutcome[Any]: ...
+def ask(
+    org: str | os.PathLike[str],
+    agent: str,
+    text: str = "",
+    *,
+    returns: type[Any] | None = None,
+    person: str | None = None,
+    conversation: str = "",
+    deadline: Expiry | None = None,
+    schema: Json | None = None,
+    budget: float | str | None = None,
+    fields: Mapping[str, Any] | None = None,
+    once: bool = False,
+    asked: Callable[[str], None] | None = None,
+    **waiting: Unpack[WaitOptions],
+) -> AskOutcome[Any]:
+    """Ask an agent as a person, run ticks until the answer arrives, and return the outcome.
+
+    If another engine runs the organisation, `ask` waits for its answer. If the agent has handed the
+    conversation off, the current assignee is asked. `returns`: a type with fields (pydantic model, dataclass,
+    TypedDict); the agent must satisfy its JSON Schema, and the answer is a value of the type. `schema`: a
+    JSON Schema instead of a type. `deadline`: a number of ticks, or a time such as "2h". `once`: an equal
+    earlier question (same text, agent and conversation) is awaited instead of asked again, so a killed
+    program can be run again unchanged. `budget`: maximum credits of the request and its sub-requests, or
+    "9000 tokens". `fields`: values besides or instead of the text, for a plan with an `input`. After
+    `timeout_s` seconds, or when `stop` is set, running turns end and the request stays open. `watch`:
+    observers receive the text of models while the text is written. `at_work` receives the assignee of the
+    request at each change, `asked` the request's id. Raises `UsageError` if the request would not reach the
+    agent, or the answer not the person, and `ContractError` if the type rejects an answer that satisfies its
+    schema.
+    """
+    base = Organisation.from_path(org)
+    if returns is not None and schema is not None:
+        raise UsageError("both a type and a schema say what the answer is", hint="returns=, or schema=")
+    json_schema, to_value = (require_usable(schema), None) if returns is None else make_answer_parser(returns)
+    if not (text.strip() or fields):
+        raise UsageError("nothing to ask", hint='lemming ask AGENT "some text"')
+    waiting["timeout_s"] = _normalise_timeout(waiting.get("timeout_s"))
+    snapshot = load_requests(base)
+    author = choose_person(snapshot, person)
+    assignee = get_conversation_assignee(snapshot, author, agent, conversation)
+    identity = _find_same_request(snapshot, author, agent, text, conversation, fields) if once else None
+    if identity is None:
+        entry = write_request(
+            base,
+            snapshot,
+            assignee,
+            text,
+            person=author,
+            conversation=conversation,
+            deadline=deadline,
+            schema=json_schema,
+            budget=budget,
+            fields=fields,
+        )
+        identity = entry.identity
+    if asked:
+        asked(identity.rpartition("_")[2])
+    return _to_typed_outcome(base, _wait_for_outcome(base, identity, **waiting), to_value)
+
+
+@overload
+async def aask(
+    org: str | os.PathLike[str],
+    agent: str,
+    text: str = "",
+    *,
+    returns: type[T],
+    **options: Unpack[AskOptions],
+) -> AskOutcome[T]: ...
+@overload
+async def aask(
+    org: str | os.PathLike[str],
+    agent: str,
+    text: str = "",
+    *,
+    returns: None = None,
+    **options: Unpack[AskOptions],
+) -> AskOutcome[Any]: ...
+async def aask(
+    org: str | os.PathLike[str],
+    agent: str,
+    text: str = "",
+    *,
+    returns: type[Any] | None = None,
+    **options: Unpack[AskOptions],
+) -> AskOutcome[Any]:
+    """Run `ask` on a thread of its own; after a cancellation, running turns still end."""
+    stop = options.get("stop") or threading.Event()
+    options["stop"] = stop
+    try:
+        return await asyncio.to_thread(lambda: ask(org, agent, text, returns=returns, **options))
+    except asyncio.CancelledError:
+        stop.set()
+        raise
+
+
+@overload
+def wait_for(
+    org: str | os.PathLike[str],
+    request: str | AskOutcome[Any],
+    *,
+    returns: type[T],
+    **waiting: Unpack[WaitOptions],
+) -> AskOutcome[T]: ...
+@overload
+def wait_for(
+    org: str | os.PathLike[str],
+    request: str | AskOutcome[Any],
+    *,
+    returns: None = None,
+    **waiting: Unpack[WaitOptions],
+) -> AskOutcome[Any]: ...
+def wait_for(
+    org: str | os.PathLike[str],
+    request: str | AskOutcome[Any],
+    *,
+    returns: type[Any] | None = None,
+    **waiting: Unpack[WaitOptions],
+) -> AskOutcome[Any]:
+    """Wait for the answer to an earlier question, given by outcome or id; see `ask`."""
+    base = Organisation.from_path(org)
+    to_value = make_answer_parser(returns)[1] if returns is not None else None
+    request_id = request.id if isinstance(request, AskOutcome) else request
+    request_view = find_request(load_requests(base).requests, request_id)
+    return _to_typed_outcome(base, _wait_for_outcome(base, request_view.identity, **waiting), to_value)
+
+
+def _find_same_request(
+    snapshot: RequestsSnapshot,
+    person: str,
+    agent: str,
+    text: str,
+    conversation: str,
+    fields: Mapping[str, Any] | None,
+) -> str | None:
+    """Return the newest equal request that was not cancelled, or None."""
+    question_key, given_fields = (person, (agent,), text, conversation), {**(fields or {})}
+    matches = [
+        view
+        for view in snapshot.requests.by_identity.values()
+        if (view.asker, tuple(view.targets), view.text, view.conversation) == question_key
+        and view.end != "cancelled"
+        and {key: view.entry.payload.get(key) for key in given_fields} == given_fields
+    ]
+    return max(matches, key=lambda view: view.name.tick).identity if matches else None
+
+
+def _wait_for_outcome(
+    base: Organisation,
+    identity: str,
+    *,
+    timeout_s: float | None = None,
+    watch: bool = False,
+    clock: Clock | None = None,
+    notify: Observer = ignore_event,
+    stop: threading.Event | None = None,
+    at_work: Callable[[WorkProgress], None] | None = None,
+) -> AskOutcome[Any]:
+    timeout_s = _normalise_timeout(timeout_s)
+    deadline = Deadline(timeout_s) if timeout_s is not None else NEVER
+    waiter = Waiter(base, identity, StopOrTimeout(stop or threading.Event()), deadline, at_work, watch)
+    timer = threading.Timer(timeout_s, waiter.stop.set) if timeout_s is not None else None
+    try:
+        if timer:
+            timer.daemon = True
+            timer.start()
+        while True:
+            if (
+                outcome := waiter.check_outcome()
+                or waiter.run_ticks(clock, notify)
+                or waiter.wait_beside_engine()
+            ):
+                return outcome
+    finally:
+        if timer:
+            timer.cancel()
+
+
+def _to_typed_outcome(
+    base: Organisation, outcome: AskOutcome[Any], to_value: Callable[[Any], Any] | None
+) -> AskOutcome[Any]:
+    """Return an outcome with the answer converted to the requested type, and mark the answer as read."""
+    mark_as_read(base, outcome.request.asker, outcome.request.answers)
+    if to_value is None or not outcome.has_answer:
+        return outcome
+    return replace(outcome, answer=to_value(outcome.answer))
+
+
+def _normalise_timeout(timeout_s: float | None) -> float | None:
+    """Return the timeout in seconds; None for a timeout beyond the maximum of a thread."""
+    if timeout_s is not None and math.isnan(timeout_s):
+        raise UsageError("timeout_s is no number of seconds: nan", hint="timeout_s=60")
+    return None if timeout_s is not None and timeout_s > threading.TIMEOUT_MAX else timeout_s

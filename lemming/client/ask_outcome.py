@@ -1,0 +1,130 @@
+"""Outcome of a question: the answer as a value of its type, or the reason for its absence."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from lemming.capabilities.requests.request_view import End, RequestView
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.jsontext import to_line
+
+Unanswered = Literal["timeout", "stopped", "failing", "nothing_to_do", "too_many_ticks", "waits_for_asker"]
+T = TypeVar("T")
+
+
+class NotAnswered(LemmingError):
+    """Raised for the answer of a question that ended without an answer, or is still open."""
+
+    code = "LMG-110"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskOutcome(Generic[T]):
+    """Outcome of a question.
+
+    `end` is None while the question is open; `why` then holds the reason to stop waiting.
+
+    `answer` is a value of the requested type. Without a type, `answer` is the text of the answer, an object
+    if the answer has more than a text, or a list for several targets. `error` is the error class of a failing
+    turn. `reason` is the stated reason for a missing answer.
+    """
+
+    request: RequestView
+    end: End | None
+    answer: T | None = None
+    why: Unanswered | None = None
+    reason: str = ""
+    error: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id of the request, for `lemming requests`."""
+        return self.request.id
+
+    @property
+    def has_answer(self) -> bool:
+        """True for an answered request, or an expired request with a default answer."""
+        return self.end == "answered" or (self.end == "expired" and self.request.has_default)
+
+    @property
+    def value(self) -> T:
+        """The answer. Raises `NotAnswered` with the reason for a missing answer."""
+        if not self.has_answer:
+            hint = f"lemming requests {self.id}"
+            raise NotAnswered(self.unanswered_reason, where=f"request {self.id}", hint=hint)
+        return self.answer  # type: ignore[return-value]  # it may be None where T is
+
+    @property
+    def unanswered_reason(self) -> str:
+        """The reason for a missing answer, as a sentence; empty for an answered request."""
+        return "" if self.has_answer else _explain_end(self) if self.end else _explain_open(self)
+
+    def _repr_html_(self) -> str:
+        """Return request and answer as HTML for notebooks: a table of fields, a text, or the missing reason."""
+        from lemming.kernel.base.html_tables import escape_cell, render_table
+
+        request = self.request
+        question_html = escape_cell(f"{request.asker} asked {' and '.join(request.targets)}: {request.text}")
+        if not self.has_answer:
+            return f"<p>{question_html}</p><p>{escape_cell(self.unanswered_reason)} (request {escape_cell(self.id)})</p>"
+        fields = _extract_fields(self.answer)
+        answer = (
+            render_table(("", ""), fields.items())
+            if fields
+            else f"<p>{escape_cell(_format_value(self.answer))}</p>"
+        )
+        return f"<p>{question_html}</p>{answer}"
+
+
+def _explain_end(outcome: AskOutcome[Any]) -> str:
+    request = outcome.request
+    reason_text = f": {outcome.reason}" if outcome.reason else ""
+    closer = request.closed_by.agent if request.closed_by else ""
+    end_texts = {
+        "failed": f"{closer} has failed",
+        "refused": f"{closer} refuses",
+        "cancelled": f"{closer or 'somebody'} has cancelled it",
+        "expired": "nobody answered in time",
+    }
+    return f"{end_texts[request.end or 'expired']}{reason_text}"
+
+
+def _explain_open(outcome: AskOutcome[Any]) -> str:
+    holders = " and ".join(outcome.request.assignees)
+    match outcome.why:
+        case "timeout":
+            return f"no answer in time; {holders} holds it"
+        case "failing":
+            return f"no answer: {outcome.reason}"
+        case "too_many_ticks":
+            return (
+                f"no answer after as many ticks as may follow each other (ticks_in_a_row); {holders} holds it"
+            )
+        case "waits_for_asker":
+            return "no answer yet: it waits for something that you are to answer first; `lemming waiting`"
+        case "nothing_to_do":
+            reason_text = f": {outcome.reason}" if outcome.reason else ""
+            return f"no answer, and nobody has anything to go on with{reason_text}; {holders} holds it"
+    return f"stopped; {holders} holds it"
+
+
+def _extract_fields(answer: Any) -> dict[str, str]:
+    """Return the fields of an answer that is an object or a value of a type; empty for other answers."""
+    if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
+        answer = {
+            answer_field.name: getattr(answer, answer_field.name)
+            for answer_field in dataclasses.fields(answer)
+        }
+    elif hasattr(type(answer), "model_fields"):
+        answer = dict(answer)
+    return (
+        {str(key): _format_value(value) for key, value in answer.items()} if isinstance(answer, dict) else {}
+    )
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return to_line(value) if isinstance(value, dict | list) else str(value)

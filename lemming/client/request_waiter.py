@@ -1,0 +1,323 @@
+"""Wait for the end of a request, by running ticks or by waiting for a running engine.
+
+Also finds the reason the request's holders take no turn, and if the reason ends by itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lemming import engine
+from lemming.capabilities.requests.current_requests import RequestsSnapshot, load_requests
+from lemming.capabilities.requests.request_view import AllRequests, RequestView
+from lemming.client.ask_outcome import AskOutcome
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.blocking_deadline import NEVER, Deadline
+from lemming.kernel.base.clock import Clock, SystemClock, timestamp
+from lemming.kernel.base.errors import LemmingError, OrgBusy, UsageError
+from lemming.kernel.inboxes.answer_payload import parse_answer
+from lemming.kernel.journal.engine_events import Event, Observer, TickBegins
+from lemming.kernel.journal.journal_records import TurnEnded, TurnStarted
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.schedule import next_due
+from lemming.kernel.tick.pending_work import find_pending_work, is_stalled
+from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
+from lemming.kernel.turn.context_provider_chain import agent_capabilities
+from lemming.kernel.turn.turn_hooks import SkipReason
+from lemming.operations.engine_progress import find_running_engine
+
+FIRST_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.05, 1.0, 1.3
+_STOP_POLL_S = 0.1
+_HOW_TO_RUN = "`lemming run-once --agent {}` gives it a turn now"
+STALLED = "came no further in its last turn, and gave no answer; a tick by the clock asks it again"
+
+
+def find_skip_reason(org: Organisation, names: Collection[str], clock: Clock | None) -> SkipReason:
+    """Return the reason the agents currently take no turn."""
+    snapshot = _take_snapshot(org, clock)
+    skip_reasons = [_find_agent_skip_reason(snapshot, name) for name in names]
+    text = "; ".join(
+        f"{name} {skip_reason.reason}"
+        for name, skip_reason in zip(names, skip_reasons, strict=True)
+        if skip_reason.reason
+    )
+    return SkipReason(text, any(skip_reason.resolves_itself for skip_reason in skip_reasons))
+
+
+def has_runnable_agent(org: Organisation, names: Collection[str], clock: Clock | None) -> bool:
+    """Return True if any of the agents would take a turn now for pending work."""
+    return bool(find_pending_work(_take_snapshot(org, clock), names).due_now)
+
+
+def _take_snapshot(org: Organisation, clock: Clock | None) -> Snapshot:
+    at = timestamp((clock or SystemClock()).now())
+    return take_snapshot(org, load_config(org), load_tick(org), at=at)
+
+
+def _find_agent_skip_reason(snapshot: Snapshot, name: str) -> SkipReason:
+    if reason_text := snapshot.plan.skipped.get(name) or snapshot.plan.broken.get(name):
+        return SkipReason(f"takes no turn: {reason_text}", resolves_itself=False)
+    try:
+        agent = snapshot.agent(name)
+        if skip_reason := _find_capability_skip(snapshot, agent):
+            return skip_reason
+        if agent.schedule.cron is not None:
+            reason_text = f"takes turns by the clock, and is not due ({_HOW_TO_RUN.format(name)})"
+            return SkipReason(reason_text, resolves_itself=False)
+        if (tick := next_due(agent.schedule, snapshot.tick)) > snapshot.tick:
+            return SkipReason(f"is due in tick {tick} ({_HOW_TO_RUN.format(name)})", resolves_itself=False)
+        if is_stalled(snapshot.org, name) and name not in find_pending_work(snapshot, [name]).due_now:
+            return SkipReason(STALLED, resolves_itself=False)
+        reason = snapshot.turn_reason(name)
+    except LemmingError as error:
+        return SkipReason(f"takes no turn: {error}", resolves_itself=False)
+    # one that would take a turn all the same is at no fault; why its last one came to nothing is told apart
+    return SkipReason("" if reason.takes_turn else reason.text, resolves_itself=False)
+
+
+def find_failure(org: Organisation, names: Collection[str]) -> UnfinishedTurn | None:
+    """Return the last failed or impossible turn of the agents, as shown by `lemming status`."""
+    unfinished = load_unfinished_turns(org)
+    return next((unfinished[name] for name in names if name in unfinished), None)
+
+
+def _find_capability_skip(snapshot: Snapshot, agent: Agent) -> SkipReason | None:
+    open_requests, capabilities = (
+        read_state(snapshot.org, agent.name).requests,
+        agent_capabilities(agent, snapshot.config),
+    )
+    return next(
+        (
+            skip_reason
+            for capability in capabilities
+            if (skip_reason := capability.skip_reason(snapshot.org, agent, open_requests))
+        ),
+        None,
+    )
+
+
+@dataclass(frozen=True)
+class WorkProgress:
+    """Progress of a question: the agents working on the request, or due to answer next.
+
+    `waits`: text about their wait, while no tick runs.
+    """
+
+    tick: int
+    holders: tuple[str, ...]
+    waits: str = ""
+
+
+@dataclass
+class _RequestObserver:
+    """Observes an engine for events of a request and its sub-requests."""
+
+    identity: str
+    notify: Observer
+    at_work: Callable[[WorkProgress], None] | None
+    tick: int = 0
+    failure: TurnReport | None = None
+
+    def __post_init__(self) -> None:
+        self._request_tree = {self.identity}
+
+    def on_event(self, event: Event) -> None:
+        """Handle an event and pass it on."""
+        if isinstance(event, TickBegins):
+            self.tick, self.failure = event.tick, None
+        elif isinstance(event, TurnStarted) and event.task and event.task["request"] in self._request_tree:
+            if self.at_work:
+                self.at_work(WorkProgress(self.tick, (event.agent,)))
+        elif isinstance(event, TurnEnded) and event.report.request in self._request_tree:
+            self._on_turn_end(event.report)
+        self.notify(event)
+
+    def _on_turn_end(self, report: TurnReport) -> None:
+        if report.status == "failed":
+            self.failure = report
+        request_ids = (entry["id"] for entry in report.entries if entry["kind"] == "request")
+        self._request_tree.update(f"{report.agent}/{self.tick:08}_{request_id}" for request_id in request_ids)
+
+
+class StopOrTimeout(threading.Event):
+    """Event that is set by a timeout, or by the caller's event, which stays unchanged."""
+
+    def __init__(self, caller_event: threading.Event) -> None:
+        super().__init__()
+        self._caller_event = caller_event
+
+    def is_set(self) -> bool:
+        """Return True if the timeout or the caller's event is set."""
+        return super().is_set() or self._caller_event.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until an event is set, for at most `timeout` seconds; return False after a timeout."""
+        deadline = NEVER if timeout is None else Deadline(timeout)
+        while not self.is_set():
+            if deadline.has_passed:
+                return False
+            super().wait(min(_STOP_POLL_S, deadline.remaining()))
+        return True
+
+
+@dataclass
+class Waiter:
+    """Waits for a request until the deadline."""
+
+    org: Organisation
+    identity: str
+    stop: threading.Event
+    deadline: Deadline
+    at_work: Callable[[WorkProgress], None] | None
+    is_streaming: bool
+    _announced: tuple[str, ...] = ()
+
+    def check_outcome(self) -> AskOutcome[Any] | None:
+        """Return the outcome of an ended request or an ended wait, or None to keep waiting."""
+        request = self._find_request(load_requests(self.org))
+        if not request.is_open:
+            return AskOutcome(
+                request=request,
+                end=request.end,
+                answer=_extract_answer(request),
+                reason=_extract_reason(request),
+            )
+        if self.stop.is_set():
+            is_late = self.deadline.has_passed
+            return AskOutcome(request=request, end=None, why="timeout" if is_late else "stopped")
+        return None
+
+    def run_ticks(self, clock: Clock | None, notify: Observer) -> AskOutcome[Any] | None:
+        """Run ticks until an outcome; return None if another engine runs, or after news."""
+        observer, ticks = _RequestObserver(self.identity, notify, self.at_work), 0
+        reports = engine.ticks(
+            self.org,
+            interval_s=0,
+            until_quiet=True,
+            immediate=True,
+            command="ask",
+            watch=self.is_streaming,
+            clock=clock,
+            notify=observer.on_event,
+            stop=self.stop,
+        )
+        try:
+            with closing(reports):  # type: ignore[type-var]
+                for _ in reports:
+                    ticks += 1
+                    if outcome := self.check_outcome():
+                        failure = observer.failure if outcome.end == "failed" else None
+                        return replace(outcome, error=failure.error) if failure else outcome
+        except OrgBusy:
+            return None
+        return self.check_outcome() or self._wait_without_work(ticks, observer.failure, clock)
+
+    def wait_beside_engine(self) -> AskOutcome[Any] | None:
+        """Wait while another engine runs; return None once no engine runs."""
+        pause = FIRST_POLL_S
+        while find_running_engine(self.org):
+            if outcome := self.check_outcome():
+                return outcome
+            self._report_holders(load_requests(self.org))
+            self.stop.wait(pause)
+            pause = min(pause * POLL_GROWTH, MAX_POLL_S)
+        return self.check_outcome()
+
+    def _wait_without_work(
+        self, ticks: int, failure: TurnReport | None, clock: Clock | None
+    ) -> AskOutcome[Any] | None:
+        """Return the outcome once no agent has work, with the reason to stop waiting.
+
+        Waits, without running ticks, for other people who have to answer first, for a file and for a time.
+        Returns None after news.
+        """
+        requests_snapshot = load_requests(self.org)
+        request = self._find_request(requests_snapshot)
+        holders = find_active_assignees(requests_snapshot.requests, request)
+        people = requests_snapshot.people.intersection(holders)
+        if ticks >= load_config(self.org).org.ticks_in_a_row:
+            return AskOutcome(request=request, end=None, why="too_many_ticks")
+        if failure:
+            reason = f"{failure.agent}: {failure.reason}"
+            return AskOutcome(request=request, end=None, why="failing", reason=reason, error=failure.error)
+        if request.asker in people:
+            return AskOutcome(request=request, end=None, why="waits_for_asker")
+        agents = [name for name in holders if name not in people]
+        skip_reason = find_skip_reason(self.org, agents, clock)
+        if not (people or skip_reason.resolves_itself):
+            if not skip_reason.reason and (unfinished := find_failure(self.org, agents)):
+                reason = f"{unfinished.agent}: {unfinished.reason}"
+                return AskOutcome(
+                    request=request, end=None, why="failing", reason=reason, error=unfinished.error
+                )
+            return AskOutcome(request=request, end=None, why="nothing_to_do", reason=skip_reason.reason)
+        return self._wait_for_news(requests_snapshot, agents, skip_reason, clock)
+
+    def _wait_for_news(
+        self,
+        requests_snapshot: RequestsSnapshot,
+        agents: list[str],
+        skip_reason: SkipReason,
+        clock: Clock | None,
+    ) -> AskOutcome[Any] | None:
+        self._report_holders(requests_snapshot, skip_reason.reason)
+        pause = FIRST_POLL_S
+        while load_requests(self.org) is requests_snapshot and not find_running_engine(self.org):
+            if skip_reason.resolves_itself and has_runnable_agent(self.org, agents, clock):
+                break
+            if self.stop.wait(pause):
+                break
+            pause = min(pause * POLL_GROWTH, MAX_POLL_S)
+        return self.check_outcome()
+
+    def _find_request(self, requests_snapshot: RequestsSnapshot) -> RequestView:
+        request = requests_snapshot.requests.by_identity.get(self.identity)
+        if request is None:
+            raise UsageError("the request is gone", hint="its entry was removed from the outbox")
+        return request
+
+    def _report_holders(self, requests_snapshot: RequestsSnapshot, waits: str = "") -> None:
+        holders = find_active_assignees(requests_snapshot.requests, self._find_request(requests_snapshot))
+        if self.at_work and (*holders, waits) != self._announced:
+            self._announced = (*holders, waits)
+            self.at_work(WorkProgress(requests_snapshot.requests.tick, holders, waits))
+
+
+def find_active_assignees(requests: AllRequests, request: RequestView) -> tuple[str, ...]:
+    """Return the assignees of the open parts of a request, without assignees waiting for others."""
+    is_open = {view.identity for _, view in requests.iter_tree(request) if view.is_open}
+    leaves = (
+        requests.by_identity[identity]
+        for identity in is_open
+        if is_open.isdisjoint(requests.by_identity[identity].children)
+    )
+    return tuple(sorted({holder for view in leaves for holder in view.assignees}))
+
+
+def _extract_reason(request: RequestView) -> str:
+    """Return the stated reason of a failed or refused request, or an empty text."""
+    stated_reasons = [parse_answer(entry.payload) for entry in request.answers if entry.payload.get("status")]
+    return (
+        str(stated_reasons[-1])
+        if request.end in ("failed", "refused") and stated_reasons and stated_reasons[-1]
+        else ""
+    )
+
+
+def _extract_answer(request: RequestView) -> Any:
+    """Return the answer of an ended request: a value, or a list for several targets."""
+    if request.end != "answered":
+        return request.default_answer if request.end == "expired" else None
+    answers = [parse_answer(entry.payload, request.schema) for entry in request.answers]
+    if len(request.assignments) == 1 or request.required_answers == 1:
+        return answers[-1] if answers else None
+    return answers

@@ -1,0 +1,365 @@
+"""Shared parts of commands: command context, common parameters, and parsers of typed values."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperGroup
+
+from lemming.commands.command_session import CommandSession
+from lemming.commands.terminal import print_data, print_json, print_list, print_notice, print_text
+from lemming.kernel.agents import Agent, list_agent_folders, load_agent, suggest_agent
+from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
+from lemming.kernel.base.integers import to_int
+from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
+from lemming.kernel.base.paths import AGENT_NAME, agent_folder, new_agent_name_error
+from lemming.kernel.base.times.parse_times import DURATIONS, parse_duration
+from lemming.kernel.org.format_version import require_known_format
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.operations.engine_progress import describe_engine as describe_engine
+from lemming.operations.engine_progress import find_running_engine as find_running_engine
+from lemming.operations.engine_progress import is_tick_incomplete as is_tick_incomplete
+
+if TYPE_CHECKING:
+    from lemming.kernel.messages import OutboxEntry
+
+T = TypeVar("T")
+
+
+class CommandContext:
+    """Context of a command, the first argument: the organisation and the output format.
+
+    `as_json`: print objects.
+    """
+
+    def __init__(self, typer_context: typer.Context, *, as_json: bool) -> None:
+        self.typer_context, self.as_json, self._omitted = typer_context, as_json, 0
+
+    @cached_property
+    def org(self) -> Organisation:
+        """The organisation of the command; see `find_org`."""
+        return find_org(self.typer_context)
+
+    @property
+    def org_if_any(self) -> Organisation | None:
+        """The organisation, or None if there is none and none was requested."""
+        if _get_root_option(self.typer_context) is not None:
+            return self.org
+        try:
+            return self.org
+        except NotAnOrg:
+            return None
+
+    def limit_rows(self, items: Sequence[T], limit: int | None) -> Sequence[T]:
+        """Return the first `limit` items; the number of omitted items is printed at the end of the command."""
+        self._omitted = 0 if limit is None else max(0, len(items) - limit)
+        return items[:limit]
+
+    def print_list(
+        self,
+        kind: str,
+        items: Sequence[Any],
+        columns: Mapping[str, Any],
+        limit: int | None = None,
+        *,
+        empty_text: str = "",
+    ) -> None:
+        """Print the first items, a line or an object each; see `print_list`."""
+        print_list(kind, self.limit_rows(items, limit), columns, as_json=self.as_json, empty_text=empty_text)
+
+    def print_entry(self, entry: OutboxEntry) -> None:
+        """Print a new entry: the path, or the whole entry with --json."""
+        if not self.print_as_json("entry", entry.as_json()):
+            print_data(entry.file)
+
+    def print_omitted_count(self) -> None:
+        """Print the number of omitted items."""
+        if self._omitted:
+            print_notice(f"{self._omitted} more with a larger --limit", style="dim")
+
+    def print_as_json(self, kind: str, facts: Mapping[str, Any]) -> bool:
+        """Print an object if --json was given. Returns True if printed."""
+        if self.as_json:
+            print_json(kind, facts)
+        return self.as_json
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+
+
+def to_typer_command(function: Callable[..., None]) -> Callable[..., None]:
+    """Convert a function to a typer command: replace `CommandContext` with a typer context and append --json."""
+
+    @wraps(function)
+    def run_command(*, ctx: typer.Context, as_json: bool, **arguments: Any) -> None:
+        first = CommandContext(ctx, as_json=as_json)
+        try:
+            function(first, **arguments)
+        finally:
+            first.print_omitted_count()
+
+    (first, *remaining), keyword_only = (
+        signature(function, eval_str=True).parameters.values(),
+        Parameter.KEYWORD_ONLY,
+    )
+    context_parameter = first.replace(name="ctx", annotation=typer.Context)
+    json_parameter = Parameter("as_json", keyword_only, default=False, annotation=AsJson)
+    parameters = [
+        parameter.replace(kind=keyword_only) for parameter in (context_parameter, *remaining, json_parameter)
+    ]
+    run_command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return run_command
+
+
+def find_org(ctx: typer.Context) -> Organisation:
+    """Return the organisation given with -C or LEMMING_ROOT, or the nearest upwards from the current folder.
+
+    Raises `NotAnOrg` if there is none.
+    """
+    root = _get_root_option(ctx)
+    base = _require_org_folder(Path(root)) if root is not None else _find_nearest_org(Path.cwd())
+    if isinstance(ctx.obj, CommandSession):
+        ctx.obj.base = base
+    require_known_format(base)
+    return Organisation(base)
+
+
+def _get_root_option(ctx: typer.Context) -> str | None:
+    return ctx.obj.root if isinstance(ctx.obj, CommandSession) else None
+
+
+def is_org(folder: Path) -> bool:
+    """Return True if a folder holds an organisation: `agents/`, and `tick.json` or `config/`."""
+    return (folder / "agents").is_dir() and ((folder / "tick.json").exists() or (folder / "config").is_dir())
+
+
+def find_agent(base: OrgPath, name: str) -> Agent:
+    """Return an agent. Raises `UsageError` for an unknown name, `ConfigError` for a broken resume."""
+    require_agent_folder(base, name)
+    return load_agent(base, name)
+
+
+def require_agent_folder(base: OrgPath, name: str, *, other_words: tuple[str, ...] = ()) -> None:
+    """Raise `UsageError` with the nearest name if no agent folder has this name.
+
+    `find_unknown_keywords`: other accepted words, also offered as suggestions.
+    """
+    folders = list_agent_folders(base)
+    if name not in folders:
+        hint = did_you_mean(name, other_words) or suggest_agent(name, folders)
+        raise UsageError(f'there is no agent "{name}"', hint=hint)
+
+
+def _require_org_folder(folder: Path) -> Path:
+    """Return the organisation at or above a folder. Raises `NotAnOrg` if there is none."""
+    base = folder.expanduser().absolute()
+    if base.exists() and not base.is_dir():
+        raise NotAnOrg("is no folder", where=str(base), hint="name the organisation's folder")
+    if not base.is_dir():
+        hint = f"correct the name, or make an organisation there with `lemming init {folder}`"
+        raise NotAnOrg("there is no such folder", where=str(base), hint=hint)
+    if not (base / "agents").is_dir():
+        if parent_org := next(filter(is_org, base.parents), None):
+            return parent_org
+        hint = f"make one there with `lemming init {folder}`"
+        raise NotAnOrg("there is no agents/ folder here", where=str(base), hint=hint)
+    return base
+
+
+def _find_nearest_org(start: Path) -> Path:
+    for folder in (start, *start.parents):
+        if is_org(folder):
+            return folder
+    hint = "make one with `lemming init DIR`, or name one with `lemming -C DIR ...` or LEMMING_ROOT"
+    raise NotAnOrg("no organisation in this folder or above it", where=str(start), hint=hint)
+
+
+def get_agent_path(name: str) -> str:
+    """Return `agents/<name>`. Raises `UsageError` for an invalid agent name."""
+    try:
+        return agent_folder(name)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def get_new_agent_path(name: str) -> str:
+    """Return `agents/<name>`. Raises `UsageError` for a name unavailable to a new agent."""
+    if name_error := new_agent_name_error(name):
+        raise UsageError(name_error, hint="take another name")
+    return agent_folder(name)
+
+
+class AgentFallbackGroup(TyperGroup):
+    """Command group in which an agent's name alone stands for the default command on this agent."""
+
+    default_command = "show"
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name, the command and the remaining words. Raises `UsageError` with the nearest name."""
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            folders = list_agent_folders(find_org(ctx))
+            if args[0] not in folders:
+                hint = did_you_mean(args[0], [*self.commands, *folders]) or f"{ctx.command_path} --help"
+                raise UsageError(f'there is no command and no agent "{args[0]}"', hint=hint)
+            args = [self.default_command, *args]
+        return super().resolve_command(ctx, args)
+
+
+class AgentListGroup(AgentFallbackGroup):
+    """The same, with `list` as the default command."""
+
+    default_command = "list"
+
+
+class CommandGroup(typer.Typer):
+    """A group of commands, filled by a module."""
+
+    def subcommand(
+        self, name: str, **typer_options: Any
+    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Return a decorator for registering a function as a command; the function stays unchanged."""
+
+        def register(function: Callable[..., None]) -> Callable[..., None]:
+            self.command(name, **typer_options)(to_typer_command(function))
+            return function
+
+        return register
+
+
+def make_command_group(
+    help: str, *, cls: type[TyperGroup] = TyperGroup, default: Callable[[CommandContext], None] | None = None
+) -> CommandGroup:
+    """Return an empty group of commands. Without a subcommand, the group prints help or runs `default`."""
+    group = CommandGroup(cls=cls, rich_markup_mode=None, add_completion=False)
+
+    def print_help(ctx: typer.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            print_text(ctx.get_help())
+
+    def run_default(ctx: typer.Context, as_json: AsJson = False) -> None:
+        if default and ctx.invoked_subcommand is None:
+            default(CommandContext(ctx, as_json=as_json))
+
+    group.callback(help=help, invoke_without_command=True)(run_default if default else print_help)
+    return group
+
+
+def complete_agent_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return agent names for shell completion.
+
+    Only valid agent names are returned: some shells would execute characters in other folder names.
+    """
+    try:
+        base = find_org(ctx)
+    except (NotAnOrg, ConfigError):
+        return []
+    return [
+        name for name in list_agent_folders(base) if name.startswith(incomplete) and AGENT_NAME.match(name)
+    ]
+
+
+def option(usage: str, help: str, *, completes_agents: bool = False, **typer_options: Any) -> Any:
+    """Return an option; `usage` holds names and metavar, as in the help.
+
+    `completes_agents`: the shell completes agent names. `typer_options`: other options of `typer.Option`.
+    """
+    parts = usage.split(" ")
+    names = [part for part in parts if part.startswith("-")]
+    return _make_parameter(
+        typer.Option, names, " ".join(parts[len(names) :]), help, completes_agents, typer_options
+    )
+
+
+def argument(metavar: str, help: str, *, completes_agents: bool = False, **typer_options: Any) -> Any:
+    """Return an argument; `metavar` is the name in the help, other parameters are as for `option`."""
+    return _make_parameter(typer.Argument, [], metavar, help, completes_agents, typer_options)
+
+
+def _make_parameter(
+    make: Any,
+    names: list[str],
+    metavar: str,
+    help: str,
+    completes_agents: bool,
+    typer_options: dict[str, Any],
+) -> Any:
+    typer_options |= {"autocompletion": complete_agent_names} if completes_agents else {}
+    return make(*names, metavar=metavar or None, help=help, **typer_options)
+
+
+def parse_seconds(text: str) -> float:
+    """Parse a duration and return seconds; a plain number means seconds.
+
+    >>> [parse_seconds(text) for text in ("90", "2.5s", "10m", "2h", "1d")]
+    [90.0, 2.5, 600.0, 7200.0, 86400.0]
+    """
+    amount = _DURATION.fullmatch(text.strip())
+    if amount is None:
+        raise ValueError(f'"{text}" is no duration: write seconds, or 90s, 10m, 2h, 1d')
+    return float(amount["number"]) * _SECONDS_IN[amount["unit"]]
+
+
+def parse_ticks_or_duration(text: str) -> int | str:
+    """Parse a number of ticks, or check a duration and return the text.
+
+    >>> parse_ticks_or_duration("20"), parse_ticks_or_duration("2h")
+    (20, '2h')
+    """
+    if text.strip().isdecimal():
+        return to_int(text.strip())
+    try:
+        parse_duration(text)
+    except UsageError as error:
+        raise ValueError(f"{error.message}: write a number of ticks, or {DURATIONS}") from error
+    return text
+
+
+_SECONDS_IN = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,9})?) ?(?P<unit>[smhd]?)", re.ASCII)
+
+AgentName = Annotated[str, argument("AGENT", "An agent's name.", completes_agents=True)]
+AnyAgentName = Annotated[
+    str | None, argument("AGENT", "An agent's name; all without one.", completes_agents=True)
+]
+RequestId = Annotated[str, argument("ID", "A request's id, the beginning of it, or AUTHOR/TICK_ID.")]
+AsPerson = Annotated[
+    str | None, option("--as PERSON", "Who you are, where there are several people.", completes_agents=True)
+]
+Batch = Annotated[
+    bool,
+    option("--batch", "Send model calls through batch APIs: about half the price, answered within a day."),
+]
+Watch = Annotated[bool, option("--watch", "Show the answers of models as they are written.")]
+Trust = Annotated[bool, option("--trust", "Agree, for this run, to what `lemming trust` shows.")]
+Quiet = Annotated[bool, option("-q --quiet", "Say nothing unless something goes wrong.")]
+Limit = Annotated[int | None, option("--limit N", "Show N at most, and say how many more there are.", min=1)]
+Newest = Annotated[
+    int | None,
+    option("--newest N", "Look at no more than the newest N journals, and N entries of each outbox.", min=1),
+]
+
+
+def parse_json_object(text: str, parameter_name: str, example: str) -> dict[str, Any]:
+    """Parse a JSON object. Raises `UsageError` naming the option or argument `parameter_name`."""
+    try:
+        value = parse(text)
+    except JsonProblem as error:
+        raise UsageError(
+            f"{parameter_name} is not JSON: {error.message}", hint=f"such as '{example}'"
+        ) from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{parameter_name} must be a JSON object", hint=f"such as '{example}'")
+    return value
+
+
+def join_text_argument(arguments: Iterable[str] | None) -> str:
+    """Join words to a text; for "-" alone, read standard input."""
+    text = " ".join(arguments or ())
+    return sys.stdin.read().rstrip("\n") if text == "-" else text

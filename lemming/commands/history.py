@@ -1,0 +1,387 @@
+"""History commands: `lemming history`, `show`, `diff`, `fork`, `rewind` and `bisect`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from lemming.commands.command_context import CommandContext, argument, option, require_agent_folder
+from lemming.commands.terminal import (
+    Style,
+    format_count,
+    format_usd,
+    one_line,
+    print_columns,
+    print_data,
+    print_json,
+    print_notice,
+    print_truncated,
+    style_text,
+)
+from lemming.git_history.bisect import CommitTrial
+from lemming.git_history.bisect import find_first_bad_commit as find_first_bad
+from lemming.git_history.history_reader import FileChange, GitHistory, StateDiff
+from lemming.git_history.rewind import RewindResult, plan_rewind
+from lemming.git_history.rewind import rewind as do_rewind
+from lemming.journal_tools.fork import SettingOverride
+from lemming.journal_tools.fork import fork as make_fork
+from lemming.journal_tools.journal_history import open_past
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import OrgBusy
+from lemming.kernel.base.integers import LAST_TICK, parse_int
+from lemming.kernel.base.jsontext import dump_pretty, parse
+from lemming.kernel.org.changing import edit_file
+from lemming.kernel.org.config import ORG_FILE, load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.runtime import open_org
+from lemming.kernel.tick.tick_counter import load_tick
+
+if TYPE_CHECKING:
+    from lemming.evals.rehearsal.org_comparison import EntryDifference
+
+
+_STYLES: dict[str, Style] = {"+": "green", "-": "red", "@": "dim"}
+_DIFF_HEADER = re.compile(r"(diff --git |index |--- |\+\+\+ |(new|deleted) file |(old|new) mode )")
+
+OneAgent = Annotated[str | None, argument("[AGENT]", "Only this agent's files.", completes_agents=True)]
+OnlyStat = Annotated[bool, option("--stat", "Only the files and how many lines, no text.")]
+
+
+def print_changes(changes: StateDiff, *, only_stat: bool) -> None:
+    """Print the changed files and, unless `only_stat`, their diffs."""
+    print_columns([[file.change, file.path, _format_line_counts(file)] for file in changes.files])
+    if not changes.files:
+        print_data("no file differs")
+    elif not only_stat:
+        print_data()
+        for line in changes.diff.splitlines():
+            print_truncated(line, "bold" if _DIFF_HEADER.match(line) else _STYLES.get(line[:1], "plain"))
+
+
+def print_entry_difference(entry: EntryDifference) -> None:
+    """Print a changed entry with the diff."""
+    print_truncated(f"tick {entry.tick}  {entry.agent}  {entry.kind}  {entry.change}", "bold")
+    for line in entry.diff.splitlines():
+        print_truncated(f"  {line}", _STYLES.get(line[:1], "plain"))
+
+
+def print_file_change(file: FileChange) -> None:
+    """Print a changed file with line counts."""
+    print_truncated(f"file  {file.path}  {file.change}  {_format_line_counts(file)}", "bold")
+
+
+def summarize_files(files: list[FileChange]) -> str:
+    """Return the number of changed files by kind, on a line."""
+    kinds = [file.change for file in files]
+    parts = [f"{kinds.count(kind)} {kind}" for kind in ("added", "modified", "deleted") if kind in kinds]
+    return f"{format_count(len(files), 'file')} ({', '.join(parts)})" if parts else "no file"
+
+
+def _format_line_counts(file: FileChange) -> str:
+    return "not text" if file.added is None else f"+{file.added} -{file.removed}"
+
+
+COLUMNS = {
+    "COMMIT": "short",
+    "WHEN (UTC)": lambda commit_row: commit_row["at"][:16].replace("T", " "),
+    "WHAT": "subject",
+    "AGENTS": lambda commit_row: ", ".join(commit_row["agents"]),
+    "SPENT": lambda commit_row: (
+        f"{format_count(commit_row['credits'], 'credit')}, {format_usd(commit_row['cost_usd'])}"
+        if commit_row["calls"]
+        else ""
+    ),
+}
+
+
+def history(
+    context: CommandContext,
+    what: Annotated[
+        str | None,
+        argument(
+            "[AGENT|on|off]",
+            "Only commits that changed this agent's files; or turn the history on or off.",
+            completes_agents=True,
+        ),
+    ] = None,
+    number: Annotated[int, option("-n --limit N", "How many of the newest; 0 shows all.", min=0)] = 20,
+) -> None:
+    """Show the history of ticks, or turn it on or off. Each line is a tick with changes, or edits by hand.
+
+    With `on`, every tick becomes a commit in .lemming/history.git: future ticks, and past ticks found in the
+    journals (unless an engine is running). With `off`, no more commits are added; existing commits stay
+    readable. Both change one value in config/org.json.
+
+    \b
+    Examples:
+      lemming history on
+      lemming history editor -n 5
+      lemming history --json | jq -s 'map(.credits) | add'
+    """
+    base = context.org
+    if what in ("on", "off"):
+        _set_history_mode(base, is_on=what == "on", as_json=context.as_json)
+        return
+    if what is not None:
+        require_agent_folder(base, what, other_words=("on", "off"))
+    from lemming.git_history.history_reader import GitHistory
+
+    commits = GitHistory(Path(base)).list_commits(agent=what or "", limit=number or None)[::-1]
+    facts = [commit if context.as_json else {**commit.as_json(), "short": commit.short} for commit in commits]
+    context.print_list("commit", facts, COLUMNS, empty_text="nothing kept yet")
+
+
+def _set_history_mode(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
+    """Set the history mode in config/org.json and leave other settings unchanged."""
+    from lemming.git_history.git_repository import FOLDER, require_git
+
+    if is_on:
+        require_git()
+    new_mode, old_mode = "git" if is_on else "off", load_config(base).org.history
+    if new_mode != old_mode:
+        with edit_file(base, ORG_FILE) as edit:
+            edit.publish(dump_pretty({**parse(edit.raw, allow_bom=True), "history": new_mode}))
+    rebuilt = _rebuild_history(base) if is_on else 0
+    if as_json:
+        print_json("history", {"history": new_mode, "before": old_mode, "rebuilt": rebuilt})
+    elif is_on:
+        print_notice(f"the history is on: every tick that changes something is kept in {FOLDER}")
+        if rebuilt:
+            print_notice(
+                f"{format_count(rebuilt, 'tick')} of the past made from the journals; `lemming history` shows them"
+            )
+        else:
+            print_notice("`lemming history` lists them, `lemming show TICK` shows what one changed")
+    else:
+        print_notice("the history is off; what has been kept can still be read")
+
+
+def _rebuild_history(base: OrgPath) -> int:
+    """Rebuild a missing history from the journals; return the number of rebuilt ticks, 0 while an engine
+    runs.
+    """
+    from lemming.git_history.recorder import Recorder
+    from lemming.journal_tools.git_history_rebuild import rebuild_history
+    from lemming.journal_tools.tick_ranges import list_journals
+    from lemming.kernel.tick.runtime import open_org
+
+    try:
+        with open_org(base, command="history") as runtime:
+            if not list_journals(base, None):
+                return 0
+            recorder = Recorder(runtime)
+            repository = recorder.open()
+            if not repository.head() and (rebuilt := rebuild_history(base, repository)):
+                recorder.commit_pending(load_tick(base))
+                return rebuilt
+            return 0
+    except OrgBusy:
+        print_notice("an engine is running: the history begins with its next tick", style="yellow")
+        return 0
+
+
+def show_tick(
+    context: CommandContext,
+    tick: Annotated[str, argument("TICK", "A tick, or a commit as `lemming history` shows it.")],
+    agent: OneAgent = None,
+    only_stat: OnlyStat = False,
+) -> None:
+    """Show the files that a tick changed.
+
+    Lines are cut to the width of a terminal; `| less` shows full lines.
+
+    \b
+    Examples:
+      lemming show 42 --stat
+      lemming show 42 editor
+      lemming show @3fa9c1d2e0
+    """
+    base = context.org
+    if agent is not None:
+        require_agent_folder(base, agent)
+    past = open_past(base)
+    number = parse_int(tick, le=LAST_TICK)
+    commit = past.resolve_state(tick).commit if number is None else past.find_commit(number)
+    changes = past.diff_commit(commit, agent=agent or "") if commit else StateDiff([], "")
+    header = {"of": tick, "commit": commit.as_json() if commit else None}
+    if context.print_as_json("changes", {**header, **_changes_to_json(changes, only_stat=only_stat)}):
+        return
+    if commit is None:
+        print_notice(f"tick {tick} changed nothing")
+        return
+    commit_name = commit.short if commit.id else ""
+    print_truncated(f"{commit.subject}  {commit.at}  {commit_name}".rstrip(), "bold")
+    if past.reliability_note:
+        print_notice(past.reliability_note)
+    print_changes(changes, only_stat=only_stat)
+
+
+_STATE_HELP = "A tick, a commit of `lemming history`, or `now`."
+
+
+def diff(
+    context: CommandContext,
+    old: Annotated[str, argument("A", _STATE_HELP)],
+    new: Annotated[str, argument("B", _STATE_HELP)],
+    agent: OneAgent = None,
+    only_stat: OnlyStat = False,
+) -> None:
+    """Show file differences between two ticks. `now` means the files on disk.
+
+    \b
+    Examples:
+      lemming diff 40 now --stat
+      lemming diff 40 42 editor
+    """
+    base = context.org
+    if agent is not None:
+        require_agent_folder(base, agent)
+    past = open_past(base)
+    changes = past.changes_between(old, new, agent=agent or "")
+    if context.print_as_json(
+        "changes", {"from": old, "to": new, **_changes_to_json(changes, only_stat=only_stat)}
+    ):
+        return
+    if past.reliability_note:
+        print_notice(past.reliability_note)
+    print_changes(changes, only_stat=only_stat)
+
+
+def _changes_to_json(changes: StateDiff, *, only_stat: bool) -> dict[str, Any]:
+    return {
+        key: commit_row for key, commit_row in changes.as_json().items() if not (only_stat and key == "diff")
+    }
+
+
+def fork(
+    context: CommandContext,
+    folder: Annotated[Path, argument("DIR", "Where; empty, or made if need be.")],
+    at: Annotated[str, option("--at TICK", "A tick, or a commit of `lemming history`.")],
+    settings: Annotated[
+        list[str] | None,
+        option(
+            "--set FILE:POINTER=VALUE",
+            "Change one value of a JSON file in the fork; JSON, else text. May be repeated.",
+        ),
+    ] = None,
+) -> None:
+    """Create a copy that continues from a tick.
+
+    The fork has the files and the journals up to the tick and is independent afterwards. This organisation is
+    not changed. Without a history, files of turns come from the journals, and hand-written files (resumes,
+    settings, shared files) are the current ones.
+
+    \b
+    Examples:
+      lemming fork --at 42 ../what-if
+      lemming fork --at 42 ../frugal --set agents/editor/resume.json:/model/key=fast
+    """
+    base = context.org
+    history, target = open_past(base), folder.expanduser().resolve()
+    state = history.resolve_state(at)
+    changed = make_fork(history, state, target, [SettingOverride.parse(text) for text in settings or []])
+    broken = {name: str(error) for name, error in survey_agents(target).broken.items()}
+    if context.as_json:
+        facts = {"org": str(target), "from": str(base), "at": state.tick, "next_tick": state.tick + 1}
+        print_json(
+            "fork", {**facts, "changed": changed, "broken": broken, "remark": history.reliability_note}
+        )
+        return
+    print_data(str(target))
+    if history.reliability_note:
+        print_notice(history.reliability_note)
+    print_notice(f"as after tick {state.tick}; `lemming -C {folder} run-once` runs tick {state.tick + 1}")
+    for name, reason in broken.items():
+        print_notice(f"{name}: {one_line(reason, 400)}", style="yellow")
+
+
+def rewind(
+    context: CommandContext,
+    to: Annotated[str, option("--to TICK", "A tick, or a commit of `lemming history`.")],
+    is_sure: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
+) -> None:
+    """Rewind this organisation to an earlier tick.
+
+    The current files are committed to the history first, and the journals of later ticks are moved to aside/:
+    nothing is lost. Without --yes, the command only lists the changes.
+
+    \b
+    Example:
+      lemming rewind --to 41 --yes
+    """
+    base = context.org
+    history = GitHistory(Path(base))
+    if not is_sure:
+        plan = plan_rewind(history, history.resolve_state(to))
+        _print_rewind(plan, as_json=context.as_json)
+        if not context.as_json:
+            print_notice(f"nothing has been changed; `lemming rewind --to {to} --yes` does it")
+        return
+    with open_org(base, command="rewind") as runtime:
+        result = do_rewind(runtime, history, history.resolve_state(to))
+    _print_rewind(result, as_json=context.as_json)
+    if not context.as_json:
+        print_notice(
+            f"tick {result.state.tick + 1} is next; `lemming rewind --to @{result.previous_commit[:10]} --yes` undoes it"
+        )
+
+
+def _print_rewind(result: RewindResult, *, as_json: bool) -> None:
+    if as_json:
+        print_json("rewind", result.as_json())
+        return
+    for file in result.changes.files:
+        print_data(f"{file.change:<8}  {file.path}")
+    journal_count = format_count(len(result.journals), "journal")
+    journals_text = (
+        f" moved to {result.archive_folder}"
+        if result.archive_folder
+        else " to be moved aside"
+        if result.journals
+        else ""
+    )
+    print_notice(
+        f"to tick {result.state.tick}: {summarize_files(result.changes.files)}, {journal_count}{journals_text}"
+    )
+
+
+def bisect(
+    context: CommandContext,
+    command: Annotated[str, argument("COMMAND", "A shell command; exit status 0 means good.")],
+    good: Annotated[str, option("--good A", "A tick after which it succeeds.")],
+    bad: Annotated[str, option("--bad B", "A later tick after which it fails.")],
+) -> None:
+    """Find the first tick at which a command fails. No model is called.
+
+    The command runs in a temporary folder with the files of a past tick; each run halves the remaining range.
+
+    \b
+    Example:
+      lemming bisect --good 1 --bad 500 'grep -q Paris agents/editor/memory/capital.json'
+    """
+    history = GitHistory(Path(context.org))
+    trials: list[CommitTrial] = []
+
+    def print_trial(trial: CommitTrial) -> None:
+        trials.append(trial)
+        if not context.as_json:
+            verdict = style_text("good", "green") if trial.is_good else style_text("bad ", "red")
+            print_notice(f"  {verdict}  {trial.commit.short}  {trial.commit.subject}")
+
+    first_bad = find_first_bad(
+        history, history.resolve_state(good), history.resolve_state(bad), command, print_trial
+    )
+    if context.as_json:
+        trial_facts = [
+            {"commit": trial.commit.id, "tick": trial.commit.tick, "is_good": trial.is_good}
+            for trial in trials
+        ]
+        facts = {"first_bad": first_bad.as_json(), "is_by_hand": first_bad.is_by_hand, "tried": trial_facts}
+        print_json("bisect", facts)
+        return
+    print_data(f"first bad: {first_bad.subject}  {first_bad.short}")
+    name = first_bad.short if first_bad.is_by_hand else str(first_bad.tick)
+    print_notice(
+        f"found with {format_count(len(trials), 'run')}; `lemming show {name}` shows what it changed"
+    )

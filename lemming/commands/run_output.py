@@ -1,0 +1,405 @@
+"""Live output of a run: a line per entry and per tick, or the engine's events with --json."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from lemming.commands.terminal import (
+    OutputClosed,
+    Style,
+    format_count,
+    format_usd,
+    get_terminal_width,
+    one_line,
+    print_json,
+    print_notice,
+    print_on_last_line,
+    style_text,
+    to_text,
+)
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, is_provider_error
+from lemming.kernel.base.integers import to_int
+from lemming.kernel.journal.engine_events import (
+    Event,
+    HistoryNotKept,
+    ModelAsked,
+    ModelWrote,
+    ProblemFound,
+    Sleeping,
+    TickBegins,
+    TickEnds,
+    Woken,
+)
+from lemming.kernel.journal.journal_records import (
+    EntriesExpired,
+    ModelReserved,
+    Record,
+    TickCommitted,
+    TickStarted,
+    TurnAnswered,
+    TurnCommitted,
+    TurnEnded,
+    TurnResumed,
+    TurnSkipped,
+    TurnStarted,
+    TurnStopped,
+)
+from lemming.kernel.journal.turn_report import EntryWritten, TickReport, ToolUseJson, TurnReport
+from lemming.kernel.org.organisation import OrgPath
+
+_STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
+_MIN_TEXT_WIDTH = 30
+
+UNUSABLE_PROVIDER_ERRORS = frozenset(
+    {
+        *("AuthenticationFailed", "Unavailable", "CircuitOpen", "TimedOut", "RateLimited", "UnknownModel"),
+        *("Unusable", "ProviderError"),
+    }
+)
+TURN_FAILED, NO_PROVIDER, NO_CREDITS = 1, 5, 6
+
+EVENT_NAMES: dict[type[Event], str] = {
+    TickBegins: "tick_started",
+    TurnResumed: "turn_started",
+    TurnCommitted: "turn_ended",
+    TurnSkipped: "turn_ended",
+    TickEnds: "tick_committed",
+    ProblemFound: "problem",
+    # The engine's own book-keeping:
+    **dict.fromkeys((TickStarted, TickCommitted, TurnAnswered, TurnStopped), ""),
+    **dict.fromkeys((ModelReserved, EntriesExpired), ""),
+}
+
+
+def event_type_name(kind: type[Event]) -> str:
+    """Return the type of an event class in `--json` output, or an empty string if omitted."""
+    return EVENT_NAMES.get(kind, "" if kind.is_bookkeeping else kind.kind)
+
+
+@dataclass
+class StreamedLines:
+    """Buffers streamed text of agents and prints complete lines."""
+
+    _pending_text: dict[str, str] = field(default_factory=dict)
+    _calls: dict[str, int] = field(default_factory=dict)
+
+    def add_text(self, event: ModelWrote, name_width: int) -> None:
+        """Add a piece of an answer; print full and ended lines."""
+        if self._calls.get(event.agent) != event.call:  # another answer of the same turn
+            self.flush(event.agent, name_width)
+            self._calls[event.agent] = event.call
+        *lines, remainder = (self._pending_text.get(event.agent, "") + event.text).split("\n")
+        width = self._text_width(name_width)
+        while len(remainder) > width:
+            end = remainder.rfind(" ", 0, width) + 1 or width
+            lines.append(remainder[:end])
+            remainder = remainder[end:]
+        self._pending_text[event.agent] = remainder
+        self._print_lines(event.agent, lines, name_width)
+
+    def flush(self, agent: str, name_width: int) -> None:
+        """Print the remaining text of an agent's answer."""
+        self._calls.pop(agent, None)
+        self._print_lines(agent, [self._pending_text.pop(agent, "")], name_width)
+
+    def _print_lines(self, agent: str, lines: list[str], name_width: int) -> None:
+        for line in lines:
+            if line.strip():
+                text = one_line(line.rstrip(), max(len(line), self._text_width(name_width)))
+                print_notice(f"  {agent.ljust(name_width)}  {style_text(f'| {text}', 'dim', sys.stderr)}")
+
+    def _text_width(self, name_width: int) -> int:
+        return max(_MIN_STREAM_WIDTH, get_terminal_width(sys.stderr) - name_width - 8)
+
+
+@dataclass
+class Narrator:
+    """Prints the engine's events. `stop` is set when the reader of the output is gone."""
+
+    base: OrgPath
+    stop: threading.Event
+    as_json: bool = False
+    quiet: bool = False
+    due: list[str] = field(default_factory=list)
+    tick: int = 0
+    is_output_closed: bool = False
+    _running: list[str] = field(default_factory=list)
+    _ended_before: set[str] = field(default_factory=set)  # turns that an interrupted attempt had ended
+    _name_width: int = 0
+    _streamed_lines: StreamedLines = field(default_factory=StreamedLines)
+
+    def on_event(self, event: Event) -> None:
+        """Handle one event; pass this method to `lemming.engine` as `notify`."""
+        if isinstance(event, TickBegins):
+            self.tick, self.due = event.tick, list(event.order)
+            self._ended_before = set(self.due) - set(
+                self.due if event.turns_left is None else event.turns_left
+            )
+            self._name_width = max(map(len, [*self.due, *event.broken]), default=0)
+        try:
+            self._handle_event(event)
+        except OutputClosed:
+            self.is_output_closed = True
+            self.stop.set()
+
+    def _handle_event(self, event: Event) -> None:
+        if self.as_json:
+            if kind := event_type_name(type(event)):
+                print_json(kind, event_to_json(event, self.tick))
+            return
+        self._clear_line()
+        self._print_event(event)
+        self._print_running()
+
+    def _print_event(self, event: Event) -> None:
+        match event:
+            case TickBegins():
+                self._print_tick_start(event)
+            case TurnStarted() | TurnResumed():
+                self._running.append(event.agent)
+            case TurnEnded():
+                self._print_turn(event.report)
+            case Sleeping() | Woken():
+                if not self.quiet and (line := format_sleep(event)):
+                    print_notice(f"  {style_text(line, 'dim', sys.stderr)}")
+            case ModelWrote() if not self.quiet:
+                self._streamed_lines.add_text(event, self._name_width)
+            case ProblemFound():
+                self._print_problem(event)
+            case HistoryNotKept(problem=problem):
+                print_notice(
+                    f"warning: the history was not kept: {one_line(problem.message, 400)}", style="yellow"
+                )
+                print_notice(f"  fix: {problem.hint}")
+            case _ if line := one_line(event.as_line(), 600):
+                if event.is_warning:
+                    print_notice(f"  {style_text('warning ', 'yellow', sys.stderr)}  {line}")
+                elif not self.quiet:
+                    print_notice(f"  {style_text(line, 'dim', sys.stderr)}")
+
+    def print_stopped_tick(self, report: TickReport) -> None:
+        """Print a tick that was stopped before its end; the engine emits no event for a stop."""
+        self._clear_line()
+        self._running.clear()
+        if self.as_json:
+            print_json("tick_stopped", report.as_json())
+            return
+        if not self.quiet:
+            ended = {turn.agent for turn in report.turns}
+            pending_agents = ", ".join(name for name in self.due if name not in ended)
+            print_notice(
+                f"tick {report.tick} is unfinished ({pending_agents} to go); the next run continues it"
+            )
+
+    def print_tick_summary(self, report: TickReport) -> None:
+        """Print the summary of a tick."""
+        self._running.clear()
+        if not self.as_json and not self.quiet:
+            print_notice(format_tick_summary(report, self.due))
+
+    def _print_tick_start(self, event: TickBegins) -> None:
+        if not self.quiet and self._name_width:
+            print_notice(format_tick_start(event), style="bold")
+        for name, reason in event.broken.items():
+            print_notice(
+                f"  {self._pad_name(name)}  {style_text('broken  ', 'red', sys.stderr)}  {one_line(reason, 400)}"
+            )
+
+    def _print_turn(self, turn: TurnReport) -> None:
+        self._streamed_lines.flush(turn.agent, self._name_width)
+        if turn.agent in self._running:
+            self._running.remove(turn.agent)
+        if not self.quiet or turn.status == "failed":
+            for line in self._format_turn(turn):
+                print_notice(line)
+
+    def _print_running(self) -> None:
+        """Print the running turns on the last line of a terminal, until replaced by the next line of text."""
+        if self._running and self._uses_last_line:
+            names = one_line(", ".join(self._running), get_terminal_width(sys.stderr) - 6)
+            print_on_last_line(f"  {names}  …")
+
+    def _clear_line(self) -> None:
+        if self._running and self._uses_last_line:
+            print_on_last_line()
+
+    @property
+    def _uses_last_line(self) -> bool:
+        return not self.quiet and not self.as_json and sys.stderr.isatty()
+
+    def _format_turn(self, turn: TurnReport) -> list[str]:
+        name = self._pad_name(turn.agent)
+        if turn.status in ("failed", "skipped"):
+            status_text = style_text(f"{turn.status:<8}", _STYLES[turn.status], sys.stderr)
+            return [f"  {name}  {status_text}  {one_line(turn.reason, 600)}"]
+        cost = (
+            f"kept, {_format_turn_cost(turn)}"
+            if turn.agent in self._ended_before
+            else _format_turn_cost(turn)
+        )
+        text_width = max(_MIN_TEXT_WIDTH, get_terminal_width(sys.stderr) - len(name) - len(cost) - 17)
+        rows = [
+            (entry["kind"], one_line(self._format_entry(turn.agent, entry), text_width))
+            for entry in turn.entries
+        ]
+        if not rows:
+            rows = [("", "wrote nothing")]
+        other_effects = _describe_other_effects(turn)
+        if other_effects:
+            rows.append(("", other_effects))
+        lines = [f"  {name}  {kind:<8}  {text}" for kind, text in rows]
+        return [f"{lines[0]}  {style_text(cost, 'dim', sys.stderr)}", *lines[1:]]
+
+    def _print_problem(self, event: ProblemFound) -> None:
+        problem = event.problem
+        location = problem.file + (f":{problem.line}" if problem.line else "")
+        hint = f" ({problem.hint})" if problem.hint else ""
+        text = one_line(f"{location}: {problem.message}{hint}", 400)
+        kind = "ignored" if problem.severity == "error" else problem.severity
+        prefix = f"{self._pad_name(event.agent)}  " if event.agent else ""
+        print_notice(f"  {prefix}{style_text(kind.ljust(8), 'yellow', sys.stderr)}  {text}")
+
+    def _pad_name(self, name: str) -> str:
+        return name.ljust(self._name_width)
+
+    def _format_entry(self, author: str, entry: EntryWritten) -> str:
+        from lemming.kernel.messages import EntryName, read_entry
+
+        match = paths.ENTRY_FILE.match(entry["file"].rsplit("/", 1)[-1])
+        if match is None:
+            return entry["file"]
+        try:
+            return payload_to_text(
+                read_entry(self.base, EntryName(to_int(match[1]), 0, match[2], author)).payload
+            )
+        except (ConfigError, FileNotFoundError):  # an entry past its retention, or removed by hand
+            return entry["file"]
+
+
+def event_to_json(event: Event, tick: int) -> dict[str, Any]:
+    """Convert an event of a tick to the object printed by `--json`, without the name. Format: docs/cli.md."""
+    match event:
+        case TurnStarted() | TurnResumed():
+            return {"agent": event.agent, "tick": tick}
+        case TurnEnded(report=report):
+            return {"tick": tick, **report.as_json()}
+        case Record() | ModelAsked() | ModelWrote():
+            return {"tick": tick, **event.as_output_json()}
+        case _:
+            return event.as_output_json()
+
+
+def format_tick_start(event: TickBegins) -> str:
+    """Return the line for the start of a tick, or for the continuation of an interrupted tick."""
+    if event.turns_left is None:
+        return f"tick {event.tick}"
+    answers = format_count(event.answers_kept + event.answers_missing, "answer")
+    answer_text = (
+        f"{event.answers_kept} of {answers} kept, not paid twice"
+        if event.answers_kept
+        else "no answer had arrived"
+    )
+    return f"tick {event.tick} continues: {answer_text}, {format_count(len(event.turns_left), 'turn')} left"
+
+
+def format_sleep(event: Sleeping | Woken) -> str:
+    """Return the line for an engine that sleeps or wakes up, or an empty string."""
+    if isinstance(event, Sleeping):
+        length = f"for {_format_duration(event.seconds)}"
+        if event.due:
+            length += f", until tick {event.until_tick} ({one_line(', '.join(event.due), 60)})"
+        return f"sleeping until something changes, at the longest {length}"
+    parts = [f"woken: {one_line(', '.join(event.changed), 200)} changed"] if event.changed else []
+    if missed_ticks := event.slept_through:
+        first, last = event.next_tick - missed_ticks, event.next_tick - 1
+        tick_text = f"tick {first}" if missed_ticks == 1 else f"ticks {first} to {last}"
+        parts.append(f"slept through {tick_text}")
+    return "; ".join(parts)
+
+
+def _format_duration(seconds: float) -> str:
+    """Format a duration for people.
+
+    >>> [_format_duration(seconds) for seconds in (4.4, 75, 3600, 9000)]
+    ['4 s', '75 s', '60 min', '2.5 h']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def payload_to_text(payload: dict[str, Any]) -> str:
+    """Return the text of a payload, or the whole payload if there is no text."""
+    text = payload.get("text")
+    rendered = to_text(text if isinstance(text, str) else payload)
+    target = payload.get("target")
+    return f"{rendered}  (to {target})" if isinstance(target, str) else rendered
+
+
+def format_tick_summary(report: TickReport, due: list[str]) -> str:
+    """Return the line for the end of a tick."""
+    totals, next_tick_text = report.totals, f"next is tick {report.tick + 1}"
+    if not report.turns and not report.not_due:
+        return (
+            f"tick {report.tick}: there are no agents (`lemming agents new NAME` makes one); {next_tick_text}"
+        )
+    if not due:
+        if pause := next(filter(_is_org_paused, (turn.reason for turn in report.turns)), ""):
+            return f"tick {report.tick}: {one_line(pause, 300)}; {next_tick_text}"
+        broken = f", {totals['failed']} broken (`lemming validate` says why)" if totals["failed"] else ""
+        return f"tick {report.tick}: nobody is due{broken}; {next_tick_text}"
+    parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]]
+    idle = sum(turn.status == "skipped" and turn.agent in due for turn in report.turns)
+    parts += [f"{idle} skipped"] if idle else []
+    if totals["calls"]:
+        parts += [
+            format_count(totals["entries"], "entry", "entries"),
+            format_count(totals["credits"], "credit"),
+        ]
+        parts += [format_usd(totals["cost_usd"])] if totals["cost_usd"] is not None else []
+    return f"tick {report.tick} in {report.duration_ms / 1000:.1f}s: {', '.join(parts)}; {next_tick_text}"
+
+
+def _is_org_paused(reason: str) -> bool:
+    return reason.startswith("the organisation is paused")
+
+
+def compute_exit_status(report: TickReport, due: list[str]) -> int:
+    """Return the exit status of `run-once` for a committed tick. See docs/cli.md."""
+    due_turns = [turn for turn in report.turns if turn.agent in due]
+    turns_with_calls = [turn for turn in due_turns if turn.calls or is_provider_error(turn.error)]
+    if turns_with_calls and all(
+        not turn.calls and turn.error in UNUSABLE_PROVIDER_ERRORS for turn in turns_with_calls
+    ):
+        return NO_PROVIDER
+    if report.totals["failed"]:
+        return TURN_FAILED
+    if due_turns and all(turn.error in ("OutOfCredits", "LimitReached") for turn in due_turns):
+        return NO_CREDITS
+    return 0
+
+
+def _format_turn_cost(turn: TurnReport) -> str:
+    cost = f"{format_count(turn.credits, 'credit')}, {turn.duration_ms / 1000:.1f}s"
+    return cost if turn.cost_usd is None else f"{cost}, {format_usd(turn.cost_usd)}"
+
+
+def _describe_other_effects(turn: TurnReport) -> str:
+    parts = [f"{tool['tool']}{_describe_tool_result(tool)}" for tool in turn.tools]
+    if turn.memory:
+        parts.append(f"remembered {', '.join(turn.memory)}")
+    parts += turn.remarks
+    return one_line("; ".join(parts), 300)
+
+
+def _describe_tool_result(tool: ToolUseJson) -> str:
+    if tool["success"]:
+        return ""
+    return " (waits)" if tool.get("outcome") in ("pending", "deferred") else " (refused or failed)"
+
+
+_MIN_STREAM_WIDTH = 20

@@ -1,0 +1,324 @@
+"""Output of commands: the only module with access to the terminal.
+
+Data goes to standard output, notices go to standard error; colours only to a terminal. Printed text may come
+from models, untrusted senders and file names. So this module, not its callers, removes secrets and unsafe
+terminal characters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TextIO
+
+from lemming.kernel.base.invisible_text import INVISIBLE
+from lemming.kernel.base.wording import format_count as format_count
+
+Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+_FILE_WIDTH = 160
+_MIN_COLUMN_WIDTH = 16
+_TERMINAL_UPDATE_S, _LOG_UPDATE_S = 0.1, 5.0
+
+# Where a style begins and ends, until the text is written: nobody else can know the mark of this process.
+_MARK = os.urandom(8).hex()
+_STYLED = re.compile(f"\0{_MARK}([0-9]+)\0")
+_CLEAR_LINE = "\r\033[K"
+
+
+class OutputClosed(Exception):
+    """The reader of the output has closed the pipe: `lemming ... | head`."""
+
+
+def print_data(text: str = "") -> None:
+    """Print a line of data. Line breaks become spaces, except for leading empty lines."""
+    _write_line(text, sys.stdout)
+
+
+def print_text(text: str) -> None:
+    """Print a text of several lines to standard output."""
+    _write_text(f"{_sanitize_output(text)}\n", sys.stdout)
+
+
+def print_json(kind: str, facts: Mapping[str, Any]) -> None:
+    """Print an object on one line, preceded by version and type."""
+    from lemming.kernel.base.jsontext import dump_compact
+
+    _print_json_text({"v": 1, "type": kind, **facts}, dump_compact, "\n")
+
+
+def print_raw_json(document: Mapping[str, Any]) -> None:
+    """Print an object of another program's format on one line."""
+    from lemming.kernel.base.jsontext import dump_compact
+
+    _print_json_text(document, dump_compact, "\n")
+
+
+def print_pretty_json(document: Any) -> None:
+    """Print indented JSON for people."""
+    from lemming.kernel.base.jsontext import dump_pretty
+
+    _print_json_text(document, dump_pretty, "")
+
+
+def print_notice(text: str = "", *, style: Style = "plain") -> None:
+    """Print a line for the user on standard error."""
+    _write_line(style_text(text, style, sys.stderr), sys.stderr)
+
+
+def print_notice_text(text: str) -> None:
+    """Print a text of several lines for the user on standard error."""
+    _write_text(f"{_sanitize_output(text)}\n", sys.stderr)
+
+
+def print_on_last_line(text: str = "") -> None:
+    """Replace the last line of a terminal and leave the cursor there; without a text, clear the line."""
+    _write_text(f"{_CLEAR_LINE}{_sanitize_output(text)}", sys.stderr)
+
+
+@contextlib.contextmanager
+def report_progress(verb: str) -> Iterator[Callable[[str], None]]:
+    """Give a function for reporting progress: on the last line of a terminal, else every few seconds."""
+    is_terminal, last = sys.stderr.isatty(), time.perf_counter()
+
+    def progress(detail: str) -> None:
+        nonlocal last
+        if time.perf_counter() - last >= (_TERMINAL_UPDATE_S if is_terminal else _LOG_UPDATE_S):
+            last = time.perf_counter()
+            (print_on_last_line if is_terminal else print_notice)(f"{verb} {detail} ...")
+
+    yield progress
+    if is_terminal:
+        print_on_last_line()
+
+
+@contextlib.contextmanager
+def show_progress_bar(verb: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Give a function for drawing a progress bar on a terminal; elsewhere the function does nothing."""
+    with report_progress(verb) as progress:
+
+        def draw(detail: str, done: int, total: int) -> None:
+            progress(f"{detail} [{'#' * (20 * done // max(total, 1)):<20}] {done} of {total}")
+
+        yield draw if sys.stderr.isatty() else lambda *_: None
+
+
+@contextlib.contextmanager
+def open_full_screen() -> Iterator[Callable[[Sequence[str]], None]]:
+    """Use the whole terminal for a block; the yielded function draws lines from the top, cut to the width.
+
+    The previous content of the terminal is restored at the end.
+    """
+
+    def draw(lines: Sequence[str]) -> None:
+        drawn = [_sanitize_output(line).replace("\n", " ") + "\033[0m\033[K" for line in lines]
+        _write_text("\033[H" + "\r\n".join(drawn) + "\033[J", sys.stdout)
+
+    _write_text("\033[?1049h\033[?25l\033[?7l", sys.stdout)  # another screen, no cursor, no wrapping
+    try:
+        yield draw
+    finally:
+        _write_text("\033[?7h\033[?25h\033[?1049l", sys.stdout)
+
+
+def style_text(text: str, style: Style, stream: TextIO | None = None) -> str:
+    """Return the text in a style if the stream (default: standard output) shows colours."""
+    stream = stream or sys.stdout
+    if style not in _CODES or not text or not has_colour(stream):
+        return text
+    return f"\0{_MARK}{_CODES[style]}\0{text}\0{_MARK}0\0"
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Return True if a stream gets colours: a terminal does, unless NO_COLOR is set."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
+
+
+def get_terminal_width(stream: TextIO) -> int:
+    """Return the maximum line length: the terminal's width, or a fixed width for files."""
+    return shutil.get_terminal_size().columns if stream.isatty() else _FILE_WIDTH
+
+
+def one_line(text: str, width: int = _FILE_WIDTH) -> str:
+    """Return foreign text on one line, without control characters, cut to a width.
+
+    >>> one_line("two\\n lines\\x1b[2J", 40)
+    'two lines?[2J'
+    """
+    line = sanitize_text(" ".join(text.split()))
+    return line if len(line) <= width else line[: max(width - 1, 0)].rstrip() + "…"
+
+
+def sanitize_text(text: str) -> str:
+    """Return text that cannot control a terminal: control, format and invisible characters become "?".
+
+    Line breaks and tabs are kept; other spaces become plain spaces.
+
+    >>> sanitize_text("a\\x9b2J\\u202eb\\u3000c")
+    'a?2J?b c'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return INVISIBLE.sub("?", "".join(map(_sanitize_char, text)))
+
+
+def _sanitize_char(letter: str) -> str:
+    if letter.isprintable() or letter in "\n\t":
+        return letter
+    import unicodedata
+
+    return " " if unicodedata.category(letter) == "Zs" else "?"
+
+
+def _sanitize_output(text: str) -> str:
+    """Return text for output: foreign text sanitized, own styles converted to terminal codes."""
+    from lemming.kernel.base.redaction.secrets import redact_values  # `--help` says nothing of anybody's
+
+    parts = _STYLED.split(redact_values(text))
+    parts[::2] = map(sanitize_text, parts[::2])
+    parts[1::2] = (f"\033[{code}m" for code in parts[1::2])
+    return "".join(parts)
+
+
+def _write_line(text: str, stream: TextIO) -> None:
+    line = text.lstrip("\n")
+    _write_text("\n" * (len(text) - len(line)) + _sanitize_output(line).replace("\n", " ") + "\n", stream)
+
+
+def _print_json_text(document: Any, serialize: Any, end: str) -> None:
+    from lemming.kernel.files.output_files import without_secrets
+
+    text = without_secrets(document, serialize).decode()
+    if not text.isascii():
+        text = "".join(map(_escape_json_char, text))
+    _write_text(text.replace("\x7f", "\\u007f") + end, sys.stdout)
+
+
+def _escape_json_char(letter: str) -> str:
+    """Return a character for JSON output; invisible characters become equivalent escapes."""
+    if letter == "\n" or (letter.isprintable() and not INVISIBLE.match(letter)):
+        return letter
+    return re.sub("(....)", r"\\u\1", letter.encode("utf-16-be", "surrogatepass").hex())
+
+
+def _write_text(text: str, stream: TextIO) -> None:
+    """Write text immediately. Raises `OutputClosed` if the reader is gone."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):  # EIO: the terminal was closed
+            raise
+        raise OutputClosed from error
+
+
+def print_truncated(text: str, style: Style = "plain") -> None:
+    """Print a line of data in a style; on a terminal, cut to the width."""
+    print_data(style_text(_truncate_line(text), style))
+
+
+def _truncate_line(text: str) -> str:
+    limit = get_terminal_width(sys.stdout)
+    return text[: limit - 1] + "…" if sys.stdout.isatty() and len(text) > limit else text
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print aligned columns with headings; on a terminal, the widest columns are cut until the rows fit."""
+    heading_line, *data_lines = map(_truncate_line, _align_columns([headings, *rows]))
+    print_text("\n".join((style_text(heading_line, "bold"), *data_lines)))
+
+
+def print_list(
+    kind: str, facts: Sequence[Any], columns: Mapping[str, Any], *, as_json: bool, empty_text: str = ""
+) -> None:
+    """Print facts: a table row each, or `empty_text` if there are none; with --json, an object each.
+
+    A column names an attribute or a key of the fact, or is a function of the fact. The object of a fact is
+    the result of `as_json`, or the fields.
+    """
+    if as_json:
+        for fact in facts:
+            print_json(kind, to_json_object(fact))
+    elif facts or not empty_text:
+        print_table(
+            [*columns], [[_format_cell(fact, column) for column in columns.values()] for fact in facts]
+        )
+    else:
+        print_notice(empty_text)
+
+
+def to_json_object(fact: Any) -> Mapping[str, Any]:
+    """Convert a fact to a mapping of JSON values."""
+    if isinstance(fact, Mapping):
+        return fact
+    mapping: Mapping[str, Any] = fact.as_json() if hasattr(fact, "as_json") else vars(fact)
+    return mapping
+
+
+def _format_cell(fact: Any, column: Any) -> str:
+    if callable(column):
+        return str(column(fact))
+    value = fact[column] if isinstance(fact, Mapping) else getattr(fact, column)
+    if value is None:
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def print_columns(rows: Sequence[Sequence[str]]) -> None:
+    """Print aligned columns without headings, cut like tables."""
+    if rows:
+        print_text("\n".join(map(_truncate_line, _align_columns(rows))))
+
+
+def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    limit = get_terminal_width(sys.stdout) - 2 * (len(widths) - 1)
+    while sys.stdout.isatty() and sum(widths) > limit and max(widths) > _MIN_COLUMN_WIDTH:
+        widths[widths.index(max(widths))] -= 1
+    return ["  ".join(map(_pad_cell, row, widths)).rstrip() for row in cells]
+
+
+def _pad_cell(cell: str, width: int) -> str:
+    return (cell if len(cell) <= width else one_line(cell, width)).ljust(width)
+
+
+def format_usd(amount: float | None, *, calls: int = 1, unpriced: int = 0) -> str:
+    """Format the cost of calls; None means unknown. `unpriced`: number of further calls without a price.
+
+    >>> format_usd(0.003), format_usd(0.003, unpriced=2), format_usd(None), format_usd(None, calls=0)
+    ('$0.0030', '$0.0030 or more', '$ unknown', '-')
+    """
+    if amount is None:
+        return "$ unknown" if calls else "-"
+    return f"${amount:.4f}{' or more' if unpriced else ''}"
+
+
+def describe_totals(totals: Mapping[str, Any]) -> str:
+    """Describe the totals of a tick or of a turn in words."""
+    statuses = ("done", "waiting", "skipped", "failed")
+    parts = [f"{totals[status]} {status}" for status in statuses if totals.get(status)]
+    if isinstance(totals["entries"], int):
+        parts.append(format_count(totals["entries"], "entry", "entries"))
+    parts += [format_count(totals["calls"], "call"), format_count(totals["credits"], "credit")]
+    parts.append(f"{totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out")
+    parts.append(format_usd(totals["cost_usd"], calls=totals["calls"]))
+    if duration := totals.get("duration_ms"):
+        parts.append(f"{duration / 1000:.1f}s")
+    return ", ".join(parts)
+
+
+def to_text(value: Any) -> str:
+    """Return a string unchanged, and any other value as JSON on one line."""
+    from lemming.kernel.base.jsontext import dump_compact
+
+    return value if isinstance(value, str) else dump_compact(value).decode()

@@ -1,0 +1,224 @@
+"""Actions of the dashboard: changes a person makes on the page, through the same functions as the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lemming.capabilities.requests.answer_fields import get_answer_schema, parse_field
+from lemming.capabilities.requests.current_requests import find_request, load_requests
+from lemming.capabilities.requests.request_entries import (
+    retract_entry,
+    write_answer,
+    write_cancel,
+    write_payload,
+    write_request,
+)
+from lemming.capabilities.requests.request_people import choose_person, get_conversation_assignee
+from lemming.dashboard.file_edits import fork_to_sibling, save_file
+from lemming.kernel.access.code_guard import guard_code
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import NotTrusted, UsageError
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+
+Json = dict[str, Any]
+DECISIONS = ("approve", "deny", "answer")
+
+
+def run_action(org: Organisation, name: str, arguments: Json, person: str | None) -> Json:
+    """Run a named action for a person and return the result.
+
+    Raises: UsageError for an unknown action or bad arguments.
+    """
+    if name not in ACTIONS:
+        hint = did_you_mean(name[:80], list(ACTIONS)) or f"actions: {', '.join(ACTIONS)}"
+        raise UsageError(f'there is no action "{name[:80]}"', hint=hint)
+    with guard_code(_require_code_trust):
+        return ACTIONS[name](org, arguments, person or _get_text(arguments, "person") or None)
+
+
+def _require_code_trust(org: Organisation) -> None:
+    """Raise `NotTrusted` if code of the organisation needs a missing agreement."""
+    from lemming.operations.permission_grants import PermissionGrants
+    from lemming.queries.permissions_required import list_required_permissions  # where there is code
+
+    permissions = list_required_permissions(org, load_config(org), survey_agents(org).agents.values())
+    missing = [
+        permission
+        for permission in PermissionGrants(org.base).find_missing(permissions)
+        if permission.permission.needs_agreement
+    ]
+    if missing:
+        summary = "; ".join(str(permission) for permission in missing[:3])
+        hint = "`lemming trust` shows it, `lemming trust --yes` agrees to it"
+        raise NotTrusted(f"nobody here has agreed to what running this does: {summary}", hint=hint)
+
+
+def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json:
+    """Approve a waiting call (optionally with edited arguments), deny the call, or answer with a result."""
+    from lemming.capabilities.approvals.ledger_calls import find_blocking_requests
+    from lemming.capabilities.approvals.standing_approvals import (  # the page is there without it
+        add_standing_approval,
+        require_gate_exists,
+    )
+    from lemming.capabilities.approvals.write_decisions import decide, find_pending_request
+
+    reference, decision = _get_text(arguments, "id"), _get_text(arguments, "word")
+    if decision not in DECISIONS:
+        raise UsageError(f'"{decision[:40]}" is no decision', hint=", ".join(DECISIONS))
+    edits = [f"{key}={value}" for key, value in _get_texts(arguments, "edits").items()]
+    _, request, call = find_pending_request(org, reference)
+    is_for_tool = arguments.get("always") is True and decision == "approve" and call is not None
+    if is_for_tool and call:
+        require_gate_exists(org, call, request.asker)
+    entry = decide(org, reference, decision, person=person, text=_get_text(arguments, "text"), edits=edits)  # type: ignore[arg-type]
+    if is_for_tool and call:
+        standing_approval = add_standing_approval(org, call, request.asker)
+        return {
+            **_entry_to_json(entry),
+            "gate": standing_approval.line,
+            "told": standing_approval.describe(is_written=True),
+        }
+    waiting_calls = (
+        find_blocking_requests(org, load_requests(org), request.identity)
+        if call and decision == "approve"
+        else []
+    )
+    return {
+        **_entry_to_json(entry),
+        **({"beside": [waiting_call.id for waiting_call in waiting_calls]} if waiting_calls else {}),
+    }
+
+
+def _preview_standing_approval(org: Organisation, arguments: Json, _person: str | None) -> Json:
+    """Return the gate line of a standing approval and the calls the gate would allow, without writing
+    anything.
+    """
+    from lemming.capabilities.approvals.standing_approvals import preview_standing_approval
+    from lemming.capabilities.approvals.write_decisions import find_pending_request
+
+    _, request, call = find_pending_request(org, _get_text(arguments, "id"))
+    if call is None:
+        raise UsageError("only a call of a tool can be approved for always")
+    standing_approval = preview_standing_approval(org, call, request.asker)
+    return {"gate": standing_approval.line, "told": standing_approval.describe(is_written=False)}
+
+
+def _undo_entry(org: Organisation, arguments: Json, person: str | None) -> Json:
+    """Take back a person's entry before any tick has read the entry."""
+    return _entry_to_json(retract_entry(org, _require_text(arguments, "identity"), person=person))
+
+
+def _answer_request(org: Organisation, arguments: Json, person: str | None) -> Json:
+    """Answer a request with a text or with form fields, or refuse to answer."""
+    reference = _get_text(arguments, "id")
+    request = find_request(load_requests(org).requests, reference)
+    schema = get_answer_schema(request)
+    typed = {name: text for name, text in _get_texts(arguments, "fields").items() if text != ""}
+    fields = {name: parse_field(schema, name, text) for name, text in typed.items()}
+    is_refused = arguments.get("refuse") is True
+    return _entry_to_json(
+        write_answer(
+            org, reference, person=person, text=_get_text(arguments, "text"), fields=fields, refuse=is_refused
+        )
+    )
+
+
+def _cancel_request(org: Organisation, arguments: Json, person: str | None) -> Json:
+    """Cancel a request."""
+    return _entry_to_json(
+        write_cancel(org, _get_text(arguments, "id"), person=person, text=_get_text(arguments, "text"))
+    )
+
+
+def _send_message(org: Organisation, arguments: Json, person: str | None) -> Json:
+    """Send a message to a single agent, or to all readers of the person."""
+    text, recipient = _require_text(arguments, "text"), _get_text(arguments, "to")
+    snapshot = load_requests(org)
+    author = choose_person(snapshot, person)
+    if recipient and recipient not in snapshot.agent_names:
+        raise UsageError(
+            f'there is no agent "{recipient[:80]}"',
+            hint=did_you_mean(recipient[:80], sorted(snapshot.agent_names)),
+        )
+    return _entry_to_json(
+        write_payload(org, author, "message", {"text": text, **({"target": recipient} if recipient else {})})
+    )
+
+
+def _send_request(org: Organisation, arguments: Json, person: str | None) -> Json:
+    """Send a request to an agent; the answer arrives after an engine has run the agent's turn."""
+    snapshot = load_requests(org)
+    author, agent = choose_person(snapshot, person), _require_text(arguments, "to")
+    conversation = _get_text(arguments, "conversation")
+    target = get_conversation_assignee(snapshot, author, agent, conversation)
+    entry = write_request(
+        org, snapshot, target, _require_text(arguments, "text"), person=author, conversation=conversation
+    )
+    return _entry_to_json(entry)
+
+
+def _save_file(org: Organisation, arguments: Json, _: str | None) -> Json:
+    """Save a file edited on the page, unless the text has errors or the file has changed in the meantime."""
+    return save_file(
+        org, _require_text(arguments, "file"), _get_text(arguments, "text"), was=_get_text(arguments, "was")
+    )
+
+
+def _fork_org(org: Organisation, arguments: Json, _: str | None) -> Json:
+    """Fork the organisation at a tick into a sibling folder."""
+    return fork_to_sibling(org, _require_text(arguments, "at"), _require_text(arguments, "folder"))
+
+
+def _try_file(org: Organisation, arguments: Json, _: str | None) -> Json:
+    """Rehearse the last ticks with an unsaved file; the organisation stays unchanged."""
+    from lemming.dashboard.draft_trial import try_text
+
+    file, text = _require_text(arguments, "file"), _get_text(arguments, "text")
+    return try_text(org, file, text, is_dry=arguments.get("is_dry") is not False)
+
+
+TAKE_LONG = frozenset({"try"})
+"""Which of them may take long, and change nothing."""
+
+ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
+    "decide": _decide_call,
+    "always": _preview_standing_approval,
+    "undo": _undo_entry,
+    "answer": _answer_request,
+    "cancel": _cancel_request,
+    "send": _send_message,
+    "ask": _send_request,
+    "save": _save_file,
+    "fork": _fork_org,
+    "try": _try_file,
+}
+"""What may be posted, by name: each takes the organisation, what was said, and who says it."""
+
+
+def _entry_to_json(entry: OutboxEntry) -> Json:
+    return {"entry": entry.as_json(), "file": entry.file, "identity": entry.identity}
+
+
+def _get_text(arguments: Json, key: str) -> str:
+    value = arguments.get(key, "")
+    if not isinstance(value, str):
+        raise UsageError(f"{key} is no text")
+    return value
+
+
+def _require_text(arguments: Json, key: str) -> str:
+    if not (text := _get_text(arguments, key).strip()):
+        raise UsageError(f"{key} is missing")
+    return text
+
+
+def _get_texts(arguments: Json, key: str) -> dict[str, str]:
+    """Return an object of texts, for example the fields of a form."""
+    value = arguments.get(key, {})
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise UsageError(f"{key} is no object of texts")
+    return value

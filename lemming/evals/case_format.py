@@ -1,0 +1,402 @@
+"""Format of `evals/<name>/case.json`: the actions on a copy of an organisation and the expected results.
+
+`lemming.evals` runs the cases. Reference: docs/evals.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+from lemming.capabilities.conditions import predicates
+from lemming.capabilities.conditions.regex_search import compile_regex
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import is_timestamp
+from lemming.kernel.base.entry_kinds import FindingKind, MessageKind
+from lemming.kernel.base.errors import ConfigError, Problem, UsageError
+from lemming.kernel.base.jsontext import did_you_mean, escape_pointer_key, locate
+from lemming.kernel.base.name_patterns import InvalidPattern
+from lemming.kernel.files import fs
+from lemming.kernel.files.fast_decoder import TypeMismatch, describe_field, field_with_key
+from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
+from lemming.kernel.org.organisation import OrgPath
+
+CASE_FILE = "case.json"
+SCRIPT_FILE = "answers.jsonl"
+RECORD_FILE = "recorded.jsonl"
+SAME_ORG = "../.."
+LIMIT_BYTES = 1 << 20
+CASE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
+
+AnswersFrom = Literal["recorded", "scripted", "live"]
+Condition = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseMessage:
+    """An entry written by a person."""
+
+    text: str = field(metadata=describe_field("What it says.", min_length=1))
+    to: str = field(default="", metadata=describe_field("Whom it is for; empty: everybody who may read it."))
+    author: str = field(default="human", metadata=field_with_key("from", "Which person writes it."))
+    kind: MessageKind = field(default="message", metadata=describe_field("Its kind."))
+    payload: dict[str, Any] = field(
+        default_factory=dict, metadata=describe_field("Further keys of its payload.")
+    )
+    before_tick: int = field(
+        default=1,
+        metadata=describe_field("Before which tick of the case it is written; 1 is the first.", ge=1),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseRequest:
+    """A request by a person before the first tick."""
+
+    to: str = field(metadata=describe_field("Which agent is asked.", min_length=1))
+    text: str = field(metadata=describe_field("What it is asked.", min_length=1))
+    author: str = field(default="human", metadata=field_with_key("from", "Which person asks."))
+    schema: dict[str, Any] | None = field(default=None, metadata=describe_field("JSON Schema of the answer."))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedEntry:
+    """Expected entries: entries written during the case, excluding entries sent by the case itself."""
+
+    author: str = field(default="", metadata=describe_field("Who wrote it; empty: anybody."))
+    kind: MessageKind | None = field(default=None, metadata=describe_field("Its kind; null: any."))
+    to: str = field(default="", metadata=describe_field("Whom its payload.target names; empty: whoever."))
+    matches: str = field(
+        default="", metadata=describe_field("A regular expression that its text matches somewhere.")
+    )
+    when: Condition | None = field(
+        default=None, metadata=describe_field("A condition on the entry, as its file is.")
+    )
+    within_ticks: int | None = field(
+        default=None, metadata=describe_field("In how many ticks of the case; null: all of them.", ge=1)
+    )
+    at_least: int = field(default=1, metadata=describe_field("How many there must be.", ge=1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedFile:
+    """A file of the organisation after the last tick."""
+
+    path: str = field(metadata=describe_field("Its path in the organisation.", min_length=1))
+    exists: bool = field(default=True, metadata=describe_field("Whether it is to be there."))
+    matches: str = field(
+        default="", metadata=describe_field("A regular expression that its text matches somewhere.")
+    )
+    when: Condition | None = field(default=None, metadata=describe_field("A condition on the JSON in it."))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedCall:
+    """Expected tool calls by turns of the case."""
+
+    tool: str = field(metadata=describe_field("The tool's name.", min_length=1))
+    agent: str = field(default="", metadata=describe_field("Who called it; empty: anybody."))
+    success: bool | None = field(default=None, metadata=describe_field("Whether it worked; null: either."))
+    when: Condition | None = field(
+        default=None,
+        metadata=describe_field("A condition on the call: agent, tick, tool, args, success, output."),
+    )
+    at_least: int = field(default=1, metadata=describe_field("How many there must be.", ge=0))
+    at_most: int | None = field(
+        default=None, metadata=describe_field("How many there may be; null: any.", ge=0)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedCost:
+    """Cost limits of the case, by the prices of its models; recorded answers count at their original cost."""
+
+    at_most_usd: float | None = field(
+        default=None, metadata=describe_field("Dollars; an unknown price fails.", ge=0)
+    )
+    at_most_credits: float | None = field(default=None, metadata=describe_field("Credits.", ge=0))
+    at_most_calls: int | None = field(default=None, metadata=describe_field("Model calls.", ge=0))
+    when: Condition | None = field(
+        default=None,
+        metadata=describe_field(
+            "A condition on: calls, credits, cost_usd, input_tokens, output_tokens, ticks."
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedFindings:
+    """Expected findings of `lemming findings` after the last tick; none by default."""
+
+    kind: FindingKind | None = field(
+        default=None, metadata=describe_field("Which kind of finding; null: any.")
+    )
+    agent: str = field(default="", metadata=describe_field("About whom; empty: anybody."))
+    when: Condition | None = field(
+        default=None, metadata=describe_field("A condition on the finding as JSON.")
+    )
+    at_least: int = field(default=0, metadata=describe_field("How many there must be.", ge=0))
+    at_most: int | None = field(
+        default=None,
+        metadata=describe_field("How many there may be; null: none where none must be, else any.", ge=0),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandCheck:
+    """A program run in the copy after the last tick. A program is code and needs a person's consent."""
+
+    run: list[str] = field(metadata=describe_field("The program and its arguments.", min_length=1))
+    timeout_s: float = field(default=60.0, metadata=describe_field("How long it may take.", gt=0, le=3600))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeCheck:
+    """A model that passes or fails the written text. An identical prompt is sent only once."""
+
+    by: str | dict[str, str | list[str]] = field(
+        metadata=describe_field('An agent, a model key, {"agent": name} or {"model": key}.')
+    )
+    rubric: str = field(metadata=describe_field("What it judges by.", min_length=1))
+    entry: ExpectedEntry | None = field(default=None, metadata=describe_field("Which entries it is shown."))
+    file: str = field(default="", metadata=describe_field("Which file of the organisation it is shown."))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedAnswer:
+    """Expected outcome of the request in `ask`."""
+
+    end: Literal["answered", "failed", "refused", "cancelled", "expired"] = field(
+        default="answered", metadata=describe_field("How it ends.")
+    )
+    matches: str = field(default="", metadata=describe_field("A regular expression that the answer matches."))
+    when: Condition | None = field(
+        default=None,
+        metadata=describe_field("A condition on the answer: a text, or an object with its fields."),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """An expected result of the case: exactly one of the keys besides `name`."""
+
+    name: str = field(default="", metadata=describe_field("What it is called in reports."))
+    entry: ExpectedEntry | None = field(default=None, metadata=describe_field("Such an entry was written."))
+    no_entry: ExpectedEntry | None = field(
+        default=None, metadata=describe_field("No such entry was written.")
+    )
+    file: ExpectedFile | None = field(default=None, metadata=describe_field("Such a file is there."))
+    tool_called: ExpectedCall | None = field(default=None, metadata=describe_field("A tool was called so."))
+    answer: ExpectedAnswer | None = field(default=None, metadata=describe_field("The request came to this."))
+    cost: ExpectedCost | None = field(default=None, metadata=describe_field("It cost no more than this."))
+    findings: ExpectedFindings | None = field(
+        default=None, metadata=describe_field("There are no such findings.")
+    )
+    command: CommandCheck | None = field(default=None, metadata=describe_field("A program ends with 0."))
+    judge: JudgeCheck | None = field(default=None, metadata=describe_field("A judge passes it."))
+
+    @property
+    def kind(self) -> str:
+        """The key that is set, or an empty string unless exactly one is set."""
+        set_keys = [key for key in KINDS if getattr(self, key) is not None]
+        return set_keys[0] if len(set_keys) == 1 else ""
+
+
+KINDS = tuple(key_field.name for key_field in fields(Expectation) if key_field.name != "name")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A case: the starting organisation, the actions and the expectations."""
+
+    description: str = field(default="", metadata=describe_field("What it is for, in a sentence."))
+    start: str = field(
+        default=SAME_ORG,
+        metadata=field_with_key(
+            "from", 'The organisation it starts from, from the case\'s folder; "../..": this one.'
+        ),
+    )
+    at: int | None = field(
+        default=None, metadata=describe_field("After which tick of it; null: as it is now.", ge=0, le=10**12)
+    )
+    set: dict[str, Any] = field(
+        default_factory=dict,
+        metadata=describe_field(
+            "What is changed before, by file: an object merges into its JSON (null takes a key away; keys "
+            "that begin with / are JSON pointers), a text replaces the file."
+        ),
+    )
+    send: list[CaseMessage] = field(default_factory=list, metadata=describe_field("What people write."))
+    ask: CaseRequest | None = field(
+        default=None, metadata=describe_field("A request that is made before the first tick.")
+    )
+    ticks: int | None = field(
+        default=None,
+        metadata=describe_field(
+            "How many are run; null: until nothing new is addressed to anybody.", ge=1, le=10_000
+        ),
+    )
+    now: str = field(
+        default="",
+        metadata=describe_field(
+            "What the clock says in the first tick; empty: it goes on from the last tick."
+        ),
+    )
+    answers: AnswersFrom = field(
+        default="recorded",
+        metadata=describe_field(
+            'Who answers for models. "recorded": what they said when `lemming eval --record` asked them; '
+            '"scripted": answers.jsonl in the case\'s folder; "live": the models, every time.'
+        ),
+    )
+    tools: dict[str, str] = field(
+        default_factory=dict,
+        metadata=describe_field("What calls of these tools give; they are not made.", max_length=100),
+    )
+    repeat: int = field(default=1, metadata=describe_field("How often it is run.", ge=1, le=1000))
+    expect: list[Expectation] = field(
+        metadata=describe_field("What must come of it; all of it.", min_length=1)
+    )
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def case_file(name: str) -> str:
+    """Return the path of a case file in the organisation."""
+    return f"{paths.EVALS}/{name}/{CASE_FILE}"
+
+
+def list_case_names(base: OrgPath) -> list[str]:
+    """Return the names of the organisation's cases, sorted."""
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = sorted(name for name in os.listdir(base / paths.EVALS) if CASE_NAME.match(name))
+    return [name for name in names if os.path.lexists(base / case_file(name))]
+
+
+def select_cases(base: OrgPath, names: list[str]) -> list[str]:
+    """Return the named cases, or all cases if no name is given; raise `UsageError` for an unknown name."""
+    existing_names = list_case_names(base)
+    for name in names:
+        if name not in existing_names:
+            hint = (
+                did_you_mean(name, existing_names)
+                or f"cases: {', '.join(existing_names) or 'none'}; docs/evals.md says how"
+            )
+            raise UsageError(f'there is no case "{name}" in {paths.EVALS}/', hint=hint)
+    if not existing_names:
+        raise UsageError(
+            "there are no cases here", where=f"{paths.EVALS}/", hint=f"write {case_file('first')}"
+        )
+    return list(dict.fromkeys(names)) or existing_names
+
+
+def load_case(base: OrgPath, name: str) -> Document[Case]:
+    """Load a case; raise `ConfigError` with every problem in the file.
+
+    An unknown key is an error: an expectation under a misspelled key would always pass.
+    """
+    file = case_file(name)
+    try:
+        raw = fs.read_bytes(base / file, LIMIT_BYTES)
+    except OSError as error:
+        raise unreadable_error(file, error) from error
+    document: Document[Case] = parse_document(raw, file, Case, limit_bytes=LIMIT_BYTES)
+    text = raw.decode().removeprefix("\ufeff")
+    problems = [replace(problem, severity="error") for problem in document.warnings if problem.pointer]
+    problems += [
+        Problem(message, file, *locate(text, pointer), pointer=pointer, hint=hint)
+        for pointer, message, hint in _validate_case(document.value)
+    ]
+    if problems:
+        raise ConfigError(str(problems[0]), problems=tuple(problems))
+    return document
+
+
+# --- what is wrong with one --------------------------------------------------------------------
+
+CaseViolation = tuple[str, str, str]
+"""The place, the mistake, what to write instead."""
+
+
+def _validate_case(case: Case) -> Iterator[CaseViolation]:
+    if case.now and not is_timestamp(case.now):
+        yield "/now", f'"{case.now}" is no moment', "write it so: 2026-01-05T09:00:00.000Z"
+    for file, change in case.set.items():
+        if message := _explain_invalid_change(file, change):
+            yield (
+                f"/set/{escape_pointer_key(file)}",
+                message,
+                'such as "agents/editor/resume.json": {"instructions": "..."}',
+            )
+    for index, case_message in enumerate(case.send):
+        if case.ticks is not None and case_message.before_tick > case.ticks:
+            yield f"/send/{index}/before_tick", f"there are {case.ticks} ticks only", 'raise "ticks"'
+    for index, expectation in enumerate(case.expect):
+        yield from _validate_expectation(expectation, f"/expect/{index}", case)
+
+
+def _explain_invalid_change(file: str, change: Any) -> str:
+    parts = file.split("/")
+    if file.startswith("/") or any(part in ("", ".", "..") for part in parts):
+        return f'"{file}" is no path in the organisation'
+    if parts[0] in (paths.EVALS, "logs") or parts[0].startswith("."):
+        return f"{parts[0]} is not in the copy"
+    return "" if isinstance(change, (dict, str)) else "expected an object or a text"
+
+
+def _validate_expectation(expectation: Expectation, pointer: str, case: Case) -> Iterator[CaseViolation]:
+    kind = expectation.kind
+    if not kind:
+        set_keys = [key for key in KINDS if getattr(expectation, key) is not None]
+        message = f"{' and '.join(set_keys)} in one" if set_keys else "nothing is expected"
+        yield pointer, message, f"exactly one of: {', '.join(KINDS)}"
+        return
+    expected, kind_pointer = getattr(expectation, kind), f"{pointer}/{kind}"
+    yield from _validate_conditions(expected, kind_pointer)
+    if kind == "answer" and case.ask is None:
+        yield kind_pointer, "nothing is asked", 'add "ask": {"to": "...", "text": "..."}'
+    if kind == "cost" and not any(value is not None for value in vars(expected).values()):
+        yield kind_pointer, "no limit is given", 'such as "at_most_usd": 0.05'
+    if kind in ("tool_called", "findings"):
+        at_most = expected.at_most
+        if at_most is not None and at_most < expected.at_least:
+            yield kind_pointer, f"at least {expected.at_least} and at most {at_most}", "no number is both"
+    if kind == "judge":
+        yield from _validate_judge(expected, kind_pointer)
+
+
+def _validate_conditions(expected: Any, pointer: str) -> Iterator[CaseViolation]:
+    """Yield the invalid regular expressions and conditions of an expected item."""
+    if pattern := getattr(expected, "matches", ""):
+        try:
+            compile_regex(pattern)
+        except InvalidPattern as error:
+            hint = "put a backslash before characters that are meant as they are"
+            yield f"{pointer}/matches", f"no regular expression: {error}", hint
+    if (condition := getattr(expected, "when", None)) is not None:
+        for problem in predicates.validate_condition(condition, f"{pointer}/when"):
+            yield problem.pointer, problem.message, problem.hint
+
+
+def _validate_judge(judge_check: JudgeCheck, pointer: str) -> Iterator[CaseViolation]:
+    from lemming.capabilities.judges.judges_settings import parse_judge_target  # only where a judge is wanted
+
+    try:
+        if parse_judge_target(judge_check.by).kind == "command":
+            raise TypeMismatch("a program is no judge here")
+    except TypeMismatch as error:
+        yield f"{pointer}/by", str(error), 'a program is an expectation of its own: "command"'
+    if (judge_check.entry is None) == (not judge_check.file):
+        yield (
+            pointer,
+            "the judge is to be shown either entries or a file",
+            'such as "entry": {"author": "ada"}',
+        )
+    if judge_check.entry:
+        yield from _validate_conditions(judge_check.entry, f"{pointer}/entry")

@@ -1,0 +1,206 @@
+"""Runtime of a rehearsal: a recorded answer for every unchanged prompt.
+
+Models are called only for new prompts. Calls of tools with outside effects are not made: an unchanged call
+gets the recorded result. No message is received or delivered, and the clock shows the recorded time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple, NoReturn
+
+from lemming.capabilities.scripted_models.journal_provider import to_reply
+from lemming.evals.rehearsal.recorded_prompts import RecordedPrompts
+from lemming.evals.rehearsal.spending_budget import SpendingBudget
+from lemming.journal_tools.recorded_tick import RecordedTick
+from lemming.journal_tools.replay.replay_mismatch import redirect_inside
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import LemmingError, OverBudget, RequestRejected, UsageError
+from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.plugins.capability_table import NO_MODELS
+from lemming.kernel.providers import Reply, Request
+from lemming.kernel.tick.error_boundary import EngineStopped
+from lemming.kernel.tick.recorded_answers import restore_result
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tools import EngineTool, ToolResult, get_toolset
+from lemming.kernel.tools.tool_context import ToolContext
+
+NOT_MADE = "not made: this is a rehearsal, and no such call is in the record (`--tools` makes it)"
+RECORDINGS = frozenset({"scripted", "replay"})
+_INSIDE = frozenset({"read", "write", "administer"})
+
+
+class UnaskedQuestion(NamedTuple):
+    """A prompt skipped by a dry run: tick, agent and number of the call."""
+
+    tick: int
+    agent: str
+    call: int
+
+
+class SkippedCall(NamedTuple):
+    """A tool call skipped by a rehearsal."""
+
+    tick: int
+    agent: str
+    tool: str
+
+
+@dataclass
+class RehearsalRuntime(Runtime):
+    """A runtime with recorded answers as far as the record goes.
+
+    `unrecorded_prompts`: prompts missing in the record.
+
+    `is_dry`: no model is called, the recorded answer at the same position stands in, and `full_estimate`
+    counts the cost of calling every model. `makes_calls`: tools with outside effects run if the record lacks
+    the call. `scripted`: agents with changed prompts and a recording as model, so the answer says nothing.
+    `stopped_by`: the error at which the rehearsal stopped.
+    """
+
+    uses_gateways: bool = False
+    spending: SpendingBudget = field(default_factory=SpendingBudget)
+    full_estimate: SpendingBudget = field(default_factory=SpendingBudget)
+    is_dry: bool = False
+    makes_calls: bool = False
+    reused: int = 0
+    unrecorded_prompts: list[UnaskedQuestion] = field(default_factory=list)
+    skipped_calls: list[SkippedCall] = field(default_factory=list)
+    scripted: set[str] = field(default_factory=set)
+    stopped_by: LemmingError | None = None
+    questions: RecordedPrompts = field(init=False)
+    _recorded_failures: dict[tuple[str, int], ModelFailed] = field(default_factory=dict)
+    _clock_reading: str = ""
+
+    def begin_tick(self, prompts: RecordedPrompts, clock_reading: str) -> None:
+        """Start the next tick of the record; `clock_reading` is the recorded time."""
+        self.questions, self._clock_reading, self._recorded_failures = prompts, clock_reading, {}
+
+    @property
+    def recorded_tick(self) -> RecordedTick:
+        """The recorded tick to run again."""
+        return self.questions.recorded
+
+    def now(self) -> str:
+        """Return the recorded reading of the clock."""
+        return self._clock_reading
+
+    def previous_reading(self, tick: int, ticks: list[int]) -> str:
+        """Return the reading from which the recorded tick started, or else the stored reading."""
+        since = self.recorded_tick.start_record.since if self.recorded_tick.records else ""
+        return since or super().previous_reading(tick, ticks)
+
+    def scan_servers(self, snapshot: Snapshot) -> dict[str, Json]:
+        """Return the recorded scan of the servers, without contacting a server."""
+        return self.recorded_tick.start_record.server_tools if self.recorded_tick.records else {}
+
+    def complete(self, entry: ModelEntry, request: Request, *, live: bool = False) -> Reply:
+        """Return the recorded answer to the same prompt, or call the model."""
+        position = request.agent, request.step
+        if position in self._recorded_failures:  # in the record no fallback could answer either
+            return to_reply(self._recorded_failures[position])
+        if self.is_dry and entry.provider not in NO_MODELS:
+            self.full_estimate.estimate(entry, request)
+        record = self.questions.find_exact_answer(entry, request)
+        if record is not None:
+            with self._lock:
+                self.reused += 1
+                if isinstance(record, ModelFailed):
+                    self._recorded_failures[position] = record
+            return to_reply(record)
+        if entry.provider in NO_MODELS:  # worked out, by nobody
+            return self._with_recorded_time(request, self.complete_live(entry, request))
+        with self._lock:
+            self.unrecorded_prompts.append(UnaskedQuestion(request.tick, request.agent, request.step))
+            if entry.provider in RECORDINGS:
+                self.scripted.add(request.agent)
+        if self.is_dry:
+            return self._substitute_reply(entry, request)
+        return self._with_recorded_time(request, self._ask(entry, request))
+
+    def _substitute_reply(self, entry: ModelEntry, request: Request) -> Reply:
+        """Return the recorded answer at the same position, although the prompt has changed."""
+        self.spending.estimate(entry, request)
+        record = self.questions.find_answer(request.agent, request.step)
+        if record is None:
+            raise RequestRejected("a dry run asks no model, and nothing was asked here in the record")
+        return to_reply(record)
+
+    def _ask(self, entry: ModelEntry, request: Request) -> Reply:
+        if self.stop.is_set():
+            raise EngineStopped
+        if entry.provider == "replay":
+            self._stop(
+                UsageError(
+                    f"{request.agent}'s model is a recording, which cannot answer another question (tick "
+                    f"{request.tick})",
+                    hint=f"a model that can: --set agents/{request.agent}/resume.json:/model/key=KEY; "
+                    "--dry-run asks nobody",
+                )
+            )
+        try:
+            return self.spending.run_within_budget(entry, request, partial(self.complete_live, entry))
+        except OverBudget as error:
+            self._stop(UsageError(error.message, hint="a higher --budget goes on, with --keep from here"))
+
+    def _stop(self, error: LemmingError) -> NoReturn:
+        """Stop the rehearsal in a state from which a later run can continue."""
+        with self._lock:
+            # The first one: threads that end after it end because of it.
+            self.stopped_by = self.stopped_by or error
+        self.stop.set()
+        raise EngineStopped
+
+    def _with_recorded_time(self, request: Request, reply: Reply) -> Reply:
+        """Return an answer with the time of the recorded answer at the same position, or of the tick's start."""
+        record = self.questions.find_answer(request.agent, request.step)
+        return reply._replace(at=record.at if isinstance(record, ModelReplied) else self._clock_reading)
+
+    def call_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run a call inside the fork. For other calls return the recorded result, or skip the call."""
+        if self._is_inside_fork(call, context):
+            return self._confine_effects(super().call_tool(index, call, context))
+        if (earlier_result := self._find_recorded_result(index, call, context.agent.name)) is not None:
+            return self._confine_effects(earlier_result)
+        if self.makes_calls and not self.is_dry:
+            return super().call_tool(index, call, context)
+        with self._lock:
+            self.skipped_calls.append(SkippedCall(context.tick, context.agent.name, call.tool))
+        return ToolResult(False, NOT_MADE, outcome="skipped")
+
+    def _is_inside_fork(self, call: ToolCall, context: ToolContext) -> bool:
+        """Return True if the call only reads, lets the engine write, or is refused."""
+        try:
+            tools = get_toolset(context.settings, context.org)
+            tool = tools.require_allowed(call.tool, context.agent, context.settings)
+        except LemmingError:
+            return True
+        return isinstance(tool, EngineTool) and tool.tool_class in _INSIDE
+
+    def _confine_effects(self, result: ToolResult) -> ToolResult:
+        return replace(result, effects=tuple(redirect_inside(self.base, effect) for effect in result.effects))
+
+    def _find_recorded_result(self, index: int, call: ToolCall, agent: str) -> ToolResult | None:
+        """Return the recorded result of the same call in the same turn, preferably at the same position."""
+        key = turn_key(agent, index // NUMBERS_PER_TURN)
+        turn = self.recorded_tick.find_turn(key) if self.recorded_tick.records else None
+        equal_calls = (
+            (use for use in turn.tools if (use.tool, use.args) == (call.tool, call.args)) if turn else ()
+        )
+        for earlier_use in sorted(equal_calls, key=lambda use: use.index != index):
+            if (result := self.recorded_tick.tools.get((agent, earlier_use.index))) is not None:
+                return restore_result(result)
+        return None
+
+
+def describe_skipped_calls(skipped_calls: list[SkippedCall]) -> Iterator[str]:
+    """Yield a description of each distinct skipped call."""
+    for call in dict.fromkeys(skipped_calls):
+        count = skipped_calls.count(call)
+        yield f"tick {call.tick}: {call.agent}: {call.tool}" + (f" ({count} times)" if count > 1 else "")

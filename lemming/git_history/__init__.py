@@ -1,0 +1,1 @@
+"""The git history of an organisation: recording, reading, forking and rewinding."""

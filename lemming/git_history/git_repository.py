@@ -1,0 +1,386 @@
+"""Git repository with an organisation's history. Only this file runs git.
+
+The organisation's folder is the work tree. Settings, ignore rules and attributes are separate, so neither the
+user's own repository in the same folder nor the user's git settings are read or changed. Only plumbing
+commands are used: no hooks, no signatures, no prompts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import GitFailed
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import walk
+
+FOLDER = ".lemming/history.git"
+BRANCH = "refs/heads/main"
+TRACKED = ("agents", "config", "shared", paths.TRUST, paths.TICK_FILE)
+EXCLUDED = ("/agents/*/logs/", ".*.tmp")
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+MIN_GIT_VERSION = (2, 30)
+TIMEOUT_S = 600.0
+MAX_FILE_BYTES = 1 << 30  # git would read a larger one for longer than a tick may take
+# git knows these from 2.36 on; older ones flush packs only.
+_FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=batch")
+_UNFLUSHED = ("-c", "core.fsync=none")
+_NEUTRAL_FOLDER = "/"  # where git is started: a folder in which nobody else puts anything
+
+# Whatever stands in .gitattributes files of the work tree, bytes are kept as they are.
+_ATTRIBUTES = b"* -text -ident -filter -working-tree-encoding !diff\n"
+_CONFIG = b"""[core]
+\trepositoryformatversion = 0
+\tbare = true
+\tfilemode = true
+\thooksPath = /dev/null
+\tfsmonitor = false
+\tlogAllRefUpdates = false
+\tquotePath = false
+\tfsync = committed
+[gc]
+\tautoDetach = false
+"""
+# a killed git leaves them, and each would stop every later git
+_LOCKS = ("index.lock", "HEAD.lock", f"{BRANCH}.lock", "gc.pid")
+_VERSION = re.compile(r"git version (\d+)\.(\d+)")
+
+
+@dataclass(frozen=True)
+class Repository:
+    """The history of the organisation in `base`.
+
+    `work_tree`, `index` and `objects` replace the usual paths, for read-only access. `is_flushed`: git's
+    writes survive power loss. `extra_paths`: files and folders tracked besides `TRACKED`.
+    """
+
+    base: Path
+    work_tree: str = ""
+    index: str = ""
+    objects: str = ""
+    is_flushed: bool = True
+    extra_paths: Sequence[str] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the repository."""
+        return self.base / FOLDER
+
+    def exists(self) -> bool:
+        """Return True if the history exists; its settings are the last file that `create` writes."""
+        return (self.folder / "config").exists()
+
+    def create(self) -> None:
+        """Create an empty repository if missing. Safe to repeat, also after a crash."""
+        for folder in ("objects", "refs/heads"):
+            fs.make_folder(self.base, f"{FOLDER}/{folder}")
+        fs.write_atomic(self.base, f"{FOLDER}/HEAD", f"ref: {BRANCH}\n".encode(), sync=True)
+        fs.write_atomic(self.base, f"{FOLDER}/info/attributes", _ATTRIBUTES, sync=True)
+        fs.write_atomic(self.base, f"{FOLDER}/config", _CONFIG, sync=True)
+
+    def require_usable(self) -> None:
+        """Raise `GitFailed` unless git is usable and the repository's own files are unchanged.
+
+        Settings of a repository can start programs, and special files can block git for ever.
+        """
+        require_git()
+        require_own_repository(self.base, {"config": _CONFIG, "info/attributes": _ATTRIBUTES})
+        require_no_pipes(self.base, (*TRACKED, *self.extra_paths))
+
+    def remove_stale_locks(self) -> None:
+        """Remove the lock files of a killed git. Only for the holder of the organisation's lock."""
+        for name in _LOCKS:
+            if (self.folder / name).exists():
+                fs.remove(self.base, f"{FOLDER}/{name}")
+
+    def run(self, *arguments: str, stdin: bytes = b"", **environment: str) -> bytes:
+        """Run git and return its output. Raises `GitFailed` with git's error message."""
+        program = shutil.which("git", path=_safe_search_path()) or "git"
+        try:
+            completed = subprocess.run(
+                [program, *(_FLUSHED if self.is_flushed else _UNFLUSHED), *arguments],
+                input=stdin,
+                capture_output=True,
+                check=False,
+                cwd=_NEUTRAL_FOLDER,
+                env={**self._build_environment(), **environment},
+                timeout=TIMEOUT_S,
+                start_new_session=True,  # Ctrl-C is for the engine; a commit under way is finished
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise GitFailed(f"git {arguments[0]}: {error}", where=FOLDER) from error
+        if completed.returncode != 0:
+            error_text = (
+                completed.stderr.decode("utf-8", "replace").strip() or f"exit status {completed.returncode}"
+            )
+            raise GitFailed(f"git {arguments[0]}: {error_text}", where=FOLDER, hint=_suggest_fix(error_text))
+        return completed.stdout
+
+    def is_damaged(self) -> bool:
+        """Return True if a usable git reports broken or missing objects of the history."""
+        try:
+            # git cannot even be started: that says nothing about what is stored
+            self.run("rev-parse", "--git-dir")
+        except GitFailed:
+            return False
+        try:
+            self.run("fsck", "--connectivity-only", "--no-progress", "--no-dangling")
+        except GitFailed:
+            return True
+        return False
+
+    def head(self) -> str:
+        """Return the newest commit, or an empty text."""
+        output = self.run("for-each-ref", "--format=%(objectname)", BRANCH)
+        return output.decode().strip()
+
+    def list_changes(self) -> list[str]:
+        """Return the files that differ from the staged state: added, changed and removed files."""
+        # given by hand: what people leave out of a repository of their own is still kept here
+        exclude = [f"--exclude={pattern}" for pattern in EXCLUDED]
+        kinds = ("--others", "--modified", "--deleted")
+        listed = self.run("ls-files", "-z", *kinds, *exclude, "--", *TRACKED, *self.extra_paths)
+        names = {os.fsdecode(name) for name in listed.split(b"\0") if name}
+        return sorted(file for name in names for file in self._expand_path(name))
+
+    def stage(self, files: Iterable[str]) -> str:
+        """Stage the current state of the files, and return the tree of the whole index."""
+        trackable = b"\0".join(os.fsencode(file) for file in files if self._can_be_tracked(file))
+        # by standard input: the list may be longer than a command line can be
+        self.run("update-index", "-z", "--add", "--remove", "--replace", "--stdin", stdin=trackable)
+        return self.run("write-tree").decode().strip()
+
+    def commit(self, tree: str, message: str, *, at_s: int, author: str) -> str:
+        """Add a commit to the branch and return its id."""
+        head = self.head()
+        parent = ["-p", head] if head else []
+        emails = {f"GIT_{role}_EMAIL": "lemming@localhost" for role in ("AUTHOR", "COMMITTER")}
+        dates = {f"GIT_{role}_DATE": f"@{max(at_s, 0)} +0000" for role in ("AUTHOR", "COMMITTER")}
+        names = {"GIT_AUTHOR_NAME": author, "GIT_COMMITTER_NAME": "LeMMing"}
+        environment = {**emails, **dates, **names}
+        output = self.run("commit-tree", tree, *parent, "-F", "-", stdin=message.encode(), **environment)
+        commit = output.decode().strip()
+        # only from the head that was read: a commit of somebody else between the two is never lost
+        self.run("update-ref", BRANCH, commit, head or "0" * len(commit))
+        return commit
+
+    @contextlib.contextmanager
+    def open_scratch(self, work_tree: Path | None = None) -> Iterator[Repository]:
+        """Yield the repository with a temporary index and temporary new objects.
+
+        Reads, and checkouts into another work tree, then change nothing in the history.
+        """
+        with tempfile.TemporaryDirectory(prefix="lemming-") as scratch:
+            os.mkdir(f"{scratch}/objects")
+            yield replace(
+                self,
+                work_tree=str(work_tree or self.base),
+                index=f"{scratch}/index",
+                objects=f"{scratch}/objects",
+            )
+
+    def _build_environment(self) -> dict[str, str]:
+        """Return the complete environment of git: our settings only, and no variables of an outer git.
+
+        Without a home folder (and XDG_CONFIG_HOME) git finds no user settings.
+        """
+        git_folder = str(self.folder)
+        environment = {
+            "PATH": _safe_search_path(),
+            "LC_ALL": "C",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_SYSTEM": os.devnull,
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_ALLOW_PROTOCOL": "none",  # nothing is ever fetched, whatever a foreign repository promises
+            # else refs/replace puts other objects in the place of those that were kept
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_OPTIONAL_LOCKS": "0",  # or looking would write the index beside a running engine
+            "GIT_LITERAL_PATHSPECS": "1",  # a file may be called `*` or `:(top)`
+            "GIT_DIR": git_folder,
+            "GIT_WORK_TREE": self.work_tree or str(self.base),
+        }
+        if self.index:
+            environment["GIT_INDEX_FILE"] = self.index
+        if self.objects:
+            environment["GIT_OBJECT_DIRECTORY"] = self.objects
+            environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _escape_pathspec(f"{git_folder}/objects")
+        return environment
+
+    def _expand_path(self, name: str) -> Iterator[str]:
+        """Yield the files of a listed name; git lists a repository inside the work tree as one folder."""
+        # git names a repository in a workspace as one folder, and would keep only which commit it is at
+        if not name.endswith("/"):
+            yield name
+            return
+        for folder, folders, files in walk(self.base / name):
+            if ".git" in folders:
+                folders.remove(".git")
+            inside = os.path.relpath(folder, self.base)
+            yield from (f"{inside}/{file.name}" for file in files if file.name != ".git")
+
+    def _can_be_tracked(self, file: str) -> bool:
+        """Return True if git can track a file, so no unsuitable file blocks all others."""
+        path = self.base / file
+        parent = path.parent
+        # beyond a link to a folder: one such name would make git refuse all of them
+        if parent.exists() and parent.resolve() != self.base.resolve() / os.path.dirname(file):
+            return False
+        try:
+            status = path.lstat()
+        except OSError:
+            return True  # it is gone, and that is what is to be kept
+        if stat.S_ISREG(status.st_mode):
+            # one file that git cannot read would make it refuse all of them
+            return status.st_size <= MAX_FILE_BYTES and os.access(path, os.R_OK)
+        return stat.S_ISLNK(status.st_mode)
+
+
+def require_git() -> None:
+    """Raise `GitFailed` without git, or for an outdated version."""
+    version, oldest = find_git_version(), ".".join(map(str, MIN_GIT_VERSION))
+    hint = f'install git {oldest} or newer, or turn the history off: "lemming history off"'
+    if version is None:
+        raise GitFailed("the history needs git, and there is none", hint=hint)
+    if version < MIN_GIT_VERSION:
+        raise GitFailed(f"the history needs git {oldest}, this is {'.'.join(map(str, version))}", hint=hint)
+
+
+def find_git_version() -> tuple[int, int] | None:
+    """Return the version of the installed git, or None."""
+    return _probe_git_version(_safe_search_path())
+
+
+def _safe_search_path() -> str:
+    """Return the search path for programs, without the current folder."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    # "." or "" in PATH would start a git that lies in the organisation's folder
+    return os.pathsep.join(folder for folder in folders if os.path.isabs(folder))
+
+
+def _escape_pathspec(path: str) -> str:
+    """Return a path escaped for git's path lists, with a colon as separator."""
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+@cache
+def _probe_git_version(path: str) -> tuple[int, int] | None:
+    try:
+        completed = subprocess.run(
+            [shutil.which("git", path=path) or "git", "--version"],
+            capture_output=True,
+            check=False,
+            text=True,
+            cwd=_NEUTRAL_FOLDER,
+            env={"PATH": path, "LC_ALL": "C"},
+            timeout=60,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.match(completed.stdout)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _suggest_fix(error_text: str) -> str:
+    if "No space left" in error_text:
+        return "the disk is full; free some space, the next commit catches up"
+    return f"ticks go on without it; `git --git-dir={FOLDER} fsck` says whether the repository is whole"
+
+
+# --- what a repository may consist of ------------------------------------------------------------
+# An organisation may come from a stranger, and git believes its files: settings start programs, a link or
+# `alternates` leads elsewhere, a pipe never ends. So the settings must be the bytes that we write, every name
+# that steers git is on a closed list, and everything is a regular file or a folder.
+
+
+ATTRIBUTES = ".gitattributes"
+_ALLOWED_NAMES = {
+    "": {
+        "HEAD", "FETCH_HEAD", "ORIG_HEAD", "branches", "config", "description", "gc.log", "gc.pid", "hooks",
+        "index", "info", "logs", "objects", "packed-refs", "refs",
+    },
+    "info": {"attributes", "exclude", "refs"},
+    "objects/info": {"commit-graph", "commit-graphs", "packs"},
+}  # fmt: skip
+_MOVE_HINT = "an organisation from elsewhere may hold what you do not expect; move it away if it is not yours"
+
+
+def require_own_repository(base: Path, contents: Mapping[str, bytes]) -> None:
+    """Raise `GitFailed` unless the repository is safe for starting git.
+
+    `contents` maps file names to their exact required bytes.
+    """
+    for folder in (os.path.dirname(FOLDER), FOLDER):
+        if not os.path.isdir(base / folder) or os.path.islink(base / folder):
+            raise GitFailed("this is not a folder; git is not started", where=folder, hint=_MOVE_HINT)
+    for name, expected in contents.items():
+        if _load_content(base, f"{FOLDER}/{name}", len(expected)) != expected:
+            hint = f"if you trust it, restore it from another organisation; else move {FOLDER} away"
+            raise GitFailed(
+                "this is not as LeMMing writes it; it is not used", where=f"{FOLDER}/{name}", hint=hint
+            )
+    for inner, names in _ALLOWED_NAMES.items():
+        for name in _list_names(f"{base}/{FOLDER}/{inner}"):
+            if name not in names and not name.endswith((".lock", ".tmp")):
+                raise GitFailed(
+                    "this does not belong to a history; git is not started",
+                    where=os.path.join(FOLDER, inner, name),
+                    hint=_MOVE_HINT,
+                )
+    for path in _iter_special_files(f"{base}/{FOLDER}"):
+        location = os.path.relpath(path, base)
+        raise GitFailed("neither a file nor a folder; git is not started", where=location, hint=_MOVE_HINT)
+
+
+def require_no_pipes(base: Path, folders_to_check: Iterable[str]) -> None:
+    """Raise `GitFailed` for a `.gitattributes` that would block git for ever."""
+    folders = [str(base), *(folder for top in folders_to_check for folder, _, _ in walk(base / top))]
+    for folder in folders:
+        path = os.path.join(folder, ATTRIBUTES)
+        try:
+            mode = os.stat(path).st_mode
+        except OSError:
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            relative = os.path.relpath(path, base)
+            raise GitFailed("not a file; git is not started", where=relative, hint="move it away")
+
+
+def _load_content(base: Path, file: str, size: int) -> bytes:
+    try:
+        return fs.read_bytes(base / file, size)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise GitFailed(f"cannot be read: {error.strerror}", where=file) from error
+
+
+def _list_names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _iter_special_files(folder: str) -> Iterator[str]:
+    """Yield paths that are neither regular files nor folders, at any depth, without following links."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _iter_special_files(entry.path)
+                elif not entry.is_file(follow_symlinks=False):
+                    yield entry.path
+    except OSError as error:
+        raise GitFailed(f"cannot be read: {error.strerror}", where=folder) from error

@@ -1,1 +1,0 @@
-"""The git history of an organisation: kept, read back, forked, gone back to."""

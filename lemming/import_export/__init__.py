@@ -1,0 +1,1 @@
+"""Exchange with other programs: import their agents as resumes, and export ours."""

@@ -1,0 +1,198 @@
+"""Apply a document to an organisation: plan the changes and write the files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from lemming.import_export.import_writer import append_keys
+from lemming.import_export.org_document import LIMIT_BYTES, TOOL_FILES_PATTERN, OrgDocument
+from lemming.import_export.resume_shorthand import ShorthandDefaults
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.base.jsontext import dump_pretty, parse, to_line
+from lemming.kernel.base.times.zones import zone_error
+from lemming.kernel.files import fs
+from lemming.kernel.files.atomic_folder import stage_org
+from lemming.kernel.org.changing import lock_folders
+from lemming.kernel.org.config import ORG_FILE, Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.firing_plan import is_person_agent
+
+Json = dict[str, Any]
+_LOCAL, _ZONEINFO_FOLDER = Path("/etc/localtime"), "zoneinfo/"
+
+
+class PlannedWrite(NamedTuple):
+    """A planned write of a file: the new content, and the previous content if the file exists."""
+
+    path: str
+    content: bytes
+    previous: bytes | None
+
+    @property
+    def kind(self) -> Literal["new", "changed"]:
+        """ "new" for a missing file, "changed" for an existing file."""
+        return "new" if self.previous is None else "changed"
+
+
+def build_defaults(agents: Mapping[str, Agent], config: Config) -> ShorthandDefaults:
+    """Return the defaults for a new agent: the persons, and the time zone of schedules without a zone."""
+    persons = tuple(name for name, agent in agents.items() if is_person_agent(agent, config))
+    return ShorthandDefaults(persons, "" if config.org.timezone else _get_local_timezone())
+
+
+def load_existing_defaults(org: Organisation, config: Config) -> tuple[list[str], ShorthandDefaults]:
+    """Return the names of an organisation's agents, and the defaults for a new agent."""
+    agents = survey_agents(org).agents
+    return list(agents), build_defaults(agents, config)
+
+
+def make_new_defaults() -> tuple[list[str], ShorthandDefaults]:
+    """Return the agents and defaults of an organisation before its creation, like `load_existing_defaults`."""
+    return ["human"], ShorthandDefaults(("human",), _get_local_timezone())
+
+
+def plan_writes(base: Path, document: OrgDocument, template: Mapping[str, bytes]) -> list[PlannedWrite]:
+    """Return the writes needed to apply a document, resumes last.
+
+    `template` holds the files of a new organisation.
+
+    Raises: ConfigError for an existing file with errors.
+    """
+    writes = [
+        *_plan_settings(base, document, template),
+        *_plan_files(base, document),
+        *_plan_resumes(base, document, template),
+    ]
+    planned_paths = {change.path for change in writes}
+    template_writes = [
+        PlannedWrite(path, raw, None) for path, raw in template.items() if path not in planned_paths
+    ]
+    return [*template_writes, *writes]
+
+
+def write_new_org(base: Path, changes: list[PlannedWrite]) -> None:
+    """Write the files of a new organisation atomically: all files or none."""
+    with stage_org(base, "apply") as staged:
+        for change in changes:
+            fs.write_atomic(staged, change.path, change.content)
+
+
+def apply_writes(base: Path, changes: list[PlannedWrite]) -> None:
+    """Write the planned changes, resumes last: no agent may take a turn before all its files and its model
+    exist.
+
+    Raises: UsageError, with nothing written, if another command has changed a file in the meantime and the
+    write would undo the change.
+    """
+    with lock_folders(base, (change.path for change in changes if change.previous is not None)):
+        for change in changes:
+            if _load_file(base, change.path) != change.previous:
+                hint = "give the command again: it starts from what the file says now"
+                message = "the file has changed meanwhile; nothing was written"
+                raise UsageError(message, where=change.path, hint=hint)
+        for change in sorted(changes, key=lambda planned: planned.path.endswith("/resume.json")):
+            if change.previous is not None:
+                fs.write_atomic(base, change.path, change.content)
+            elif not fs.create(base, change.path, change.content):
+                raise UsageError(f"{change.path} came meanwhile; the rest was not written", where=str(base))
+
+
+def _plan_settings(
+    base: Path, document: OrgDocument, template: Mapping[str, bytes]
+) -> Iterator[PlannedWrite]:
+    for path, settings in document.settings.items():
+        current_raw = _load_file(base, path)
+        raw = current_raw if current_raw is not None else template.get(path, b"{}\n")
+        current = _parse_object(raw, path)
+        if path == ORG_FILE and settings.get("tool_files") == [TOOL_FILES_PATTERN]:
+            settings = {
+                **settings,
+                "tool_files": [*dict.fromkeys([*current.get("tool_files", []), TOOL_FILES_PATTERN])],
+            }
+        if current | settings != current:
+            added = {key: value for key, value in settings.items() if key not in current}
+            replaced = {key for key, value in settings.items() if key in current and current[key] != value}
+            # where keys are only added, the file keeps the form that people gave it
+            content = _format_settings(current | settings) if replaced else append_keys(raw, current, added)
+            yield PlannedWrite(path, content, current_raw)
+        elif current_raw is None:
+            yield PlannedWrite(path, raw, None)
+
+
+def _format_settings(settings: Json) -> bytes:
+    """Return settings with a line for each key, as in the templates."""
+    lines = [f"  {to_line(key)}: {to_line(value)}" for key, value in settings.items()]
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def _plan_files(base: Path, document: OrgDocument) -> Iterator[PlannedWrite]:
+    for path, content in document.files.items():
+        current_raw = _load_file(base, path)
+        if current_raw is not None and path.startswith(f"{paths.TRUST}/"):
+            continue  # a document raises no mark that stands there
+        if current_raw != content:
+            yield PlannedWrite(path, content, current_raw)
+
+
+def _plan_resumes(base: Path, document: OrgDocument, template: Mapping[str, bytes]) -> Iterator[PlannedWrite]:
+    for name, resume in document.resumes.items():
+        path = paths.resume_file(name)
+        current_raw, content = _load_file(base, path), dump_pretty(resume)
+        if current_raw is None or not _is_equal_resume(name, current_raw, content):
+            yield PlannedWrite(path, content, current_raw)
+    readers: dict[str, list[str]] = {}
+    for reader, author in document.read_by:
+        readers.setdefault(reader, []).append(author)
+    for reader, names in readers.items():
+        path = paths.resume_file(reader)
+        current_raw = _load_file(base, path)
+        resume = _parse_object(current_raw or template.get(path, b"{}"), path)
+        permissions = dict(resume.get("permissions") or {})
+        old_authors = permissions.get("read_outboxes", [])
+        new_authors = [*dict.fromkeys([*old_authors, *names])]
+        if "*" not in old_authors and new_authors != old_authors:
+            permissions["read_outboxes"] = new_authors
+            yield PlannedWrite(path, dump_pretty({**resume, "permissions": permissions}), current_raw)
+
+
+def _is_equal_resume(name: str, current_raw: bytes, new_raw: bytes) -> bool:
+    try:
+        return decode_resume(name, current_raw).value == decode_resume(name, new_raw).value
+    except ConfigError:  # a broken one is mended
+        return False
+
+
+def _load_file(base: Path, path: str) -> bytes | None:
+    try:
+        return fs.read_bytes(base / path, max(LIMIT_BYTES, RESUME_LIMIT_BYTES))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=path) from error
+
+
+def _parse_object(raw: bytes, path: str) -> Json:
+    try:
+        value = parse(raw, allow_bom=True)
+    except ValueError as error:
+        raise ConfigError(f"it is no JSON: {error}", where=path, hint="`lemming validate`") from error
+    if not isinstance(value, dict):
+        raise ConfigError("expected an object", where=path, hint="`lemming validate`")
+    return value
+
+
+def _get_local_timezone() -> str:
+    """Return the time zone name from `TZ` or the system, such as Europe/Berlin, or else UTC."""
+    try:
+        _, _, system = os.readlink(_LOCAL).partition(_ZONEINFO_FOLDER)
+    except OSError:
+        system = ""
+    for name in (os.environ.get("TZ", "").removeprefix(":"), system):
+        if name and not zone_error(name):
+            return name.removeprefix("Etc/") if name == "Etc/UTC" else name
+    return "UTC"

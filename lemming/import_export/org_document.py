@@ -1,0 +1,316 @@
+"""An organisation as a single document: agents in shorthand, models, settings, and further files.
+
+    agents:
+      writer: {does: Write the changelog., read: [collector]}
+    models:
+      default: {provider: openai, model: gpt-6-luna}
+    files:
+      tools/commits.py: ...
+
+The document becomes the files of an organisation. Files without an entry in the document stay unchanged.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any, Literal, NamedTuple
+
+from lemming.capabilities.skills.front_matter import InvalidFrontMatter, parse_yaml
+from lemming.import_export.resume_shorthand import ShorthandDefaults, expand_shorthand
+from lemming.kernel.agents import decode_resume
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_pretty, parse
+from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
+
+LIMIT_BYTES = 1 << 20
+TOOL_FILES_PATTERN = "tools/*.py"
+PARTS = ("agents", "models", "settings", "credits", "files", "trust")
+SETTINGS_FILES = {"models": MODELS_FILE, "settings": ORG_FILE, "credits": CREDITS_FILE}
+ALLOWED_FILES = (
+    "AGENTS.md",
+    "agents/*/AGENTS.md",
+    "agents/*/plan.json",
+    "agents/*/skills/**",
+    "agents/*/tools/*.py",
+    "config/calendar.json",
+    "config/mcp.json",
+    "config/answers.jsonl",
+    "evals/**",
+    "shared/**",
+    "skills/**",
+    TOOL_FILES_PATTERN,
+)
+"""What `files` may hold, beside what the other parts are written into."""
+
+Json = dict[str, Any]
+
+
+class OrgDocument(NamedTuple):
+    """The content of a document: resumes by agent, settings by file, other files by path.
+
+    `read_by`: pairs of an agent outside the document and an author to be read by the agent.
+    """
+
+    resumes: dict[str, Json]
+    settings: dict[str, Json]
+    files: dict[str, bytes]
+    read_by: list[tuple[str, str]]
+
+
+def parse_document(raw: bytes, file: str) -> Json:
+    """Parse a document: YAML, TOML (`.toml`) or JSON (`.json`).
+
+    Raises: ConfigError with the line.
+    """
+    try:
+        text = raw.decode()
+        if file.endswith(".toml"):
+            document: Any = tomllib.loads(text)
+        elif file.endswith(".json"):
+            document = parse(text, allow_bom=True, limit_bytes=LIMIT_BYTES)
+        else:
+            document = parse_yaml(text, LIMIT_BYTES)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"it is no UTF-8 text (at byte {error.start})", where=file) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"it is no TOML: {error}", where=file) from error
+    except RecursionError as error:  # of TOML: the other two say so themselves
+        raise ConfigError("it is nested too deep", where=file) from error
+    except (JsonProblem, InvalidFrontMatter) as error:
+        location = f"{file}:{error.line}" if error.line else file
+        raise ConfigError(
+            f"it cannot be read: {error}", where=location, hint="mend it there; nothing was written"
+        ) from error
+    if not isinstance(document, dict):
+        raise ConfigError("it holds no organisation", where=file, hint=f"keys: {', '.join(PARTS)}")
+    return document
+
+
+def parse_org(
+    document: Json, file: str, existing_agents: Iterable[str], defaults: ShorthandDefaults
+) -> OrgDocument:
+    """Build the content of an organisation from a parsed document; `existing_agents` are agents outside the
+    document.
+
+    Raises: ConfigError and UsageError with the location in the document.
+    """
+    for part in document:
+        if part not in PARTS:
+            hint = did_you_mean(part, list(PARTS)) or f"keys: {', '.join(PARTS)}"
+            raise ConfigError(f'"{part}" is no part of an organisation', where=file, hint=hint)
+    agents, plans = _extract_plans(_require_object(document, "agents", file), file, defaults)
+    if "timezone" in _require_object(document, "settings", file):
+        defaults = defaults._replace(zone="")
+    resumes, read_by = _build_resumes(agents, plans, file, {*existing_agents}, defaults)
+    files = dict(_iter_files({**_require_object(document, "files", file), **plans}, file))
+    files |= dict(_iter_trust_labels(_require_object(document, "trust", file), files, file))
+    settings = {
+        SETTINGS_FILES[part]: _require_object(document, part, file)
+        for part in SETTINGS_FILES
+        if part in document
+    }
+    if any(PurePosixPath(path).match(TOOL_FILES_PATTERN) and path.count("/") == 1 for path in files):
+        org_settings = settings.setdefault(ORG_FILE, {})
+        org_settings.setdefault("tool_files", [TOOL_FILES_PATTERN])
+    return OrgDocument(resumes, settings, files, read_by)
+
+
+def _extract_plans(agents: Json, file: str, defaults: ShorthandDefaults) -> tuple[Json, Json]:
+    """Return the agents and their plan files.
+
+    An agent with a plan follows the plan unless the entry says otherwise.
+
+    By default such an agent wakes for addressed messages, reads all persons, and may call the tools of the
+    plan.
+    """
+    expanded, files = dict(agents), {}
+    for name, entry in agents.items():
+        if not isinstance(entry, dict) or "plan" not in entry:
+            continue
+        shorthand = dict(entry)
+        plan = shorthand.pop("plan")
+        if not isinstance(plan, dict):
+            raise ConfigError("a plan is an object with steps", where=f"{file}: agents.{name}.plan")
+        files[f"agents/{name}/plan.json"] = plan
+        plan_defaults: Json = {"does": "No model is asked: plan.json says what is done.", "model": "plan"}
+        if not shorthand.keys() & {"schedule", "cron", "wake", "every"}:
+            plan_defaults["wake"] = "addressed"
+        if "permissions" not in shorthand:
+            plan_defaults |= {"read": [*defaults.persons], "tools": _collect_names(plan, ("tool",))}
+        expanded[name] = plan_defaults | shorthand
+    return expanded, files
+
+
+def _collect_names(plan: Any, keys: tuple[str, ...]) -> list[str]:
+    """Return the names under the given keys in the steps of a plan, in order.
+
+    >>> _collect_names({"steps": [{"parallel": [{"ask": "ada"}]}, {"ask": "bob"}]}, ("ask",))
+    ['ada', 'bob']
+    """
+    if isinstance(plan, list):
+        return [*dict.fromkeys(name for item in plan for name in _collect_names(item, keys))]
+    if not isinstance(plan, dict):
+        return []
+    direct = [plan[key] for key in keys if isinstance(plan.get(key), str) and plan[key]]
+    nested = (
+        nested_name
+        for key, value in plan.items()
+        if key not in _DATA_KEYS
+        for nested_name in _collect_names(value, keys)
+    )
+    return [*dict.fromkeys([*direct, *nested])]
+
+
+_DATA_KEYS = ("args", "output", "default", "when", "choose")
+"""Keys of a plan whose values are not the plan's words."""
+
+
+def _require_object(document: Json, part: str, file: str) -> Json:
+    value = document.get(part)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f'"{part}" must hold names, each with what it is', where=file)
+    return value
+
+
+def _build_resumes(
+    agents: Json, plans: Json, file: str, existing_agents: set[str], defaults: ShorthandDefaults
+) -> tuple[dict[str, Json], list[tuple[str, str]]]:
+    all_agents = existing_agents | agents.keys()
+    plan_references = {
+        path.split("/")[1]: _collect_names(plan, ("ask", "plan")) for path, plan in plans.items()
+    }
+    team_members = {
+        name: [*_list_team_members(entry, "ask"), *plan_references.get(name, [])]
+        for name, entry in agents.items()
+    }
+    contacts = {
+        name: [*team_members[name], *_list_team_members(entry, "hand_to")] for name, entry in agents.items()
+    }
+    handoff_readers = [
+        (receiver, person)
+        for name, entry in agents.items()
+        for receiver in _list_team_members(entry, "hand_to")
+        for person in defaults.persons
+        if {person, "*"} & {*_to_list(entry.get("read"))}
+    ]  # whose conversation one takes over, one reads
+    callers = {name: [agent for agent, names in contacts.items() if name in names] for name in all_agents}
+    judges = {name for entry in agents.values() for name in _find_judges(entry)}
+    resumes = {}
+    for name, entry in agents.items():
+        location = f"{file}: agents.{name}"
+        if problem := paths.new_agent_name_error(name):
+            raise ConfigError(problem, where=location, hint="take another name")
+        if not isinstance(entry, dict | str):
+            raise ConfigError("an agent is what it does, or words", where=location, hint='"does: ..."')
+        shorthand: Json = {"does": entry} if isinstance(entry, str) else dict(entry)
+        handoff_authors = (agent for other, agent in handoff_readers if other == name)
+        authors = [
+            *dict.fromkeys(
+                [*_to_list(shorthand.get("read")), *team_members[name], *callers[name], *handoff_authors]
+            )
+        ]
+        if authors and "*" not in authors:
+            shorthand["read"] = authors
+        is_only_judge = name in judges and not shorthand.keys() & {"read", "every", "plan"}
+        if (callers[name] or is_only_judge) and not shorthand.keys() & {"wake", "schedule", "cron"}:
+            shorthand["wake"] = "addressed"  # who judges does so in the turn of who is judged
+        for other in {*_to_list(shorthand.get("read")), *contacts[name]} - {"*"} - all_agents:
+            hint = did_you_mean(str(other), sorted(all_agents)) or f"agents: {', '.join(sorted(all_agents))}"
+            raise ConfigError(f'there is no agent "{other}"', where=location, hint=hint)
+        resumes[name] = _build_resume(name, shorthand, location, defaults)
+    outside = [(agent, name) for name, names in contacts.items() for agent in names if agent not in agents]
+    outside += [(agent, person) for agent, person in handoff_readers if agent not in agents]
+    return resumes, outside
+
+
+def _build_resume(name: str, shorthand: Json, location: str, defaults: ShorthandDefaults) -> Json:
+    try:
+        resume = expand_shorthand(name, shorthand, defaults)
+        decode_resume(name, dump_pretty(resume))
+    except UsageError as error:
+        raise UsageError(error.message, where=location, hint=error.hint) from error
+    except ConfigError as error:
+        messages = "; ".join(f"{problem.pointer or '/'}: {problem.message}" for problem in error.problems[:3])
+        raise ConfigError(messages, where=location, hint=error.problems[0].hint) from error
+    return resume
+
+
+def _list_team_members(entry: Any, key: Literal["ask", "hand_to"]) -> list[str]:
+    """Return the agents an entry may ask, or hand off to."""
+    if not isinstance(entry, dict):
+        return []
+    team = entry.get("team") if isinstance(entry.get("team"), dict) else {}
+    members = [*_to_list(entry.get(key)), *_to_list((team or {}).get(key))]
+    return [
+        member["agent"] if isinstance(member, dict) and "agent" in member else str(member)
+        for member in members
+    ]
+
+
+def _find_judges(entry: Any) -> Iterator[str]:
+    """Yield the agents or model keys with a judge role for the entry's agent."""
+    if not isinstance(entry, dict):
+        return
+    gates = entry.get("gates") if isinstance(entry.get("gates"), list) else []
+    for block in (entry.get("verify"), *(gates or ())):
+        by = block.get("by") if isinstance(block, dict) else None
+        if name := by.get("agent") if isinstance(by, dict) else by:
+            yield str(name)
+
+
+def _iter_files(files: Json, file: str) -> Iterator[tuple[str, bytes]]:
+    for path, content in files.items():
+        location = f"{file}: files.{path}"
+        if not is_allowed_file(path):
+            raise ConfigError(
+                "no file of an organisation", where=location, hint=f"such as {', '.join(ALLOWED_FILES)}"
+            )
+        if isinstance(content, str):
+            yield path, content.encode()
+        elif isinstance(content, dict | list) and path.endswith(".json"):
+            yield path, dump_pretty(content)
+        else:
+            raise ConfigError("a file is its text, or JSON under a name that ends so", where=location)
+
+
+def _iter_trust_labels(labels: Json, files: Mapping[str, bytes], file: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the sidecar label files for the document's files with a trust label."""
+    for path, label in labels.items():
+        location = f"{file}: trust.{path}"
+        if path not in files:
+            raise ConfigError("no file of the document", where=location, hint="name one that stands in files")
+        if not isinstance(label, str) or not label:
+            raise ConfigError("how far a file is trusted is a word", where=location, hint='such as "outside"')
+        from lemming.capabilities.trust.sidecar_labels import make_label_effect  # where a document has any
+
+        sidecar = make_label_effect(path, label, 0, "", ())
+        yield sidecar.path, sidecar.content
+
+
+def is_allowed_file(path: str) -> bool:
+    """Return True if a document may contain the file."""
+    is_plain = path == str(PurePosixPath(path)) and ".." not in path.split("/") and path.isprintable()
+    return is_plain and any(_matches_pattern(path, pattern) for pattern in ALLOWED_FILES)
+
+
+def _matches_pattern(path: str, pattern: str) -> bool:
+    """Return True if a path matches a pattern; `**` at the end matches any depth.
+
+    >>> _matches_pattern("shared/a/b.txt", "shared/**"), _matches_pattern("tools/x/y.py", "tools/*.py")
+    (True, False)
+    """
+    if pattern.endswith("/**"):
+        head, depth = pattern.removesuffix("/**"), pattern.count("/")
+        return path.count("/") >= depth and _matches_pattern("/".join(path.split("/")[:depth]), head)
+    return path.count("/") == pattern.count("/") and PurePosixPath(path).match(pattern)
+
+
+def _to_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]

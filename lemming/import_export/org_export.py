@@ -1,0 +1,150 @@
+"""Export of an organisation as a document for `lemming apply`, without messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from lemming.import_export.org_document import LIMIT_BYTES, SETTINGS_FILES, is_allowed_file
+from lemming.import_export.resume_shorthand import expand_shorthand, to_shorthand
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, Survey, decode_resume, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import dump_pretty, parse
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.tick_counter import load_tick
+
+Json = dict[str, Any]
+MAX_FILE_BYTES = 64 << 10
+_EXPORTED_PATHS = ("AGENTS.md", "agents", "config", "evals", "shared", "skills", "tools")
+_PROCESSED_FOLDER = "done"  # what a folder channel has taken
+
+
+def export_org(org: Organisation, template: Mapping[str, bytes]) -> tuple[Json, list[str]]:
+    """Return the document, and the files omitted from the document: binary, too long, or beyond the total
+    limit.
+
+    Files equal to the `template` of a new organisation are left out.
+
+    Raises: ConfigError for an invalid resume, and for invalid or missing settings: a document without gates
+    would mean an organisation without gates.
+    """
+    base = org.base
+    load_config(org)
+    survey = survey_agents(org)
+    for error in survey.broken.values():
+        raise error
+    agents = {}
+    for name in survey.agents:
+        raw = fs.read_bytes(base / paths.resume_file(name), RESUME_LIMIT_BYTES)
+        if template.get(paths.resume_file(name)) != raw:
+            agents[name] = _resume_shorthand(name, parse(raw, allow_bom=True))
+    parts = {part: _export_settings(base, file, template) for part, file in SETTINGS_FILES.items()}
+    files, omitted = _export_files(base, template)
+    document = {
+        "agents": agents,
+        **parts,
+        "files": files,
+        "trust": dict(_iter_trust_labels(org, survey, files)),
+    }
+    return {part: value for part, value in document.items() if value}, omitted
+
+
+def _resume_shorthand(name: str, resume: Json) -> Json:
+    resume.pop("$schema", None)
+    shorthand = to_shorthand(resume)
+    expanded = dump_pretty(expand_shorthand(name, shorthand))
+    if decode_resume(name, expanded).value == decode_resume(name, dump_pretty(resume)).value:
+        return shorthand
+    return {key: value for key, value in resume.items() if key != "name"}
+
+
+def _export_settings(base: Path, file: str, template: Mapping[str, bytes]) -> Json:
+    try:
+        settings: Json = parse(fs.read_bytes(base / file, LIMIT_BYTES), allow_bom=True)
+    except FileNotFoundError:
+        return {}
+    template_settings: Json = parse(template.get(file, b"{}"))
+    return {
+        key: value
+        for key, value in settings.items()
+        if key not in template_settings or template_settings[key] != value
+    }
+
+
+def _iter_trust_labels(org: Organisation, survey: Survey, files: Json) -> Iterator[tuple[str, str]]:
+    """Yield the files with less trust than the organisation's own files, with the trust label."""
+    if not (config := load_config(org)).org.extensions.get("trust"):
+        return
+    from lemming.capabilities.trust.author_labels import OrgTrustLabeler
+    from lemming.capabilities.trust.sidecar_labels import SidecarLabels
+
+    authors = OrgTrustLabeler(org, config, survey.agents, load_tick(org))
+    sidecar_labels = SidecarLabels(org, authors)
+    for path in files:
+        if authors.order.is_untrusted(label := sidecar_labels.get_label(path).label):
+            yield path, label
+
+
+def _export_files(base: Path, template: Mapping[str, bytes]) -> tuple[Json, list[str]]:
+    exported: Json = {}
+    omitted, total = [], 0
+    for path in _iter_paths(base):
+        raw = fs.read_bytes(base / path, MAX_FILE_BYTES + 1)
+        total += len(raw)
+        text = raw.decode("utf-8", "replace")
+        if template.get(path) == raw:
+            continue
+        if len(raw) > MAX_FILE_BYTES or text.encode() != raw or total > LIMIT_BYTES // 2:
+            omitted.append(path)
+        else:
+            exported[path] = text
+    return exported, omitted
+
+
+def _iter_paths(base: Path) -> Iterator[str]:
+    for top in _EXPORTED_PATHS:
+        path_on_disk = base / top
+        candidates = (
+            sorted(path_on_disk.rglob("*"))
+            if path_on_disk.is_dir() and not path_on_disk.is_symlink()
+            else [path_on_disk]
+        )
+        for file in candidates:
+            path = file.relative_to(base).as_posix()
+            is_exported = not any(
+                part.startswith(".") or part == _PROCESSED_FOLDER for part in Path(path).parts
+            )
+            if is_exported and file.is_file() and not file.is_symlink() and is_allowed_file(path):
+                yield path
+
+
+# --- as YAML that a person reads -----------------------------------------------------------------
+# Texts of several lines as blocks, keys in their order.
+
+
+_WIDTH = 100
+_TEXT, _LIST = "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq"
+
+
+def to_yaml(document: dict[str, Any]) -> str:
+    """Return a document of JSON values as YAML, readable by `parse_yaml`."""
+    import yaml  # only where there is any
+
+    dumper: Any = type("Dumper", (yaml.SafeDumper,), {"ignore_aliases": lambda *_: True})
+    dumper.add_representer(str, _represent_text)
+    dumper.add_representer(list, _represent_list)
+    text: str = yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    return text
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    is_block = "\n" in text and not text.startswith((" ", "\n"))
+    return dumper.represent_scalar(_TEXT, text, style="|" if is_block else None)
+
+
+def _represent_list(dumper: Any, items: list[Any]) -> Any:
+    is_short = all(isinstance(item, str | int | float) for item in items) and len(str(items)) < _WIDTH
+    return dumper.represent_sequence(_LIST, items, flow_style=is_short)

@@ -1,0 +1,271 @@
+"""Renames an agent in its entries, in ledgers and logs of other agents, and in hand-written files."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, CorruptState, DiskError, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse, preserve_layout
+from lemming.kernel.files import fs
+from lemming.kernel.files.stat_cache import path_exists
+from lemming.kernel.journal.ledger import amend_state, read_state
+from lemming.kernel.messages import EntryName, decode_entry, list_outbox, parse_file_names
+from lemming.kernel.org.changing import edit_file
+from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capability_loader import iter_installed_capabilities
+from lemming.operations.pending_rename import begin_rename, end_rename, has_copied_folder
+
+FILE_LIMIT_BYTES = 1 << 20
+LOG_LIMIT_BYTES = 1 << 30
+AGENT_LIST_KEYS = ("read_outboxes", "read_memories", "create_agent_allowed", "ask", "hand_to")
+
+
+def rename_agent(base: OrgPath, old: str, new: str) -> list[str]:
+    """Rename an agent everywhere, and return the changed hand-written files.
+
+    The intent is written down first: after a crash, the same call completes the rename. Raises `UsageError`
+    if both folders exist, and `DiskError`; if the folder could not be moved, nothing has changed.
+    """
+    old_folder, new_folder = paths.agent_folder(old), paths.agent_folder(new)
+    was_copied = has_copied_folder(base)
+    if not was_copied and path_exists(f"{base}/{old_folder}") and path_exists(f"{base}/{new_folder}"):
+        raise UsageError(f'there is an agent "{new}" already', where=new_folder, hint="choose another name")
+    # written down first: half a rename leaves entries whose author no folder has any more
+    begin_rename(base, old, new, copied=was_copied)
+    readers = [reader for reader in survey_agents(base).agents if reader not in (old, new)]
+    try:
+        with ExitStack() as stack:
+            for capability in iter_installed_capabilities():
+                stack.enter_context(capability.wrap_rename(base, old_folder, new_folder))
+            if path_exists(f"{base}/{old_folder}"):
+                _move_folder(Path(base), old, new, was_copied=was_copied)
+    except DiskError:
+        if path_exists(f"{base}/{old_folder}") and not path_exists(f"{base}/{new_folder}"):
+            end_rename(base)  # or no tick would run for a rename that has not begun
+        raise
+    rename_entries(base, old, new)
+    for reader in readers:
+        carry_over_shown_entries(base, reader, old, new)
+    for agent in (new, *readers):
+        rename_in_channel_log(base, agent, old, new)
+    files = [f"{new_folder}/resume.json", *map(paths.resume_file, readers), CREDITS_FILE, ORG_FILE]
+    changed = [file for file in files if rename_in_file(base, file, old, new)]
+    end_rename(base)  # last: until then no engine runs here
+    return changed
+
+
+def _move_folder(base: Path, old: str, new: str, *, was_copied: bool) -> None:
+    """Move an agent's folder, or copy and remove the folder on a file system without moves (an overlay).
+
+    The copy gets a name invalid for agents and is noted once complete: at no moment can a crash leave two
+    agents, or an agent without files.
+    """
+    old_folder, new_folder, staging = (
+        paths.agent_folder(old),
+        paths.agent_folder(new),
+        f"agents/.{new}.copied",
+    )
+    if not was_copied:
+        try:
+            fs.move(base, old_folder, new_folder)
+        except DiskError as error:
+            if getattr(error.__cause__, "errno", 0) != errno.EXDEV:
+                raise
+        else:
+            return
+        _remove_existing(base, staging)  # what a kill left of an earlier copy
+        try:
+            fs.copy_tree(base, old_folder, staging)
+            fs.sync_file_system(base)
+        except DiskError:
+            _remove_existing(base, staging)
+            raise
+        begin_rename(base, old, new, copied=True)
+    if not path_exists(f"{base}/{new_folder}"):
+        fs.move(base, staging, new_folder)
+    fs.remove_tree(base, old_folder)
+
+
+def _remove_existing(base: Path, folder: str) -> None:
+    if (base / folder).is_dir():
+        fs.remove_tree(base, folder)
+
+
+def rename_entries(base: OrgPath, old: str, new: str) -> None:
+    """Write the new name into the entries in the new folder, so that the entries belong to the agent."""
+    for name in list_outbox(base, new):
+        old_name = EntryName(name.tick, name.number, name.id, old)
+        try:
+            entry = decode_entry(old_name, fs.read_bytes(base / name.file, FILE_LIMIT_BYTES))
+        except (ConfigError, FileNotFoundError):
+            continue
+        fs.write_atomic(Path(base), name.file, replace(entry, agent=new).content)
+
+
+def carry_over_shown_entries(base: OrgPath, reader: str, old: str, new: str) -> None:
+    """Keep entries of the renamed agent marked as read in a reader's ledger.
+
+    Otherwise the reader would get all of these entries again, because their author counts as new.
+    """
+    try:
+        state = read_state(base, reader)
+    except CorruptState:  # it takes no turns, and `lemming validate` names it
+        return
+    entries = [
+        (parse_file_names(old, [Path(new_name.file).name])[0], new_name)
+        for new_name in list_outbox(base, new)
+    ]
+    read = state.read.rename_author(old, new, entries)
+    if read != state.read:
+        amend_state(base, reader, replace(state, read=read))
+
+
+def rename_in_channel_log(base: OrgPath, name: str, old: str, new: str) -> None:
+    """Write the new name into the log of a channel; otherwise delivered entries would be delivered again."""
+    file = paths.channel_log(name)
+    try:
+        raw = fs.read_bytes(base / file, LOG_LIMIT_BYTES)
+    except FileNotFoundError:
+        return
+    pattern = re.compile(rf'("(?:entry|answers)":"){re.escape(old)}/'.encode())
+    new_content = pattern.sub(rb"\g<1>" + new.encode() + b"/", raw)
+    if new_content != raw:
+        fs.write_atomic(Path(base), file, new_content)
+
+
+def rename_in_file(base: OrgPath, file: str, old: str, new: str) -> bool:
+    """Replace the name in a resume or settings file, and return True if the file changed.
+
+    Only the name is replaced in the text, so a person's layout is preserved.
+    """
+    is_own = file == paths.resume_file(new)
+    return _rewrite_file(
+        base,
+        file,
+        lambda value: _rename_in_json(value, old, new, is_own=is_own),
+        lambda value: _replace_in_text(value, old, new),
+    )
+
+
+def replace_creator(base: OrgPath, file: str, old: str, new: str) -> bool:
+    """Replace a removed creator in a resume by the creator's own creator, and return True if the file
+    changed.
+
+    This keeps families of agents together for their spending limits.
+    """
+
+    def rename_creator(content: Any) -> Any:
+        is_created_by_old = isinstance(content, dict) and content.get("created_by") == old
+        return {**content, "created_by": new} if is_created_by_old else content
+
+    return _rewrite_file(base, file, rename_creator, lambda text: _replace_creator(text, old, new))
+
+
+def remove_standing_approvals(base: OrgPath, name: str) -> list[str]:
+    """Remove the standing approvals of an agent from all gates, and return the changed files.
+
+    A person granted standing approvals to the old agent, not to the next agent with the same name.
+    """
+    resumes = [paths.resume_file(other) for other in survey_agents(base).agents if other != name]
+    files = [ORG_FILE, *resumes]
+    return [file for file in files if _rewrite_file(base, file, partial(_remove_approvals, name), str)]
+
+
+def _remove_approvals(name: str, content: Any) -> Any:
+    def remove_from_gate(gate: Any) -> Any:
+        if not (isinstance(gate, dict) and isinstance(approved := gate.get("approved"), dict)):
+            return gate
+        if name not in approved:
+            return gate
+        other_approvals = {key: tools for key, tools in approved.items() if key != name}
+        bare_gate = {key: value for key, value in gate.items() if key != "approved"}
+        return {**bare_gate, "approved": other_approvals} if other_approvals else bare_gate
+
+    gates = content.get("gates") if isinstance(content, dict) else None
+    return {**content, "gates": [*map(remove_from_gate, gates)]} if isinstance(gates, list) else content
+
+
+def _rewrite_file(
+    base: OrgPath, file: str, transform: Callable[[Any], Any], replace_text: Callable[[str], str]
+) -> bool:
+    """Rewrite a file with its new JSON content, keeping the layout of `replace_text` if its JSON is equal."""
+    if not path_exists(f"{base}/{file}"):
+        return False
+    with edit_file(base, file) as change:
+        try:
+            old_content = parse(change.raw, allow_bom=True)
+        except JsonProblem:
+            return False
+        new_content = transform(old_content)
+        if new_content == old_content:
+            return False
+        text = replace_text(change.raw.decode("utf-8-sig"))
+        change.publish(preserve_layout(text.encode(), new_content))
+    return True
+
+
+def _rename_in_json(content: Any, old: str, new: str, *, is_own: bool) -> Any:
+    if not isinstance(content, dict):
+        return content
+    renamed = {new if key == old else key: value for key, value in content.items()}
+    if is_own:
+        renamed["name"] = new
+    if renamed.get("created_by") == old:
+        renamed["created_by"] = new
+    if isinstance(gates := renamed.get("gates"), list):
+        renamed["gates"] = [_rename_in_gate(gate, old, new) for gate in gates]
+    for block in ("permissions", "team"):
+        if isinstance(inner := renamed.get(block), dict):
+            renamed[block] = {key: _rename_in_list(key, value, old, new) for key, value in inner.items()}
+    return {key: _rename_in_list(key, value, old, new) for key, value in renamed.items()}
+
+
+def _rename_in_gate(gate: Any, old: str, new: str) -> Any:
+    """Return a gate whose standing approvals of the agent continue under its new name."""
+    if not (isinstance(gate, dict) and isinstance(approved := gate.get("approved"), dict)):
+        return gate
+    return {**gate, "approved": {new if key == old else key: tools for key, tools in approved.items()}}
+
+
+def _rename_in_list(key: str, value: Any, old: str, new: str) -> Any:
+    if key not in AGENT_LIST_KEYS or not isinstance(value, list):
+        return value
+    return [_substitute_name(name, old, new) for name in value]
+
+
+def _substitute_name(name: Any, old: str, new: str) -> Any:
+    """Return a name with the new name substituted, alone or before a memory key."""
+    if isinstance(name, str) and name.startswith(f"{old}/"):
+        return f"{new}{name[len(old) :]}"
+    if isinstance(name, dict) and name.get("agent") == old:  # a member of a team
+        return {**name, "agent": new}
+    return new if name == old else name
+
+
+def _replace_in_text(text: str, old: str, new: str) -> str:
+    old_json, new_json = dump_compact(old).decode(), dump_compact(new).decode()
+    text = re.sub(rf'("name"\s*:\s*){re.escape(old_json)}', rf"\g<1>{new_json}", text, count=1)
+    text = _replace_creator(text, old, new)
+    text = re.sub(rf"{re.escape(old_json)}(\s*:)", rf"{new_json}\g<1>", text, count=1)
+    lists = "|".join(AGENT_LIST_KEYS)
+    beginning = f"{old_json[:-1]}/", f"{new_json[:-1]}/"
+    return re.sub(
+        rf'"(?:{lists})"\s*:\s*\[[^\]]*\]',
+        lambda match: match[0].replace(old_json, new_json).replace(*beginning),
+        text,
+    )
+
+
+def _replace_creator(text: str, old: str, new: str) -> str:
+    old_json, new_json = dump_compact(old).decode(), dump_compact(new).decode()
+    return re.sub(rf'("created_by"\s*:\s*){re.escape(old_json)}', rf"\g<1>{new_json}", text, count=1)

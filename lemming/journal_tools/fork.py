@@ -1,0 +1,171 @@
+"""Forks an organisation: a copy of its state after a tick, optionally with changed files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lemming.git_history.history_reader import PastState
+from lemming.git_history.journal_copies import copy_journals
+from lemming.journal_tools.journal_history import PastStates
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import Problem, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_pretty, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.atomic_folder import require_free, stage_org
+from lemming.kernel.files.unknown_keys import unknown_keys
+from lemming.kernel.org.config import FILE_TYPES
+from lemming.kernel.tick.tick_counter import persist_tick
+
+_FILE_LIMIT_BYTES = 64 << 20
+_RESUME = re.compile(r"agents/[^/]+/resume\.json\Z")
+
+
+@dataclass(frozen=True)
+class SettingOverride:
+    """A changed value: the JSON pointer in a file gets `value`."""
+
+    file: str
+    pointer: str
+    value: Any
+
+    @classmethod
+    def parse(cls, text: str) -> SettingOverride:
+        """Parse an override of the form `FILE:POINTER=VALUE`; the value is JSON, or else text.
+
+        >>> SettingOverride.parse("config/org.json:/inbox_limit=5")
+        SettingOverride(file='config/org.json', pointer='/inbox_limit', value=5)
+
+        Raises `UsageError`.
+        """
+        location, equals, value = text.partition("=")
+        file, colon, pointer = location.partition(":")
+        if not (equals and colon and file and pointer.startswith("/")):
+            hint = "for example agents/ada/resume.json:/model/key=fast"
+            raise UsageError(f"expected FILE:/POINTER=VALUE, found {text[:80]!r}", hint=hint)
+        try:
+            return cls(file, pointer, parse(value))
+        except JsonProblem:
+            return cls(file, pointer, value)
+
+
+def fork(past: PastStates, state: PastState, folder: Path, overrides: list[SettingOverride]) -> list[str]:
+    """Create an organisation in `folder` from a past state, and return the files changed by `overrides`.
+
+    Journals up to the tick are copied; the original is not changed. An interrupted fork leaves no
+    organisation. Raises `UsageError` before writing anything if the folder is not empty or an override is
+    invalid.
+    """
+    _require_free(past.base, folder)
+    changed = apply_overrides(overrides, lambda file: past.read_file(state.commit, file))
+    # a half-made fork would run as if it were whole: without journals, and with nothing spent
+    with stage_org(folder, "fork") as new_base:
+        past.checkout(state.commit, new_base)
+        for file, content in changed.items():
+            fs.write_atomic(new_base, file, content)
+        # of a commit that a rewind has set aside there are no journals any more
+        if state.commit in past.list_branch_commits():
+            copy_journals(past.base, new_base, until=state.tick)
+        persist_tick(new_base, state.tick + 1)
+    return list(changed)
+
+
+def apply_overrides(overrides: Iterable[SettingOverride], read: Callable[[str], bytes]) -> dict[str, bytes]:
+    """Return the files changed by overrides, with their new contents; `read` returns the old contents.
+
+    Raises `UsageError` for an override that does not fit or that the engine would ignore.
+    """
+    changed: dict[str, bytes] = {}
+    for override in overrides:
+        raw = changed.get(override.file) or read(override.file)  # several settings may change one file
+        changed[override.file] = apply_override(raw, override)
+    return changed
+
+
+def apply_override(raw: bytes, override: SettingOverride) -> bytes:
+    """Return a JSON file with a changed value. The object or list around the value must exist.
+
+    Raises `UsageError`, also for a key that the engine would ignore.
+
+    >>> apply_override(b'{"a": [1, 2]}', SettingOverride("f", "/a/1", "x")).decode().split()
+    ['{', '"a":', '[', '1,', '"x"', ']', '}']
+    """
+    try:
+        content = parse(raw, limit_bytes=_FILE_LIMIT_BYTES, allow_bom=True)
+    except JsonProblem as error:
+        raise UsageError(
+            f"{override.file} is not JSON: {error}", hint="only JSON files can be set"
+        ) from error
+    *parents, last_part = [
+        part.replace("~1", "/").replace("~0", "~") for part in override.pointer.split("/")[1:]
+    ]
+    container = content
+    for part in parents:
+        container = _descend(container, part, override)
+    if isinstance(container, list) and last_part == "-":
+        container.append(override.value)
+    elif isinstance(container, list):
+        _descend(container, last_part, override)
+        container[int(last_part)] = override.value
+    elif isinstance(container, dict):
+        if (
+            _find_file_type(override.file) is None
+        ):  # anything may be in it, so that only what is there is meant
+            _descend(container, last_part, override)
+        container[last_part] = override.value
+    else:
+        raise _unknown_pointer_error(container, last_part, override)
+    require_effect(override.file, raw, changed := dump_pretty(content), request=f"--set {override.pointer}")
+    return changed
+
+
+def require_effect(file: str, old_content: bytes, new_content: bytes, *, request: str) -> None:
+    """Raise `UsageError` for a new key that the engine would ignore, most likely a typing error.
+
+    `request` is the requested change, for the message.
+    """
+    file_type = _find_file_type(file)
+    if file_type is None:  # a memory, or a shared file
+        return
+    old_pointers = {problem.pointer for problem in _find_unknown_keys(old_content, file_type)}
+    for problem in _find_unknown_keys(new_content, file_type):
+        if problem.pointer not in old_pointers:
+            raise UsageError(f"{request}: {problem.message} in {file}", hint=problem.hint)
+
+
+def _find_unknown_keys(raw: bytes, file_type: Any) -> list[Problem]:
+    plain = parse(raw, limit_bytes=_FILE_LIMIT_BYTES, allow_bom=True)
+    return list(unknown_keys(plain, file_type)) if isinstance(plain, dict) else []
+
+
+def _find_file_type(file: str) -> Any:
+    """Return the type with the keys of a file, or None if the file may contain anything."""
+    return FILE_TYPES.get(file) or (Agent if _RESUME.match(file) else None)
+
+
+def _descend(container: Any, part: str, override: SettingOverride) -> Any:
+    if isinstance(container, dict) and part in container:
+        return container[part]
+    if isinstance(container, list) and part.isdecimal() and int(part) < len(container):
+        return container[int(part)]
+    raise _unknown_pointer_error(container, part, override)
+
+
+def _unknown_pointer_error(container: Any, part: str, override: SettingOverride) -> UsageError:
+    """Return the error for a pointer without a target, with the nearest existing name."""
+    is_object = isinstance(container, dict)
+    message = f'there is no "{part}"' if is_object else f"there is no item {part}"
+    hint = did_you_mean(part, [*container]) if is_object else ""
+    hint = hint or "the object or list that holds the value must be there"
+    return UsageError(f"{override.file} has no place {override.pointer}: {message}", hint=hint)
+
+
+def _require_free(base: Path, folder: Path) -> None:
+    require_free(folder)
+    if folder.resolve().is_relative_to(base.resolve()):
+        raise UsageError(
+            "a fork cannot be inside the organisation", where=str(folder), hint="name a folder elsewhere"
+        )

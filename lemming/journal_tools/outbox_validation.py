@@ -1,0 +1,52 @@
+"""Validation of outbox files by name and content."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import islice
+
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.files import fs
+from lemming.kernel.messages import parse_file_names, read_entry
+from lemming.kernel.org.organisation import OrgPath
+
+
+def validate_outbox(base_path: str | os.PathLike[str], agent_name: str) -> list[Problem]:
+    """Return the problems of the files in an outbox, by name and content."""
+    base = paths.as_base(base_path)
+    folder = paths.outbox_folder(agent_name)
+    try:
+        file_names = fs.list_names(base / folder)
+    except OSError:
+        return [Problem("the outbox must be a real folder; a link is refused", file=folder)]
+    return validate_outbox_files(base, agent_name, file_names)
+
+
+def validate_outbox_files(
+    base: OrgPath, agent_name: str, file_names: Sequence[str], *, newest: int | None = None
+) -> list[Problem]:
+    """Return the problems of these files in an outbox; only the `newest` entries are opened."""
+    folder = paths.outbox_folder(agent_name)
+    hint = "entries are named like 00000042_3fa9c1d2e0b7.json"
+    problems = [
+        Problem("ignored: not an entry's file name", f"{folder}/{file_name[:80]}", hint=hint)
+        for file_name in file_names
+        if not paths.ENTRY_FILE.match(file_name)
+    ]
+    for name in parse_file_names(
+        agent_name, file_names if newest is None else select_newest(file_names, newest)
+    ):
+        try:
+            read_entry(base, name)
+        except ConfigError as error:
+            problems.extend(error.problems)
+        except FileNotFoundError:  # retention removed it beside us
+            continue
+    return problems
+
+
+def select_newest(file_names: Sequence[str], count: int) -> list[str]:
+    """Return the names of the newest entry files among sorted file names."""
+    return list(islice(filter(paths.ENTRY_FILE.match, reversed(file_names)), count))

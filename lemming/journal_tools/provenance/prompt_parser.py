@@ -1,0 +1,198 @@
+"""Parses the prompt of a recorded turn into entries, memories and files.
+
+The prompt is the record of the content visible to a turn. The full form contains every entry and memory as
+JSON. The brief form, for very small models, contains bare lines; names are then taken from the beginnings of
+the lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from lemming.journal_tools.recorded_tick import TurnRecord
+from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.paths import resolve_agent_path
+from lemming.kernel.messages import parse_identities
+
+# A section's mark is made from its text, so nothing inside the text can end it.
+_SECTION = re.compile(r"^# ([^\n]*)\n<<<DATA ([0-9a-f]{10}|[0-9a-f]{32})\n(.*?)\n\2 DATA>>>", re.M | re.S)
+_TRUST = r"[a-z][a-z0-9_-]*"
+_LABEL = re.compile(rf"\[trust: {_TRUST}\] ")
+_TITLE = re.compile(rf" \(trust: {_TRUST}\)\Z")
+_ENTRY = re.compile(
+    r'\{(?:"trust": "[a-z][a-z0-9_-]*", )?"id": "([A-Za-z0-9]+)", "from": "([a-z0-9_-]+)", "tick": (\d+), '
+)
+_FILE, _NEW, _MEMORY = "File: ", "New entries", "memory "
+_NEW_ENTRY_SECTIONS = (_NEW, "Asked of you", "Answers to what you asked")
+_ENTRY_SECTIONS = (
+    *_NEW_ENTRY_SECTIONS,
+    "Said before in this conversation",
+    "Entries you have seen before",
+    "Your own latest entries",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownEntry:
+    """An entry in a prompt. In the brief form author, tick and text are unknown and None."""
+
+    id: str
+    author: str | None = None
+    tick: int | None = None
+    payload: Any = None
+    is_new: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParsedPrompt:
+    """The content of a prompt. `memory` and `files` contain the visible texts, by key and by path.
+
+    `is_brief`: texts were shortened, and a name may come from a misread text.
+    """
+
+    entries: list[ShownEntry] = field(default_factory=list)
+    memory: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    is_brief: bool = False
+
+
+def parse_prompt(turn: TurnRecord, agents: Collection[str]) -> ParsedPrompt:
+    """Return the content of a turn's first prompt; `agents` contains all names in the tick."""
+    if not turn.started:
+        return ParsedPrompt()
+    last = turn.started.prompt[-1]["content"] if turn.started.prompt else ""
+    files = list(_iter_context_files(turn))
+    if turn.started.form:
+        return _parse_small_prompt(turn, last, files)
+    if not last.startswith("# Your memory\n"):
+        return _parse_brief_prompt(turn, last, files, agents)
+    is_tracked = "trust" in turn.started.given
+    sections = [
+        (_TITLE.sub("", match[1]) if is_tracked else match[1], match[3]) for match in _SECTION.finditer(last)
+    ]
+    labels = {f"{_FILE}{label}": path for path, label in files}
+    entries = [
+        _parse_entry_line(line, is_new=title.startswith(_NEW_ENTRY_SECTIONS))
+        for title, text in sections
+        if title.startswith(_ENTRY_SECTIONS)
+        for line in text.split("\n")
+        if _ENTRY.match(line)
+    ]
+    return ParsedPrompt(
+        entries=entries + _find_missing_entries(entries, turn),
+        memory=dict(_parse_memories(next((text for title, text in sections if title == "Your memory"), ""))),
+        files={
+            **dict.fromkeys(labels.values(), ""),
+            **{labels[title]: text for title, text in sections if title in labels},
+        },
+    )
+
+
+def _find_missing_entries(entries: Collection[ShownEntry], turn: TurnRecord) -> list[ShownEntry]:
+    """Return the entries of the turn's request that are not in `entries`: the request and the answers to
+    sub-requests.
+
+    In a prompt an answer appears as the result of a call. An approved call leads to the turn that requested
+    approval.
+    """
+    assert turn.started is not None
+    task = turn.started.task or {}
+    sub_requests = task.get("begun", {}).get("asked", [])
+    identities = [task.get("request"), *(sub_request.get("answer") for sub_request in sub_requests)]
+    identities += [sub_request["request"] for sub_request in sub_requests if sub_request.get("held")]
+    entry_names = parse_identities([identity for identity in identities if identity])
+    known_ids = {entry.id for entry in entries}
+    return [
+        ShownEntry(id=name.id, author=name.author, tick=name.tick)
+        for name in sorted(entry_names)
+        if name.id not in known_ids
+    ]
+
+
+def _parse_entry_line(line: str, *, is_new: bool) -> ShownEntry:
+    match = _ENTRY.match(line)
+    assert match is not None
+    try:
+        payload = parse(line)["payload"]
+    except (JsonProblem, KeyError):  # a long one is cut
+        payload = None
+    return ShownEntry(id=match[1], author=match[2], tick=int(match[3]), payload=payload, is_new=is_new)
+
+
+def _parse_memories(text: str) -> Iterator[tuple[str, Any]]:
+    for line in text.split("\n"):
+        try:
+            memory = parse(line)
+        except JsonProblem:  # the remark on those that were too long to show
+            continue
+        if isinstance(memory, dict) and "key" in memory:
+            yield memory["key"], memory.get("value")
+
+
+def _iter_context_files(turn: TurnRecord) -> Iterator[tuple[str, str]]:
+    """Yield the path and the label of each context file in the resume."""
+    resume = turn.started.resume if turn.started else {}
+    for item in resume.get("context", []):
+        label = item.get("label") or PurePosixPath(item["file"]).name
+        is_memory = "owner" in item  # of another agent, by a grant
+        yield item["file"] if is_memory else resolve_agent_path(turn.agent, item["file"]), label
+
+
+def _parse_small_prompt(turn: TurnRecord, text: str, files: list[tuple[str, str]]) -> ParsedPrompt:
+    """Parse a prompt in a small form: each part begins with its name and a colon."""
+    is_tracked = turn.started is not None and "trust" in turn.started.given
+    parts: dict[str, str] = {}
+    name = ""
+    for line in text.split("\n"):
+        if line.startswith("> "):
+            parts[name] = f"{parts[name]}\n{line[2:]}" if parts.get(name) else line[2:]
+            continue
+        unlabelled = _LABEL.sub("", line, count=1) if is_tracked else line
+        name, _, text_after = unlabelled.partition(":")
+        parts[name] = _unquote_text(text_after.strip())
+    entries = [ShownEntry(id=identity) for identity in turn.visible_entry_ids]
+    memories = {name.removeprefix(_MEMORY): text for name, text in parts.items() if name.startswith(_MEMORY)}
+    return ParsedPrompt(
+        entries=entries + _find_missing_entries(entries, turn),
+        memory=memories,
+        files={path: parts.get(label, "") for path, label in files},
+        is_brief=True,
+    )
+
+
+def _unquote_text(quoted: str) -> str:
+    """Return the text of a JSON string; any other text is returned unchanged."""
+    try:
+        value = parse(quoted)
+    except JsonProblem:
+        return quoted
+    return value if isinstance(value, str) else quoted
+
+
+def _parse_brief_prompt(
+    turn: TurnRecord, text: str, files: list[tuple[str, str]], agents: Collection[str]
+) -> ParsedPrompt:
+    labels = {label: path for path, label in files}
+    texts_by_name: dict[str, str] = {}
+    is_tracked = turn.started is not None and "trust" in turn.started.given
+    for line in text.split("\n"):
+        name, colon, text_after = (_LABEL.sub("", line, count=1) if is_tracked else line).partition(": ")
+        name = _TITLE.sub("", name) if is_tracked else name
+        if colon and name not in texts_by_name:
+            texts_by_name[name] = text_after
+    entries = [ShownEntry(id=identity) for identity in turn.visible_entry_ids]
+    return ParsedPrompt(
+        entries=entries + _find_missing_entries(entries, turn),
+        memory={
+            name: text_after
+            for name, text_after in texts_by_name.items()
+            if paths.MEMORY_KEY.match(name) and name not in labels and name not in agents
+        },
+        files={path: texts_by_name.get(label, "") for label, path in labels.items()},
+        is_brief=True,
+    )

@@ -1,0 +1,114 @@
+"""The trust trace: the path on which an item lost trust, back to its origin."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from lemming.journal_tools.provenance.write_log import WriteLog
+from lemming.journal_tools.recorded_tick import TurnRecord
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.integers import LAST_TICK
+from lemming.kernel.base.jsontext import parse
+from lemming.kernel.messages import parse_identities
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_loader import missing_reason
+from lemming.kernel.tick.firing_plan import find_people
+
+MAX_STEPS = 100
+EARLIER_RESULT_SUFFIX = " gave before"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustStep:
+    """A step of a trust trace: an item with trust label `trust`, because its turn read `because`.
+
+    Without a tick no turn wrote the item, which is then the origin. `vouched`: the entries of people who
+    endorsed the item.
+    """
+
+    what: str
+    trust: str
+    tick: int | None = None
+    agent: str = ""
+    because: str = ""
+    vouched: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {**asdict(self), "vouched": [*self.vouched]}
+
+
+def trace_trust(write_log: WriteLog, path: str) -> list[TrustStep]:
+    """Return the trust trace of a file, a memory or an entry, beginning with the item.
+
+    The trace is empty if no turn lowered the trust.
+    """
+    if missing_reason("trust"):
+        return []
+    endorsements = _load_endorsements(write_log)
+    steps: list[TrustStep] = []
+    source, label = path, ""
+    turn: TurnRecord | None = None
+    while source and len(steps) < MAX_STEPS:
+        turn = _find_origin_turn(write_log, source, turn)
+        trust_record = _load_trust_label(turn, source) if turn else {}
+        cause = next(iter(trust_record.get("from", ())), None)
+        if not (steps or cause):
+            break
+        step = TrustStep(what=_to_source_name(source), trust=trust_record["is"] if cause else label)
+        if turn and cause:
+            step = replace(step, tick=turn.tick, agent=turn.agent, because=cause["of"])
+        steps.append(replace(step, vouched=tuple(endorsements.get(step.what, ()))))
+        source, label = (_to_path(cause["of"]), cause["is"]) if cause else ("", "")
+    return steps
+
+
+def _find_origin_turn(write_log: WriteLog, source: str, later: TurnRecord | None) -> TurnRecord | None:
+    """Return the turn that wrote a source or received it as a result."""
+    position = (later.tick, later.rank) if later else None
+    if source.endswith(EARLIER_RESULT_SUFFIX):
+        return (
+            write_log.find_turn(later.started.state["tick"], later.agent) if later and later.started else None
+        )
+    write = write_log.find_last_write(source, position=position) if "/" in source else None
+    return write_log.find_turn(write.position[0], write.key) if write else None
+
+
+def _load_trust_label(turn: TurnRecord, path: str) -> dict[str, Any]:
+    """Return the trust of an item a turn wrote: from its sidecar label, or else the trust of the turn."""
+    from lemming.capabilities.trust.sidecar_labels import get_label_path
+
+    sidecar = turn.writes.get(get_label_path(path))
+    if sidecar is not None:
+        sidecar_fields = parse(sidecar.content)
+        return {"is": sidecar_fields["trust"], "from": sidecar_fields["from"]}
+    return turn.report.trust if turn.report else {}
+
+
+def _load_endorsements(write_log: WriteLog) -> dict[str, list[str]]:
+    from lemming.capabilities.trust.endorsements import EndorsementLog
+
+    org = Organisation.from_path(write_log.base)
+    endorsements: dict[str, list[str]] = {}
+    for endorsement in org.get_cache(EndorsementLog).iter_from_people(
+        find_people(survey_agents(org), load_config(org)), LAST_TICK
+    ):
+        endorsements.setdefault(endorsement.subject, []).append(endorsement.entry)
+    return endorsements
+
+
+def _to_path(source: str) -> str:
+    """Return the path of a source; a tool result is returned unchanged."""
+    entry_name = next(iter(parse_identities([source])), None)
+    return entry_name.file if entry_name else source
+
+
+def _to_source_name(path: str) -> str:
+    """Return the name of a source: the identity of an entry, or the path of any other file."""
+    parts = path.split("/")
+    is_entry = len(parts) == 4 and parts[0] == "agents" and parts[2] == "outbox"
+    match = paths.ENTRY_FILE.match(parts[3]) if is_entry else None
+    return f"{parts[1]}/{parts[3].removesuffix('.json')}" if match else path

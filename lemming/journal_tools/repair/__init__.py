@@ -1,0 +1,1 @@
+"""Repairs of damage that need a person's decision."""

@@ -1,0 +1,395 @@
+"""Finds damage that needs a person's decision, describes the repair, and makes the repair on request.
+
+Nothing is ever deleted. Files in the way are moved to `aside/<time>/` in the organisation's folder, and
+truncated files are copied there first. Searching and acting are separate: `find_repairs` changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from lemming.git_history.journal_copies import archive_journals
+from lemming.git_history.rewind import make_archive_folder_name
+from lemming.journal_tools.agent_rename import rename_agent
+from lemming.journal_tools.outbox_validation import validate_outbox
+from lemming.journal_tools.repair.unknown_calls import UnknownCall, find_unknown_calls
+from lemming.journal_tools.verify.lost_files import LastWrites, LostFile
+from lemming.kernel.agents import list_agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import walk
+from lemming.kernel.files.temporary_files import is_orphaned, is_temporary
+from lemming.kernel.journal.journal_file import is_committed, journal_ticks, last_record, read_journal
+from lemming.kernel.journal.journal_records import ModelReplied, Record, TickCommitted, TurnStarted
+from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
+from lemming.kernel.journal.ledger import AgentState, parse_state
+from lemming.kernel.messages import list_outbox
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.next_tick import find_next_tick
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.tick_counter import load_tick, persist_tick, tick_from_files
+from lemming.operations.pending_rename import describe_pending_rename, find_pending_rename
+
+Kind = Literal["rename", "tick", "journal", "ledger", "lost", "leftover", "outbox", "call"]
+
+FILE_LIMIT_BYTES = 1 << 30
+ENGINE_FOLDERS = ("agents", "config", "logs", "shared", "trust", ".lemming")
+
+
+@dataclass(frozen=True)
+class RepairStep:
+    """A change: move a file aside; truncate a file to `number` bytes after copying it aside; set the next
+    tick to `number`; move all journals after tick `number` aside; write a missing file with `content`; finish
+    the rename of an agent.
+    """
+
+    does: Literal["move", "cut", "tick", "journals", "write", "rename"]
+    file: str
+    number: int = 0
+    content: bytes = b""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A problem with its repair. `action` describes the effect of `steps`.
+
+    Without steps the repair is left to a person, and `action` is advice.
+    """
+
+    kind: Kind
+    where: str
+    found: str
+    action: str
+    steps: tuple[RepairStep, ...] = ()
+    call: UnknownCall | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the repair as JSON values."""
+        fields = {key: getattr(self, key) for key in ("kind", "where", "found", "action")}
+        call = self.call.as_json() if self.call else None
+        return {**fields, "is_for_a_person": not self.steps, "call": call}
+
+
+def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: bool = True) -> list[Repair]:
+    """Return all problems detectable in the files; `newest` limits the number of journals read.
+
+    Changes nothing. Safe beside an engine, but an unfinished write of the engine can look torn.
+    """
+    if names := find_pending_rename(base):  # until it is done nobody can tell what else is wrong
+        action = f"give the rest the new name. {_RERUN_HINT}"
+        steps = (RepairStep("rename", paths.RENAMING_FILE),)
+        return [Repair("rename", paths.RENAMING_FILE, describe_pending_rename(*names), action, steps)]
+    try:
+        ticks = journal_ticks(base)
+    except CorruptState as error:
+        action = f"move it aside: the record of its ticks is lost, everything else stays. {_RERUN_HINT}"
+        return [Repair("journal", error.where, error.message, action, (RepairStep("move", error.where),))]
+    read_ticks = ticks if newest is None else ticks[-newest:]
+    # the counter first: by it a journal is one of a finished tick, or one that goes on
+    next_tick, repairs = _find_tick_repairs(base, ticks)
+    writes = LastWrites()
+    repairs += _find_journal_repairs(base, read_ticks, next_tick, writes)
+    if not (ticks and ticks[-1] >= next_tick):  # else the files are meant to be those before a tick
+        repairs += map(_make_lost_file_repair, writes.find_lost_files(base))
+    repairs += [repair for name in _list_agents(base) if (repair := _find_ledger_repair(base, name))]
+    repairs += _find_leftovers(base)
+    if with_outboxes:
+        repairs += _find_odd_entries(base)
+    return repairs + [_make_call_repair(call) for call in find_unknown_calls(base, read_ticks)]
+
+
+def make_repairs(runtime: Runtime, repairs: list[Repair]) -> str:
+    """Apply the steps of the repairs and return the archive folder, or an empty string if nothing was moved.
+
+    Raises `DiskError`; a second call completes an interrupted one.
+    """
+    base, archive = runtime.base, make_archive_folder_name(runtime)
+    for step in (step for repair in repairs for step in repair.steps):
+        if step.does == "journals":
+            archive_journals(base, last_tick=step.number, folder=archive)
+        else:
+            _apply_step(base, step, f"{archive}/{step.file}")
+    fs.sync_file_system(base)
+    return archive if (base / archive).exists() else ""
+
+
+def _apply_step(base: OrgPath, step: RepairStep, archive_path: str) -> None:
+    if step.does == "move":
+        fs.move(Path(base), step.file, archive_path)
+    elif step.does == "cut":
+        # flushed before the cut: a power cut must not take both
+        fs.write_atomic(
+            Path(base), archive_path, fs.read_bytes(base / step.file, FILE_LIMIT_BYTES), sync=True
+        )
+        with fs.AppendFile(Path(base), step.file) as file:
+            file.truncate(step.number)
+    elif step.does == "write":
+        fs.create(Path(base), step.file, step.content)
+    elif step.does == "rename":
+        if names := find_pending_rename(base):
+            rename_agent(base, *names)
+    else:
+        persist_tick(base, step.number, sync=True)
+
+
+# --- the tick counter ----------------------------------------------------------------------------
+
+_RERUN_HINT = "Then run `lemming repair` again"
+
+
+def _make_rollback_repair(base: OrgPath, tick: int, ticks: list[int]) -> Repair:
+    description = f"the files are those before tick {tick}, but there are journals up to tick {ticks[-1]}"
+    later_ticks = [later_tick for later_tick in ticks if later_tick >= tick]
+    action = (
+        f"move the journals from tick {tick} on aside, and entries of theirs that are still there, so that "
+        f"tick {tick} runs afresh. {_describe_lost_spending(base, later_ticks)} "
+        f"To keep them instead, bring back the files after tick {ticks[-1]}"
+    )
+    later_steps = [
+        RepairStep("move", entry.file)
+        for name in _list_agents(base)
+        for entry in list_outbox(base, name)
+        # not what a person wrote: entries of turns are written anew, under the same ids
+        if entry.has_engine_id and entry.tick >= tick
+    ]
+    steps = (*later_steps, RepairStep("journals", paths.JOURNALS, tick - 1))
+    return Repair("tick", paths.JOURNALS, description, action, steps)
+
+
+def _describe_lost_spending(base: OrgPath, ticks: list[int]) -> str:
+    """Return a sentence with the spending of these ticks, and the commands to keep counting the amount.
+
+    Ticks moved aside no longer count as spending.
+    """
+    spent_by_agent: dict[str, float] = {}
+    for tick in ticks:
+        with contextlib.suppress(CorruptState):
+            for record in read_journal(base, tick):
+                if isinstance(record, ModelReplied):
+                    spent_by_agent[record.agent] = spent_by_agent.get(record.agent, 0.0) + record.credits
+    lines = [
+        f"`lemming credits grant {name} -{amount:.10g}`"
+        for name, amount in sorted(spent_by_agent.items())
+        if amount
+    ]
+    if not lines:
+        return "They spent nothing."
+    total = f"{sum(spent_by_agent.values()):.10g}"
+    return f"They spent {total} credits, which is then no longer counted; to count it: {', '.join(lines)}."
+
+
+def _find_tick_repairs(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repair]]:
+    """Return the correct next tick, and the repairs of `tick.json`."""
+    try:
+        counter_tick = load_tick(base)
+    except CorruptState as error:
+        tick, evidence = tick_from_files(base, ticks)
+        if not ticks and tick == 1:
+            action = 'no journal tells the number: write {"current_tick": N} into it yourself'
+            return 1, [Repair("tick", paths.TICK_FILE, error.message, action)]
+        return tick, [_make_counter_repair(base, tick, error.message, evidence)]
+    try:
+        next_tick = find_next_tick(base, counter_tick, ticks, boot_id=SystemClock().boot_id)
+    except CorruptState:  # a journal's own trouble, and told as such
+        return counter_tick, []
+    if next_tick.trouble == "taken back":
+        return next_tick.tick, [_make_rollback_repair(base, next_tick.tick, ticks)]
+    if next_tick.to_error is None:
+        return next_tick.tick, []
+    message = f"it names tick {counter_tick}, but {next_tick.to_error.message}"
+    return next_tick.tick, [
+        _make_counter_repair(base, next_tick.tick, message, tick_from_files(base, ticks)[1])
+    ]
+
+
+def _make_counter_repair(base: OrgPath, tick: int, description: str, evidence: str) -> Repair:
+    """Return the repair of the counter; `evidence` is the source of the tick number, unless its own journal
+    is.
+    """
+    explanation = (
+        f"tick {tick} was interrupted and goes on" if last_record(base, tick) is not None else evidence
+    )
+    is_there = os.path.lexists(base / paths.TICK_FILE)
+    steps = (
+        *([RepairStep("move", paths.TICK_FILE)] if is_there else []),
+        RepairStep("tick", paths.TICK_FILE, tick),
+    )
+    return Repair(
+        "tick",
+        paths.TICK_FILE,
+        description,
+        f'write {{"current_tick": {tick}}} into it: {explanation}',
+        steps,
+    )
+
+
+# --- journals ------------------------------------------------------------------------------------
+
+
+def _find_journal_repairs(
+    base: OrgPath, ticks: list[int], next_tick: int, writes: LastWrites
+) -> Iterator[Repair]:
+    """Yield the repairs of journals, and note the writes of the readable journals."""
+    for tick in ticks:
+        try:
+            records = read_journal(base, tick)
+            writes.add_tick(tick, records)
+            _require_starts(records)
+        except CorruptState as error:
+            writes.add_unreadable_tick()
+            yield _make_journal_repair(base, tick, next_tick, error)
+
+
+def _require_starts(records: list[Record]) -> None:
+    """Raise `CorruptState` for a turn that cannot resume because journals with its inputs are gone."""
+    is_over = bool(records) and isinstance(records[-1], TickCommitted)
+    for record in () if is_over else records:
+        if isinstance(record, TurnStarted):
+            record.as_json()
+
+
+def _make_journal_repair(base: OrgPath, tick: int, next_tick: int, error: CorruptState) -> Repair:
+    file = paths.journal_file(tick)
+    if not os.path.lexists(base / file):
+        action = "restore it from a backup if you need the record of its ticks; nothing else depends on it"
+        return Repair("journal", error.where, error.message, action)
+    move = RepairStep("move", file)
+    if tick < next_tick:
+        action = f"move it aside: the record of tick {tick} is lost; what the tick wrote stays as it is"
+        return Repair("journal", error.where, error.message, action, (move,))
+    if is_committed(base, tick):
+        action = f"move it aside and go on with tick {tick + 1}: the record of tick {tick} is lost"
+        steps = (move, RepairStep("tick", paths.TICK_FILE, tick + 1))
+        return Repair("journal", error.where, error.message, action, steps)
+    line_count = _count_preceding_lines(error)
+    if not line_count:
+        action = f"move it aside: tick {tick} runs afresh, and its models are asked, and paid, again"
+        return Repair("journal", error.where, error.message, action, (move,))
+    action = (
+        f"copy it aside and keep its first {line_count} lines, which are whole: tick {tick} goes on after them; "
+        "turns recorded below are taken again, and their models are asked, and paid, again"
+    )
+    lines = fs.read_bytes(base / file, FILE_LIMIT_BYTES).splitlines(keepends=True)
+    size = sum(map(len, lines[:line_count]))
+    return Repair("journal", error.where, error.message, action, (RepairStep("cut", file, size),))
+
+
+def _count_preceding_lines(error: CorruptState) -> int:
+    """Return the number of lines before the damaged line named in the error, or 0 if the error names none."""
+    number = error.where.rpartition(":")[2]
+    return int(number) - 1 if number.isdigit() else 0
+
+
+# --- ledgers -------------------------------------------------------------------------------------
+
+
+def _find_ledger_repair(base: OrgPath, name: str) -> Repair | None:
+    file = paths.ledger_file(name)
+    try:
+        raw = fs.read_bytes(base / file, LEDGER_LIMIT_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        action = "the ledger must be a regular file: put it back, or move this away to start anew"
+        return Repair("ledger", file, "something that is not a regular file stands here", action)
+    if len(raw) > LEDGER_LIMIT_BYTES:
+        description = f"it is larger than the {LEDGER_LIMIT_BYTES >> 20} MiB of a ledger"
+        action = f"move it aside: {name} starts anew, what it has read and spent is forgotten"
+        return Repair("ledger", file, description, action, (RepairStep("move", file),))
+    lines = raw.split(b"\n")
+    whole, torn = lines[:-1], lines[-1]
+    good_count = len(whole)
+    while good_count and _parse_state(whole[good_count - 1]) is None:
+        good_count -= 1
+    bad_count = len(whole) - good_count + bool(torn)
+    if not bad_count:
+        return None
+    description = f"{'its last line is' if bad_count == 1 else f'its last {bad_count} lines are'} not what the engine wrote"
+    state = _parse_state(whole[good_count - 1]) if good_count else None
+    if state is None:
+        action = f"move it aside: {name} starts anew, what it has read and spent is forgotten"
+        return Repair("ledger", file, description, action, (RepairStep("move", file),))
+    action = (
+        f"copy it aside and cut {'that line' if bad_count == 1 else 'them'}: {name} goes on from its turn of "
+        f"tick {state.tick}; what it read and spent after that is forgotten"
+    )
+    size = sum(len(line) + 1 for line in whole[:good_count])
+    return Repair("ledger", file, description, action, (RepairStep("cut", file, size),))
+
+
+def _parse_state(line: bytes) -> AgentState | None:
+    try:
+        return parse_state(line)
+    except ValueError:  # what the strict parser and the check of the types raise
+        return None
+
+
+# --- what is gone, and what lies around ------------------------------------------------------------
+
+
+def _make_lost_file_repair(lost_file: LostFile) -> Repair:
+    description = f"it is gone; {lost_file.agent} wrote it in tick {lost_file.tick}"
+    if lost_file.content is None:
+        action = f"write it again if it is missed: `lemming tick {lost_file.tick}` tells what the turn did"
+        return Repair("lost", lost_file.file, description, action)
+    action = "write it again as the journal has it; if you removed it yourself, leave it at that"
+    return Repair(
+        "lost",
+        lost_file.file,
+        description,
+        action,
+        (RepairStep("write", lost_file.file, content=lost_file.content),),
+    )
+
+
+def _find_leftovers(base: OrgPath) -> Iterator[Repair]:
+    """Yield the temporary files of writes interrupted by the death of a process."""
+    for path in _iter_leftover_files(base):
+        action = "move it aside: the write it belongs to was never finished, or was done again"
+        yield Repair(
+            "leftover", path, "left by a write that was cut off", action, (RepairStep("move", path),)
+        )
+
+
+def _iter_leftover_files(base: OrgPath) -> Iterator[str]:
+    """Yield temporary files without an active writer; another process may be writing a memory at this moment."""
+    for name in sorted(os.listdir(base)):
+        if is_temporary(name) and is_orphaned(f"{base}/{name}"):
+            yield name
+    for folder in ENGINE_FOLDERS:
+        for _, subfolders, files in walk(base / folder):
+            # git's own temporary files are git's
+            subfolders[:] = sorted(name for name in subfolders if not name.endswith(".git"))
+            for path in sorted(file.path for file in files if is_temporary(file.name)):
+                if is_orphaned(path):
+                    yield Path(path).relative_to(base).as_posix()
+
+
+def _find_odd_entries(base: OrgPath) -> Iterator[Repair]:
+    for name in _list_agents(base):
+        for problem in validate_outbox(base, name):
+            advice = problem.hint or "no agent sees it; mend it, or move it away"
+            yield Repair("outbox", problem.where, problem.message, advice)
+
+
+def _make_call_repair(call: UnknownCall) -> Repair:
+    description = f"{call.agent} called {call.summary} in tick {call.tick}; {call.why}"
+    if call.was_retried:
+        description += ", and so did the repair that ran it again"
+    action = (
+        f"find out whether it happened, then `lemming repair --mark done {call.id}` or "
+        f"`--mark failed {call.id}`, or have it run again with `lemming repair --retry {call.id} --yes`: "
+        f"{call.agent} is told in its next prompt"
+    )
+    return Repair("call", call.id, description, action, call=call)
+
+
+def _list_agents(base: OrgPath) -> list[str]:
+    return [name for name in list_agent_folders(base) if paths.AGENT_NAME.match(name)]

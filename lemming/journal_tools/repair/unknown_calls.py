@@ -1,0 +1,206 @@
+"""Tool calls with an unknown outcome, and notes of people about the outcome.
+
+A person's note is added to the agent's waiting results, or to the results of the call's request while the
+request is open: the last line of the ledger is replaced by a line with an additional result. The agent reads
+the note in its next prompt for the request, and the journal records the note from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lemming.journal_tools.recorded_tick import RecordedTick, has_unknown_outcome
+from lemming.kernel.agents import list_agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.journal.journal_file import journal_ticks, last_record, read_journal
+from lemming.kernel.journal.journal_records import TickCommitted
+from lemming.kernel.journal.ledger import amend_state, read_state
+from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.kernel.tools import interrupted_result
+
+CALL = "call"
+"""The key that marks a result as a person's word on an earlier call; its value is the call's id."""
+
+RETRY = "retry"
+"""The key of a result whose call a person had run again: "started", and "finished" once its end is known."""
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class UnknownCall:
+    """A started tool call with an unknown outcome.
+
+    `was_retried`: a person had the call retried, and the retry has no recorded end either. `request`: the
+    identity of the request served by the turn, or empty. `why`: the reason the outcome is unknown.
+    """
+
+    tick: int
+    agent: str
+    index: int
+    tool: str
+    args: Any
+    was_retried: bool = False
+    request: str = ""
+    why: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id `TICK/AGENT/INDEX`, the argument of `lemming repair --mark`."""
+        return f"{self.tick}/{self.agent}/{self.index}"
+
+    @property
+    def summary(self) -> str:
+        """The tool and its arguments on a single line."""
+        return f"{self.tool} {dump_compact(self.args).decode()}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the call as JSON values."""
+        return {"id": self.id, **vars(self)}
+
+
+def find_unknown_calls(base: OrgPath, ticks: Iterable[int]) -> list[UnknownCall]:
+    """Return the calls of these ticks with an outcome no person has settled, oldest first."""
+    calls: list[UnknownCall] = []
+    notes: dict[str, Result] = {}  # the last word on each call: what waits in a ledger is the latest
+    for tick in ticks:
+        try:
+            recorded = RecordedTick(tick, read_journal(base, tick))
+        except CorruptState:
+            continue
+        calls += _find_unknown_calls(recorded)
+        states = (started.state for started in recorded.started.values())
+        notes.update(_iter_notes(result for state in states for result in _iter_unshown_results(state)))
+    notes.update(_iter_notes(_iter_waiting_results(base)))
+    return [
+        replace(call, was_retried=call.id in notes)
+        for call in calls
+        if call.id not in notes or notes[call.id].get(RETRY) == "started"
+    ]
+
+
+def require_unknown_call(base: OrgPath, call_id: str) -> UnknownCall:
+    """Return an unknown call that a person may settle now; the caller must hold the organisation's lock.
+
+    Raises `UsageError` for an id of no unknown call, and during an unfinished tick, because finishing the
+    tick would rewrite the agent's state.
+    """
+    calls = {call.id: call for call in find_unknown_calls(base, journal_ticks(base))}
+    if call_id not in calls:
+        hint = f"unknown calls: {', '.join(calls)}" if calls else "there is no such call"
+        raise UsageError(f'"{call_id}" is no call whose outcome is unknown', hint=hint)
+    record = last_record(base, tick := load_tick(base))
+    if record is not None and not isinstance(record, TickCommitted):
+        raise UsageError(f"tick {tick} is unfinished", hint="finish it first: `lemming run-once`")
+    if calls[call_id].agent not in list_agent_folders(base):
+        raise UsageError(f"there is no agent {calls[call_id].agent} any more")
+    return calls[call_id]
+
+
+def mark_call(base: OrgPath, call_id: str, *, happened: bool) -> UnknownCall:
+    """Inform an agent of the outcome a person found out, and return the call.
+
+    Raises the errors of `require_unknown_call`.
+    """
+    call = require_unknown_call(base, call_id)
+    outcome = "it did happen" if happened else "it did not happen"
+    text = f"A person has found out about this call of tick {call.tick}: {outcome}."
+    tell_agent(base, call, success=happened, output=text)
+    return call
+
+
+def tell_agent(base: OrgPath, call: UnknownCall, *, success: bool, output: str, **extra_fields: Any) -> None:
+    """Add a person's note on a call to the results of the agent's next prompt, replacing an earlier note.
+
+    The note survives power loss once this function returns.
+    """
+    note = {
+        "tool": call.tool,
+        "args": call.args,
+        "success": success,
+        "output": output,
+        CALL: call.id,
+        **extra_fields,
+    }
+    state = read_state(base, call.agent, before_tick=load_tick(base))
+    requests = tuple(
+        replace(open_request, results=(*_exclude_call(open_request.results, call), note))
+        if _is_for_request(open_request, call)
+        else open_request
+        for open_request in state.requests
+    )
+    if requests != state.requests:
+        amend_state(base, call.agent, replace(state, requests=requests))
+    else:
+        amend_state(base, call.agent, replace(state, results=(*_exclude_call(state.results, call), note)))
+
+
+def _is_for_request(open_request: OpenRequest, call: UnknownCall) -> bool:
+    return bool(call.request) and open_request.request == call.request
+
+
+def _exclude_call(results: Iterable[Result], call: UnknownCall) -> Iterator[Result]:
+    return (result for result in results if result.get(CALL) != call.id)
+
+
+def _iter_unshown_results(state: Mapping[str, Any]) -> Iterator[Result]:
+    """Yield the results the agent has not read yet, including results of open requests."""
+    yield from state["results"]
+    for open_request in state.get("requests", ()):
+        yield from open_request.get("results", ())
+
+
+def without_notes(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state as written by the agent's own turns, without people's notes in its results."""
+    own_state = {**state, "results": _exclude_notes(state["results"])}
+    if state.get("requests"):
+        own_state["requests"] = [
+            {
+                key: value
+                for key, value in (
+                    {**open_request, "results": _exclude_notes(open_request.get("results", ()))}
+                ).items()
+                if value
+            }
+            for open_request in state["requests"]
+        ]
+    return own_state
+
+
+def _exclude_notes(results: Iterable[Result]) -> list[Result]:
+    return [result for result in results if CALL not in result]
+
+
+def _find_unknown_calls(recorded: RecordedTick) -> Iterator[UnknownCall]:
+    for call_key, finished in recorded.tools.items():
+        if has_unknown_outcome(finished):
+            announced_call, started = recorded.announced.get(call_key), recorded.started.get(call_key[0])
+            request = started.task["request"] if started and started.task else ""
+            args, reason = announced_call.args if announced_call else None, _extract_reason(finished.output)
+            yield UnknownCall(recorded.tick, *call_key, finished.tool, args, request=request, why=reason)
+
+
+def _extract_reason(output: str) -> str:
+    """Return the reason the outcome is unknown, from the output of the call."""
+    prefix, _, suffix = interrupted_result("|").output.partition("|")
+    return output.removeprefix(prefix).removesuffix(suffix)
+
+
+def _iter_notes(results: Iterable[Result]) -> Iterator[tuple[str, Result]]:
+    return ((result[CALL], result) for result in results if CALL in result)
+
+
+def _iter_waiting_results(base: OrgPath) -> Iterator[Result]:
+    for name in list_agent_folders(base):
+        if not paths.AGENT_NAME.match(name):
+            continue
+        try:
+            yield from _iter_unshown_results(read_state(base, name).as_json())
+        except CorruptState:
+            continue

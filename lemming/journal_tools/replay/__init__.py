@@ -1,0 +1,1 @@
+"""Replay of recorded ticks with recorded answers, and comparison of the results."""

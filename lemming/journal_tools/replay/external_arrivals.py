@@ -1,0 +1,155 @@
+"""Files that came from people, each with the tick of its arrival.
+
+A replay starts from files not written in any turn: resumes, settings, shared files, people's entries. Each
+file is put in place before the tick with its first evidence in the journals: an agent's files before the
+first plan with the agent, a person's entry when written or first in a prompt, all other files at the
+beginning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from lemming.git_history.external_files import list_external_files
+from lemming.journal_tools.file_changes import FileChanges, load_file_changes
+from lemming.journal_tools.verify.state_root import list_counted_files
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import ConfigError, DiskError
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.json_documents import unreadable_reason
+from lemming.kernel.journal.journal_file import read_journal
+from lemming.kernel.journal.journal_records import TurnStarted
+from lemming.kernel.messages import EntryName, OutboxEntry, parse_file_names, read_entry
+from lemming.kernel.org.organisation import OrgPath
+
+FILE_LIMIT_BYTES = 1 << 30
+_TRUST = re.compile(r'^\{"trust": "[a-z][a-z0-9_-]*", ')
+
+
+@dataclass
+class Arrivals:
+    """Files by the tick before which each must be in place, or None for files after the last tick.
+
+    `texts` contains the files that exist on no disk any more.
+    """
+
+    files: dict[int | None, list[str]] = field(default_factory=dict)
+    texts: dict[str, bytes] = field(default_factory=dict)
+
+    def deliver(self, source: Path, destination: Path, tick: int | None) -> None:
+        """Copy the files that arrive at a tick. Raises `DiskError`."""
+        for file in self.files.get(tick, ()):
+            fs.write_atomic(
+                destination, file, self.texts[file] if file in self.texts else _load_file(source, file)
+            )
+
+
+def find_arrivals(
+    base: OrgPath, file_changes: FileChanges | None = None, files: Iterable[str] | None = None
+) -> Arrivals:
+    """Return the arrivals of all files, dated by the journals, of which at least one must exist.
+
+    `file_changes`: the changes, if already loaded. `files`: the files to date, by default all files that
+    count.
+    """
+    file_changes = file_changes or load_file_changes(base)
+    arrivals = Arrivals()
+    agents = survey_agents(base).agents.values()
+    counted = list_counted_files(base) if files is None else files
+    for file in [*counted, *list_external_files(base, agents)]:
+        if file != paths.TICK_FILE and file not in file_changes.written and not _is_ledger(file):
+            arrivals.files.setdefault(_find_arrival_tick(base, file_changes, file), []).append(file)
+    for file in sorted(file_changes.expired):
+        tick = file_changes.first_visible_tick(_parse_entry_path(file))
+        if tick is not None and (content := _restore_quoted_entry(base, tick, file)):
+            arrivals.files.setdefault(tick, []).append(file)
+            arrivals.texts[file] = content
+    return arrivals
+
+
+def _find_arrival_tick(base: OrgPath, file_changes: FileChanges, file: str) -> int | None:
+    """Return the tick before which a file must exist, or None for a file from after the last tick."""
+    parts = file.split("/")
+    if parts[0] != "agents" or len(parts) < 3:
+        return min(file_changes.ticks)
+    if parts[2] == "outbox" and len(parts) == 4 and paths.ENTRY_FILE.match(parts[3]):
+        return _find_entry_arrival(base, file_changes, _parse_entry_path(file))
+    return file_changes.first_planned.get(parts[1])
+
+
+def _find_entry_arrival(base: OrgPath, file_changes: FileChanges, name: EntryName) -> int | None:
+    """Return the tick of an entry's arrival: its first prompt, or the tick of its own timestamp."""
+    first_visible = file_changes.first_visible_tick(name)
+    if (
+        first_visible is not None and not name.has_engine_id
+    ):  # put there by hand: what it says of itself is free
+        return first_visible
+    created_at = ""
+    with contextlib.suppress(ConfigError, FileNotFoundError):
+        created_at = read_entry(base, name).created_at
+    ticks = file_changes.ticks.items()
+    tick_by_timestamp = next(
+        (number for number, tick in ticks if number >= name.tick and not _is_later(created_at, tick.at)), None
+    )
+    return min((tick for tick in (first_visible, tick_by_timestamp) if tick is not None), default=None)
+
+
+def _restore_quoted_entry(base: OrgPath, tick: int, file: str) -> bytes:
+    """Return a removed entry as quoted in the first prompt that contained it, or empty bytes.
+
+    The time of writing is not in the prompt and does not matter, because retention removes the entry again.
+    """
+    name = _parse_entry_path(file)
+    line_start = f'{{"id": "{name.id}", "from": "{name.author}", "tick": {name.tick}, '
+    for record in read_journal(base, tick):
+        if not isinstance(record, TurnStarted) or name.id not in record.entries:
+            continue
+        for line in "\n".join(message["content"] for message in record.prompt).splitlines():
+            line = _TRUST.sub("{", line)
+            if not line.startswith(line_start):
+                continue
+            with contextlib.suppress(JsonProblem):
+                quoted_fields = parse(line)
+                entry = OutboxEntry(
+                    name.id,
+                    name.tick,
+                    name.author,
+                    quoted_fields["kind"],
+                    quoted_fields["payload"],
+                    quoted_fields.get("tags", []),
+                )
+                return entry.content
+    return b""
+
+
+def _parse_entry_path(file: str) -> EntryName:
+    """Return the entry name encoded in the path of an entry."""
+    _, author, _, name = file.split("/")
+    return parse_file_names(author, [name])[0]
+
+
+def _is_ledger(file: str) -> bool:
+    parts = PurePosixPath(file).parts
+    return parts[0] == "agents" and parts[2:] == ("turns.jsonl",)
+
+
+def _is_later(time: str, other: str) -> bool:
+    """Return True if a timestamp is later than another; an invalid timestamp is never later."""
+    try:
+        return parse_timestamp(time) > parse_timestamp(other)
+    except ValueError:
+        return False
+
+
+def _load_file(base: OrgPath, file: str) -> bytes:
+    try:
+        return fs.read_bytes(base / file, FILE_LIMIT_BYTES)
+    except OSError as error:
+        raise DiskError(unreadable_reason(error), where=file, hint="check its owner and mode") from error

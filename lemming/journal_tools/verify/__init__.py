@@ -1,0 +1,1 @@
+"""Verification of every file against the journals."""

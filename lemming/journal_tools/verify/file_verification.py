@@ -1,0 +1,404 @@
+"""Verifies every file against the journals: damaged, missing, unaccounted and edited files.
+
+The journals are chained by checksums, so damage in a journal is visible by itself. A file is compared with
+the last turn that wrote the file. A change of a file that people may edit (memories, workspaces, shared
+files, resumes) is a note, and an error only if the file can no longer be read; a change of an entry or a
+ledger is an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from lemming.capabilities.store.store_values import is_store_file
+from lemming.journal_tools.verify.journal_facts import (
+    JournalFacts,
+    Mismatch,
+    WrittenFile,
+    load_journal_facts,
+    make_mismatch,
+)
+from lemming.journal_tools.verify.state_root import (
+    ReportProgress,
+    compute_file_digest,
+    compute_file_digests,
+    compute_state_root,
+)
+from lemming.kernel.agents import list_agent_folders
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, DiskError
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.json_documents import unreadable_reason
+from lemming.kernel.journal.journal_file import read_journal
+from lemming.kernel.journal.journal_records import ToolFinished
+from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
+from lemming.kernel.memory import decode_memory
+from lemming.kernel.messages import parse_file_names
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capability_loader import is_removable
+from lemming.kernel.tick.tick_counter import load_tick
+
+FILE_READ_LIMIT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result of a verification. `findings` are sorted: the first finding names the first tick and file.
+
+    `root` is None unless every file was read.
+    """
+
+    findings: tuple[Mismatch, ...]
+    ticks: int
+    turns: int
+    files: int
+    root: str | None
+    skimmed: int = 0
+    """Of so many journals, the oldest, only the checksums and the lines that name files were checked."""
+
+    @property
+    def errors(self) -> list[Mismatch]:
+        """The findings of severity "error"."""
+        return [finding for finding in self.findings if finding.is_error]
+
+
+class VerificationInputs:
+    """The contents of the journals and the digests of the files, each read once.
+
+    `newest`: number of newest journals to parse fully; in older journals only the checksums and lines with
+    file names are checked. `only`: number of newest journals to read at all, with the files written in their
+    turns. Nothing is written and nothing is locked. Raises `DiskError` if a file cannot be read.
+    """
+
+    def __init__(
+        self,
+        base: OrgPath,
+        newest: int | None,
+        only: int | None = None,
+        steps: ReportProgress = lambda *_: None,
+    ) -> None:
+        self.base, self.only, self._newest, self._steps = base, only, newest, steps
+
+    @cached_property
+    def journal_facts(self) -> JournalFacts:
+        """The facts from the journals."""
+        return load_journal_facts(self.base, newest=self._newest, only=self.only, steps=self._steps)
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of each file that counts; empty with `only`, because digests are then computed on
+        demand.
+        """
+        return compute_file_digests(self.base, self._steps) if self.only is None else {}
+
+    @cached_property
+    def state_root(self) -> str | None:
+        """The state root, or None unless every file is read."""
+        return compute_state_root(self.digests) if self.only is None else None
+
+    def build_report(self, findings: Iterable[Mismatch], ticks: list[int] | None = None) -> Verification:
+        """Return a report with the findings about these ticks (by default all) and the numbers of checked
+        items.
+        """
+        facts, chosen = self.journal_facts, set(self.journal_facts.ticks if ticks is None else ticks)
+        selected = [
+            mismatch_found for mismatch_found in findings if ticks is None or mismatch_found.tick in chosen
+        ]
+        selected.sort(key=lambda finding: (finding.tick, finding.file))
+        files = sum(written.tick in chosen for written in facts.files.values())
+        turns = sum(tick in chosen for turns in facts.turns.values() for tick in turns)
+        turns += sum(count for tick, count in facts.later_turns.items() if tick in chosen)
+        return Verification(tuple(selected), len(chosen), turns, files, self.state_root, facts.skimmed)
+
+
+def verify_org(base: OrgPath, ticks: list[int] | None = None, *, newest: int | None = None) -> Verification:
+    """Verify the files written in these ticks (by default all), their journals, and the ledgers."""
+    inputs = VerificationInputs(base, newest)
+    return inputs.build_report(
+        (finding for verification in VERIFICATIONS.values() for finding in verification(inputs)), ticks
+    )
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def _verify_files(inputs: VerificationInputs) -> Iterator[Mismatch]:
+    base, facts, digests = inputs.base, inputs.journal_facts, inputs.digests
+    for file, written in facts.files.items():
+        # a turn that has not ended may write it at this moment
+        if facts.is_possibly_in_progress(file):
+            continue
+        try:
+            digest = digests.get(file) or compute_file_digest(base, file)
+        except DiskError as error:
+            yield make_mismatch(written.tick, file, "damage", error.message)
+            continue
+        if digest is None and is_removable(file):  # people and tools may
+            continue
+        if digest is None:
+            yield _missing_mismatch(base, facts, file, written)
+        elif digest != written.sha256:
+            yield _classify_change(base, facts, file, written)
+
+
+def _missing_mismatch(base: OrgPath, facts: JournalFacts, file: str, written: WrittenFile) -> Mismatch:
+    is_error = _is_entry(file) and (base / paths.agent_folder(written.agent)).is_dir()
+    message = f"is gone; {written.agent} wrote it in tick {written.tick}"
+    later = next((tick for tick in sorted([*facts.damaged, *facts.lost_ticks]) if tick > written.tick), None)
+    if is_error and later is not None:
+        message += f"; retention may have removed it in tick {later}, whose journal cannot be read"
+    elif is_error:
+        message += " and retention has not removed it"
+    return make_mismatch(written.tick, file, "missing", message, is_error=is_error and later is None)
+
+
+def _classify_change(base: OrgPath, facts: JournalFacts, file: str, written: WrittenFile) -> Mismatch:
+    """Distinguish damage from an edit: damaged files do not parse, are cut short, or contain only zeros."""
+    raw = fs.read_bytes(base / file, FILE_READ_LIMIT_BYTES)
+    since = f"since {written.agent} wrote it in tick {written.tick}"
+    if damage := _describe_damage(raw, file, _load_recorded_text(base, file, written)):
+        return make_mismatch(written.tick, file, "damage", f"is damaged {since}: {damage}")
+    if _is_entry(file):
+        return make_mismatch(
+            written.tick, file, "edited", f"has been changed {since}; an entry never changes"
+        )
+    if file.startswith(f"{paths.TRUST}/"):
+        return make_mismatch(
+            written.tick, file, "edited", f"has been changed {since}; what is trusted is vouched for"
+        )
+    later = next((tick for tick in facts.damaged if tick > written.tick), None)
+    alternative = f" (or by tick {later}, whose journal is damaged)" if later is not None else ""
+    return make_mismatch(
+        written.tick,
+        file,
+        "edited",
+        f"has been changed {since}, by hand or by a tool{alternative}",
+        is_error=False,
+    )
+
+
+def _describe_damage(raw: bytes, file: str, recorded: bytes | None) -> str:
+    if not raw:
+        return "it is empty"
+    if not raw.strip(b"\0"):
+        return "it holds nothing but zeros"
+    if recorded is not None and len(raw) < len(recorded) and recorded.startswith(raw):
+        return f"it is cut off after {len(raw)} of {len(recorded)} bytes"
+    if _is_memory(file) or is_store_file(file):
+        return _explain_invalid_memory(raw, file)
+    if file.endswith(".json") and (recorded is None or not _explain_invalid_json(recorded)):
+        return _explain_invalid_json(raw)
+    return ""
+
+
+def _explain_invalid_memory(raw: bytes, file: str) -> str:
+    try:
+        decode_memory(raw, file)
+    except CorruptState as error:
+        return error.message
+    return ""
+
+
+def _explain_invalid_json(raw: bytes) -> str:
+    """Return the parse error of bytes that are not JSON, or an empty string."""
+    try:
+        parse(raw, limit_bytes=FILE_READ_LIMIT_BYTES, allow_bom=True)
+    except JsonProblem as error:
+        return f"{error.message} (line {error.line})" if error.line else error.message
+    return ""
+
+
+def _load_recorded_text(base: OrgPath, file: str, written: WrittenFile) -> bytes | None:
+    """Return the recorded content a tool call wrote to a file, or None if no tool wrote the file."""
+    texts: dict[str, str] = {
+        effect["path"]: effect["text"]
+        for record in read_journal(base, written.tick)
+        if isinstance(record, ToolFinished) and record.agent == written.agent
+        for effect in record.effects
+    }
+    return texts[file].encode() if file in texts else None
+
+
+def _is_entry(file: str) -> bool:
+    parts = file.split("/")
+    return len(parts) == 4 and parts[0] == "agents" and parts[2] == "outbox"
+
+
+def _is_memory(file: str) -> bool:
+    parts = file.split("/")
+    return len(parts) == 4 and parts[0] == "agents" and parts[2] == "memory"
+
+
+# --- outboxes ----------------------------------------------------------------------------------
+
+
+def _verify_outboxes(inputs: VerificationInputs) -> Iterator[Mismatch]:
+    """Yield entries with the name of a turn's entry that no turn wrote."""
+    facts, files = inputs.journal_facts, {*inputs.digests}
+    if inputs.only is not None:
+        files.update(_list_later_entries(inputs.base, facts.ticks[:1]))
+    unwritten: dict[str, list[str]] = {}
+    for file in filter(_is_entry, files - facts.files.keys()):
+        unwritten.setdefault(file.split("/")[1], []).append(file.split("/")[3])
+    for author, names in unwritten.items():
+        if not paths.AGENT_NAME.match(author) or author in facts.people:
+            continue
+        for name in parse_file_names(author, names):
+            if (
+                name.file in facts.files
+                or name.tick in facts.damaged
+                or facts.is_possibly_in_progress(name.file)
+            ):
+                continue
+            if name.file in facts.expired:
+                message = "is back, though retention removed it"
+            elif name.has_engine_id and name.tick in facts.ticks:
+                message = f"has the id of an entry of tick {name.tick}, but no turn wrote it"
+            else:
+                message = "was put there by hand, or by a turn whose journal is not here"
+                yield make_mismatch(name.tick, name.file, "unaccounted", message, is_error=False)
+                continue
+            yield make_mismatch(name.tick, name.file, "unaccounted", message)
+
+
+def _list_later_entries(base: OrgPath, first: list[int]) -> Iterator[str]:
+    """Yield the outbox files of a tick and later ticks; without a tick, yield nothing."""
+    for author in list_agent_folders(base) if first else ():
+        with contextlib.suppress(OSError):  # no folder
+            folder, oldest = f"agents/{author}/outbox", f"{first[0]:08}"
+            yield from (f"{folder}/{file}" for file in fs.list_names(f"{base}/{folder}") if file >= oldest)
+
+
+# --- the tick counter --------------------------------------------------------------------------
+
+
+def _verify_tick_counter(inputs: VerificationInputs) -> Iterator[Mismatch]:
+    facts = inputs.journal_facts
+    if not facts.ticks:
+        return
+    last = facts.ticks[-1]
+    try:
+        tick = load_tick(inputs.base)
+    except CorruptState as error:
+        yield make_mismatch(last, paths.TICK_FILE, "damage", f"{error.message}; {error.hint}")
+        return
+    earliest = last if facts.last_may_be_open else last + 1
+    if last not in facts.damaged and tick < earliest:  # later is right: quiet ticks have no journal
+        message = f"says {tick}, but the last journal is of tick {last}"
+        yield make_mismatch(last, paths.TICK_FILE, "edited", message)
+
+
+# --- ledgers -------------------------------------------------------------------------------------
+# Every line that is still kept, and the lines that should be.
+
+
+def _verify_ledgers(inputs: VerificationInputs) -> Iterator[Mismatch]:
+    """Yield the mismatches of the ledgers of all agents with turns in the journals."""
+    base, facts = inputs.base, inputs.journal_facts
+    # An agent whose folder is gone may have a new name, and its old ledger.
+    former_turns = [
+        turns for agent, turns in facts.turns.items() if not (base / paths.agent_folder(agent)).is_dir()
+    ]
+    for agent, turns in facts.turns.items():
+        if agent not in facts.under_way:
+            yield from _verify_ledger(base, facts, agent, turns, former_turns)
+
+
+def _verify_ledger(
+    base: OrgPath,
+    facts: JournalFacts,
+    agent: str,
+    turns: dict[int, dict[str, Any]],
+    former_turns: list[dict[int, dict[str, Any]]],
+) -> Iterator[Mismatch]:
+    file, last = paths.ledger_file(agent), max(turns)
+    try:
+        raw = fs.read_bytes(base / file, FILE_LIMIT_BYTES)
+    except FileNotFoundError:
+        is_error = (base / paths.agent_folder(agent)).is_dir()
+        yield make_mismatch(last, file, "missing", f"is gone; {agent} has had turns", is_error=is_error)
+        return
+    except OSError as error:
+        yield make_mismatch(last, file, "damage", unreadable_reason(error))
+        return
+    if len(raw) > FILE_LIMIT_BYTES:
+        yield make_mismatch(
+            last, file, "damage", f"is larger than the {FILE_LIMIT_BYTES >> 20} MiB of a ledger"
+        )
+        return
+    *complete_lines, surplus = raw.split(b"\n")
+    lines: dict[int, dict[str, Any]] = {}
+    for number, line in enumerate(complete_lines, 1):
+        try:
+            fields = parse(line, limit_bytes=LINE_LIMIT_BYTES)
+            lines[fields["tick"]] = fields
+        except (JsonProblem, KeyError, TypeError) as error:
+            previous_tick = max(lines, default=min(turns))
+            yield make_mismatch(
+                previous_tick,
+                file,
+                "damage",
+                f"line {number}, after tick {previous_tick}, is not a turn: {error}",
+            )
+    yield from _compare_ledger(file, lines, turns, facts, former_turns)
+    if surplus and last in lines:
+        yield make_mismatch(last, file, "damage", f"{len(surplus)} bytes at its end are no whole line")
+
+
+def _compare_ledger(
+    file: str,
+    lines: dict[int, dict[str, Any]],
+    turns: dict[int, dict[str, Any]],
+    facts: JournalFacts,
+    former_turns: list[dict[int, dict[str, Any]]],
+) -> Iterator[Mismatch]:
+    """Compare the lines of a ledger with the turns; `former_turns` are turns possibly taken under another
+    name.
+    """
+    oldest = min(lines, default=min(turns))
+    for tick, expected in turns.items():
+        if tick < oldest:  # a ledger keeps its newest lines
+            continue
+        line = lines.get(tick)
+        if line is None:
+            yield make_mismatch(
+                tick, file, "missing", f"has no line for tick {tick}, in which there was a turn"
+            )
+            continue
+        if not _matches(line, expected):
+            key = next(key for key, value in expected.items() if line.get(key) != value)
+            message = f"says {key} {line.get(key)!r} after tick {tick}; the journals say {expected[key]!r}"
+            yield make_mismatch(tick, file, "edited", message)
+    for tick in lines.keys() - turns.keys():
+        if (
+            tick in facts.ticks
+            and tick not in facts.damaged
+            and not any(
+                _matches(lines[tick], turns_by_tick[tick])
+                for turns_by_tick in former_turns
+                if tick in turns_by_tick
+            )
+        ):
+            yield make_mismatch(
+                tick, file, "unaccounted", f"has a line for tick {tick}, in which there was no turn"
+            )
+
+
+def _matches(line: dict[str, Any], expected: dict[str, Any]) -> bool:
+    return all(line.get(key) == value for key, value in expected.items())
+
+
+VERIFICATIONS: dict[str, Callable[[VerificationInputs], Iterable[Mismatch]]] = {
+    "journals": lambda records: records.journal_facts.findings,
+    "written": _verify_files,
+    "outboxes": _verify_outboxes,
+    "ledgers": _verify_ledgers,
+    "clock": _verify_tick_counter,
+}
+"""What is asked of journals and files: whether journals are whole, whether each file is what its last turn
+wrote, which entries no turn wrote, and whether ledgers and the tick counter say what the journals do."""

@@ -1,0 +1,335 @@
+"""Facts from all journals together: last write of each file, outcomes of turns, and damage."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lemming.journal_tools.recorded_tick import RecordedTick, to_recorded_tick
+from lemming.journal_tools.verify.state_root import ReportProgress
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, CorruptState, Problem
+from lemming.kernel.base.integers import LAST_TICK, parse_int
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.turn_numbers import split_key
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.checksums import is_chain_intact
+from lemming.kernel.journal.journal_file import journal_ticks, load_contents, newest_journals, raw_journal
+from lemming.kernel.journal.journal_packing import load_last_removed_tick
+from lemming.kernel.journal.journal_records import (
+    EntriesExpired,
+    Record,
+    TickCommitted,
+    TickStarted,
+    TurnCommitted,
+    TurnStarted,
+)
+from lemming.kernel.journal.record_sequence import InvalidRecord, parse_record
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.tick_counter import newest_ledger_tick
+
+Kind = Literal["damage", "missing", "unaccounted", "edited", "interrupted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mismatch(Problem):
+    """A difference between the journals and the files. `tick` is the tick concerned.
+
+    damage: unreadable. missing: written and now gone. unaccounted: written in no turn. edited: readable with
+    other content. interrupted: an unfinished tick.
+    """
+
+    tick: int
+    kind: Kind
+    code: str = CorruptState.code
+
+    @property
+    def is_error(self) -> bool:
+        """True for an error, False for a note."""
+        return self.severity == "error"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding as JSON values."""
+        return {key: getattr(self, key) for key in ("tick", "file", "kind", "message", "is_error")}
+
+
+def make_mismatch(tick: int, file: str, kind: Kind, message: str, *, is_error: bool = True) -> Mismatch:
+    """Return a mismatch."""
+    return Mismatch(message, file, severity="error" if is_error else "note", tick=tick, kind=kind)
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """The last write of a file in a turn."""
+
+    tick: int
+    agent: str
+    sha256: str
+
+
+@dataclass
+class JournalFacts:
+    """The facts from the journals.
+
+    `files`: the last write of each file that should exist. `turns`: the expected ledger line of each agent
+    and tick. `people`: agents without turns because a person speaks for them. `under_way`: agents with an
+    unfinished turn in the last tick. `damaged`: ticks with an unreadable journal. `describe_lost_ticks`:
+    ticks with a missing journal. `skimmed`: number of oldest `ticks` that were not parsed fully.
+    """
+
+    ticks: list[int]
+    files: dict[str, WrittenFile] = field(default_factory=dict)
+    turns: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    later_turns: dict[int, int] = field(default_factory=dict)
+    people: set[str] = field(default_factory=set)
+    expired: set[str] = field(default_factory=set)
+    under_way: set[str] = field(default_factory=set)
+    damaged: list[int] = field(default_factory=list)
+    lost_ticks: list[int] = field(default_factory=list)
+    findings: list[Mismatch] = field(default_factory=list)
+    last_may_be_open: bool = False
+    skimmed: int = 0
+
+    def is_possibly_in_progress(self, file: str) -> bool:
+        """Return True if an unfinished turn may be writing the file."""
+        parts = file.split("/")
+        # a file outside of its own folder may be written by any turn under way
+        return bool(self.under_way) and (parts[0] != "agents" or parts[1] in self.under_way)
+
+
+def load_journal_facts(
+    base: OrgPath,
+    *,
+    newest: int | None = None,
+    only: int | None = None,
+    steps: ReportProgress = lambda *_: None,
+) -> JournalFacts:
+    """Load the facts from the journals. An unreadable journal is a finding and is skipped.
+
+    `newest`: number of newest journals to parse fully; in older journals only lines with file names are
+    parsed. `only`: number of newest journals to read at all. Raises `CorruptState` if the journals cannot be
+    listed.
+    """
+    facts = JournalFacts(journal_ticks(base) if only is None else newest_journals(base, only))
+    facts.skimmed = 0 if newest is None else max(0, len(facts.ticks) - newest)
+    keeps_all = only is None and _keeps_all(base)
+    first_parsed = facts.ticks[facts.skimmed] if facts.skimmed < len(facts.ticks) else LAST_TICK
+    for index, (previous, tick) in enumerate(zip([None, *facts.ticks], facts.ticks, strict=False)):
+        steps("journals", index, len(facts.ticks))
+        try:
+            # taking a journal apart takes most of the time, and the oldest are nearly all of them
+            recorded = skim_journal(tick, raw_journal(base, tick)) if tick < first_parsed else None
+            if recorded is None:
+                reading = load_contents(base, tick)
+                recorded = to_recorded_tick(tick, reading)
+                is_last = tick == facts.ticks[-1]
+                facts.findings += _verify_journal_end(recorded, reading.surplus_bytes, is_last=is_last)
+            if previous is not None or keeps_all:
+                _record_lost_journal(
+                    facts, recorded, load_last_removed_tick(base) if previous is None else previous
+                )
+        except CorruptState as error:
+            facts.damaged.append(tick)
+            facts.findings.append(
+                make_mismatch(
+                    tick, error.where or paths.journal_file(tick), "damage", f"{error.message}; {error.hint}"
+                )
+            )
+            continue
+        _add_tick(facts, recorded)
+    _record_lost_last_journal(base, facts)
+    return facts
+
+
+def _keeps_all(base: OrgPath) -> bool:
+    """Return True if no journal is ever removed; unreadable settings count as False."""
+    try:
+        return load_config(base).org.kept_journals is None
+    except ConfigError:
+        return False
+
+
+def _record_lost_journal(facts: JournalFacts, recorded: RecordedTick, previous: int) -> None:
+    """Record a lost journal named in the next journal; `previous` is the tick of the journal before.
+
+    For the oldest journal, `previous` is the last tick removed on purpose. Old versions did not record this
+    tick, so the check is omitted where `kept_journals` removes journals.
+    """
+    named = recorded.start_record.after if recorded.records else None
+    if named is not None and named > previous:
+        facts.lost_ticks.append(named)
+        message = f"is gone: tick {recorded.tick} names it as the one before"
+        if recorded.tick == facts.ticks[0]:
+            message += ", and all journals are kept; kept_journals says so if the oldest are to go"
+        facts.findings.append(make_mismatch(named, paths.journal_file(named), "missing", message))
+
+
+def _record_lost_last_journal(base: OrgPath, facts: JournalFacts) -> None:
+    """Record a lost last journal, which is only visible in a ledger."""
+    newest = newest_ledger_tick(base)
+    if facts.ticks and newest > facts.ticks[-1]:
+        facts.lost_ticks.append(newest)
+        message = f"is gone: a turn of tick {newest} is in a ledger"
+        facts.findings.append(make_mismatch(newest, paths.journal_file(newest), "missing", message))
+
+
+def _verify_journal_end(recorded: RecordedTick, surplus: int, *, is_last: bool) -> Iterator[Mismatch]:
+    tick, file = recorded.tick, paths.journal_file(recorded.tick)
+    torn_text = f"; {surplus} bytes at its end are no whole record" if surplus else ""
+    if recorded.commit_record and surplus:
+        yield make_mismatch(tick, file, "damage", f"{surplus} bytes follow the end of the tick")
+    elif not recorded.commit_record and not is_last:
+        yield make_mismatch(
+            tick, file, "damage", f"the tick has no end, though later ticks were run{torn_text}"
+        )
+    elif not recorded.commit_record:
+        message = f"the tick has not ended{torn_text}; the next run continues it"
+        yield make_mismatch(tick, file, "interrupted", message, is_error=False)
+
+
+def _add_tick(facts: JournalFacts, recorded: RecordedTick) -> None:
+    # a journal without a whole line: the engine died before it had begun anything
+    if not recorded.records:
+        facts.last_may_be_open = True
+        return
+    facts.under_way = {split_key(key)[0] for key in recorded.started.keys() - recorded.ended.keys()}
+    facts.last_may_be_open = not (recorded.commit_record and recorded.commit_record.advanced)
+    plan = recorded.plan
+    facts.people |= recorded.people
+    facts.people -= set(plan.order)
+    for record in recorded.records:
+        if isinstance(record, TurnCommitted):
+            _add_turn(facts, recorded, record)
+        elif isinstance(record, EntriesExpired):
+            facts.expired.update(record.files)
+            for file in record.files:
+                facts.files.pop(file, None)
+
+
+def _add_turn(facts: JournalFacts, recorded: RecordedTick, ended: TurnCommitted) -> None:
+    tick, agent = recorded.tick, ended.agent_name
+    for file in ended.report.written_ahead:  # a tool that reaches outside may have changed them since
+        facts.files.pop(file, None)
+    for file in ended.report.removed:  # moved away or removed by the turn itself
+        facts.files.pop(file, None)
+    for written in ended.report.files:
+        facts.files[written["path"]] = WrittenFile(tick, agent, written["sha256"])
+    started = recorded.started.get(ended.turn_key)
+    facts.later_turns[tick] = facts.later_turns.get(tick, 0) + bool(ended.turn)
+    if ended.state or started:
+        lines = facts.turns.setdefault(agent, {})
+        lines[tick] = _expected_ledger_line(started, ended, lines.get(tick) if ended.turn else None)
+
+
+def _expected_ledger_line(
+    started: TurnStarted | None, ended: TurnCommitted, earlier: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return the last line of an agent's ledger after a turn: a failed turn's state is in its record.
+
+    `earlier`: the line after the previous turn in the same tick; both turns may have started from the same
+    state.
+    """
+    if ended.state:
+        return {key: ended.state[key] for key in ("status", "credits", "input_tokens", "output_tokens")}
+    assert started, "a turn that did not fail has begun"
+    start_state, report = earlier or started.state, ended.report
+    return {
+        "status": report.status,
+        "credits": round(start_state["credits"] + report.credits, 6),
+        "input_tokens": start_state["input_tokens"] + report.input_tokens,
+        "output_tokens": start_state["output_tokens"] + report.output_tokens,
+    }
+
+
+# --- journals that are not taken apart -----------------------------------------------------------
+# Most of a journal is prompts, answers and the names of those who are not due, and none of it is compared
+# with a file. The chain of checksums is followed through all lines; those are read that name files.
+
+
+_LINE_LIMIT_BYTES = 8 << 20
+_BEGINS, _TURN = b'{"type":"tick_started"', b'{"type":"turn_started"'
+_COMMITTED = b'{"type":"turn_committed"'
+_READ = tuple(b'{"type":"%b"' % kind for kind in (b"turn_skipped", b"entries_expired", b"tick_committed"))
+_FILE = re.compile(rb'\{"path":"([^"\\\x00-\x1f\x7f]{1,4096})","sha256":"([0-9a-f]{64})"\}')
+_AROUND_A_PATH = len('{"path":"","sha256":""},') + 64
+_AGENT = re.compile(rb'\{"type":"turn_started","epoch":[0-9]+,"agent":"([a-z0-9_-]+)"')
+# No text holds it: there each quotation mark is escaped.
+_STATE = re.compile(rb'(?:,"turn":([1-9][0-9]?))?,"state":(?=\{)')
+_DECODER = json.JSONDecoder()
+
+
+def skim_journal(tick: int, raw: bytes) -> RecordedTick | None:
+    """Return the records of a journal that `verify` compares with files, with reduced start records.
+
+    Returns None for a journal that needs a full parse: torn, damaged, or not in the engine's format.
+    """
+    lines = raw.split(b"\n")
+    if lines[-1] or not lines[0].startswith(_BEGINS) or not is_chain_intact([*lines, b""]):
+        return None
+    try:
+        records = [record for line in lines if (record := _parse_record(line))]
+        return RecordedTick(tick, records) if _is_in_order(tick, records) else None
+    except (JsonProblem, InvalidRecord, ValueError):
+        return None
+
+
+def _is_in_order(tick: int, records: list[Record]) -> bool:
+    begin, *_, end = records
+    if not (isinstance(begin, TickStarted) and isinstance(end, TickCommitted) and begin.tick == tick):
+        return False
+    inner_records = records[1:-1]
+    return not any(isinstance(record, (TickStarted, TickCommitted)) for record in inner_records) and all(
+        record.agent_name in begin.order for record in inner_records if record.agent_name
+    )
+
+
+def _parse_record(line: bytes) -> Record | None:
+    if line.startswith(_TURN):
+        return _parse_turn_start(line)
+    if line.startswith(_COMMITTED):
+        return _parse_turn_end(line)
+    if line.startswith(_BEGINS):
+        return parse_record(_parse_line(_cut_list(b'"not_due":[', line)[0]))
+    return parse_record(_parse_line(line)) if line.startswith(_READ) else None
+
+
+def _parse_line(line: bytes) -> Json:
+    fields: Json = parse(line, limit_bytes=_LINE_LIMIT_BYTES)
+    return fields
+
+
+def _cut_list(key: bytes, line: bytes) -> tuple[bytes, bytes]:
+    """Return a line with its list at `key` emptied, and the former content of the list.
+
+    The list must not contain an inner list.
+    """
+    text_before, match, text_after = line.partition(key)
+    end = text_after.find(b"]")
+    return (text_before + match + text_after[end:], text_after[:end]) if match else (line, b"")
+
+
+def _parse_turn_end(line: bytes) -> Record:
+    """Return the outcome of a turn without its entries, which are listed among the files, the bulk of the
+    line.
+    """
+    line_without_lists, file_list = _cut_list(b'"files":[', _cut_list(b'"entries":[', line)[0])
+    fields, files = _parse_line(line_without_lists), _FILE.findall(file_list)
+    parse_record(fields)  # raises for what is none
+    found_bytes = sum(len(path) + _AROUND_A_PATH for path, _ in files)
+    if (file_list and found_bytes - 1 != len(file_list)) or b".." in file_list:
+        raise ValueError("it is not written as the engine writes it")
+    written = [{"path": path.decode(), "sha256": digest.decode()} for path, digest in files]
+    return TurnCommitted.from_json({**fields, "files": written})
+
+
+def _parse_turn_start(line: bytes) -> Record:
+    agent, state = _AGENT.match(line), _STATE.search(line)
+    if not agent or not state:
+        raise ValueError("it is not written as the engine writes it")
+    start_state, _ = _DECODER.raw_decode(line[state.end() :].decode())
+    turn = parse_int(state[1] or b"0") or 0
+    return TurnStarted.from_json({"agent": agent[1].decode(), "state": start_state, "turn": turn})

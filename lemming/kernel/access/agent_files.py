@@ -1,0 +1,414 @@
+"""Files of agents, opened with kernel checks instead of string checks.
+
+A path is walked from the granted folder with `O_NOFOLLOW`: a symbolic link is refused anywhere on the way,
+and no check is separate from the opening. A turn's staged files are visible as if already on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import heapq
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from hashlib import file_digest, sha256
+from pathlib import Path
+
+from lemming.kernel.access import mounts
+from lemming.kernel.access.allowed_paths import NEVER_OPEN, AllowedPath, require_agent_writable, resolve_path
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ToolError
+from lemming.kernel.files import quota
+from lemming.kernel.files.disk_errors import raises_disk_error, require_about_one_file
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.quota import FolderSize
+from lemming.kernel.files.stat_cache import lstat, path_exists
+
+Identity = tuple[int, int]
+Removed = Collection[str]
+"""Places, as `FileEffect.place`, whose files this turn takes away."""
+NOTHING_REMOVED: Removed = ()
+
+FILE_LIMIT_BYTES = 256 << 10
+LISTING_LIMIT = 1000
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def read_allowed_text(agent: Agent, base: Path, path: str, *, caller: str = "context") -> str:
+    """Return the text of a file the agent may read. Raise `PermissionDenied` or `ToolError`."""
+    return read_text(resolve_path(agent, base, path, "read", caller=caller), {})
+
+
+def read_text(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> str:
+    """Return the text of a file, as this turn sees it. Raises `PermissionDenied` or `ToolError`."""
+    raw = read_raw(target, staged, removed)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise target.attempt.to_tool_error(f"is not UTF-8 text (at byte {error.start})") from error
+
+
+def is_readable(target: AllowedPath, staged: Mapping[str, bytes]) -> bool:
+    """Return True if a path of the organisation exists, as this turn sees it."""
+    is_staged = any(f"{path}/".startswith(f"{target.path_key}/") for path in staged)
+    return is_staged or path_exists(f"{target.base}/{target.relative}")
+
+
+def read_raw(
+    target: AllowedPath,
+    staged: Mapping[str, bytes],
+    removed: Removed = NOTHING_REMOVED,
+    *,
+    limit_bytes: int = FILE_LIMIT_BYTES,
+) -> bytes:
+    """Return the bytes of a file, as this turn sees it. Raises the same errors as `read_text`."""
+    if target.path_key in removed:
+        raise target.attempt.missing()
+    raw = staged[target.path_key] if target.path_key in staged else _load_bytes(target, limit_bytes)
+    if len(raw) > limit_bytes:
+        raise target.attempt.to_tool_error(f"is larger than the {limit_bytes} bytes that can be read")
+    return raw
+
+
+def readable_digest(target: AllowedPath, staged: Mapping[str, bytes]) -> str | None:
+    """Return the SHA-256 of a file, in hex, or None if the agent cannot read it."""
+    with contextlib.suppress(ToolError):
+        return compute_file_digest(target, staged)
+    return None
+
+
+def compute_file_digest(
+    target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED
+) -> str:
+    """Return the SHA-256 of a file of any size, in hex, as this turn sees it.
+
+    Raises the errors of `read_text`.
+    """
+    if target.path_key in removed:
+        raise target.attempt.missing()
+    if target.path_key in staged:
+        return sha256(staged[target.path_key]).hexdigest()
+    with _open_file(target) as descriptor, open(descriptor, "rb", closefd=False) as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def list_folder(
+    target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED
+) -> tuple[list[str], int]:
+    """Return the first names of a folder, sorted, and the number of omitted names, as this turn sees it.
+
+    Folders end with `/`, symbolic links with `@`. Raises `PermissionDenied` or `ToolError`.
+    """
+    names = {_printable(name) + mark for name, mark in scan_folder(target, staged, removed).items()}
+    first_names = heapq.nsmallest(LISTING_LIMIT, names)
+    return first_names, len(names) - len(first_names)
+
+
+def scan_folder(
+    target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED
+) -> dict[str, str]:
+    """Return the names in a folder, each with the mark: `/` for a folder, `@` for a link, else empty.
+
+    As this turn sees it. Raises the same errors as `list_folder`.
+    """
+    names = _staged_names(target, staged)
+    try:
+        with _open_folder(target, target.parts) as folder:
+            marks = _list_marked(folder)
+            names |= {
+                name: mark for name, mark in marks.items() if f"{target.path_key}/{name}" not in removed
+            }
+    except FileNotFoundError as error:
+        if not names and not target.is_granted_folder:
+            raise target.attempt.missing(is_folder=True) from error
+    return names
+
+
+def _list_marked(folder: int) -> dict[str, str]:
+    with os.scandir(folder) as entries:
+        return {entry.name: _type_mark(entry) for entry in entries}
+
+
+def write_effect(
+    target: AllowedPath,
+    content: bytes,
+    staged: Mapping[str, bytes],
+    *,
+    limits: FolderSize,
+    removed: Removed = NOTHING_REMOVED,
+    limit_bytes: int = FILE_LIMIT_BYTES,
+) -> FileEffect:
+    """Return an effect writing a file. Raise `PermissionDenied` or `ToolError` if writing is not allowed.
+
+    The parent folders are walked now, and again, just as strictly, when the effect is applied. `limits`: the
+    quota of a workspace or of `shared/`.
+    """
+    if len(content) > limit_bytes:
+        raise target.attempt.to_tool_error(
+            f"would have {len(content)} bytes; at most {limit_bytes} are allowed"
+        )
+    *folders, name = target.parts
+    if any(key.startswith(f"{target.path_key}/") for key in staged):
+        raise target.attempt.to_tool_error("is a folder")
+    if any(target.path_key.startswith(f"{key}/") for key in staged):
+        raise target.attempt.to_tool_error("lies below a file, not a folder")
+    with contextlib.suppress(FileNotFoundError), _open_folder(target, folders) as folder:
+        status = lstat(name, folder)
+        _refuse_target(target, status)
+        _refuse_identity(target, status, _forbidden_folders(target))
+    effect = FileEffect(target.relative, content, target.effect_root)
+    if not target.effect_root:
+        _enforce_quota(target, {**staged, effect.path_key: content}, limits, removed)
+    return effect
+
+
+def remove_effect(target: AllowedPath, staged: Mapping[str, bytes]) -> FileEffect:
+    """Return an effect removing a previously read file. Raises the same errors as `read_text`."""
+    seen_digests = (readable_digest(target, staged), readable_digest(target, {}))
+    digests = tuple(sorted({digest for digest in seen_digests if digest is not None}))
+    if not digests:
+        raise target.attempt.missing()
+    return FileEffect(target.relative, b"", target.effect_root, digests)
+
+
+def target_exists(
+    target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED
+) -> bool:
+    """Return True if a path exists, as this turn sees it. Raises the same errors as `read_text`."""
+    if target.path_key in removed:
+        return False
+    if target.path_key in staged:
+        return True
+    *folders, name = target.parts or ["."]
+    try:
+        with _open_folder(target, folders) as folder:
+            lstat(name, folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _enforce_quota(
+    target: AllowedPath, staged: Mapping[str, bytes], limits: FolderSize, removed: Removed
+) -> None:
+    """Raise an error if the staged files would exceed the quota of their folder.
+
+    The folder is the workspace, `shared/`, or the granted part of it. Concurrent writes of other agents
+    elsewhere have no influence on the result.
+    """
+    parts = target.parts
+    top = 3 if parts[0] == "agents" else 1
+    folder = "/".join(parts[: max(top, len(target.granted))])
+    usage = _measure_folder(f"{target.base}/{folder}")
+    bytes_more = files_more = 0
+    for path, content in staged.items():
+        if path.startswith(f"{folder}/"):
+            try:
+                bytes_more += len(content) - lstat(f"{target.base}/{path}").st_size
+            except OSError:
+                bytes_more, files_more = bytes_more + len(content), files_more + 1
+    for path in removed:
+        if path.startswith(f"{folder}/") and path not in staged:
+            with contextlib.suppress(OSError):
+                bytes_more -= lstat(f"{target.base}/{path}").st_size
+                files_more -= 1
+    if bytes_more <= 0 and files_more <= 0:
+        return
+    new_usage = usage._replace(size_bytes=usage.size_bytes + bytes_more, files=usage.files + files_more)
+    if excess := new_usage._replace(depth=0, closed=0).exceeded_limit(limits):
+        raise target.attempt.to_tool_error(f"cannot be written: {folder} would hold {excess}")
+
+
+@raises_disk_error
+def _measure_folder(folder: str) -> FolderSize:
+    """Return the size of a folder."""
+    return quota.measure(folder)
+
+
+# --- the walk -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _open_folder(target: AllowedPath, folders: list[str]) -> Iterator[int]:
+    """Open a folder one component at a time. Raise `FileNotFoundError` for a missing component."""
+    try:
+        with _walk_to_folder(target, folders) as descriptor:
+            yield descriptor
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        _raise_unless_file_specific(target, error)
+        raise target.attempt.to_tool_error(f"cannot be looked at: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _walk_to_folder(target: AllowedPath, folders: list[str]) -> Iterator[int]:
+    forbidden, is_written = _forbidden_folders(target), target.attempt.access == "write"
+    try:
+        descriptor = os.open(target.root, _ROOT)
+    except OSError as error:
+        _raise_unless_file_specific(target, error)
+        raise target.attempt.to_tool_error(f"cannot be reached: {target.root}: {error.strerror}") from error
+    try:
+        if target.root != target.base:
+            _refuse_ancestors(target, descriptor, forbidden)
+            if is_written:
+                _refuse_other_name(target, descriptor, target.parts)
+        mount = mounts.get_mount_id(descriptor) if is_written else 0
+        for depth, name in enumerate(folders, 1):
+            inner = _open(target, name, descriptor, _FOLDER)
+            os.close(descriptor)
+            descriptor = inner
+            _refuse_identity(target, os.fstat(descriptor), forbidden)
+            if is_written and mount != (mount := mounts.get_mount_id(descriptor)):
+                _refuse_other_name(target, descriptor, target.parts[depth:])
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open(target: AllowedPath, name: str, folder: int, flags: int) -> int:
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        _raise_unless_file_specific(target, error)
+        raise _to_open_error(target, name, folder, error) from error
+
+
+def _raise_unless_file_specific(target: AllowedPath, error: OSError) -> None:
+    """Raise `DiskError` for an error unrelated to the file; in external folders only for lack of resources."""
+    if target.root == target.base or error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        require_about_one_file(target.path_key, error)
+
+
+def _to_open_error(target: AllowedPath, name: str, folder: int, error: OSError) -> ToolError:
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except OSError:
+        mode = 0
+    if stat.S_ISLNK(mode):
+        return target.attempt.to_denial(f'"{name}" is a symbolic link')
+    if error.errno == errno.ENOTDIR:
+        return target.attempt.to_tool_error(f'cannot be reached: "{name}" is not a folder')
+    return target.attempt.to_tool_error(f"cannot be opened: {error.strerror}")
+
+
+def _forbidden_folders(target: AllowedPath) -> dict[Identity, str]:
+    """Return the closed folders, by device and inode, which stay closed under any path.
+
+    A grant may reach the organisation under another name (a bind mount, a volume that ignores case).
+    """
+    folders = ["/proc"]
+    if not target.granted:  # the grant is of a folder above: what an agent is tried with is not for it to see
+        folders.append(str(target.base / paths.EVALS))
+    if target.attempt.access == "write":
+        folders += [str(target.base / name) for name in sorted(NEVER_OPEN)]
+        if target.root != target.base:
+            folders.append(str(target.base / "agents"))
+    identities = {}
+    for folder in folders:
+        try:
+            status = os.stat(folder)
+        except OSError as error:
+            require_about_one_file(folder, error)
+        else:
+            identities[status.st_dev, status.st_ino] = folder
+    return identities
+
+
+def _refuse_identity(target: AllowedPath, status: os.stat_result, forbidden: dict[Identity, str]) -> None:
+    if closed := forbidden.get((status.st_dev, status.st_ino)):
+        raise target.attempt.to_denial(f"{closed} is closed to agents")
+
+
+def _refuse_other_name(target: AllowedPath, descriptor: int, relative: list[str]) -> None:
+    """Raise an error if the entered folder is a mount of one in the organisation, and `relative` is closed
+    there.
+    """
+    origin = mounts.get_mount_origin(descriptor)
+    folder = os.open(target.base, _ROOT)
+    try:
+        org_origin = mounts.get_mount_origin(folder)
+    finally:
+        os.close(folder)
+    if origin is None or org_origin is None or origin.device != org_origin.device:
+        return
+    if origin.parts[: len(org_origin.parts)] == org_origin.parts:
+        require_agent_writable(target.attempt, (*origin.parts[len(org_origin.parts) :], *relative))
+
+
+def _refuse_ancestors(target: AllowedPath, descriptor: int, forbidden: dict[Identity, str]) -> None:
+    """Walk up from a granted folder to `/`. Raise an error if the folder is inside a closed folder."""
+    current, status = os.dup(descriptor), os.fstat(descriptor)
+    try:
+        while True:
+            _refuse_identity(target, status, forbidden)
+            parent = os.open("..", _ROOT, dir_fd=current)
+            os.close(current)
+            current, previous_status, status = parent, status, os.fstat(parent)
+            if os.path.samestat(previous_status, status):
+                return
+    finally:
+        os.close(current)
+
+
+def _load_bytes(target: AllowedPath, limit_bytes: int) -> bytes:
+    with _open_file(target) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if size > limit_bytes:
+            raise target.attempt.to_tool_error(f"has {size} bytes; at most {limit_bytes} can be read")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(limit_bytes + 1)
+
+
+@contextlib.contextmanager
+def _open_file(target: AllowedPath) -> Iterator[int]:
+    """Open a regular file for reading. Raise `PermissionDenied` or `ToolError`."""
+    *folders, name = target.parts or ["."]
+    try:
+        with _open_folder(target, folders) as folder:
+            descriptor = _open(target, name, folder, _FILE)
+    except FileNotFoundError as error:
+        raise target.attempt.missing() from error
+    try:
+        _refuse_target(target, os.fstat(descriptor))
+        yield descriptor
+    except OSError as error:
+        _raise_unless_file_specific(target, error)
+        raise target.attempt.to_tool_error(f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_target(target: AllowedPath, status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise target.attempt.to_denial("it is a symbolic link")
+    if stat.S_ISDIR(status.st_mode):
+        raise target.attempt.to_tool_error("is a folder")
+    if not stat.S_ISREG(status.st_mode):
+        raise target.attempt.to_denial("it is not a regular file")
+    if status.st_nlink > 1:  # the other name may lie anywhere
+        raise target.attempt.to_denial("linked file: it has another name elsewhere")
+
+
+def _staged_names(target: AllowedPath, staged: Mapping[str, bytes]) -> dict[str, str]:
+    prefix = f"{target.path_key}/"
+    relative_parts = (key.removeprefix(prefix).split("/") for key in staged if key.startswith(prefix))
+    return {name: "/" if deeper else "" for name, *deeper in relative_parts}
+
+
+def _type_mark(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return "@"
+    return "/" if entry.is_dir(follow_symlinks=False) else ""
+
+
+def _printable(name: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in name)

@@ -1,0 +1,48 @@
+"""Validation of grants in a resume: folders, and memories of other agents. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from lemming.kernel.base.paths import Components, components
+
+COMPONENT_LIMIT_BYTES = 255
+DEPTH_LIMIT = 32
+
+MEMORY_GRANT = re.compile(r"(?P<owner>[^/*]+)/(?P<key>[^/]+)")
+"""How `permissions.read_memories` names memories."""
+
+
+def grant_error(grant: str) -> str:
+    """Return the reason a granted folder is invalid, or an empty string.
+
+    >>> grant_error("./shared/news"), grant_error("shared/../config")
+    ('', '".." leads outside the granted folders')
+    """
+    parts = components(grant)
+    if reason := unsafe_path_reason(grant, parts):
+        return reason
+    if "*" in grant:
+        return '"*" is no part of a folder\'s name here, and all that lies below a folder is granted with it'
+    if grant.startswith("/") or parts[:1] in (("workspace",), ("shared",)):
+        return ""
+    return "it is neither ./workspace, ./shared, a folder in one of them, nor an absolute path"
+
+
+def unsafe_path_reason(path: str, parts: Components) -> str:
+    """Return the reason a path is refused outright, or an empty string."""
+    if any(character < " " or character == "\x7f" for character in path):
+        return "control characters are not allowed"
+    if "\\" in path:
+        return 'the separator is "/"'
+    if ".." in parts:
+        return '".." leads outside the granted folders'
+    if parts and parts[0].startswith("~"):
+        return '"~" has no meaning here'
+    if len(parts) > DEPTH_LIMIT:
+        return f"more than {DEPTH_LIMIT} folders deep"
+    try:
+        longest = max((len(part.encode("utf-8")) for part in parts), default=0)
+    except UnicodeEncodeError:
+        return "not text"
+    return f"a name is longer than {COMPONENT_LIMIT_BYTES} bytes" if longest > COMPONENT_LIMIT_BYTES else ""

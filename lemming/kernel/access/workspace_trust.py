@@ -1,0 +1,55 @@
+"""Permissions an organisation needs outside the folder, and the workspace trust check before they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from lemming.kernel.access.code_guard import require_code_allowed
+from lemming.kernel.base.errors import NotTrusted
+
+if TYPE_CHECKING:
+    from lemming.kernel.org.config import Config
+    from lemming.kernel.org.organisation import Organisation
+    from lemming.kernel.org.resume import Agent
+
+
+@dataclass(frozen=True)
+class RequiredPermission:
+    """A permission beyond plain turns, described in a sentence for the person who grants it.
+
+    `bound_to`: the exact files and settings, by name, as SHA-256. `needs_agreement`: the action requires
+    workspace trust, even if no person can be asked.
+    """
+
+    does: str
+    bound_to: Mapping[str, str] = field(default_factory=dict)
+    needs_agreement: bool = False
+
+
+class WorkspaceTrust:
+    """Trust check before the settings of a tick, and the files they name, are used; by default no check.
+
+    Tool files are loaded behind the same check: `require_sources` is called before any file is loaded.
+    """
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self.require: Callable[[Config, Mapping[str, Agent] | None], None] = lambda _, __: None
+        """Raises `NotTrusted`; is given the agents too once they have been read."""
+        self.files: Mapping[str, str] | None = None
+        """The SHA-256 of each file whose code may run, in hex; None: whatever it says."""
+
+    def require_sources(self, sources: Mapping[str, bytes]) -> None:
+        """Raise `WorkspaceNotTrusted` for source code, by file, without trust or changed since."""
+        if self.files is None:
+            require_code_allowed(self._org)
+            return
+        for file, source in sources.items():
+            if self.files.get(file) != sha256(source).hexdigest():
+                hint = "`lemming trust` shows it, `lemming trust --yes` agrees to it"
+                raise NotTrusted(
+                    "this code has changed, and nobody here has agreed to it", where=file, hint=hint
+                )

@@ -1,0 +1,418 @@
+"""Parsing of hand-edited JSON files into typed values, with exact error messages.
+
+A type is a frozen dataclass whose fields carry limits (`lemming.kernel.files.fast_decoder.describe_field`),
+or a `dict[str, dataclass]`; nothing is coerced. Wrong values are errors. `UnknownKeyPolicy` defines the
+treatment of unknown keys: a file that limits, grants or routes text accepts none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import os
+import time
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_compact, locate, parse
+from lemming.kernel.files.fast_decoder import (
+    TypeMismatch,
+    extension_keys,
+    field_types,
+    file_fields,
+    file_key,
+    fit_value,
+    get_extension_key,
+    load_extension_keys,
+)
+from lemming.kernel.files.unknown_keys import (
+    UnknownKeyPolicy,
+    is_fatal,
+    nested_dataclasses,
+    unknown_keys,
+    with_hints,
+)
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+T = TypeVar("T")
+
+NOT_JSON = "LMG-303"
+GONE = "LMG-309"
+_SAVE_RETRIES, _RETRY_DELAY_S, _SAVE_WINDOW_S = 5, 0.02, 1.0
+MAX_PROBLEMS = 20  # of one kind in one file; finding the place of each takes a walk over the text
+
+
+@dataclasses.dataclass(frozen=True)
+class Document(Generic[T]):
+    """A parsed file: the typed value, the bytes and the warnings."""
+
+    value: T
+    raw: bytes
+    warnings: tuple[Problem, ...] = ()
+
+
+def retry_while_saving(
+    base: os.PathLike[str], read: Callable[[], T], get_problems: Callable[[T], Iterable[Problem]]
+) -> T:
+    """Return the result of `read`. Retry for a moment while an editor is saving one of the files.
+
+    An editor may empty or remove a file before writing it. A save is assumed if the file is invalid JSON and
+    was modified a moment ago, or disappeared from the folder a moment ago. `get_problems` returns the
+    problems of a result. The last error of `read` is raised.
+    """
+    for _ in range(_SAVE_RETRIES):
+        try:
+            result = read()
+        except ConfigError as error:
+            if not any(_is_being_saved(base, problem) for problem in error.problems):
+                raise
+        else:
+            if not any(_is_being_saved(base, problem) for problem in get_problems(result)):
+                return result
+        time.sleep(_RETRY_DELAY_S)
+    return read()
+
+
+def _is_being_saved(base: os.PathLike[str], problem: Problem) -> bool:
+    if problem.code not in (NOT_JSON, GONE):
+        return False
+    path = f"{os.fspath(base)}/{problem.file}"
+    # The name that goes changes its folder, and the folder that goes the one above.
+    for candidate in (path, os.path.dirname(path), os.fspath(base)) if problem.code == GONE else (path,):
+        with contextlib.suppress(OSError):
+            return time.time() - os.stat(candidate).st_mtime < _SAVE_WINDOW_S
+    return False
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return the validator of a type. Cached, because importing pydantic and building a validator is slow.
+
+    For a dataclass with extension keys (`fitting.extension_keys`), the validator covers these keys too.
+    """
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(expand_type(kind))
+
+
+@cache
+def expand_type(kind: Any) -> Any:
+    """Return a type; for a dataclass with extension keys, an equivalent dataclass including these keys."""
+    if not extension_keys(kind):
+        return kind
+    hints = field_types(kind)
+    own_fields = [(field.name, hints[file_key(field)], _copy_field(field)) for field in file_fields(kind)]
+    extension_fields = [
+        (extension.field.name, extension.type, _copy_field(extension.field))
+        for _, extension in load_extension_keys(kind)
+    ]
+    checks = {"__post_init__": kind.__post_init__} if hasattr(kind, "__post_init__") else {}
+    namespace = {"__doc__": kind.__doc__, **checks}
+    return dataclasses.make_dataclass(
+        kind.__name__, [*own_fields, *extension_fields], frozen=True, kw_only=True, namespace=namespace
+    )
+
+
+def _copy_field(field: dataclasses.Field[Any]) -> Any:
+    defaults: Any = {"default": field.default, "default_factory": field.default_factory}
+    known_defaults = {key: value for key, value in defaults.items() if value is not dataclasses.MISSING}
+    return dataclasses.field(**known_defaults, metadata=field.metadata)
+
+
+def from_expanded(kind: Any, validated: Any) -> Any:
+    """Return a validator's result as a value of `kind`."""
+    if not extension_keys(kind):
+        return validated
+    extension_values = (
+        (key, extension, getattr(validated, extension.field.name))
+        for key, extension in load_extension_keys(kind)
+    )
+    extensions = {key: value for key, extension, value in extension_values if value != extension.default}
+    return kind(
+        **{field.name: getattr(validated, field.name) for field in file_fields(kind)}, extensions=extensions
+    )
+
+
+def to_value(kind: Any, plain: Any) -> Any:
+    """Convert JSON values to a value of a type. Raise `ValueError` naming the first violation.
+
+    Raises `TypeError` for a type that cannot be built from JSON.
+    """
+    try:
+        return fit_value(kind, plain)
+    except TypeMismatch:
+        return _validate(kind, plain)
+
+
+def _validate(kind: Any, plain: Any) -> Any:
+    from pydantic import ValidationError
+    from pydantic.errors import PydanticUserError
+
+    try:
+        return from_expanded(kind, adapter(kind).validate_json(dump_compact(plain), strict=True))
+    except PydanticUserError as error:
+        raise TypeError(str(error)) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        location = "/".join(map(str, first["loc"]))
+        raise ValueError(f"{location}: {first['msg']}" if location else first["msg"]) from error
+
+
+def find_problems(kind: Any, plain: Any) -> list[Problem]:
+    """Return all violations in JSON values for a type, in plain words, with JSON pointers."""
+    from pydantic import ValidationError
+
+    try:
+        adapter(kind).validate_json(dump_compact(plain), strict=True)
+    except ValidationError as error:
+        return [*_problems(error, kind, "", "{}")]
+    return []
+
+
+def parse_document(
+    raw: bytes,
+    file: str,
+    kind: type[T],
+    *,
+    limit_bytes: int = 1 << 20,
+    any_integer: bool = False,
+    unknown_key_policy: UnknownKeyPolicy = "kept",
+) -> Document[T]:
+    """Parse bytes into a value of `kind`. Raises `ConfigError`, which names `file`.
+
+    `any_integer`: accept integers beyond 53 bits too.
+    """
+    try:
+        plain = parse(raw, limit_bytes=limit_bytes, allow_bom=True, any_integer=any_integer)
+    except JsonProblem as error:
+        hint = _syntax_hint(raw, error)
+        problem = Problem(error.message, file, error.line, error.column, error.pointer, hint, code=NOT_JSON)
+        raise _config_error(problem) from error
+    if not isinstance(plain, dict):
+        message = f"expected an object, found {_describe_kind(plain)}"
+        raise _config_error(Problem(message, file, 1, 1, hint="the file must start with {"))
+    plain.pop("$schema", None)
+    text = raw.decode("utf-8").removeprefix("\ufeff")
+    if missing := [*_find_unloadable_keys(plain, kind, file, text)]:
+        raise ConfigError(_summary(tuple(missing)), problems=tuple(missing))
+    unknown = [
+        dataclasses.replace(problem, file=file, line=line, column=column, severity=severity)
+        for problem in islice(unknown_keys(plain, kind), MAX_PROBLEMS)
+        for line, column in [locate(text, problem.pointer)]
+        for severity in ["error" if is_fatal(problem, kind, unknown_key_policy) else "warning"]
+    ]
+    value = _value(plain, kind, file, text, unknown)
+    if any(problem.severity == "error" for problem in unknown):
+        unknown.sort(key=lambda problem: problem.severity)  # what stops it first
+        raise ConfigError(_summary(tuple(unknown)), problems=tuple(unknown))
+    if raw.startswith(b"\xef\xbb\xbf"):
+        bom = "starts with a byte order mark; it is ignored"
+        unknown.append(Problem(bom, file, 1, 1, severity="warning", code="LMG-301"))
+    return Document(value, raw, tuple(unknown))
+
+
+def _find_unloadable_keys(plain: dict[str, Any], kind: Any, file: str, text: str) -> Iterator[Problem]:
+    """Yield a problem for each extension key whose type cannot be loaded because the capability is missing."""
+    for key, load in extension_keys(kind).items():
+        if key in plain:
+            try:
+                load()
+            except ConfigError as error:
+                line, column = locate(text, f"/{key}")
+                message, hint = f'nobody here reads "{key}": {error.message}', error.hint
+                yield Problem(message, file, line, column, f"/{key}", hint)
+
+
+def _syntax_hint(raw: bytes, error: JsonProblem) -> str:
+    """Return a hint for a JSON syntax error, guessed from the text at the error, or an empty string."""
+    lines = raw.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
+    if not raw.strip():
+        return "the file is empty; it must hold an object: { ... }"
+    if not error.line or error.line > len(lines):
+        return ""
+    remaining_text = lines[error.line - 1][max(error.column, 1) - 1 :]
+    for prefixes, hint in _SYNTAX_HINTS.items():
+        if remaining_text.startswith(tuple(prefixes.split())):
+            return hint
+    if "delimiter" in error.message:
+        return "a comma or a closing bracket is missing before this place"
+    if "control character" in error.message:
+        return "inside a text, write \\n for a line end and \\t for a tab"
+    return "something is not closed: a quote, ] or }" if "end of JSON" in error.message else ""
+
+
+_SYNTAX_HINTS = {
+    "\u201c \u201d \u201e \u00ab '": 'JSON takes only straight double quotes: "',
+    "True False None": "JSON writes true, false and null",
+}
+"""What other languages and word processors write, and what JSON has for it."""
+
+
+def _value(plain: dict[str, Any], kind: type[T], file: str, text: str, unknown: list[Problem]) -> T:
+    """Return the typed value. Raise `ConfigError` with all violations."""
+    try:
+        value: T = fit_value(kind, plain)
+    except TypeMismatch:
+        from pydantic import ValidationError
+
+        try:
+            validated = adapter(cast(Any, kind)).validate_json(dump_compact(plain), strict=True)
+            value = from_expanded(kind, validated)
+        except ValidationError as error:
+            problems = with_hints(tuple(_problems(error, kind, file, text)), unknown)
+            raise ConfigError(_summary(problems), problems=(*problems, *unknown)) from error
+    return value
+
+
+def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterator[Problem]:
+    """Yield the violations; the missing keys of an object form one problem."""
+    missing_keys: dict[str, list[str]] = {}
+    findings: list[tuple[str, str, str]] = []
+    for item in error.errors(include_url=False):
+        path = [part for part in item["loc"] if not _is_branch(part)]
+        pointer = "".join(f"/{part}" for part in path)
+        parent, _, key = pointer.rpartition("/")
+        if item["type"] != "missing":
+            mismatch = item.get("ctx", {}).get("error")
+            at, hint = (mismatch.at, mismatch.hint) if isinstance(mismatch, TypeMismatch) else ("", "")
+            if item["type"] != "value_error":  # else it says itself what to write
+                hint = _suggest_value(_resolve_type(kind, path), item["input"])
+            findings.append((f"{pointer}{at}", describe_validation_error(item), hint))
+        elif parent in missing_keys:
+            missing_keys[parent].append(key)
+        else:
+            missing_keys[parent] = [key]
+            findings.append((pointer, "", ""))
+    for pointer, sentence, hint in findings[:MAX_PROBLEMS]:
+        line, column = locate(text, pointer)
+        if sentence:
+            yield Problem(sentence, file, line, column, pointer, hint)
+            continue
+        parent = pointer.rpartition("/")[0]
+        keys = missing_keys[parent]
+        names = " and ".join(f'"{key}"' for key in keys)
+        message = "this key is required" if len(keys) == 1 else "these keys are required"
+        line, column = locate(text, parent)  # the object that should have them
+        target = pointer if len(keys) == 1 else parent
+        yield Problem(f"{message}: {names}", file, line, column, target, f"add {names} here")
+
+
+def _is_branch(part: Any) -> bool:
+    """Return True for the name of a union's branch, which pydantic adds to the path of an error."""
+    return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "bool", "none"))
+
+
+def describe_validation_error(item: Any) -> str:
+    """Return one item of a `ValidationError` as a plain sentence."""
+    kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
+    if kind in ("dataclass_type", "dict_type", "model_type"):
+        return f"expected an object, found {_describe_kind(value)}"
+    if kind == "value_error":  # ours, which says what is wrong with more than a type
+        return str(context["error"])
+    if kind == "literal_error":
+        return f"expected {context['expected']}, found {_show(value)}"
+    expected = {
+        "int_type": "a whole number", "int_parsing": "a whole number", "string_type": "text",
+        "float_type": "a number", "float_parsing": "a number",
+        "bool_type": "true or false", "list_type": "a list",
+        "greater_than_equal": f"a number of at least {context.get('ge')}",
+        "greater_than": f"a number above {context.get('gt')}",
+        "less_than_equal": f"a number of at most {context.get('le')}",
+    }.get(kind)  # fmt: skip
+    return (
+        f"expected {expected}, found {_show(value)}" if expected else f"{item['msg']}, found {_show(value)}"
+    )
+
+
+def _suggest_value(expected: Any, value: Any) -> str:
+    """Return a suggestion for a value of the wrong type, or an empty string."""
+    if isinstance(value, str) and (
+        options := [option for option in typing.get_args(expected) if type(option) is str]
+    ):
+        return did_you_mean(value, options)
+    for candidate in (guess for guess in _iter_guesses(expected, value) if type(guess) is not type(value)):
+        with contextlib.suppress(TypeMismatch):
+            fit_value(expected, candidate)
+            return f"write {dump_compact(candidate).decode()[:100]}"
+    keys = nested_dataclasses(expected) if _is_object(expected) else ()
+    return f"it is an object; its keys: {', '.join(keys)}" if keys else ""
+
+
+def _is_object(kind: Any) -> bool:
+    return dataclasses.is_dataclass(kind)
+
+
+def _iter_guesses(expected: Any, value: Any) -> Iterator[Any]:
+    """Yield guesses at the intended value; a guess need not have the expected type."""
+    if isinstance(value, str):
+        with contextlib.suppress(JsonProblem):  # "3", "true"
+            yield parse(value.encode())
+    if isinstance(value, (str, int, float)):
+        yield [value]
+        if not isinstance(value, bool):
+            yield str(value)
+        if _is_object(expected):
+            yield {next(iter(nested_dataclasses(expected))): value}
+    if isinstance(value, list) and value and all(isinstance(line, str) for line in value):
+        yield "\n".join(value)
+
+
+def _resolve_type(kind: Any, path: Sequence[str | int]) -> Any:
+    """Return the type of the value at a path in a file, without `None`."""
+    for part in path:
+        if _is_object(kind):
+            key = str(part)
+            kind = (
+                get_extension_key(kind, key).type if key in extension_keys(kind) else field_types(kind)[key]
+            )
+        elif args := typing.get_args(kind):
+            kind = args[-1]
+        if typing.get_origin(kind) in (typing.Union, types.UnionType):
+            kind = next(inner for inner in typing.get_args(kind) if inner is not type(None))
+    return kind
+
+
+def _describe_kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        return _describe_kind(value)
+    if isinstance(value, str):
+        return f'"{value[:60]}"'
+    return dump_compact(value).decode()[:60]
+
+
+def _summary(problems: tuple[Problem, ...]) -> str:
+    first = str(problems[0])
+    return first if len(problems) == 1 else f"{first} (and {len(problems) - 1} more)"
+
+
+def _config_error(problem: Problem) -> ConfigError:
+    return ConfigError(str(problem), problems=(problem,))
+
+
+def unreadable_error(file: str, error: OSError) -> ConfigError:
+    """Return the error for an unreadable file of the organisation."""
+    return _config_error(Problem(unreadable_reason(error), file=file, code=NOT_JSON))
+
+
+def unreadable_reason(error: OSError) -> str:
+    """Return the reason a file of the organisation cannot be read, in plain words."""
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return "symbolic link refused: a file of the organisation must be a regular file"
+    return {
+        errno.EINVAL: "not a regular file",
+        errno.EISDIR: "not a regular file",
+        errno.ENXIO: "not a regular file",
+    }.get(error.errno or 0, f"cannot be read: {error.strerror or error}")

@@ -1,0 +1,1 @@
+"""Messages between agents: the index of all outboxes, visibility rules, and the inbox of a turn."""

@@ -1,0 +1,55 @@
+"""Policy for open requests: pending state until an outcome arrives, as defined by capabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.messages import OutboxEntry
+
+RequestOutcomes = dict[tuple[str, str], tuple[str, str]]
+"""How each thing that was asked has ended, and the entry that ended it, by `Asked.key`."""
+EntryLister = Callable[[str, int], Iterable[OutboxEntry]]
+"""Yields what may move or end a request that an author wrote since a tick."""
+EntryReader = Callable[[str], OutboxEntry | None]
+"""Returns the entry of an identity, if there is one."""
+
+
+class RequestPolicy(Protocol):
+    """Capabilities' decisions on an agent's requests and sub-requests (`lemming.kernel.turn.turn_hooks`)."""
+
+    @property
+    def can_withhold(self) -> bool:
+        """True if any entry may be withheld or rejected."""
+        ...
+
+    def should_skip_request(self, open_request: OpenRequest) -> bool:
+        """Return True if a request must still wait, although none of the sub-requests is open."""
+        ...
+
+    def should_continue_request(self, open_request: OpenRequest) -> bool:
+        """Return True if a request continues now, although one of the sub-requests is open."""
+        ...
+
+    def request_outcomes(
+        self,
+        open_request: OpenRequest,
+        read: EntryReader,
+        entries_of: EntryLister,
+        is_heard: Callable[[str], bool],
+    ) -> RequestOutcomes:
+        """Return the outcomes of open sub-requests with pending state; still waiting sub-requests are left
+        out.
+
+        `is_heard`: returns True for an existing person with mutual read access to the agent.
+        """
+        ...
+
+    def should_withhold(self, entry: OutboxEntry) -> bool:
+        """Return True if an entry must not be shown yet."""
+        ...
+
+    def should_reject(self, entry: OutboxEntry) -> bool:
+        """Return True if an entry must never be shown."""
+        ...

@@ -1,0 +1,429 @@
+"""The journal of a tick: every answer from outside, written the moment it arrives.
+
+One file per tick, one JSON object a line. Each line ends in a checksum chained to the previous line, which
+distinguishes a torn last line (left by a crash) from damage. Format: docs/formats.md, "Journal".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Literal, TypeVar
+
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, DiskError
+from lemming.kernel.base.jsontext import (
+    RECORD_DEPTH,
+    JsonProblem,
+    dump_compact,
+    dump_compact_without_floats,
+    parse,
+)
+from lemming.kernel.base.redaction.secrets import redact_bytes
+from lemming.kernel.base.turn_numbers import turn_key
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import MAX_LINE_BYTES, open_regular
+from lemming.kernel.journal.checksums import (
+    close_line,
+    damaged_error,
+    invalid_record_error,
+    is_intact,
+    iter_lines,
+    line_checksum,
+    parse_line,
+    unreadable_error,
+)
+from lemming.kernel.journal.engine_events import Observer, ignore_event
+from lemming.kernel.journal.journal_packing import (
+    load_sealed_journal,
+    open_sealed,
+    plain_ticks,
+    sealed_ticks,
+    track_new_journal,
+)
+from lemming.kernel.journal.journal_records import Record, TickCommitted, TickStarted, TurnStarted
+from lemming.kernel.journal.prompt_store import InlineParts, PromptReader, PromptWriter
+from lemming.kernel.journal.record_lookup import find_plan
+from lemming.kernel.journal.record_sequence import InvalidRecord, RecordSequence, parse_record
+from lemming.kernel.journal.segments import JOURNAL_LIMIT_BYTES
+from lemming.kernel.org.organisation import OrgPath
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
+Durability = Literal["turn", "tick", "off"]
+
+OWN_LIMIT_BYTES = 1 << 30
+"""The engine goes on with a journal that is larger than what is looked at."""
+
+_TURN_STARTED = b'{"type":"turn_started",'
+_RECORD_BYTES = 512  # what Python takes for a small one
+
+
+@dataclass(frozen=True)
+class JournalContents:
+    """Records of a journal, with the valid size, the last checksum and the size of the torn rest.
+
+    `epochs`: the epochs of the engines that wrote the records. `long_lines`: number of long lines, as
+    `journal.prompt_store` counts them.
+    """
+
+    records: list[Record]
+    valid_bytes: int = 0
+    check: bytes = b""
+    surplus_bytes: int = 0
+    epochs: frozenset[int] = frozenset()
+    long_lines: int = 0
+
+    @property
+    def plan(self) -> TickStarted | None:
+        """The plan of the tick, which is the first record, or None if the tick has not started."""
+        return find_plan(self.records)
+
+
+def read_journal(
+    base: OrgPath, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES, prompts: PromptReader | None = None
+) -> list[Record]:
+    """Return the records of a tick, oldest first; an empty list if the tick has no journal.
+
+    Each record is validated against the type in `journal.journal_records` and the position. Raises
+    `CorruptState` for damage anywhere except a torn last line, which is left out, and for an oversized
+    journal. To read several journals, pass the same reader from `make_prompt_reader`.
+    """
+    return load_contents(base, tick, limit_bytes=limit_bytes, prompts=prompts).records
+
+
+def load_contents(
+    base: OrgPath, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES, prompts: PromptReader | None = None
+) -> JournalContents:
+    """Return the contents of a tick's journal. Raises the same errors as `read_journal`."""
+    with _open_journal(base, tick) as file:
+        if file is None:
+            return JournalContents([])
+        return parse_records(file, tick, prompts or make_prompt_reader(base), limit_bytes=limit_bytes)
+
+
+def make_prompt_reader(base: OrgPath) -> PromptReader:
+    """Return a reader that resolves prompts referring to journals of earlier ticks."""
+    return PromptReader(partial(_load_inline_parts, base))
+
+
+def _load_inline_parts(base: OrgPath, tick: int) -> InlineParts:
+    """Return the inline parts of a tick's journal, up to the first damaged line."""
+    inline_parts, checksum, file_name = InlineParts(), b"", paths.journal_file(tick)
+    with _open_journal(base, tick) as file:
+        for line in iter_lines(file, file_name) if file else ():
+            if not is_intact(line, checksum):
+                break
+            checksum = line_checksum(line)
+            if line.startswith(_TURN_STARTED) and (values := parse_line(line)):
+                inline_parts.collect(values)
+    return inline_parts
+
+
+def load_plan(base: OrgPath, tick: int) -> TickStarted | None:
+    """Return the plan of a tick, the first record of its journal, or None if there is none yet."""
+    with _open_journal(base, tick) as file:
+        return parse_records(file, tick, make_prompt_reader(base), only_first=True).plan if file else None
+
+
+def raw_journal(base: OrgPath, tick: int) -> bytes:
+    """Return the bytes of a tick's journal, unchecked. Raises the same errors as `read_journal`.
+
+    Returns an empty value if the tick has no journal.
+    """
+    with _open_journal(base, tick) as file:
+        return file.read(JOURNAL_LIMIT_BYTES) if file else b""
+
+
+def journal_bytes(base: OrgPath, tick: int) -> int:
+    """Return the size of a tick's journal file in bytes; 0 if the journal is sealed or missing."""
+    try:
+        return os.stat(f"{base}/{paths.journal_file(tick)}").st_size
+    except OSError:
+        return 0
+
+
+def is_committed(base: OrgPath, tick: int) -> bool:
+    """Return True if a tick's journal is committed, judged by its last line alone."""
+    return isinstance(last_record(base, tick), TickCommitted)
+
+
+def last_record(base: OrgPath, tick: int) -> Record | None:
+    """Return the record in the last whole line of a journal, or None. The checksum chain is not verified.
+
+    A line of an unknown kind counts as no record. Raises `CorruptState` for an unreadable journal.
+    """
+    file = paths.journal_file(tick)
+    try:
+        tail = fs.read_tail(f"{base}/{file}", 4096, 1)
+    except FileNotFoundError:
+        tail = load_sealed_journal(base, tick) or b""
+    except OSError as error:
+        raise unreadable_error(file, error) from error
+    end = tail.rfind(b"\n")
+    line = tail[tail.rfind(b"\n", 0, max(end, 0)) + 1 : max(end, 0)]
+    try:
+        values = parse(line, limit_bytes=MAX_LINE_BYTES, max_depth=RECORD_DEPTH) if line else None
+        return parse_record(values) if isinstance(values, dict) else None
+    except (JsonProblem, InvalidRecord):
+        return None
+
+
+def journal_ticks(base: OrgPath, *, with_sealed: bool = True) -> list[int]:
+    """Return the ticks with a journal, ascending; the newest journals are never sealed."""
+    try:
+        return sorted({*sealed_ticks(base), *plain_ticks(base)}) if with_sealed else plain_ticks(base)
+    except OSError as error:
+        raise unreadable_error(paths.JOURNALS, error) from error
+
+
+def newest_journals(base: OrgPath, count: int, *, before_tick: int | None = None) -> list[int]:
+    """Return the newest `count` ticks with a journal, ascending, optionally only ticks before `before_tick`."""
+    try:
+        ticks = {*sealed_ticks(base, newest=count, before_tick=before_tick), *plain_ticks(base)}
+        return sorted(tick for tick in ticks if before_tick is None or tick < before_tick)[-count:]
+    except OSError as error:
+        raise unreadable_error(paths.JOURNALS, error) from error
+
+
+def started_journals(base: OrgPath, count: int, *, before_tick: int | None = None) -> list[int]:
+    """Return the newest `count` ticks that have started, ascending, optionally only ticks before
+    `before_tick`.
+
+    The engine creates a journal before it writes the first line. A kill or a full disk in between leaves an
+    empty or torn journal, which holds no information.
+    """
+    return drop_unstarted(base, newest_journals(base, count + 1, before_tick=before_tick))[-count:]
+
+
+def drop_unstarted(base: OrgPath, ticks: list[int]) -> list[int]:
+    """Return `ticks`, ascending, without a last tick that has not started."""
+    try:
+        return ticks[:-1] if ticks and load_plan(base, ticks[-1]) is None else ticks
+    except CorruptState:  # it is for whoever reads it to say so
+        return ticks
+
+
+def parse_records(
+    stream: IO[bytes],
+    tick: int,
+    prompts: PromptReader,
+    *,
+    limit_bytes: int = JOURNAL_LIMIT_BYTES,
+    only_first: bool = False,
+) -> JournalContents:
+    """Parse the bytes of a tick's journal. Raise `CorruptState` for damage before the last line."""
+    file, records, sequence = paths.journal_file(tick), list[Record](), RecordSequence(tick)
+    checksum, offset, remaining_bytes, epochs, inline_parts = b"", 0, limit_bytes, set[int](), InlineParts()
+    for number, line in enumerate(iter_lines(stream, file), 1):
+        remaining_bytes -= len(line) + _RECORD_BYTES
+        if remaining_bytes < 0:
+            raise damaged_error(file, number, f"it is larger than the {limit_bytes >> 20} MiB that are read")
+        values = parse_line(line) if is_intact(line, checksum) else None
+        if values is None:
+            if surplus := stream.read(1):  # a crash tears only the very last line
+                reason = (
+                    "an empty line" if line == b"\n" else "its checksum does not follow from the line before"
+                )
+                raise damaged_error(file, number, reason)
+            surplus_bytes = len(line) + len(surplus)
+            return JournalContents(
+                records, offset, checksum, surplus_bytes, frozenset(epochs), len(inline_parts.lines)
+            )
+        try:
+            records.append(sequence.accept(values, prompts, inline_parts))
+        except InvalidRecord as error:
+            raise invalid_record_error(file, number, str(error)) from error
+        checksum = line_checksum(line)
+        epochs.add(values["epoch"])
+        offset += len(line)
+        if only_first:
+            break
+    return JournalContents(
+        records, offset, checksum, epochs=frozenset(epochs), long_lines=len(inline_parts.lines)
+    )
+
+
+@contextlib.contextmanager
+def _open_journal(base: OrgPath, tick: int) -> Iterator[IO[bytes] | None]:
+    """Open a tick's journal for reading, sealed or not; yield None if there is none."""
+    file = paths.journal_file(tick)
+    try:
+        plain = open_regular(f"{base}/{file}")
+    except FileNotFoundError:
+        with open_sealed(base, tick) as packed:
+            yield packed
+        return
+    except OSError as error:
+        raise unreadable_error(file, error) from error
+    try:
+        with plain:
+            yield plain
+    except OSError as error:
+        raise unreadable_error(file, error) from error
+
+
+class Journal:
+    """The open journal of a tick: the `records` of earlier attempts, and methods to append to it.
+
+    Safe to use from many threads. After a disk error nothing more is written: a line after a torn line would
+    be damage, and a failed sync has lost data which a second sync would not restore.
+    """
+
+    def __init__(
+        self,
+        base: OrgPath,
+        tick: int,
+        *,
+        epoch: int,
+        durability: Durability,
+        prompts: PromptWriter | None = None,
+        tell: Observer = ignore_event,
+    ) -> None:
+        self.tick, self._epoch, self._durability, self._on_event = tick, epoch, durability, tell
+        self._base, relative = base, paths.journal_file(tick)
+        self._writing, self._syncing = threading.Lock(), threading.Lock()
+        self._failure: DiskError | None = None
+        self._prompts = prompts or PromptWriter()
+        with track_new_journal(base, tick):
+            self._file = fs.AppendFile(Path(base), relative)
+        try:
+            with open(self._file.fileno(), "rb", closefd=False) as file:
+                file.seek(0)
+                reading = parse_records(file, tick, make_prompt_reader(base), limit_bytes=OWN_LIMIT_BYTES)
+            self.records, self._checksum = reading.records, reading.check
+            self._by_turn: dict[str, list[Record]] = {}
+            for record in self.records:
+                self._by_turn.setdefault(record.turn_key, []).append(record)
+            self._written_count, self._long_lines = len(self.records), reading.long_lines
+            self._latest_by_agent: dict[str, int] = {}
+            self._synced_count = -1  # nothing is known of the name, nor of what an earlier attempt wrote
+            if reading.surplus_bytes:
+                self._file.truncate(reading.valid_bytes)  # a line added behind a torn one would be damage
+        except BaseException as error:  # or the descriptor would stay open
+            self._file.close()
+            if isinstance(error, OSError):
+                raise unreadable_error(relative, error) from error
+            raise
+
+    def find_agent_records(self, agent: str, turn: int = 0) -> list[Record]:
+        """Return the records an earlier attempt left about a turn of an agent."""
+        return self._by_turn.get(turn_key(agent, turn) if turn else agent, [])
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def reserve(self, extra_bytes: int) -> None:
+        """Raise an error now, before any paid call, if the disk has no room for the answers."""
+        self._file.reserve(extra_bytes)
+
+    def append(self, record: R, *, sync: bool = False) -> R:
+        """Write a record, report it, and return it as written: with secrets removed from the texts.
+
+        With `sync` and durability "turn", the record and all earlier records survive power loss.
+        """
+        body = self._body(record.kind, dump_compact(record.as_journal_json())[1:-1])
+        if redact_bytes(body) is not body:  # what is used must be what a replay will read
+            record = record.without_secrets()
+            body = self._body(record.kind, dump_compact(record.as_journal_json())[1:-1])
+        self._write(body, record.agent_name)
+        if sync and self._durability == "turn":
+            self.sync()
+        self._on_event(record)
+        return record
+
+    def begin_turn(
+        self,
+        key: str,
+        make_record: Callable[[], TurnStarted],
+        opening: bytes,
+        lines: list[str],
+        remaining_fields: bytes,
+    ) -> None:
+        """Write the starting point of a turn, and report it. `make_record` is called only if needed.
+
+        The record consists of the prefix shared by all turns of the agent, the lines of the prompt's last
+        message, and the remaining fields. `opening` (the prefix) and `remaining_fields` (the remaining
+        fields, without braces) are JSON already.
+        """
+        message_parts, new_lines = self._prompts.encode_message(self.tick, lines)
+        prefix = self._prompts.encode_prefix(self.tick, key, opening)
+        fields = b'%b,"opening":%b,"situation":%b' % (
+            remaining_fields,
+            prefix,
+            dump_compact_without_floats(message_parts),
+        )
+        body = self._body(TurnStarted.kind, fields)
+        if redact_bytes(body) is body:
+            self._write(body, key.partition("#")[0])
+            self._prompts.record_inline(self.tick, key, opening, self._long_lines, new_lines)
+            self._long_lines += len(new_lines)
+            if self._on_event is not ignore_event:
+                self._on_event(make_record())
+        else:  # it stands there whole, without the secrets that were in it
+            self.append(make_record())
+
+    def _body(self, kind: str, fields: bytes) -> bytes:
+        return b'{"type":"%b","epoch":%d,%b' % (kind.encode(), self._epoch, fields)
+
+    def _write(self, body: bytes, agent_name: str) -> None:
+        """Append the line of a record about an agent's turn;
+
+        `to_agent_name` is empty for records of the tick.
+        """
+        with self._writing:
+            line, self._checksum = close_line(body, self._checksum)
+            self._change(self._file.append, line)
+            self._written_count += 1
+            if self._durability == "turn":
+                self._latest_by_agent[agent_name] = self._written_count
+
+    def sync_agent(self, agent: str) -> None:
+        """Make an agent's records survive power loss if durability is "turn", before their effects are
+        applied.
+
+        Turns that call at the same time share one flush.
+        """
+        if self._durability == "turn":
+            self._sync(self._latest_by_agent.get(agent, len(self.records)))  # or an earlier attempt's
+
+    def sync(self) -> None:
+        """Make all records survive power loss, unless durability is "off"."""
+        if self._durability != "off":
+            self._sync(self._written_count)
+
+    def _sync(self, count: int) -> None:
+        if self._synced_count >= count:
+            return
+        with self._syncing:
+            if self._synced_count >= count:  # somebody's flush has covered ours while we waited
+                return
+            covered, is_first = self._written_count, self._synced_count < 0
+            self._change(self._flush, is_first)
+            self._synced_count = covered
+
+    def _flush(self, is_first: bool) -> None:
+        if is_first and self._durability == "tick":  # bytes and name in one flush
+            fs.sync_file_system(Path(self._base))
+        else:
+            self._file.sync()
+            if is_first:
+                self._file.sync_name()
+
+    def _change(self, change: Callable[[T], None], argument: T) -> None:
+        """Apply a change to the file, unless the disk has refused an earlier change."""
+        if self._failure:
+            raise self._failure
+        try:
+            change(argument)
+        except DiskError as error:
+            self._failure = error
+            raise

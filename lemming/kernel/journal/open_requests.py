@@ -1,0 +1,166 @@
+"""Requests an agent has started and not finished, with the sub-requests sent to other agents for them.
+
+They are stored in the agent's ledger, because the entries themselves do not hold these facts. Format:
+docs/formats.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT
+from lemming.kernel.journal.recorded_dialogue import Dialogue
+
+
+class _SparseJson:
+    """Base for values whose default fields are left out of JSON."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value as JSON; keys that are at their default are left out."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        # False is 0 here, and is left out with it.
+        empty: tuple[Any, ...] = (None, "", 0, (), {})
+        return {key: value for key, value in values.items() if value not in empty}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubRequest(_SparseJson):
+    """A request sent to an agent. `request` and `answer` are entries, by `EntryName.identity`.
+
+    `until` is the last tick in which an answer counts, `not_after` the last time. `group`: number of the
+    group of requests the agent waits for together. `call`: index of the asking tool call, among the stored
+    results, plus 1. `end` is empty while the request is open. `held`: pending state, by the storing
+    capability. `budget`: the share of the parent request's budget available for this request.
+    """
+
+    request: str
+    to: str
+    until: int | None = None
+    group: int = 0
+    call: int = 0
+    end: str = ""
+    answer: str = ""
+    held: dict[str, dict[str, Any]] = field(default_factory=dict)
+    not_after: str = ""
+    budget: float | None = field(default=None, metadata={"ge": 0, "le": MAX_AMOUNT})
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Key of the sub-request. One entry may ask several agents."""
+        return self.request, self.to
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenRequest(_SparseJson):
+    """A request that has had a turn and is still open.
+
+    `request` is the entry's identity, empty for requests the agent sent on its own account. `asked`: the
+    sub-requests, in order. `enough`: for each group, the number of outcomes to wait for. `results`: results
+    of tool calls not yet shown in any turn. `turns`: number of turns taken. `failures`: number of consecutive
+    turns without a usable result. `spent`: cost of the agent's own turns for the request, if the request has
+    a budget. `calls`: number of model calls in these turns. `in_vain`: number of repeated results per call
+    key. `stands_still`: True if the latest turn made no progress: no answer, and nothing asked, called or
+    learned. `dialogue`: messages of the model and the tools, while results of the model's calls are pending.
+    """
+
+    request: str
+    asked: tuple[SubRequest, ...] = ()
+    enough: tuple[int, ...] = ()
+    results: tuple[dict[str, Any], ...] = ()
+    turns: int = 0
+    failures: int = 0
+    spent: float = 0.0
+    calls: int = 0
+    in_vain: dict[str, int] = field(default_factory=dict)
+    stands_still: bool = False
+    dialogue: Dialogue | None = None
+
+    @property
+    def is_untouched(self) -> bool:
+        """True if no turn has made progress on the request: shown in an inbox only, or all turns failed."""
+        return not (self.asked or self.results or self.turns)
+
+    @property
+    def is_worth_recording(self) -> bool:
+        """True if the value holds more than the fact of an open request, which the entries already show."""
+        return bool(not self.is_untouched or self.failures or self.spent or self.calls)
+
+    @property
+    def key(self) -> str:
+        """Key among the agent's open requests: the request, or the first sub-request if there is none."""
+        return self.request or (self.asked[0].request if self.asked else "")
+
+    @property
+    def open_sub_requests(self) -> list[SubRequest]:
+        """The sub-requests without an answer."""
+        return [sub_request for sub_request in self.asked if not sub_request.end]
+
+    @property
+    def can_continue(self) -> bool:
+        """True if enough sub-requests have ended for the request to continue."""
+        ended_groups = [sub_request.group for sub_request in self.asked if sub_request.end]
+        open_groups = {sub_request.group for sub_request in self.asked if not sub_request.end}
+        return all(ended_groups.count(group) >= self.enough[group] for group in open_groups)
+
+    @property
+    def next_wake_tick(self) -> int | None:
+        """The first tick in which an open sub-request has expired, or None."""
+        expiry_ticks = [
+            sub_request.until + 1 for sub_request in self.open_sub_requests if sub_request.until is not None
+        ]
+        return min(expiry_ticks, default=None)
+
+    @property
+    def has_deadline(self) -> bool:
+        """True if an open sub-request has a deadline, in ticks or by the clock."""
+        return any(
+            sub_request.until is not None or sub_request.not_after for sub_request in self.open_sub_requests
+        )
+
+    def with_outcomes(self, outcomes: Mapping[tuple[str, str], tuple[str, str]]) -> OpenRequest:
+        """Return the open request with the given outcomes of open sub-requests: end and answer, by key."""
+        sub_requests = tuple(
+            replace(sub_request, end=outcomes[sub_request.key][0], answer=outcomes[sub_request.key][1])
+            if sub_request.key in outcomes
+            else sub_request
+            for sub_request in self.asked
+        )
+        return replace(self, asked=sub_requests)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the open request as JSON; empty optional keys are left out."""
+        sub_requests = {"asked": [sub_request.as_json() for sub_request in self.asked]} if self.asked else {}
+        lists = {key: [*value] for key in ("enough", "results") if (value := getattr(self, key))}
+        keys = ("failures", "spent", "calls", "in_vain", "stands_still")
+        optional_values = {key: value for key in keys if (value := getattr(self, key))}
+        dialogue = {"dialogue": self.dialogue.as_json()} if self.dialogue else {}
+        return {
+            "request": self.request,
+            **sub_requests,
+            **lists,
+            "turns": self.turns,
+            **optional_values,
+            **dialogue,
+        }
+
+
+def with_more_spent(
+    requests: Sequence[OpenRequest], other_requests: Sequence[OpenRequest]
+) -> tuple[OpenRequest, ...]:
+    """Return `requests`, each with the larger `spent` of the two sequences."""
+    spent = {request.key: request.spent for request in other_requests if request.spent}
+    updated_requests = [
+        replace(request, spent=max(request.spent, spent.pop(request.key, 0.0))) for request in requests
+    ]
+    return (*updated_requests, *(OpenRequest(request=key, spent=amount) for key, amount in spent.items()))
+
+
+def describe_deadline(sub_request: SubRequest) -> str:
+    """Return the deadline of a sub-request as text."""
+    deadlines = [
+        *([f"tick {sub_request.until}"] if sub_request.until is not None else []),
+        *filter(None, [sub_request.not_after]),
+    ]
+    return " or ".join(deadlines)

@@ -1,0 +1,133 @@
+"""Usage of a model call, the cost in credits, and an upper bound of the cost. Pure.
+
+The cost in dollars is computed by a capability: `lemming.kernel.plugins.capability_loader.load_pricing`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from math import ceil
+from typing import NamedTuple
+
+from lemming.kernel.base.errors import OutOfCredits
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT
+from lemming.kernel.llm.token_usage import Tokens, tokens_used
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.resume import AgentCredits
+from lemming.kernel.plugins.capability_loader import load_pricing
+from lemming.kernel.plugins.capability_table import PRICED
+from lemming.kernel.providers import Message, Reply, Request
+
+
+@dataclass(slots=True)  # made for every call, and a named tuple takes twice as long
+class Usage:
+    """Usage of one call. Tokens are estimates (a quarter of the bytes) if the backend reported none."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    is_estimated: bool
+    credits: float
+    cost_usd: float | None
+    written_tokens: int = 0
+
+
+def compute_usage(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
+    """Return the usage and cost of a reply, by its model's entry.
+
+    `cost_usd` is None, not 0, if no price is known. A batch lowers the price in dollars, not in credits: an
+    agent's allowance must not depend on the transport of its calls.
+    """
+    used = tokens_used(messages, reply, provider=entry.provider)
+    cost = entry.per_call
+    cost += used.input / 1000 * entry.per_1k_input_tokens + used.output / 1000 * entry.per_1k_output_tokens
+    dollars: float | None = None
+    if entry.usd_per_million_input_tokens is not None or entry.provider in PRICED:
+        compute_dollars = load_pricing()
+        dollars = compute_dollars(entry, used, batched=reply.batched) if compute_dollars else None
+    credits = round(min(cost, MAX_AMOUNT), 6) if cost else 0.0
+    return Usage(used.input, used.output, used.cached, used.is_estimated, credits, dollars, used.written)
+
+
+def check_credits(entry: ModelEntry, allocation: AgentCredits, spent: float) -> None:
+    """Raise `OutOfCredits` if the minimum cost of one more call exceeds the remaining credits."""
+    limit = allocation.max_credits
+    # Rounded as in the ledger: a sum of floats may lie a hair above the limit that it just reaches.
+    if limit is not None and (spent >= limit or round(spent + entry.per_call, 6) > limit):
+        raise OutOfCredits(
+            f"out of credits: {spent:g} of {limit:g} spent, a call costs {entry.per_call:g}",
+            hint="grant more with `lemming credits grant`",
+        )
+
+
+def has_reached_soft_cap(allocation: AgentCredits, spent: float) -> bool:
+    """Return True if the agent should be warned about the spending."""
+    return allocation.soft_cap is not None and spent >= allocation.soft_cap
+
+
+# --- what one call can cost at most --------------------------------------------------------------
+# A token is a byte at least, so that a prompt has no more tokens than bytes; what a server adds around
+# messages, tools and schemas is allowed for.
+
+
+CALL_OVERHEAD_TOKENS = 1024
+MESSAGE_OVERHEAD_TOKENS = 64
+IMAGE_TOKENS = 20_000
+_MICRO = Decimal("0.000001")  # ledgers hold credits so
+
+
+class CostBound(NamedTuple):
+    """Upper bound of one call: the cost in credits, and the tokens, input and output together."""
+
+    credits: Decimal
+    tokens: int
+
+
+def max_input_tokens(request: Request) -> int:
+    """Return the maximum number of input tokens of a request."""
+    tokens = CALL_OVERHEAD_TOKENS + IMAGE_TOKENS * len(request.images)
+    for message in request.messages:
+        text = message["content"] if len(message) == 2 else to_line(message)
+        tokens += MESSAGE_OVERHEAD_TOKENS + utf8_size(text)
+    return tokens + (utf8_size(to_line(request.schema)) if request.schema else 0)
+
+
+def utf8_size(text: str) -> int:
+    """Return the size of a text in bytes."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def cost_bound(entry: ModelEntry, tokens_in: int) -> CostBound:
+    """Return the cost bound of a call with `estimate_prompt_tokens` input tokens, by its model's entry.
+
+    >>> cost_bound(ModelEntry(provider="x", per_1k_input_tokens=2.0, max_output_tokens=1), 500)
+    CostBound(credits=Decimal('2.000000'), tokens=501)
+    """
+    credits = to_decimal(entry.per_call)
+    credits += tokens_in * to_decimal(entry.per_1k_input_tokens) / 1000
+    credits += entry.max_output_tokens * to_decimal(entry.per_1k_output_tokens) / 1000
+    return CostBound(credits.quantize(_MICRO, ROUND_CEILING), tokens_in + entry.max_output_tokens)
+
+
+def max_dollars(entry: ModelEntry, tokens_in: int) -> float | None:
+    """Return the maximum cost in dollars of a call with `estimate_prompt_tokens` input tokens, or None
+    without a known price.
+    """
+    if entry.usd_per_million_input_tokens is None and entry.provider not in PRICED:
+        return None
+    if (compute_dollars := load_pricing()) is None:
+        return None
+    # whether its input is read from a cache, put into one or neither: whatever costs most
+    cache_cases = ((0, 0), (tokens_in, 0), (0, tokens_in))
+    usages = [
+        Tokens(tokens_in, entry.max_output_tokens, cached, False, written) for cached, written in cache_cases
+    ]
+    costs = [compute_dollars(entry, tokens, batched=False) for tokens in usages]
+    return None if None in costs else ceil(max(costs) * 1e12) / 1e12
+
+
+def to_decimal(amount: float) -> Decimal:
+    """Return an amount as an exact decimal number, as written."""
+    return Decimal(repr(amount))

@@ -1,0 +1,270 @@
+"""Retries of model calls, within the call's own deadline."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from lemming.kernel.base.blocking_deadline import NEVER, Deadline, MonotonicClock
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import (
+    OutOfCredits,
+    ProviderError,
+    RateLimited,
+    RequestRejected,
+    Unavailable,
+)
+from lemming.kernel.llm.circuit_breaker import Circuit, InMemoryCircuits
+from lemming.kernel.llm.minimal_question import minimal_prompt
+from lemming.kernel.llm.model_call import call_provider, timeout_error
+from lemming.kernel.llm.rate_limit import NO_LIMITS, Limits, RateLimiter
+from lemming.kernel.providers import Backend, LLMProvider, Reply, Request
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState, Retrying
+
+FIRST_DELAY_S = 1.0
+MAX_DELAY_S = 30.0
+
+
+class ServerProfile(Protocol):
+    """Knowledge about a server: the request parts it rejects."""
+
+    def adapt_request(self, request: Request) -> Request:
+        """Return a request adapted to the server."""
+        ...
+
+    def may_learn(self, model_name: str, error: RequestRejected) -> bool:
+        """Return True if a rejection could reveal a fact that is neither known nor under test."""
+        ...
+
+    def learn_rejection(self, model_name: str, error: RequestRejected) -> None:
+        """Record the part a server rejected in a model call."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Call:
+    """A call with all its attempts. Waiting for capacity extends the deadline, up to the turn's deadline."""
+
+    deadline: Deadline  # within that of the turn, where it has one
+    failures: list[ProviderError]
+    on_delta: Callable[[str], object] | None = None
+    on_retry: Callable[[ProviderError], None] | None = None
+    waited_s: float = 0.0
+
+
+class RetryingLLMProvider(Backend):
+    """A provider with exponential backoff, a rate limiter and a circuit breaker.
+
+    Raises only `ProviderError`s.
+
+    `Request.deadline_s` covers all attempts and delays together. A delay is the time requested by the server,
+    or 1 s, 2 s, 4 s, ... up to 30 s, each shortened by up to half at random. An error is raised at once if
+    its delay would exceed the deadline. Each attempt waits for capacity in the `rate_limiter` under the
+    `limits` without a time limit: the deadline covers the backend, not our own queue. An optional part of a
+    request rejected by the `server` is left out at once, and permanently if the server rejects the minimal
+    prompt too. Without a `circuit`, the provider gets its own circuit for its lifetime, unless `can_be_down`
+    is false.
+
+    Setting `stop` ends a delay or a wait for capacity. The call then fails, because the process is about to
+    end.
+    """
+
+    keeps_deadline = True
+
+    def __init__(
+        self,
+        provider: LLMProvider,
+        *,
+        attempts: int = 4,
+        circuit: Circuit | None = None,
+        rate_limiter: RateLimiter | None = None,
+        limits: Limits = NO_LIMITS,
+        server: ServerProfile | None = None,
+        stop: threading.Event | None = None,
+        sleep: Callable[[float], object] | None = None,
+        clock: MonotonicClock = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.takes_extra = getattr(provider, "takes_extra", True)
+        self.takes_schema, self.takes_tools = provider.takes_schema, provider.takes_tools
+        self.is_person, self.prefers_tools = provider.is_person, provider.prefers_tools
+        if circuit is None and provider.can_be_down:
+            circuit = InMemoryCircuits(SystemClock()).get_circuit(type(provider).__name__)
+        self._provider, self._attempts, self._circuit = provider, attempts, circuit
+        self._pace, self.limits, self._server = rate_limiter, limits, server
+        self._stop = stop or threading.Event()
+        self._sleep, self._clock, self._jitter = sleep or self._stop.wait, clock, jitter
+
+    def complete(
+        self,
+        request: Request,
+        on_delta: Callable[[str], object] | None = None,
+        on_retry: Callable[[ProviderError], None] | None = None,
+    ) -> Reply:
+        """Return the first reply. Raise the last attempt's `ProviderError` if all attempts fail.
+
+        `on_delta` receives the text of each attempt as it is streamed. `on_retry` receives the error of a
+        failed attempt before the next attempt, and its exceptions are passed on.
+        """
+        turn = Deadline(request.turn_s, clock=self._clock) if request.turn_s < math.inf else None
+        call = _Call(Deadline(request.deadline_s, clock=self._clock, outer=turn), [], on_delta, on_retry)
+        try:
+            reply = self._attempt(request, call)
+            return reply._replace(earlier=tuple(call.failures)) if call.failures else reply
+        except ProviderError as error:  # only now there is something to retry
+            first = error
+        try:
+            reply = self._retry_policy()(self._retry, [first], request, call)
+        except (ProviderError, OutOfCredits) as error:
+            error.earlier = tuple(failure for failure in call.failures if failure is not error)
+            raise
+        return reply._replace(earlier=tuple(call.failures))
+
+    def complete_streaming(self, request: Request, on_delta: Callable[[str], object]) -> Reply:
+        """Return the first reply, streaming the text of each attempt."""
+        return self.complete(request, on_delta)
+
+    def _retry_policy(self) -> Retrying:
+        from tenacity import Retrying, retry_if_exception  # costs as much as a short command: not before
+
+        return Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_retryable),
+            wait=self._pause_s,
+            stop=self._should_stop,
+            sleep=self._pause,
+            reraise=True,
+        )
+
+    def _retry(self, failed: list[ProviderError], request: Request, call: _Call) -> Reply:
+        """Call the provider in the remaining time.
+
+        `failed` holds the first attempt's error until it is raised.
+        """
+        if failed:
+            raise failed.pop()
+        if call.on_retry and call.failures:
+            call.on_retry(call.failures[-1])
+        return self._attempt(request._replace(deadline_s=call.deadline.remaining()), call)
+
+    def _attempt(self, request: Request, call: _Call) -> Reply:
+        """Call the provider; retry without each optional part of the request the server rejects."""
+        if self._server:
+            request = self._server.adapt_request(request)
+        refusals: list[tuple[Request, RequestRejected]] = []
+        while True:
+            try:
+                reply = self._call_guarded(request, call)
+                return self._confirm(reply, refusals, call) if refusals else reply
+            except RequestRejected as error:
+                # Left out before and refused again: there is nothing more that could be left out.
+                if error.refused in ("", *request.without):
+                    raise
+                refusals.append((request, error))
+                without, left_s = (*request.without, error.refused), call.deadline.remaining()
+                request = request._replace(without=without, deadline_s=left_s)
+
+    def _confirm(self, reply: Reply, refusals: list[tuple[Request, RequestRejected]], call: _Call) -> Reply:
+        """Record rejected parts as unsupported if the server rejects them in the minimal prompt too.
+
+        Returns the reply, with the usage of answered test prompts added.
+        """
+        if self._server is None:
+            return reply
+        for request, error in refusals:
+            if not self._server.may_learn(request.model_name, error):
+                continue
+            answer, is_confirmed = self._ask_smallest(request, error.refused, call)
+            if is_confirmed:
+                self._server.learn_rejection(request.model_name, error)
+            elif answer:
+                reply = _add_usage(reply, answer)
+        return reply
+
+    def _ask_smallest(self, request: Request, part: str, call: _Call) -> tuple[Reply | None, bool]:
+        """Send the minimal prompt with one part.
+
+        Return its answer, and True if the part was rejected again.
+        """
+        if part == "stream":  # which is no part of what is asked
+            return None, True
+        separate_call = dataclasses.replace(call, on_delta=None, on_retry=None, failures=[])
+        smallest = minimal_prompt(request, part)._replace(deadline_s=call.deadline.remaining())
+        try:
+            return self._call_guarded(smallest, separate_call), False
+        except ProviderError as error:
+            return None, isinstance(error, RequestRejected) and error.refused == part
+        finally:
+            call.waited_s = separate_call.waited_s
+
+    def _call_guarded(self, request: Request, call: _Call) -> Reply:
+        if request.deadline_s <= 0:
+            timeout = timeout_error(call.deadline.seconds)
+            timeout.may_be_paid = False  # it was not sent
+            raise timeout
+        if self._pace is None:
+            return self._ask(request, call)
+        start_s, turn_deadline = call.deadline.elapsed(), call.deadline.outer or NEVER
+        request = request._replace(turn_s=turn_deadline.remaining())
+        with self._pace.acquire(self.limits, request, stop=self._stop) as sent:
+            waited_s = call.deadline.elapsed() - start_s
+            # The wait was for our own pace, not for the backend, so the deadline moves with it.
+            call.deadline.extend(waited_s)
+            call.waited_s += waited_s
+            request = request._replace(deadline_s=min(request.deadline_s, turn_deadline.remaining()))
+            try:
+                reply = self._ask(request, call)
+            except RateLimited as error:
+                if error.retry_after_s:
+                    self._pace.pause_model(request.model_name, error.retry_after_s)
+                raise
+            if reply.rest_s:
+                self._pace.pause_model(request.model_name, reply.rest_s)
+            self._pace.record_usage(sent, request, reply)
+        return reply._replace(waited_s=call.waited_s)
+
+    def _ask(self, request: Request, call: _Call) -> Reply:
+        try:
+            if self._circuit is None:
+                return call_provider(self._provider, request, call.on_delta)
+            with self._circuit.guard():
+                return call_provider(self._provider, request, call.on_delta)
+        except ProviderError as error:
+            call.failures.append(error)
+            raise
+
+    def _should_stop(self, state: RetryCallState) -> bool:
+        """Return True if no further attempt should be made."""
+        call: _Call = state.args[2]  # of `_again`
+        is_last = state.attempt_number >= self._attempts
+        return is_last or self._stop.is_set() or state.upcoming_sleep >= call.deadline.remaining()
+
+    def _pause_s(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, ProviderError) and error.retry_after_s is not None:
+            return error.retry_after_s
+        longest = min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** (state.attempt_number - 1))
+        # At random, so that turns that failed together do not come back together.
+        return longest * (1 - self._jitter() / 2)
+
+    def _pause(self, seconds: float) -> None:
+        self._sleep(seconds)
+        if self._stop.is_set():
+            raise Unavailable("not asked again: the engine is stopping")
+
+
+def _add_usage(reply: Reply, other: Reply) -> Reply:
+    """Return a reply with the usage of another reply added."""
+    return reply._replace(
+        input_tokens=_add_counts(reply.input_tokens, other.input_tokens),
+        output_tokens=_add_counts(reply.output_tokens, other.output_tokens),
+    )
+
+
+def _add_counts(first: int | None, second: int | None) -> int | None:
+    return first if first is None or second is None else first + second

@@ -1,0 +1,60 @@
+"""Capabilities used by an agent, from settings and resumes, and the agent's resulting turn policy."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.resume import Agent, Take
+from lemming.kernel.org.schedule import Wake
+from lemming.kernel.plugins.capability_loader import find_capability
+from lemming.kernel.plugins.capability_table import PROVIDER_OWNERS, SHIPPED, USED
+
+
+class TurnPolicy(NamedTuple):
+    """Turn policy of an agent whose provider belongs to a capability.
+
+    `wake` and `take`: effective values of the resume's keys. `is_asked`: True if the agent receives requests
+    and reads an inbox. `is_written`: True if people wrote the texts in a file, and no model is used.
+    """
+
+    wake: Wake
+    take: Take = None
+    is_asked: bool = True
+    is_written: bool = False
+
+
+def find_used_capabilities(agent: Agent, config: Config) -> AbstractSet[str]:
+    """Return the names of the capabilities used by a resume or by the settings."""
+    names = {name for name, is_used in USED.items() if is_used(agent, config)}
+    if agent.capabilities or config.org.capabilities:
+        names |= {*agent.capabilities, *config.org.capabilities}
+    if provider_name := provider_capability(agent, config):
+        names.add(provider_name)
+    if not (agent.extensions or config.org.extensions):
+        return names
+    return names | {
+        capability.name
+        for capability in SHIPPED.values()
+        if not (
+            capability.resume.keys().isdisjoint(agent.extensions)
+            and capability.org.keys().isdisjoint(config.org.extensions)
+        )
+    }
+
+
+def provider_capability(agent: Agent, config: Config) -> str:
+    """Return the capability whose provider speaks for an agent, or an empty string."""
+    entry = config.models.get(agent.model.key)
+    return PROVIDER_OWNERS.get(entry.provider, "") if entry else ""
+
+
+def resolve_turn_policy(agent: Agent, config: Config) -> TurnPolicy:
+    """Return an agent's turn policy: from the provider's capability, its resume, or the settings."""
+    capability_name = provider_capability(agent, config)
+    capability = find_capability(capability_name) if capability_name else None
+    policy: TurnPolicy | None = capability.turn_policy(agent) if capability is not None else None
+    if policy:
+        return policy
+    return TurnPolicy(agent.schedule.wake or config.org.defaults.wake, agent.turn.take)

@@ -1,0 +1,157 @@
+"""Entries of `config/models.json`, referenced by a resume's `model.key`. Format: docs/settings.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from lemming.kernel.base.errors import Problem, UnknownModel
+from lemming.kernel.base.jsontext import correct_typo
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT, describe_field
+from lemming.kernel.files.unknown_keys import UNKNOWN_KEY
+from lemming.kernel.plugins.capability_table import NO_MODELS
+from lemming.kernel.providers import list_option_names
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelEntry:
+    """An entry of `config/models.json`, referenced by a resume's `model.key`."""
+
+    provider: str = field(metadata=describe_field("openai, anthropic, ollama, local, cli, ...", min_length=1))
+    model: str = field(default="", metadata=describe_field("The model's name at the provider."))
+    options: dict[str, Any] = field(
+        default_factory=dict,
+        metadata=describe_field("Arguments of the provider: base_url, api_key_env, command, file, ..."),
+    )
+    temperature: float | None = field(
+        default=None,
+        metadata=describe_field(
+            "Sampling temperature, where a resume sets none; null: the backend's.", ge=0, le=2
+        ),
+    )
+    max_output_tokens: int = field(default=2048, metadata=describe_field("Longest answer, in tokens.", ge=1))
+    context_tokens: int | None = field(
+        default=None,
+        metadata=describe_field(
+            "Longest prompt and answer together, in tokens; null: as the provider says.",
+            ge=256,
+        ),
+    )
+    tools_share: float = field(
+        default=0.1,
+        metadata=describe_field(
+            "Share of context_tokens beyond which tools are found by tool_search.", ge=0, le=1
+        ),
+    )
+    deadline_s: float = field(
+        default=120.0,
+        metadata=describe_field(
+            "Longest wait for one answer, retries and pauses included, waits for room by the limits below "
+            "not.",
+            gt=0,
+        ),
+    )
+    batch_deadline_s: float = field(
+        default=86_400.0,
+        metadata=describe_field("Longest wait for a batch; calls without an answer then go live.", gt=0),
+    )
+    batch_price_factor: float = field(
+        default=0.5,
+        metadata=describe_field("What a batch's tokens cost in dollars, against the price.", ge=0, le=1),
+    )
+    attempts: int = field(
+        default=4, metadata=describe_field("Tries of one call, the first included.", ge=1, le=10)
+    )
+    max_concurrent: int | None = field(
+        default=None,
+        metadata=describe_field(
+            "Calls that may be under way at once; null: 64 of a hosted model, 4 of a server on this machine, "
+            "1 of the embedded model, else as many as turns.",
+            ge=1,
+        ),
+    )
+    max_concurrency: int | None = field(
+        default=None, metadata=describe_field("The old name of `max_concurrent`, which goes before.", ge=1)
+    )
+    requests_per_minute: int | None = field(
+        default=None,
+        metadata=describe_field("Calls sent in any 60 s, attempts included; null: no limit.", ge=1),
+    )
+    tokens_per_minute: int | None = field(
+        default=None, metadata=describe_field("Tokens in and out in any 60 seconds; null: no limit.", ge=1)
+    )
+    tools: Literal["native", "contract"] | None = field(
+        default=None,
+        metadata=describe_field(
+            'How tools are called. "native": by the backend\'s own tool calls; "contract": by the reply\'s '
+            "JSON; null: native where the backend prefers it (openai, anthropic)."
+        ),
+    )
+    images: bool = field(
+        default=False,
+        metadata=describe_field("Whether the model takes images: those attached to the entries it is shown."),
+    )
+    prompt: Literal["fit", "brief", "full", "tools", "values"] | None = field(
+        default=None,
+        metadata=describe_field(
+            'Form of prompts and replies; null: "fit", or "full" for replies that are written beforehand '
+            '(scripted, replay). "fit": the simplest that can express what the turn may do. '
+            '"brief": likewise, for very small models. "full": the contract with its four keys. "tools": '
+            'one action a step, never native tools. "values": JSON instead of prose, for programs.'
+        ),
+    )
+    per_call: float = field(
+        default=1.0, metadata=describe_field("Credits a call costs.", ge=0, le=MAX_AMOUNT)
+    )
+    per_1k_input_tokens: float = field(
+        default=0.0, metadata=describe_field("Credits per 1,000 tokens in.", ge=0, le=MAX_AMOUNT)
+    )
+    per_1k_output_tokens: float = field(
+        default=0.0, metadata=describe_field("Credits per 1,000 tokens out.", ge=0, le=MAX_AMOUNT)
+    )
+    usd_per_million_input_tokens: float | None = field(
+        default=None, metadata=describe_field("Price in dollars; null: unknown.", ge=0, le=MAX_AMOUNT)
+    )
+    usd_per_million_output_tokens: float | None = field(
+        default=None, metadata=describe_field("Price in dollars; null: unknown.", ge=0, le=MAX_AMOUNT)
+    )
+
+    @property
+    def concurrency_limit(self) -> int | None:
+        """Maximum number of concurrent calls, or None if the entry sets none."""
+        return self.max_concurrent or self.max_concurrency
+
+
+def has_model_key(entry: ModelEntry, key: str) -> bool:
+    """Return True if an entry sets a key, or one of its `options`."""
+    _, _, option = key.partition(".")
+    return option in entry.options if option else bool(getattr(entry, key) != getattr(ModelEntry, key))
+
+
+LOCAL_MODEL = "smollm2-135m-instruct"
+PROVIDERS_WITHOUT_MODEL = NO_MODELS | {"replay"}
+"""Providers that ask nobody: their answers are worked out, or were given before."""
+FREE_OPTIONS: dict[str, Any] = {"prompt": "values", "per_call": 0.0}
+FREE_OPTIONS |= dict.fromkeys(("usd_per_million_input_tokens", "usd_per_million_output_tokens"), 0.0)
+DEFAULT_MODELS = {
+    "default": ModelEntry(provider="local", model=LOCAL_MODEL, prompt="brief", max_output_tokens=220),
+    "human": ModelEntry(provider="human"),
+    "plan": ModelEntry(provider="plan", **FREE_OPTIONS),
+    "clock": ModelEntry(provider="clock", prompt="values", per_call=0.0),
+}
+
+
+def add_option_hint(problem: Problem, entries: Any) -> Problem:
+    """Return a problem of `config/models.json` with a better hint, if the key belongs under `options`."""
+    model_key, _, key = problem.pointer[1:].partition("/")
+    entry = entries.get(model_key) if isinstance(entries, dict) else None
+    provider = entry.get("provider") if isinstance(entry, dict) else None
+    if problem.code != UNKNOWN_KEY or not isinstance(provider, str) or "/" in key:
+        return problem
+    try:
+        options = list_option_names(provider)
+    except UnknownModel:  # it may be a plugin's
+        return problem
+    option = key if key in options else correct_typo(key, options)
+    hint = f'options.{option} is its place: "options": {{"{option}": ...}}'
+    return replace(problem, hint=hint) if option else problem

@@ -1,0 +1,371 @@
+"""Capabilities by name, loaded on use: shipped capabilities of the table, and capabilities of plugins.
+
+The table: `lemming.kernel.plugins.capability_table`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from importlib import import_module
+from typing import Any
+
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.plugins.capability_spec import CapabilitySpec
+from lemming.kernel.plugins.capability_table import (
+    BACKEND_OWNERS,
+    EXECUTORS,
+    FORMATS,
+    LISTED,
+    PROVIDER_OWNERS,
+    RECORDED,
+    REMOVABLE_PATTERNS,
+    REQUESTS,
+    SCHEDULED,
+    SHIPPED,
+    SOURCES,
+    find_missing_folder,
+)
+from lemming.kernel.plugins.plugin_registry import (
+    collect_items,
+    find_unimported,
+    load_installed_plugins,
+    register,
+)
+
+Load = Callable[[], Any]
+FOLDER = "lemming.capabilities."
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+
+
+_REQUESTS = tuple((spec.name, spec.request_path) for spec in SHIPPED.values() if spec.request_path)
+
+
+def register_capability(kind: Any) -> Any:
+    """Register a class as the capability of its name, in a plugin module. Usable as a decorator.
+
+    Raises `ValueError` for the name of a shipped capability, an invalid name, or settings that are not a
+    dataclass.
+    """
+    instance = kind()
+    if not _NAME.match(instance.name):
+        raise ValueError(f'"{instance.name}" is no name of a capability: it is of a-z, 0-9, - and _')
+    if invalid := [
+        spec
+        for spec in (instance.org_settings_type, instance.agent_settings_type)
+        if not dataclasses.is_dataclass(spec)
+    ]:
+        raise ValueError(f"the settings of {instance.name} are a dataclass, and {invalid[0]!r} is none")
+    shipped = {name: listed.import_path for name, listed in LISTED.items()}
+    register("capability", instance.name, instance, defined_by=kind, shipped=shipped)
+    return kind
+
+
+def get_capability(name: str, plugins: Iterable[str] | None = None) -> Any:
+    """Return a capability by name, created once. Raises `ConfigError` for an unknown name.
+
+    `plugins`: plugins named by the organisation; None for all plugins of the process.
+    """
+    if name in LISTED:
+        return _load_shipped(name)
+    if (registered := plugin_capabilities(plugins).get(name)) is not None:
+        return registered
+    if can_be_unimported(name, plugins):
+        raise ConfigError(f'"{name}" is for a module of plugins to say, and a look imports none')
+    raise ConfigError(
+        f'no capability "{name}" is installed',
+        hint="install what brings it, or name its module in plugins of config/org.json",
+    )
+
+
+def iter_installed_capabilities() -> Iterator[Any]:
+    """Yield all installed shipped capabilities, for rare operations on every capability."""
+    yield from (get_capability(name) for name in LISTED if not missing_reason(name))
+
+
+def can_be_unimported(name: str, plugins: Iterable[str] | None) -> bool:
+    """Return True if a capability may belong to a plugin module that is not imported."""
+    return (
+        name not in LISTED
+        and name not in plugin_capabilities(plugins)
+        and bool(find_unimported([*(plugins or ())]))
+    )
+
+
+def find_capability(name: str) -> Any:
+    """Return a capability by name, or None for an unknown name. For read-only callers."""
+    try:
+        return get_capability(name)
+    except ConfigError:
+        return None
+
+
+def can_begin_turn(name: str) -> bool:
+    """Return True if a capability may call a model, or show content, before a turn's own first call."""
+    return name not in LISTED or LISTED[name].can_begin
+
+
+def requesting_capability(payload: Mapping[str, Any]) -> str:
+    """Return the capability that created a request payload, or an empty text for other requests.
+
+    >>> requesting_capability({"call": {"gate": "config/org.json#/gates/0"}})
+    'approvals'
+    """
+    for name, path in _REQUESTS:
+        value: Any = payload
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            return name
+    return ""
+
+
+def missing_for_gate(then: str) -> str:
+    """Return the missing capability of a gate's `then` as text, or an empty text."""
+    return next((missing_reason(spec.name) for spec in SHIPPED.values() if then in spec.gates), "")
+
+
+def missing_for_command(command: str) -> str:
+    """Return the missing capability of a command as text, or an empty text."""
+    return next((missing_reason(spec.name) for spec in SHIPPED.values() if command in spec.commands), "")
+
+
+def missing_for_tool(tool: str) -> str:
+    """Return the missing capability of a tool as text, or an empty text."""
+    return next((missing_reason(spec.name) for spec in LISTED.values() if _has_tool(spec, tool)), "")
+
+
+def _has_tool(spec: CapabilitySpec, tool: str) -> bool:
+    return tool in spec.tools or bool(spec.prefix and tool.startswith(spec.prefix))
+
+
+def installed_tools() -> dict[str, str]:
+    """Return the import paths of the tools of installed capabilities, by name."""
+    installed = (spec for spec in LISTED.values() if spec.tools and not missing_reason(spec.name))
+    return {tool: import_path for spec in installed for tool, import_path in spec.tools.items()}
+
+
+def server_capability(tool: str) -> str:
+    """Return the capability with server tools of this name or pattern, or an empty text."""
+    return next((spec.name for spec in SOURCES.values() if spec.prefix and tool.startswith(spec.prefix)), "")
+
+
+def tool_source_class(name: str) -> Any:
+    """Return the tool source class of a shipped capability. Raises `ConfigError` if not installed."""
+    return _load_class(name, LISTED[name].source)
+
+
+def gateway_classes() -> list[Any]:
+    """Return the gateway classes of installed capabilities."""
+    installed = (spec for spec in LISTED.values() if spec.gateway and not missing_reason(spec.name))
+    return [_load_class(spec.name, spec.gateway) for spec in installed]
+
+
+def make_function_tool(function: Any) -> Any:
+    """Return a tool made from a function with `@tool`. Raises `ConfigError` if no capability makes one."""
+    name = next(spec.name for spec in LISTED.values() if spec.function_tool)
+    return _load_class(name, LISTED[name].function_tool)(function)
+
+
+def missing_for_provider(provider: str) -> str:
+    """Return the missing capability of a provider as text, or an empty text."""
+    capability_name = PROVIDER_OWNERS.get(provider) or BACKEND_OWNERS.get(provider)
+    return missing_reason(capability_name) if capability_name else ""
+
+
+def missing_for_executor(executor: str) -> str:
+    """Return the missing capability of an `executor` as text, or an empty text."""
+    return missing_reason(EXECUTORS[executor][0]) if executor in EXECUTORS else ""
+
+
+def missing_for_turn() -> Mapping[str, str]:
+    """Return the `turn` keys of missing capabilities, each with the missing capability as text."""
+    return {
+        key: missing
+        for spec in SHIPPED.values()
+        if (missing := missing_reason(spec.name))
+        for key in spec.turn
+    }
+
+
+def find_schedule_problems(schedule: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield problems in capability keys of a resume's `schedule`: key, message, hint."""
+    for key, name, import_path in SCHEDULED:
+        if (value := getattr(schedule, key)) is not None:
+            missing = missing_reason(name)
+            problem = (missing, "take the key out, or install lemming-engine again") if missing else None
+            if problem := problem or _load_object(import_path)(value):
+                yield key, *problem
+
+
+def missing_for_model() -> Mapping[str, str]:
+    """Return the model entry keys of missing capabilities, each with the missing capability as text."""
+    return {
+        key: missing
+        for spec in SHIPPED.values()
+        if (missing := missing_reason(spec.name))
+        for key in spec.model
+    }
+
+
+@cache
+def _load_shipped(name: str) -> Any:
+    missing = missing_reason(name)
+    if missing:
+        raise ConfigError(missing, hint="install lemming-engine again")
+    return _load_object(LISTED[name].import_path)()
+
+
+def capabilities_of_resume(agent: Any) -> list[str]:
+    """Return the installed capabilities with keys in a resume."""
+    named = (name for name, spec in SHIPPED.items() if not spec.resume.keys().isdisjoint(agent.extensions))
+    return [name for name in named if not missing_reason(name)]
+
+
+def format_class(name: str) -> Any:
+    """Return the class for a capability's file format. Raises `ConfigError` if not installed."""
+    return _load_class(*FORMATS[name])
+
+
+def record_class(kind: str) -> Any:
+    """Return the record class of a capability's record kind, or None for an unknown kind.
+
+    Raises `ConfigError` if the capability is not installed.
+    """
+    return _load_class(*RECORDED[kind]) if kind in RECORDED else None
+
+
+def executor_class(executor: str) -> Any:
+    """Return the class of a remote executor. Raises `ConfigError` if not installed."""
+    return _load_class(*EXECUTORS[executor])
+
+
+@cache
+def load_pricing() -> Any:
+    """Return the function that computes a call's cost in dollars from model entry and tokens, or None."""
+    installed = (spec for spec in LISTED.values() if spec.pricing and not missing_reason(spec.name))
+    return next((_load_class(spec.name, spec.pricing) for spec in installed), None)
+
+
+def is_removable(file: str) -> bool:
+    """Return True if a capability removes such a file after its use.
+
+    >>> is_removable("agents/desk/memory/run-3fa9.json"), is_removable("agents/desk/memory/a.json")
+    (True, False)
+    """
+    return any(fnmatchcase(file, pattern) for pattern in REMOVABLE_PATTERNS)
+
+
+def server_profiles_class() -> Any:
+    """Return the class of the server profiles. Raises `ConfigError` if not installed."""
+    return next(
+        _load_class(spec.name, spec.server_profiles) for spec in LISTED.values() if spec.server_profiles
+    )
+
+
+def tick_interceptor_class(name: str) -> Any:
+    """Return the tick interceptor class of a capability. Raises `ConfigError` if not installed."""
+    return _load_class(name, LISTED[name].tick)
+
+
+def plugin_capabilities(plugins: Iterable[str] | None) -> Mapping[str, Any]:
+    """Return the external capabilities by name, of the plugins and of installed packages.
+
+    The same object until another capability is registered. Raises as `load_installed_plugins` does.
+    """
+    load_installed_plugins()
+    return collect_items("capability", None if plugins is None else tuple(plugins), _as_registered)
+
+
+def _as_registered(registered: Mapping[str, Any]) -> Mapping[str, Any]:
+    return registered
+
+
+@cache
+def missing_reason(name: str) -> str:
+    """Return the reason a shipped capability, or a capability it needs, is missing, or an empty text."""
+    return import_failure_reason(find_missing_folder(name))
+
+
+def import_failure_reason(module: str) -> str:
+    """Return the missing capability as text if a missing module belongs to one, else an empty text.
+
+    >>> import_failure_reason("lemming.capabilities.plans.plan_run")
+    'the capability "plans" is not installed: lemming.capabilities.plans is missing'
+    """
+    if not module.startswith(FOLDER):
+        return ""
+    name = module.removeprefix(FOLDER).partition(".")[0]
+    return f'the capability "{name}" is not installed: {FOLDER}{name} is missing'
+
+
+def sort_capabilities(names: Iterable[str], plugins: Iterable[str] | None = None) -> list[str]:
+    """Sort capabilities so each follows those in its `after`; requests first, then by name.
+
+    Raises `ConfigError` for a missing capability and for a cycle.
+
+    >>> sort_capabilities(["windows", "approvals"])
+    ['approvals', 'windows']
+    """
+    remaining, ordered, path = set(names), dict[str, None](), list[str]()
+
+    def visit(name: str) -> None:
+        if name in path:
+            cycle = ", ".join(f'"{spec}"' for spec in path)
+            raise ConfigError(f"capabilities that come after each other in a circle: {cycle}")
+        if name in remaining and name not in ordered:
+            path.append(name)
+            for predecessor in LISTED[name].after if name in LISTED else get_capability(name, plugins).after:
+                visit(predecessor)
+            path.pop()
+            ordered[name] = None
+
+    for name in sorted(
+        remaining, key=lambda spec: (spec != REQUESTS, spec)
+    ):  # of what is given up, nothing is done
+        visit(name)
+    return [*ordered]
+
+
+def resume_keys() -> Mapping[str, Load]:
+    """Return the resume keys of capabilities, each with a loader of its class.
+
+    The loader raises `ConfigError` if the capability is not installed.
+    """
+    return {
+        key: partial(_load_class, spec.name, import_path)
+        for spec in SHIPPED.values()
+        for key, import_path in spec.resume.items()
+    }
+
+
+def member_keys() -> Mapping[str, Load]:
+    """Return the keys of team members read by capabilities, each with a loader of its class."""
+    return {
+        key: partial(_load_class, spec.name, import_path)
+        for spec in SHIPPED.values()
+        for key, import_path in spec.members.items()
+    }
+
+
+def org_keys() -> Mapping[str, Load]:
+    """Return the keys of `config/org.json` read by capabilities, each with a loader of its class."""
+    return {
+        key: partial(_load_class, spec.name, import_path)
+        for spec in LISTED.values()
+        for key, import_path in spec.org.items()
+    }
+
+
+def _load_class(name: str, import_path: str) -> Any:
+    if missing := missing_reason(name):
+        raise ConfigError(missing, hint="install lemming-engine again, or take the key out")
+    return _load_object(import_path)
+
+
+def _load_object(import_path: str) -> Any:
+    module, _, name = import_path.partition(":")
+    return getattr(import_module(module), name)

@@ -1,0 +1,405 @@
+"""The table of capabilities: import path, keys in user files, tools and providers of each.
+
+A capability is a folder that can be deleted: only this table imports a capability by name, and a capability
+is loaded only if an organisation uses it, by `lemming.kernel.plugins.capability_loader`.
+`lemming.kernel.turn.turn_hooks` defines the hooks of a capability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from lemming.kernel.base.name_patterns import is_any_match
+from lemming.kernel.plugins.capability_spec import CapabilitySpec
+
+HOSTED, JUDGES, REQUESTS, STRATEGIES = "hosted", "judges", "requests", "strategies"
+MODEL_SERVERS = (
+    "azure", "cerebras", "deepseek", "fireworks", "gemini", "groq", "huggingface", "llamacpp", "lmstudio",
+    "mistral", "openrouter", "together", "vllm", "xai",
+)  # fmt: skip
+
+
+def _should_ask_people(agent: Any, config: Any) -> bool:
+    rules = (rule for spec in (config.org, agent) for rule in spec.extensions.get("gates", ()))
+    return any(rule.then == "ask" for rule in rules)
+
+
+def _has_attachments(agent: Any, config: Any) -> bool:
+    line = config.models.get(agent.model.key)
+    return (line is not None and line.images) or _has_attach(agent.permissions.tools)
+
+
+def _may_attach(inputs: Any) -> Any:
+    tools = inputs.agent.permissions.tools
+    return tools and _has_attach(tools)
+
+
+def _has_attach(tools: Collection[str]) -> bool:
+    """Return True if the grants include `attach` by name, or by a pattern while the capability is installed."""
+    return is_any_match("attach", tools) and ("attach" in tools or not find_missing_folder("attachments"))
+
+
+@cache
+def find_missing_folder(name: str) -> str:
+    """Return the missing folder of a shipped capability or of a capability it needs, or an empty text."""
+    folder = LISTED[name].package
+    module_spec = find_spec(folder)
+    if module_spec is None or module_spec.origin is None:  # an empty folder has none
+        return folder
+    return next(filter(None, map(find_missing_folder, LISTED[name].needs)), "")
+
+
+def has_server_tools(agent: Any) -> bool:
+    """Return True if an agent's resume grants tools of servers."""
+    return any(tool.startswith(PREFIXES) for tool in agent.permissions.tools)
+
+
+def _has_schema(asker: Any, payload: Mapping[str, Any]) -> bool:
+    request_payload = payload.get("asked") if "hands_on" in payload else payload
+    return isinstance(request_payload, dict) and "schema" in request_payload
+
+
+def _has_judges(asker: Any, payload: Mapping[str, Any]) -> bool:
+    return "verify" in payload or has_judged_members(asker)
+
+
+def has_judged_members(agent: Any) -> bool:
+    """Return True if the answers of a team member of this agent are judged."""
+    return "team" in agent.extensions and any(
+        "verify" in spec.extensions for spec in agent.extensions["team"].ask_members
+    )
+
+
+def _can_have_requests(inputs: Any) -> Any:
+    """Return True if a turn serves, shows or can create requests: to a team or to persons."""
+    is_shown = inputs.open_requests or inputs.said_requests
+    has_requests = inputs.task or is_shown or inputs.state.requests or "team" in inputs.agent.extensions
+    participants = {
+        name for name in inputs.given if name == REQUESTS or name not in LISTED or LISTED[name].request_path
+    }
+    return has_requests or participants
+
+
+def _has_planners(config: Any, agents: Any) -> bool:
+    keys = {key for key, line in config.models.items() if line.provider == "plan"}
+    return any(spec.model.key in keys for spec in agents)
+
+
+def _has_gate_judges(config: Any, agents: Any) -> bool:
+    return any(gate.by for source in (config.org, *agents) for gate in source.extensions.get("gates", ()))
+
+
+SHIPPED: Mapping[str, CapabilitySpec] = {
+    spec.name: spec
+    for spec in (
+        CapabilitySpec(
+            "answers",
+            "lemming.capabilities.output_schemas.answers_capability:AnswersCapability",
+            resume={"output": "lemming.capabilities.output_schemas.answers_settings:AnswersResumeSettings"},
+            is_requested=_has_schema,
+            participates=lambda inputs: "output" in inputs.agent.extensions,
+        ),
+        CapabilitySpec(
+            "approvals",
+            "lemming.capabilities.approvals.approvals_capability:ApprovalsCapability",
+            gates=frozenset({"ask"}),
+            turn=("max_approvals",),
+            commands=("approvals", "approve", "deny"),
+            request_path=("call", "gate"),
+            needs=("gates", REQUESTS),
+            can_begin=True,
+            is_used=_should_ask_people,
+        ),
+        CapabilitySpec(
+            "attachments",
+            "lemming.capabilities.attachments.attachments_capability:AttachmentsCapability",
+            tools={"attach": "lemming.capabilities.attachments.attach_tool:AttachTool"},
+            model=("images",),
+            tick="lemming.capabilities.attachments.attachments_capability:AttachmentsTickInterceptor",
+            needs=("toolbox",),
+            is_used=_has_attachments,
+            participates=_may_attach,
+        ),
+        CapabilitySpec(
+            "batches",
+            "lemming.capabilities.batches.batches_capability:BatchesCapability",
+            model=("batch_deadline_s", "batch_price_factor", "options.batches"),
+            needs=(HOSTED,),
+            records={
+                "batch_announced": "lemming.capabilities.batches.batch_records:BatchAnnounced",
+                "batch_sent": "lemming.capabilities.batches.batch_records:BatchSent",
+                "batch_awaited": "lemming.capabilities.batches.batch_records:BatchAwaited",
+                "batch_ended": "lemming.capabilities.batches.batch_records:BatchEnded",
+            },
+        ),
+        CapabilitySpec(
+            "channels",
+            "lemming.capabilities.channels.channels_capability:ChannelsCapability",
+            providers={
+                "folder": "lemming.capabilities.channels.folder_channel:FolderChannel",
+                "http": "lemming.capabilities.channels.http_channel:HttpChannel",
+                "mail": "lemming.capabilities.channels.email_channel:MailChannel",
+                "command": "lemming.capabilities.channels.command_channel:CommandChannel",
+            },
+            commands=("channels", "serve"),
+            needs=("programs",),
+            gateway="lemming.capabilities.channels.channel_gateway:ChannelGateway",
+            has_side_effects=lambda config, _: config.has_channels,
+        ),
+        CapabilitySpec(
+            "cluster",
+            "lemming.capabilities.cluster.cluster_capability:ClusterCapability",
+            executors={"dask": "lemming.capabilities.cluster.cluster_calls:DaskCalls"},
+            has_side_effects=lambda config, _: config.org.executor == "dask",
+        ),
+        CapabilitySpec(
+            "embedded",
+            "lemming.capabilities.embedded_models.embedded_capability:EmbeddedModelsCapability",
+            backends={"local": "lemming.capabilities.embedded_models.llama_provider:LocalProvider"},
+        ),
+        CapabilitySpec(
+            "gates",
+            "lemming.capabilities.gates.gates_capability:GatesCapability",
+            resume={"gates": "lemming.capabilities.gates.gate_settings:GatesResumeSettings"},
+            org={"gates": "lemming.capabilities.gates.gate_settings:GatesOrgSettings"},
+            needs=("money",),
+            commands=("gates",),
+            has_side_effects=_has_gate_judges,
+        ),
+        CapabilitySpec(
+            JUDGES,
+            "lemming.capabilities.judges.judges_capability:JudgesCapability",
+            resume={"verify": "lemming.capabilities.judges.judges_settings:JudgesResumeSettings"},
+            members={"verify": "lemming.capabilities.judges.judges_settings:parse_judge_settings"},
+            needs=(REQUESTS,),
+            is_requested=_has_judges,
+            has_side_effects=lambda _, agents: any(
+                "verify" in spec.extensions or has_judged_members(spec) for spec in agents
+            ),
+        ),
+        CapabilitySpec(
+            "mcp",
+            "lemming.capabilities.mcp.mcp_capability:McpCapability",
+            formats={
+                "mcp": "lemming.capabilities.mcp.mcp_settings:McpSettings",
+                "mcp_lock": "lemming.capabilities.mcp.mcp_lock_file:McpLock",
+            },
+            commands=("mcp",),
+            source="lemming.capabilities.mcp.mcp_tools:McpToolSource",
+            prefix="mcp.",
+            has_own_tools=lambda _, survey: survey.has_server_tools,
+            has_side_effects=lambda _, agents: any(map(has_server_tools, agents)),
+        ),
+        CapabilitySpec(
+            "calendars",
+            "lemming.capabilities.calendars.calendars_capability:CalendarsCapability",
+            providers={"clock": "lemming.capabilities.calendars.clock_provider:ClockProvider"},
+            is_model_free=True,
+            tools={"keep_job": "lemming.capabilities.calendars.keep_job_tool:KeepJobTool"},
+            tick="lemming.capabilities.calendars.calendars_tick:CalendarTickInterceptor",
+            files=("config/calendar.json",),
+            formats={"calendar": "lemming.capabilities.calendars.calendar_file:Calendar"},
+            commands=("calendar",),
+            needs=("cron", REQUESTS),
+        ),
+        CapabilitySpec(
+            "cron",
+            "lemming.capabilities.cron.cron_capability:CronCapability",
+            schedule={"cron": "lemming.capabilities.cron.cron_expressions:find_cron_error"},
+            tick="lemming.capabilities.cron.cron_tick:CronTickInterceptor",
+            is_used=lambda agent, _: agent.schedule.cron is not None,
+        ),
+        CapabilitySpec(
+            "money",
+            "lemming.capabilities.pricing.money_capability:MoneyCapability",
+            model=("usd_per_million_input_tokens", "usd_per_million_output_tokens"),
+            pricing="lemming.capabilities.pricing.prices:compute_cost_usd",
+            priced_providers=("openai", "anthropic"),
+        ),
+        CapabilitySpec(
+            "plans",
+            "lemming.capabilities.plans.plans_capability:PlansCapability",
+            providers={"plan": "lemming.capabilities.plans.plan_provider:PlanProvider"},
+            is_model_free=True,
+            tools={"plan_propose": "lemming.capabilities.plans.plan_propose_tool:PlanProposeTool"},
+            writers=("plan_propose",),
+            tick="lemming.capabilities.plans.plans_tick:PlansTickInterceptor",
+            formats={"plan": "lemming.capabilities.plans.plan_format:AgentPlan"},
+            removable_files=("agents/*/memory/run-*.json",),
+            commands=("plans",),
+            needs=("answers", "judges", REQUESTS),
+            participates=lambda inputs: inputs.model.provider == "plan",
+            has_side_effects=_has_planners,
+        ),
+        CapabilitySpec(
+            "programs",
+            "lemming.capabilities.program_models.programs_capability:ProgramsCapability",
+            backends={"cli": "lemming.capabilities.program_models.program_provider:CliProvider"},
+            has_side_effects=lambda config, _: any(spec.provider == "cli" for spec in config.models.values()),
+        ),
+        CapabilitySpec(
+            REQUESTS,
+            "lemming.capabilities.requests.requests_capability:RequestsCapability",
+            resume={"team": "lemming.capabilities.requests.requests_settings:RequestsResumeSettings"},
+            turn=("take",),
+            commands=("answer", "ask", "cancel", "chat", "requests", "waiting"),
+            has_reply_holds=True,
+            participates=_can_have_requests,
+        ),
+        CapabilitySpec(
+            "skills",
+            "lemming.capabilities.skills.skills_capability:SkillsCapability",
+            resume=dict.fromkeys(
+                ("guides", "skills"), "lemming.capabilities.skills.skills_settings:SkillsResumeSettings"
+            ),
+            tools={"skill_read": "lemming.capabilities.skills.skill_read_tool:SkillReadTool"},
+            granted_by={"skill_read": "skills"},
+            tick="lemming.capabilities.skills.skills_tick:SkillsTickInterceptor",
+            commands=("skills",),
+        ),
+        CapabilitySpec(
+            STRATEGIES,
+            "lemming.capabilities.strategies.strategies_capability:StrategiesCapability",
+            turn=("strategy", "options"),
+            is_used=lambda agent, _: agent.turn.strategy,
+            strategies={
+                "react": "lemming.capabilities.strategies.builtin_strategies:REACT",
+                "plan_execute": "lemming.capabilities.strategies.builtin_strategies:PLAN_EXECUTE",
+                "reflexion": "lemming.capabilities.strategies.builtin_strategies:REFLEXION",
+            },
+            memory_strategies=("plan_execute",),
+        ),
+        CapabilitySpec(
+            "trust",
+            "lemming.capabilities.trust.trust_capability:TrustCapability",
+            resume={"trust": "lemming.capabilities.trust.trust_settings:TrustResumeSettings"},
+            org={"trust": "lemming.capabilities.trust.trust_settings:TrustOrgSettings"},
+            commands=("vouch",),
+        ),
+        CapabilitySpec(
+            "windows",
+            "lemming.capabilities.context_window.windows_capability:WindowsCapability",
+            resume={"memory": "lemming.capabilities.context_window.windows_settings:WindowsResumeSettings"},
+            can_begin=True,
+            # a turn that only makes calls sums up nothing; a strategy may look at what is not shown
+            after=("approvals", "strategies"),
+        ),
+    )
+}
+"""Those that are a folder each, which may be absent."""
+
+
+BUILT_IN: Mapping[str, CapabilitySpec] = {
+    spec.name: spec
+    for spec in (
+        CapabilitySpec(
+            "toolbox",
+            "lemming.capabilities.toolbox.toolbox_capability:ToolboxCapability",
+            tools={
+                "file_read": "lemming.capabilities.toolbox.file_tools:FileReadTool",
+                "file_write": "lemming.capabilities.toolbox.file_tools:FileWriteTool",
+                "file_list": "lemming.capabilities.toolbox.file_tools:FileListTool",
+                "file_edit": "lemming.capabilities.toolbox.edit_tools:FileEditTool",
+                "file_append": "lemming.capabilities.toolbox.edit_tools:FileAppendTool",
+                "file_move": "lemming.capabilities.toolbox.edit_tools:FileMoveTool",
+                "file_search": "lemming.capabilities.toolbox.file_search:FileSearchTool",
+                "search": "lemming.capabilities.toolbox.search_tool:SearchTool",
+                "shell": "lemming.capabilities.toolbox.shell_tool:ShellTool",
+                "memory_read": "lemming.capabilities.toolbox.memory_tools:MemoryReadTool",
+                "memory_write": "lemming.capabilities.toolbox.memory_tools:MemoryWriteTool",
+                "store_read": "lemming.capabilities.toolbox.store_tools:StoreReadTool",
+                "store_write": "lemming.capabilities.toolbox.store_tools:StoreWriteTool",
+                "read_document": "lemming.capabilities.toolbox.document_tool:ReadDocumentTool",
+                "http_get": "lemming.capabilities.toolbox.http_tools:HttpGetTool",
+                "http_post": "lemming.capabilities.toolbox.http_tools:HttpPostTool",
+                "remind_me": "lemming.capabilities.toolbox.reminders:RemindMeTool",
+                "create_agent": "lemming.capabilities.toolbox.agent_tools:CreateAgentTool",
+                "list_agents": "lemming.capabilities.toolbox.agent_tools:ListAgentsTool",
+                "tool_search": "lemming.capabilities.toolbox.tool_search:ToolSearch",
+            },
+            org=dict.fromkeys(
+                ("http", "reminders", "shell"),
+                "lemming.capabilities.toolbox.toolbox_settings:ToolboxOrgSettings",
+            ),
+            source="lemming.capabilities.toolbox.functions.tool_files:FunctionToolSource",
+            has_own_tools=lambda settings, _: settings.tool_files,
+            has_side_effects=lambda config, _: config.org.tool_files,
+            function_tool="lemming.capabilities.toolbox.functions.function_tool:FunctionTool",
+        ),
+        CapabilitySpec(
+            "scripted",
+            "lemming.capabilities.scripted_models.scripted_capability:ScriptedAnswersCapability",
+            backends={
+                "scripted": "lemming.capabilities.scripted_models.scripted_provider:ScriptedProvider",
+                "replay": "lemming.capabilities.scripted_models.journal_provider:ReplayProvider",
+            },
+        ),
+        CapabilitySpec(
+            HOSTED,
+            "lemming.capabilities.hosted_models.hosted_capability:HostedModelsCapability",
+            server_profiles="lemming.capabilities.hosted_models.rejected_fields:ServerProfiles",
+            backends={
+                "openai": "lemming.capabilities.hosted_models.openai_provider:OpenAIProvider",
+                "anthropic": "lemming.capabilities.hosted_models.anthropic_provider:AnthropicProvider",
+                "ollama": "lemming.capabilities.hosted_models.ollama_provider:OllamaProvider",
+            }
+            | {
+                name: f"lemming.capabilities.hosted_models.compatible_providers:{name}"
+                for name in MODEL_SERVERS
+            },
+        ),
+    )
+}
+"""Those that take part in turns as the others do, and of which the guide names the tools and models."""
+LISTED = {**SHIPPED, **BUILT_IN}
+SOURCES = {name: spec for name, spec in LISTED.items() if spec.source}
+"""Those from which an organisation may have further tools."""
+PREFIXES = tuple(spec.prefix for spec in SOURCES.values() if spec.prefix)
+"""How the names of those tools begin of which only a server knows which there are."""
+PARTICIPATION_CHECKS = [(name, spec.participates) for name, spec in LISTED.items() if spec.participates]
+REQUEST_CHECKS = {name: spec.is_requested for name, spec in LISTED.items() if spec.is_requested}
+WITH_REPLY_HOLDS = [name for name, spec in LISTED.items() if spec.has_reply_holds]
+USING_REQUESTS = frozenset(name for name, spec in LISTED.items() if REQUESTS in spec.needs)
+SCHEDULED = [
+    (key, spec.name, import_path) for spec in SHIPPED.values() for key, import_path in spec.schedule.items()
+]
+USED = {name: spec.is_used for name, spec in LISTED.items() if spec.is_used}
+WITH_TICK_HOOKS = frozenset(name for name, spec in LISTED.items() if spec.tick)
+PROVIDERS = {
+    name: import_path
+    for spec in LISTED.values()
+    for name, import_path in {**spec.providers, **spec.backends}.items()
+}
+STRATEGIES_SHIPPED = {
+    name: import_path for spec in LISTED.values() for name, import_path in spec.strategies.items()
+}
+CHANNELS = frozenset(name for spec in LISTED.values() if spec.gateway for name in spec.providers)
+"""The providers that ship which are channels."""
+PROVIDER_OWNERS = {provider: spec.name for spec in LISTED.values() for provider in spec.providers}
+BACKEND_OWNERS = {backend: spec.name for spec in LISTED.values() for backend in spec.backends}
+NO_MODELS = frozenset(
+    provider for spec in LISTED.values() if spec.is_model_free for provider in spec.providers
+)
+"""Providers whose answers cost nothing, and are no calls of a model."""
+WRITERS = {tool: spec.name for spec in LISTED.values() for tool in spec.writers}
+MEMORY_STRATEGIES = frozenset(name for spec in LISTED.values() for name in spec.memory_strategies)
+GRANTED = {tool: key for spec in LISTED.values() for tool, key in spec.granted_by.items()}
+FORMATS = {
+    form: (spec.name, import_path) for spec in LISTED.values() for form, import_path in spec.formats.items()
+}
+RECORDED = {
+    kind: (spec.name, import_path) for spec in LISTED.values() for kind, import_path in spec.records.items()
+}
+"""The kinds of records that capabilities write, each with whose it is, and its class."""
+EXECUTORS = {
+    executor: (spec.name, import_path)
+    for spec in LISTED.values()
+    for executor, import_path in spec.executors.items()
+}
+"""The values of `executor` by which others make the model calls."""
+PRICED = frozenset(provider for spec in LISTED.values() for provider in spec.priced_providers)
+"""The providers whose models have prices without a line's saying so."""
+REMOVABLE_PATTERNS = [pattern for spec in LISTED.values() for pattern in spec.removable_files]

@@ -1,0 +1,88 @@
+"""Abandon a turn: discard its writes, but keep its costs and the record of its side effects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import TurnBroke
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.journal_records import ModelReplied, Record, ToolFinished
+from lemming.kernel.journal.turn_report import ToolUseJson, TurnReport
+from lemming.kernel.journal.write_offs import write_off_total
+from lemming.kernel.tick.recorded_answers import (
+    calls_with_side_effects,
+    files_written_early,
+    make_tool_record,
+    restore_answer,
+)
+from lemming.kernel.turn.interceptor_chain import results_after_abandon, state_after_abandon
+from lemming.kernel.turn.loop_breaker import count_loop, failure_loop
+from lemming.kernel.turn.tool_results import INTERRUPTED, render_result, tool_use_json
+from lemming.kernel.turn.turn_end import charge_usage, newest_results, spending_fields
+from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
+
+
+def abandon_turn(
+    journal: Journal,
+    inputs: TurnInputs,
+    records: list[Record],
+    *,
+    reason: str,
+    error: str,
+    plugins: tuple[str, ...],
+) -> TurnOutcome:
+    """Return the outcome of an abandoned turn, from its recorded inputs and records.
+
+    A call without a recorded end is recorded as unknown, so `lemming repair` lists the call.
+    """
+    answers = [restore_answer(record) for record in records if isinstance(record, ModelReplied)]
+    finished, usage = (
+        [tool_record for tool_record in records if isinstance(tool_record, ToolFinished)],
+        spending_fields(answers),
+    )
+    spent = charge_usage(inputs, answers, usage, "failed")
+    state = state_after_abandon(spent, inputs, records, error, plugins)
+    results, tools, remarks = _describe_side_effects(journal, inputs, records)
+    results = results_after_abandon(inputs, finished, results, plugins)
+    state.results = newest_results((*state.results, *results))
+    state.passed_on += sum(record.passed_on for record in finished)
+    state.lost = state.lost.add(write_off := write_off_total(records))
+    stopped = ""
+    if error == TurnBroke.__name__ and answers and inputs.loops:
+        state.loops, stopped = count_loop(inputs, failure_loop(error))
+    report = TurnReport(
+        agent=inputs.agent.name,
+        status="failed",
+        reason=reason,
+        error=error,
+        tools=tools,
+        written_ahead=files_written_early(records),
+        remarks=remarks,
+        lost=write_off.as_json(),
+        stopped=stopped,
+        turn=inputs.turn,
+        # Of the first turn no record ever said it; of a further one a second attempt has to know.
+        request=inputs.task.request if inputs.task and inputs.turn else "",
+        **usage,
+    )
+    return TurnOutcome(report, state, lambda: state)
+
+
+def _describe_side_effects(
+    journal: Journal, inputs: TurnInputs, records: list[Record]
+) -> tuple[list[dict[str, Any]], list[ToolUseJson], list[str]]:
+    """Return the results and remarks on calls with side effects, for the agent and for a person."""
+    name = inputs.agent.name
+    results, tool_usage, remarks = [], [], []
+    for call, result in calls_with_side_effects(records):
+        if result is None:
+            result = INTERRUPTED
+            journal.append(make_tool_record(name, call.index, ToolCall(call.tool, call.args), result, 0))
+        rendered = render_result(call.tool, call.args, result)
+        if result.outcome == "interrupted":
+            remarks.append(f"{call.tool}: {result.output}")
+            rendered["unknown"] = f"{inputs.tick}/{name}/{call.index}"
+        results.append(rendered)
+        tool_usage.append(tool_use_json(call.tool, result))
+    return results, tool_usage, remarks

@@ -1,0 +1,382 @@
+"""Source of a turn's answers: first the turn's records, then live calls; each live answer is recorded.
+
+    intent < answer < effects < commit
+
+A model's answer is in the journal before anything the answer causes. A tool with side effects is announced
+before the tool runs. If the end of the tool call was never recorded, the call runs again only if the tool is
+repeatable.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property, partial
+from typing import Any, TypeVar, get_args
+
+from lemming.kernel.base.blocking_deadline import NEVER, Deadline
+from lemming.kernel.base.clock import elapsed_ms
+from lemming.kernel.base.contract import REPLY_LIMIT_BYTES, ToolCall
+from lemming.kernel.base.errors import (
+    AnswerTooLarge,
+    LemmingError,
+    OutOfCredits,
+    ProviderError,
+    TurnTooLong,
+    error_name,
+    is_final,
+)
+from lemming.kernel.base.redaction.secrets import redact_json, redact_values
+from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.engine_events import ModelAsked
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.journal_records import (
+    GateAsked,
+    ModelFailed,
+    ModelReplied,
+    Record,
+    ToolFinished,
+    ToolStarted,
+)
+from lemming.kernel.journal.record_parts import FailedAttempt
+from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.llm.call_cost import compute_usage
+from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.providers import Finish, Message, Reply, Request
+from lemming.kernel.tick.error_boundary import EngineStopped
+from lemming.kernel.tick.model_fallback import complete_with_fallbacks
+from lemming.kernel.tick.model_requests import build_request, check_before_call, require_affordable
+from lemming.kernel.tick.recorded_answers import (
+    make_tool_record,
+    restore_answer,
+    restore_finding,
+    restore_result,
+)
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick.turn_calls import LiveCalls
+from lemming.kernel.tick.turn_commits import Commits
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError, CheckFunctions, SpendingLimits
+from lemming.kernel.turn.interceptor_chain import complete_request, find_taint_tracker
+from lemming.kernel.turn.turn_values import Answer, TurnInputs
+
+R = TypeVar("R", bound=Record)
+FINISHES: tuple[str, ...] = get_args(Finish)
+LONGER = "raise turn.deadline_s in the resume, or choose a faster model"
+
+
+class JournaledAnswers:
+    """Answers for a turn: from the journal, then live answers recorded in the journal."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        snapshot: Snapshot,
+        inputs: TurnInputs,
+        commits: Commits,
+        limits: SpendingLimits | None = None,
+    ) -> None:
+        self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
+        self._snapshot, self._config, self._settings = snapshot, snapshot.config, snapshot.config.org
+        self._answers: dict[int, ModelReplied | ModelFailed] = {}
+        self._started: dict[int, ToolStarted] = {}
+        self._finished: dict[int, ToolFinished] = {}
+        self._checked: dict[int, GateAsked] = {}
+        self._verdicts: list[GateVerdict] = []  # of the question under way
+        self._limits, self._spent = limits, inputs.state.consumed_credits
+        self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
+        self._first_number = (
+            inputs.turn * NUMBERS_PER_TURN
+        )  # what the draft counts from 0, the tick counts from here
+        self._taint_tracker = find_taint_tracker(snapshot, inputs) if inputs.given else None
+        # A replay takes no time of its own: a slow machine must not end a turn that had ended well.
+        self._deadline = Deadline(limit, clock=runtime.monotonic) if limit and runtime.is_live else NEVER
+        for record in journal.find_agent_records(self._name, inputs.turn):
+            match record:
+                case ModelReplied() | ModelFailed():
+                    self._answers[record.call] = record
+                case ToolStarted():
+                    self._started[record.index] = record
+                case ToolFinished():
+                    self._finished[record.index] = record
+                case GateAsked():
+                    self._checked[record.number] = record
+
+    def ask(
+        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
+    ) -> Answer:
+        """Return the model's answer number `call`, recorded or live."""
+        call += self._first_number
+        record = self._answers.get(call) or self._append_record(
+            self._answers, call, self._call_model_live(call, messages, model, schema)
+        )
+        if self._limits:
+            self._limits.settle(record)
+        answer = restore_answer(record)
+        self._spent += answer.credits
+        return answer
+
+    @property
+    def everyone(self) -> Collection[str]:
+        """Names of the agents at the start of the tick."""
+        return self._snapshot.plan.all_agents
+
+    def has_answer(self, call: int) -> bool:
+        """Return True if the model's answer number `call` is recorded."""
+        return self._first_number + call in self._answers
+
+    def start_calls(
+        self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], dict[str, FileEffect]]
+    ) -> None:
+        """Start the calls of a reply, numbered from `first`, that can run in parallel."""
+        self._make_live_calls.start_calls(self._first_number + first, calls, at, staged, self._spent)
+
+    def call_tool(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+        """Return the result of tool call number `index`, recorded or live."""
+        index += self._first_number
+        record = self._finished.get(index) or self._append_record(
+            self._finished, index, self._make_live_calls.call_and_record(index, call, at, staged, self._spent)
+        )
+        result = restore_result(record)
+        self._spent += result.passed_on
+        self._make_live_calls.successes[call.tool] += result.success
+        if self._taint_tracker:
+            self._taint_tracker.record_result(result)
+        return result
+
+    def refuse(self, index: int, call: ToolCall, refusal: ToolResult) -> None:
+        """Record a call refused before reaching a tool, unless already recorded."""
+        if index not in self._finished:
+            self._append_record(self._finished, index, make_tool_record(self._name, index, call, refusal, 0))
+
+    def has_call(self, index: int) -> bool:
+        """Return True if the end or the start of tool call number `index` is recorded."""
+        return self._first_number + index in self._finished or self._first_number + index in self._started
+
+    @cached_property
+    def _make_live_calls(self) -> LiveCalls:
+        runtime, journal, snapshot, inputs = self._runtime, self._journal, self._snapshot, self._inputs
+        turn_services = self._commits, self._taint_tracker, self._deadline, self._started, self._finished
+        return LiveCalls(runtime, journal, snapshot, inputs, *turn_services)
+
+    def call_function(
+        self, number: int, name: str, content: dict[str, Any], functions: CheckFunctions
+    ) -> CheckFinding | None:
+        """Return the finding of a check function, recorded or live. Raises the function's error."""
+        number += self._first_number
+        if number not in self._checked:
+            ask = partial(functions(tuple(self._settings.plugins)), name, content)
+            self._append_record(self._checked, number, self._call_function_live(number, name, ask))
+        return restore_finding(self._checked[number])
+
+    def _call_function_live(
+        self, number: int, name: str, ask: Callable[[], CheckFinding | None]
+    ) -> GateAsked:
+        """Call a check function and return the record of its finding or error."""
+        record_fields: dict[str, Any] = {"agent": self._name, "number": number, "function": name}
+        try:
+            finding = self._runtime.call_function(self._name, number, name, ask)
+        except CheckFunctionError as error:
+            return GateAsked(**record_fields, error=redact_values(str(error)))
+        return GateAsked(**record_fields, found=redact_json(finding._asdict()) if finding else None)
+
+    def had_side_effects(self, index: int) -> bool:
+        """Return True if the call had side effects, for which the staged files were written first."""
+        return self._first_number + index in self._started
+
+    def _append_record(self, recorded: dict[int, R], number: int, record: R) -> R:
+        """Record an outside answer before its use, and return the record without secrets."""
+        recorded[number] = record = self._journal.append(record)
+        if isinstance(record, ModelReplied) or (isinstance(record, ToolFinished) and number in self._started):
+            self._sync_records()  # what may not come twice
+        return record
+
+    def _call_model_live(
+        self, call: int, messages: list[Message], model: str, schema: dict[str, Any] | None
+    ) -> ModelReplied | ModelFailed:
+        """Call the model and return the record of the reply or the failure."""
+        inputs, started, self._verdicts = self._inputs, time.perf_counter(), []
+        try:
+            if inputs.problem:
+                raise inputs.problem
+            ask = partial(self._call_model, call, messages, schema)
+            key, entry, reply = complete_with_fallbacks(inputs, self._config, model, ask)
+        except (OutOfCredits, ProviderError) as error:
+            return self._failure_record(call, error, elapsed_ms(started))
+        usage = compute_usage(entry, messages, reply)
+        optional_values = {
+            "model": redact_values(str(reply.model or entry.model))[:200],
+            "cached_tokens": usage.cached_tokens,
+            "is_estimated": usage.is_estimated,
+            "duration_ms": elapsed_ms(started + reply.waited_s),
+            "batched": reply.batched,
+            "written_tokens": usage.written_tokens,
+            "key": key,
+        }
+        optional: dict[str, Any] = {name: value for name, value in optional_values.items() if value}
+        if reply.finish != "stop" and reply.finish in FINISHES:
+            optional["finish"] = reply.finish
+        if usage.cost_usd is not None:
+            optional["cost_usd"] = usage.cost_usd
+        optional |= self._gate_verdicts() if self._verdicts else {}
+        optional |= self._write_off(self._limits, call) if self._limits else {}
+        if reply.calls or reply.thinking or reply.kept:
+            native_values = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
+            optional |= {name: redact_json(value) for name, value in native_values.items() if value}
+        if reply.earlier:
+            optional |= self._attempt_fields(call, reply.earlier)
+        return ModelReplied(
+            agent=self._name,
+            call=call,
+            at=reply.at or self._runtime.now(),
+            # More than the contract takes need not be kept whole: a line of the journal has its limit too.
+            text=redact_values(reply.text[: 2 * REPLY_LIMIT_BYTES]),
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            credits=usage.credits,
+            **optional,
+        )
+
+    def _call_model(
+        self,
+        call: int,
+        messages: list[Message],
+        schema: dict[str, Any] | None,
+        key: str,
+        entry: ModelEntry,
+    ) -> Reply:
+        """Call a model.
+
+        `key` names a fallback or other model, called live; empty for the agent's own model.
+        """
+        inputs = self._inputs
+        request = build_request(inputs, entry, call, messages, schema)
+        if self._deadline is not NEVER:
+            request = self._limit_deadline(request)
+        self._require_payment(entry, request)
+        if self._runtime.has_observers and not key:
+            event = ModelAsked(agent=self._name, call=call, deadline_s=request.deadline_s)
+            self._runtime.notify(event)
+        if inputs.given:
+            request = complete_request(
+                request, entry, inputs, self._runtime.base, self._commits.unwritten_files
+            )
+        if self._limits or not self._snapshot.pause_check.has_no_pause(self._name):
+            self._check_and_reserve(key or inputs.agent.model.key, entry, request)
+        try:
+            elapsed_s = 0.0 if self._deadline is NEVER else self._deadline.elapsed()
+            with self._runtime.release_turn_lock():
+                reply = self._runtime.complete(entry, request, live=bool(key))
+        except AnswerTooLarge as error:  # the backend bills for it, at most for what it was allowed
+            tokens = request.max_output_tokens
+            reply = Reply("", output_tokens=tokens, finish="too_large", earlier=error.earlier)
+        except ProviderError as error:
+            # A call that a stop cut off is no failure of the model: nothing is recorded, and the next run
+            # asks again.
+            if self._runtime.stop.is_set():
+                raise EngineStopped from error
+            if self._limits and not error.may_be_paid:  # nobody bills for it: others may have its room
+                self._limits.release(call)
+            if self._deadline.has_passed:
+                error.hint = LONGER  # what the model may take was not what ran out
+                raise self._deadline_error((*error.earlier, error)) from error
+            raise
+        finally:
+            if self._limits:
+                self._runtime.before_retry.pop(self._name, None)
+        if self._limits:
+            self._limits.release(call)
+        if reply.batched:  # which has its own time
+            self._deadline.extend(self._deadline.elapsed() - elapsed_s)
+        return reply
+
+    def _require_payment(self, entry: ModelEntry, request: Request) -> None:
+        answers = self._answers.values()
+        require_affordable(self._inputs, entry, request, self._spent, answers, self._limits)
+
+    def _limit_deadline(self, request: Request) -> Request:
+        """Return the request with the time left for the turn. Raises `TurnTooLong` if no time is left."""
+        if (remaining_s := self._deadline.remaining()) <= 0:
+            raise self._deadline_error()
+        return request._replace(deadline_s=min(request.deadline_s, remaining_s), turn_s=remaining_s)
+
+    def _deadline_error(self, earlier: tuple[LemmingError, ...] = ()) -> TurnTooLong:
+        error = TurnTooLong(f"the turn's time, {self._inputs.agent.turn.deadline_s:g} s, is over")
+        error.earlier = earlier
+        return error
+
+    def _check_and_reserve(self, key: str, entry: ModelEntry, request: Request) -> None:
+        """Check a call; under limits, reserve its maximum cost, now and at each retry.
+
+        Raises `AgentPaused` or `LimitReached`.
+        """
+        check = partial(
+            check_before_call, self._snapshot, self._limits, self._taint_tracker, key, entry, request
+        )
+        self._verdicts += self._runtime.before_model_call(check)
+        if self._limits is None:
+            return
+        self._limits.reserve(key, entry, request)
+        # On the disk before the call goes out: if the engine dies in it, the next run counts what it may
+        # cost.
+        self._sync_records()
+
+        def before_retry(error: ProviderError) -> None:
+            if error.may_be_paid:
+                # The turn waits meanwhile, so others may work; what they spend counts against the same
+                # limits.
+                with self._runtime.turn_lock:
+                    self._require_payment(entry, request)
+                    self._check_and_reserve(key, entry, request)
+
+        self._runtime.before_retry[self._name] = before_retry
+
+    def _failure_record(self, call: int, error: LemmingError, took_ms: int = 0) -> ModelFailed:
+        optional_fields = self._gate_verdicts(error.verdicts) | self._attempt_fields(call, error.earlier)
+        optional_fields |= self._write_off(self._limits, call) if self._limits else {}
+        inputs = self._inputs
+        is_for_request = inputs.task or inputs.open_requests or inputs.said_requests
+        optional_fields |= {"at": self._runtime.now()} if is_for_request and is_final(error) else {}
+        return ModelFailed(
+            agent=self._name,
+            call=call,
+            code=error.code,
+            error=error_name(error),
+            message=str(error),
+            duration_ms=took_ms,
+            **optional_fields,
+        )
+
+    def _gate_verdicts(self, recorded: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+        return (
+            {"verdicts": verdicts}
+            if (verdicts := [verdict.as_json() for verdict in self._verdicts] or [*recorded])
+            else {}
+        )
+
+    def _write_off(self, limits: SpendingLimits, call: int) -> dict[str, Any]:
+        """Return the write-off of a call's reservations as a record field, if any."""
+        write_off = self._runtime.write_off(self._name, call, limits.write_off(call))
+        return {"lost": write_off.as_json()} if write_off.calls else {}
+
+    def _attempt_fields(self, call: int, earlier: tuple[LemmingError, ...]) -> dict[str, Any]:
+        """Return the failed attempts of a model call as record fields, and log them."""
+        if not earlier:
+            return {}
+        failed_attempts = [
+            FailedAttempt(code=error.code, error=error_name(error), message=str(error)) for error in earlier
+        ]
+        facts = {"attempts": len(failed_attempts) + 1, "earlier": failed_attempts}
+        call_fields = {"tick": self._inputs.tick, "agent": self._name, "call": call}
+        EngineLog(self._runtime.base).warning("model_asked_again", **call_fields, **facts)
+        return facts
+
+    def _sync_records(self) -> None:
+        if self._settings.durability == "turn":
+            # A flush takes longer than most of a turn's work: the others go on, and may share it.
+            with self._runtime.release_turn_lock():
+                self._journal.sync_agent(self._name)

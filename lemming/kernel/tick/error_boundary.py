@@ -1,0 +1,116 @@
+"""Error boundary of a turn: convert errors from foreign text into a failed turn of the agent.
+
+Entries, replies, memories, ledgers and hand-written files come from other authors, and no list of their
+possible defects is complete. Disk errors, a requested stop and observer errors are not caused by a text. Such
+errors end the run, and the next run resumes the tick from its journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TypeVar
+
+from lemming.kernel.base.errors import (
+    DiskError,
+    LemmingError,
+    TurnBroke,
+    error_name,
+)
+from lemming.kernel.base.redaction.secrets import redact_untrusted
+from lemming.kernel.files.disk_errors import FILE_ERRORS, is_about_one_file
+from lemming.kernel.journal.engine_events import is_observer_error
+from lemming.kernel.journal.turn_report import TurnReason
+from lemming.kernel.plugins.plugin_registry import module_registrations
+from lemming.kernel.plugins.provider_errors import describe_exception, relative_module_file
+
+T = TypeVar("T")
+
+_MAX_CHARS = 500
+
+
+class EngineStopped(Exception):
+    """Raised when the operator asked the engine to stop. The next run resumes the tick."""
+
+
+def isolate(action: Callable[[], T]) -> T | Exception:
+    """Return the result of `action`, or the exception if it concerns only this agent.
+
+    Raises DiskError, EngineStopped, MemoryError and observer errors, which end the run.
+    """
+    try:
+        return action()
+    except Exception as error:
+        ends_run = isinstance(error, (DiskError, EngineStopped, MemoryError)) or is_observer_error(error)
+        if ends_run or (isinstance(error, OSError) and not is_about_one_file(error)):
+            raise
+        return error
+
+
+def to_skip_reason(error: Exception) -> TurnReason:
+    """Return the reason a turn failed to start."""
+    turn_error = error if isinstance(error, LemmingError) else to_turn_error(error)
+    return TurnReason("failing", str(turn_error), error_name(turn_error))
+
+
+def to_turn_error(error: Exception) -> TurnBroke:
+    """Return the error that broke the turn. Re-raises errors that end the run."""
+    if isinstance(error, FILE_ERRORS):
+        return TurnBroke(error.message, where=error.where, hint=error.hint)
+    if isinstance(error, LemmingError):
+        raise error
+    steps = [*_iter_traceback(error)]
+    text = redact_untrusted(describe_exception(error)[:_MAX_CHARS])
+    if blamed := _blame_capability(steps):
+        hint = "mend the capability, or take its block out; the other agents go on"
+        return TurnBroke(f"{text}, in the capability {blamed}", hint=hint)
+    files = ", ".join(dict.fromkeys(_entry_files_in_frames(steps)))
+    while_reading = f", while it read {files}" if files else ""
+    message = f"{text}, at {_frame_location(steps[-1])}{while_reading}"
+    return TurnBroke(message, hint="mend what it read, or move it away; the other agents go on")
+
+
+def _iter_traceback(error: Exception) -> Iterator[TracebackType]:
+    frame = error.__traceback__
+    while frame:
+        yield frame
+        frame = frame.tb_next
+
+
+def _blame_capability(frames: list[TracebackType]) -> str:
+    """Return the external capability to blame for the error, with the line; empty for none.
+
+    Frames of code called by the capability count, except frames of the engine.
+    """
+    for frame in reversed(frames):
+        module = _frame_module(frame)
+        if names := module_registrations("capability", module):
+            return f"{' or '.join(names)}, {_frame_location(frame)}"
+        if module.partition(".")[0] == "lemming":
+            break
+    return ""
+
+
+def _frame_location(frame: TracebackType) -> str:
+    return (
+        f"{relative_module_file(_frame_module(frame), frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno}"
+    )
+
+
+def _frame_module(frame: TracebackType) -> str:
+    return str(frame.tb_frame.f_globals.get("__name__", ""))
+
+
+def _entry_files_in_frames(frames: list[TracebackType]) -> Iterator[str]:
+    """Yield the files of entries in local variables of the innermost frame that has entries."""
+    from lemming.kernel.messages import EntryName, OutboxEntry
+
+    for frame in reversed(frames):
+        files = [
+            entry.file
+            for entry in frame.tb_frame.f_locals.values()
+            if isinstance(entry, OutboxEntry | EntryName)
+        ]
+        if files:
+            yield from files
+            return

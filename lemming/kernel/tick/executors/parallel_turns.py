@@ -1,0 +1,246 @@
+"""Run turns concurrently, each after its dependencies: one turn works, the others wait for answers."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+
+from lemming.kernel.tick.executors.lanes import Item, Lane, ReadyTurns
+from lemming.kernel.tick.executors.thread_pool import get_pool
+from lemming.kernel.tick.executors.turn_lock import TurnLock
+from lemming.kernel.tick.state_merge import TurnRow
+from lemming.kernel.tick.turn_dependencies import TurnWaits
+from lemming.kernel.turn.guards import CallBatcher
+
+Work = Callable[[str], TurnRow | None]
+HEARD_WITHIN_S = 0.5
+"""So late may Ctrl-C be heard that came while the system was about to put the main thread to sleep."""
+
+
+def run_turns(
+    order: list[str],
+    waits: dict[str, TurnWaits],
+    work: Work,
+    *,
+    max_parallel: int,
+    get_lane: Callable[[str], Lane] | None = None,
+    turn_lock: TurnLock,
+    stop: threading.Event,
+    batcher: CallBatcher | None = None,
+) -> None:
+    """Call `work(name)` for every name, each after the turns listed in `waits`.
+
+    At most `max_parallel` calls run concurrently; with `get_lane`, up to the capacity of each lane, unless
+    `max_parallel` is 1. A returned row holds further turns to run concurrently and a final step; the name is
+    complete after the row. One call works at a time, the holder of `turn_lock`; the other calls are in
+    `turn_lock.waiting`. Ready turns start in the given order. An exception sets `stop`, so running calls end
+    soon; no further call starts, and the exception is raised after the last call.
+    """
+    try:
+        if max_parallel == 1:
+            with turn_lock:
+                for name in order:
+                    if row := work(name):
+                        for turn in row.turns:
+                            turn()
+                        row.finish()
+        else:
+            ready = ReadyTurns(order, get_lane or (lambda _: Lane("", max_parallel)))
+            _ConcurrentRun(order, waits, work, ready, turn_lock, stop, batcher).run()
+    except BaseException:
+        stop.set()
+        raise
+
+
+@dataclass
+class _RowProgress:
+    """A row of turns with the number of unfinished turns."""
+
+    row: TurnRow
+    count: int
+
+
+class _ConcurrentRun:
+    """Progress of a `run_turns`. Only the holder of the turn lock accesses the fields.
+
+    A thread takes the next turn itself when its turn is over, without a thread switch.
+    """
+
+    def __init__(
+        self,
+        order: list[str],
+        waits: dict[str, TurnWaits],
+        work: Work,
+        ready: ReadyTurns,
+        turn_lock: TurnLock,
+        stop: threading.Event,
+        batcher: CallBatcher | None,
+    ) -> None:
+        self._order, self._call, self._ready = order, work, ready
+        self._turn_lock, self._stop, self._batcher = turn_lock, stop, batcher
+        self._rank = {name: rank for rank, name in enumerate(order)}
+        without_barrier = [name for name in order if not waits[name].everyone]
+        self._unmet = {name: len(waits[name].names) for name in without_barrier}
+        self._dependents: dict[str, list[str]] = {}
+        for name in without_barrier:
+            for other in waits[name].names:
+                self._dependents.setdefault(other, []).append(name)
+        self._barriers = [name for name in reversed(order) if waits[name].everyone]
+        self._rows: dict[str, _RowProgress] = {}
+        self._finished: set[str] = set()
+        self._finished_prefix = 0  # so many from the front are over
+        self._running = 0  # turns that have a thread, or are promised one
+        self._idle_signal: SimpleQueue[None] = SimpleQueue()  # unlike a semaphore, whole after Ctrl-C
+        self._error: BaseException | None = None
+        for name in without_barrier:
+            if not self._unmet[name]:
+                self._make_ready(name)
+        self._release_barriers()
+
+    def run(self) -> None:
+        try:
+            while self._ready:
+                self._run_or_dispatch()
+        except BaseException as interrupt:  # what runs writes files, so it must be over first
+            self._abort(interrupt)
+            while self._running:
+                self._wait_until_idle()
+            raise
+        if self._error:
+            raise self._error
+
+    def _run_or_dispatch(self) -> None:
+        """Run a single ready turn in this thread, where Ctrl-C interrupts it; dispatch several to threads."""
+        with self._turn_lock:
+            while len(self._ready) == 1 and (item := self._ready.take()):
+                self._run_turn(item)
+                self._ready.finish(item)
+            self._dispatch_ready()
+            is_running = self._running > 0
+        if is_running:
+            self._wait_until_idle()
+
+    def _wait_until_idle(self) -> None:
+        """Wait until no turn runs.
+
+        Each wait is short, because a signal just before a wait does not end the wait.
+        """
+        while True:
+            with contextlib.suppress(Empty):
+                return self._idle_signal.get(timeout=HEARD_WITHIN_S)
+
+    def _dispatch_ready(self) -> None:
+        while item := self._ready.take():
+            self._running += 1
+            self._turn_lock.enqueue_start(partial(self._start_thread, item))
+
+    def _start_thread(self, item: Item) -> bool:
+        """Start a thread for this turn and its successors; return False if no thread is available."""
+        try:
+            if not self._error:
+                get_pool().start(partial(self._run_thread, item))
+                return True
+        except RuntimeError as error:  # the system has no more threads
+            self._abort(error)
+        self._ready.finish(item)
+        self._finish_turn(self._order[item[0]])
+        self._running -= 1
+        if not self._running:
+            self._idle_signal.put(None)
+        return False
+
+    def _run_thread(self, first: Item) -> None:
+        item: Item | None = first
+        while item:
+            self._run_turn(item)
+            self._ready.finish(item)
+            item = self._next_for_thread()
+        self._running -= 1
+        is_last = not self._running
+        self._turn_lock.release()
+        if is_last:
+            self._idle_signal.put(None)
+
+    def _next_for_thread(self) -> Item | None:
+        """Return the next turn for a thread with a finished turn, and dispatch the other ready turns."""
+        # The last one left is the main thread's, where Ctrl-C ends it at once.
+        if self._running == 1 and len(self._ready) == 1:
+            return None
+        item = self._ready.take()
+        self._dispatch_ready()
+        return item
+
+    def _run_turn(self, item: Item) -> None:
+        (rank, number), is_over = item, True
+        name = self._order[rank]
+        try:
+            try:
+                if number:
+                    is_over = self._run_row_turn(name, number)
+                elif row := self._call(name):
+                    is_over = False
+                    self._make_row_ready(name, row)
+            finally:
+                if is_over:
+                    self._finish_turn(name)
+                elif self._batcher:
+                    self._batcher.remove_turn()
+        except BaseException as error:  # noqa: BLE001 - carried to the thread that waits, and raised there
+            self._abort(error)
+
+    def _make_row_ready(self, name: str, row: TurnRow) -> None:
+        self._rows[name] = _RowProgress(row, len(row.turns))
+        for number in range(1, len(row.turns) + 1):
+            self._make_ready(name, number)
+
+    def _run_row_turn(self, name: str, number: int) -> bool:
+        """Run a turn of a row; return True after the last turn and the row's final step."""
+        progress = self._rows[name]
+        progress.row.turns[number - 1]()
+        progress.count -= 1
+        if progress.count or self._error:
+            return False
+        progress.row.finish()
+        return True
+
+    def _finish_turn(self, name: str) -> None:
+        self._finished.add(name)
+        if not self._error:
+            self._release_dependents(name)
+        if self._batcher:
+            self._batcher.remove_turn()
+
+    def _abort(self, error: BaseException) -> None:
+        """Stop starting turns, and let running turns end soon.
+
+        After Ctrl-C the waiting thread calls this method without the turn lock.
+        """
+        self._stop.set()
+        self._error = self._error or error
+        for _ in range(self._ready.drop()):
+            if self._batcher:
+                self._batcher.remove_turn()
+
+    def _release_dependents(self, name: str) -> None:
+        for other in self._dependents.get(name, ()):
+            self._unmet[other] -= 1
+            if not self._unmet[other]:
+                self._make_ready(other)
+        while (
+            self._finished_prefix < len(self._order) and self._order[self._finished_prefix] in self._finished
+        ):
+            self._finished_prefix += 1
+        self._release_barriers()
+
+    def _release_barriers(self) -> None:
+        while self._barriers and self._rank[self._barriers[-1]] <= self._finished_prefix:
+            self._make_ready(self._barriers.pop())
+
+    def _make_ready(self, name: str, number: int = 0) -> None:
+        if self._batcher:
+            self._batcher.add_turns()
+        self._ready.add((self._rank[name], number))

@@ -1,0 +1,91 @@
+"""Holder of an organisation: one engine at a time, described in the lock file for readers."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError, OrgBusy
+from lemming.kernel.base.integers import LAST_TICK, bounded_int
+from lemming.kernel.base.jsontext import JsonProblem, dump_pretty_flat, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.org_lock import FolderLock, load_lock_holder
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.tick_counter import load_tick
+
+BEGINNINGS_WAITED_FOR = 25
+_DESCRIPTION_BYTES = 4096
+
+
+def load_holder(base: OrgPath) -> dict[str, Any] | None:
+    """Return the engine that holds the organisation (pid, host, since, command), or None."""
+    raw = load_lock_holder(Path(base), paths.LOCK_FILE)
+    holder = {} if raw is None else _parse_holder(raw)
+    return holder if "pid" in holder else None
+
+
+def acquire_lock(base: Path) -> FolderLock:
+    """Acquire and return the lock of an organisation. Raises `OrgBusy` if another engine holds the lock."""
+    for _ in range(BEGINNINGS_WAITED_FOR):
+        try:
+            return FolderLock(base, paths.LOCK_FILE)
+        except OrgBusy:
+            if holder := load_holder(base):
+                raise _busy_error(base, holder) from None
+        time.sleep(0.02)  # an engine that begins, and has not yet said who it is, or one that ends
+    lock_path = str(base / paths.LOCK_FILE)
+    hint = f"`fuser -v {lock_path}` names it; end it, or remove the file while no engine runs"
+    raise OrgBusy("something holds the lock and does not say who it is", where=lock_path, hint=hint)
+
+
+def load_last_tick(base: OrgPath) -> int | None:
+    """Return the next tick as recorded by the last engine at its exit.
+
+    Returns None while an engine runs, after a killed engine, and without a record.
+    """
+    try:
+        raw = fs.read_bytes(f"{base}/{paths.LOCK_FILE}", _DESCRIPTION_BYTES)
+    except OSError:
+        return None
+    return parse_tick(raw)
+
+
+def parse_tick(raw: bytes) -> int | None:
+    """Return the tick in the text written by the last lock holder at its exit."""
+    holder = _parse_holder(raw)
+    return None if "pid" in holder else bounded_int(holder.get("tick"), le=LAST_TICK)
+
+
+def format_release(base: OrgPath, epoch: int) -> bytes:
+    """Return the text an engine writes into the lock file at its exit: epoch and next tick."""
+    release: dict[str, str | int] = {"epoch": epoch}
+    with contextlib.suppress(LemmingError):  # the counter cannot be read, which the next run says
+        release["tick"] = load_tick(base)
+    return dump_pretty_flat(release)
+
+
+def _busy_error(base: Path, holder: dict[str, Any]) -> OrgBusy:
+    holder_text = (
+        f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
+    )
+    command = f" ({holder['command']})" if holder.get("command") else ""
+    hint = "wait for it or stop it; looking (`lemming status`, `ls`, `jq`) is always safe"
+    return OrgBusy(f"another engine is running here: {holder_text}{command}", where=str(base), hint=hint)
+
+
+def next_epoch(lock: FolderLock) -> int:
+    """Return the epoch of this engine start."""
+    epoch = _parse_holder(lock.load_holder()).get("epoch", 0)
+    return epoch + 1 if isinstance(epoch, int) else 1
+
+
+def _parse_holder(raw: bytes) -> dict[str, Any]:
+    """Return a holder's description of itself; an unreadable file counts as empty."""
+    try:
+        holder = parse(raw)
+    except JsonProblem:
+        return {}
+    return holder if isinstance(holder, dict) else {}

@@ -1,0 +1,217 @@
+"""Model backends of an engine, by entry of `config/models.json`: created on first use, then cached."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lemming.kernel.base.blocking_deadline import MonotonicClock
+from lemming.kernel.base.clock import Clock
+from lemming.kernel.base.errors import DiskError, LemmingError, Problem, ProviderError, Unusable
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.plugins.capability_loader import executor_class, server_profiles_class
+from lemming.kernel.plugins.capability_table import EXECUTORS
+from lemming.kernel.providers import LLMProvider, Reply, Request, make_provider
+
+if TYPE_CHECKING:
+    from lemming.kernel.llm.circuit_breaker import Circuits
+    from lemming.kernel.llm.rate_limit import RateLimiter
+    from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
+
+
+class RemoteExecutor(Protocol):
+    """Makes model calls on other machines, at an `executor_address`."""
+
+    address: str
+
+    def wrap_provider(
+        self, inner: LLMProvider, name: str, options: dict[str, Any], *, base: Path, plugins: list[str]
+    ) -> LLMProvider:
+        """Return a provider that runs the calls of `inner` remotely.
+
+        `name` and `options` are those of `inner`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Disconnect from the workers and cancel running calls."""
+        ...
+
+
+@dataclass
+class Backends:
+    """Model backends under the settings of the current tick; thread-safe.
+
+    `stop` is set when the engine is to end. `tell` receives problems to report to a person. `monotonic` is
+    the clock of the calls; `pause` replaces waiting in real time.
+    """
+
+    base: Path
+    clock: Clock
+    stop: threading.Event
+    tell: Callable[[Problem], None]
+    settings: OrgSettings = field(default_factory=OrgSettings)
+    monotonic: MonotonicClock = time.monotonic
+    pause: Callable[[float], object] | None = None
+    _providers: dict[tuple[object, ...], RetryingLLMProvider] = field(default_factory=dict)
+    _latest: tuple[ModelEntry, OrgSettings, RetryingLLMProvider] | None = None
+    _circuits: Circuits | None = None
+    _servers: Any = None
+    _paces: dict[str, RateLimiter] = field(default_factory=dict)
+    _executor: RemoteExecutor | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def complete(
+        self,
+        entry: ModelEntry,
+        request: Request,
+        on_delta: Callable[[str], object] | None = None,
+        before_retry: Callable[[ProviderError], None] | None = None,
+    ) -> Reply:
+        """Call an entry's model with retries, a deadline and a circuit breaker.
+
+        `on_delta` receives the text of the answer as the text arrives; `before_retry` checks a failed call
+        before each retry.
+        """
+        return self._get_provider(entry).complete(request, on_delta, before_retry)
+
+    def make_provider(self, entry: ModelEntry) -> LLMProvider:
+        """Return a new provider for an entry, without retries or other wrappers."""
+        plugins = self.settings.plugins
+        provider = make_provider(entry.provider, entry.options, base=self.base, plugins=plugins)
+        provider.stopping = self.stop
+        if self.pause:
+            provider.pause = self.pause
+        return provider
+
+    def adapt_request(self, entry: ModelEntry, request: Request) -> Request:
+        """Return the request without the fields that the entry's server is known to reject."""
+        adapted: Request = self.server_profile(entry).adapt_request(request)
+        return adapted
+
+    def complete_once(self, entry: ModelEntry, request: Request) -> Reply:
+        """Call an entry's model immediately, without retries. Fields rejected by the server are left out.
+
+        A reply closes the circuit of the backend for every engine.
+        """
+        from lemming.kernel.llm.circuit_breaker import Circuits, circuit_name
+        from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
+
+        provider = self.make_provider(entry)
+        server = self.server_profile(entry) if provider.leaves_out else None
+        single_attempt = RetryingLLMProvider(provider, attempts=1, server=server, stop=self.stop)
+        reply = single_attempt.complete(request)
+        Circuits(self.base, self.clock).close(circuit_name(entry.provider, entry.options))
+        return reply
+
+    def max_calls(self, entry: ModelEntry) -> int | None:
+        """Return the maximum number of parallel calls to an entry's model; None for one call per turn.
+
+        Raises a `LemmingError` for an entry without a backend.
+        """
+        if entry.concurrency_limit or self.settings.max_parallel:
+            return entry.concurrency_limit
+        return self._get_provider_by_key(entry).limits.max_concurrent
+
+    def _get_pace(self, name: str) -> RateLimiter:
+        from lemming.kernel.llm.rate_limit import RateLimiter
+
+        return self._paces.setdefault(name, RateLimiter(name, clock=self.monotonic, pause=self.pause))
+
+    def _max_parallel_calls(self, entry: ModelEntry, provider: LLMProvider) -> int | None:
+        """Return the limit of an entry or its backend; a higher `max_parallel` of the user overrides the
+        backend's limit.
+        """
+        max_calls = provider.max_concurrent
+        if entry.concurrency_limit or max_calls is None or max_calls == 1:
+            return entry.concurrency_limit or max_calls
+        return max(max_calls, self.settings.max_parallel or 0)
+
+    def close(self) -> None:
+        """Disconnect from the remote executor, if any."""
+        if self._executor is not None:
+            self._executor.close()
+
+    def _get_provider(self, entry: ModelEntry) -> RetryingLLMProvider:
+        latest = self._latest
+        if (
+            latest and latest[0] is entry and latest[1] is self.settings
+        ):  # as mostly, where most have one model
+            return latest[2]
+        provider = self._get_provider_by_key(entry)
+        self._latest = entry, self.settings, provider
+        return provider
+
+    def _get_provider_by_key(self, entry: ModelEntry) -> RetryingLLMProvider:
+        limits = entry.concurrency_limit, entry.requests_per_minute, entry.tokens_per_minute
+        executor_settings = self.settings.executor, self.settings.executor_address, self.settings.max_parallel
+        key = entry.provider, repr(entry.options), entry.attempts, limits, executor_settings
+        if key in self._providers:
+            return self._providers[key]
+        with self._lock:
+            # Looked up again under the lock: two turns that ask at once must share one circuit and one pace.
+            if key not in self._providers:
+                try:
+                    self._providers[key] = self._make_retrying_provider(entry)
+                except DiskError:
+                    raise
+                # One line of models.json is wrong: that fails who asks for it, and its fallbacks still stand.
+                except LemmingError as error:
+                    raise Unusable(error.message, where=error.where, hint=error.hint) from error
+            return self._providers[key]
+
+    def _make_retrying_provider(self, entry: ModelEntry) -> RetryingLLMProvider:
+        from lemming.kernel.llm.circuit_breaker import Circuits, circuit_name
+        from lemming.kernel.llm.rate_limit import NO_LIMITS, Limits
+        from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
+
+        if self._circuits is None:
+            self._circuits = Circuits(self.base, self.clock)
+        provider = self.make_provider(entry)
+        name = circuit_name(entry.provider, entry.options)
+        limits = Limits(
+            self._max_parallel_calls(entry, provider),
+            entry.requests_per_minute,
+            entry.tokens_per_minute,
+        )
+        # Models of one server share its pace: they share the account that is limited.
+        pace = self._get_pace(name) if limits != NO_LIMITS else None
+        if self.settings.executor in EXECUTORS and provider.can_be_down:  # a recording is read here
+            provider = self._wrap_for_executor(provider, entry)
+            name = f"{name} by {self.settings.executor_address}"  # workers may reach what this machine cannot
+        circuit = self._circuits.get_circuit(name) if provider.can_be_down else None
+        return RetryingLLMProvider(
+            provider,
+            attempts=entry.attempts,
+            circuit=circuit,
+            rate_limiter=pace,
+            limits=limits,
+            server=self.server_profile(entry) if provider.leaves_out else None,
+            stop=self.stop,
+            sleep=self.pause,
+            clock=self.monotonic,
+        )
+
+    def server_profile(self, entry: ModelEntry) -> Any:
+        """Return the server profile of an entry. Raises `ConfigError` for an unknown server."""
+        from lemming.kernel.llm.circuit_breaker import circuit_name
+
+        with self._lock:
+            if self._servers is None:
+                self._servers = server_profiles_class()(self.base, self.clock, self.tell)
+            return self._servers.get_profile(circuit_name(entry.provider, entry.options))
+
+    def _wrap_for_executor(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:
+        settings = self.settings
+        if self._executor is None or self._executor.address != settings.executor_address:
+            self.close()
+            executor: RemoteExecutor = executor_class(settings.executor)(settings.executor_address)
+            self._executor = executor
+        return self._executor.wrap_provider(
+            provider, entry.provider, entry.options, base=self.base, plugins=settings.plugins
+        )

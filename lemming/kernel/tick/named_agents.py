@@ -1,0 +1,50 @@
+"""Plan a tick for agents selected by name: only they are due, regardless of schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lemming.kernel.agents import suggest_agent
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.snapshot import Snapshot
+
+
+def select_agents(runtime: Runtime, snapshot: Snapshot, *, is_begun: bool) -> Snapshot:
+    """Return the snapshot with only the agents selected in `runtime` due, as `choose_agents` does.
+
+    A tick in progress keeps its plan. The selected agents run in this tick if the plan names them, else after
+    the tick.
+    """
+    if not is_begun:
+        snapshot = choose_agents(snapshot, runtime.chosen)
+    if runtime.chosen == tuple(snapshot.plan.chosen):
+        runtime.chosen = ()
+    return snapshot
+
+
+def choose_agents(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
+    """Return the snapshot of a tick in which only the named agents are due.
+
+    Paused and broken agents and agents of a person still take no turn. Agents due by the clock but not named
+    are recorded as left out: they stay due in the next tick. Raises `UsageError` for an unknown agent name.
+    """
+    plan, survey = snapshot.plan, snapshot.survey
+    for name in names:
+        if name not in plan.all_agents:
+            hint = suggest_agent(name, sorted(plan.all_agents))
+            raise UsageError(f'there is no agent "{name}"', hint=hint)
+    excluded = {*plan.skipped, *plan.broken}
+    order = [name for name in survey.turn_order if name in names and name not in excluded]
+    by_clock = {
+        name for interceptor in snapshot.interceptors if interceptor.uses_clock for name in interceptor.agents
+    }
+    chosen = replace(
+        plan,
+        order=order,
+        not_due=[name for name in survey.agents if name not in excluded and name not in order],
+        chosen=list(names),
+        left_out=[name for name in plan.order if name in by_clock and name not in names],
+    )
+    return replace(snapshot, plan=chosen)

@@ -1,0 +1,141 @@
+"""Run the calls of a reply in parallel if their tools allow it.
+
+Calls are checked, recorded and applied one after another in their order, as if made in sequence: only the run
+time overlaps. No call with side effects runs here unless repeatable, so a call lost to a kill is made again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lemming.kernel.base.clock import elapsed_ms
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.tick.executors.thread_pool import get_pool
+from lemming.kernel.tools import EngineTool, Tool, ToolResult
+from lemming.kernel.tools.tool_context import ToolContext
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from lemming.kernel.tick.runtime import Runtime
+
+HEARD_WITHIN_S = 0.5
+"""So late may Ctrl-C be heard by the thread that waits for a result."""
+
+
+class ApprovedCall(NamedTuple):
+    """A call approved to run, with gate verdicts and state attached by capabilities."""
+
+    call: ToolCall
+    tool: Tool | None
+    context: ToolContext
+    verdicts: Sequence[GateVerdict] = ()
+    state: Mapping[str, dict[str, Any]] = MappingProxyType({})
+
+    def add_verdicts(self, result: ToolResult) -> ToolResult:
+        """Return the result of the call with the verdicts and the state from before the call."""
+        result = replace(result, verdicts=(*self.verdicts, *result.verdicts)) if self.verdicts else result
+        return replace(result, state=self.state) if self.state else result
+
+
+class CallOutcome(NamedTuple):
+    """Outcome of a started call; `ready` is None for a blocked call."""
+
+    result: ToolResult
+    took_ms: int = 0
+    ready: ApprovedCall | None = None
+
+
+def can_run_in_parallel(tool: Tool | None, *, is_traced: bool) -> bool:
+    """Return True if a call can run in parallel with others.
+
+    `is_traced`: a taint tracker labels the results, and a label must be known before the call can write.
+    """
+    if tool is None or not (tool.parallel and tool.repeatable):
+        return False
+    return not is_traced or tool.tool_class == "read" or isinstance(tool, EngineTool)
+
+
+class ParallelCalls:
+    """The calls of a turn started before their results are requested, by number."""
+
+    def __init__(
+        self, runtime: Runtime, max_parallel: int, call: Callable[[int, ApprovedCall], ToolResult]
+    ) -> None:
+        self._runtime, self._max_parallel, self._call = runtime, max_parallel, call
+        self._started: dict[int, tuple[ToolCall, ApprovedCall | ToolResult, Future[CallOutcome] | None]] = {}
+        self._queue: deque[Callable[[], None]] = deque()
+
+    def __contains__(self, index: int) -> bool:
+        return index in self._started
+
+    def add(self, index: int, call: ToolCall, ready: ApprovedCall | ToolResult) -> None:
+        """Add a call to start, or the result of a blocked call."""
+        if isinstance(ready, ToolResult):
+            self._started[index] = call, ready, None
+            return
+        from concurrent.futures import Future  # brings `logging` along: only where calls run at once
+
+        future: Future[CallOutcome] = Future()
+        self._started[index] = call, ready, future
+        self._queue.append(partial(self._run_call, index, ready, future))
+
+    def start(self) -> None:
+        """Start the added calls; start none if the system has no thread available."""
+        try:
+            for _ in range(min(self._max_parallel, len(self._queue))):
+                get_pool().start(self._run_worker)
+        except RuntimeError:
+            # One thread that did begin works through the rest; with none, the calls are made one by one as
+            # usual.
+            if len(self._queue) == sum(future is not None for _, _, future in self._started.values()):
+                self.cancel()
+
+    def _run_worker(self) -> None:
+        while True:
+            try:
+                make = self._queue.popleft()
+            except IndexError:
+                return
+            make()
+
+    def _run_call(self, index: int, ready: ApprovedCall, future: Future[CallOutcome]) -> None:
+        began = time.perf_counter()
+        try:
+            result = self._call(index, ready)
+            future.set_result(CallOutcome(result, elapsed_ms(began), ready))
+        except BaseException as error:  # noqa: BLE001 - carried over to the thread that waits
+            future.set_exception(error)
+
+    def take_outcome(self, index: int, call: ToolCall) -> CallOutcome | None:
+        """Wait for a started call and return its outcome; return None if the call was not started.
+
+        A call changed since the start is made again: a gate sees the judge's verdict first. Raises the tool's
+        error.
+        """
+        started_call, ready, future = self._started.pop(index, (None, None, None))
+        if started_call != call:
+            return None
+        if isinstance(ready, ToolResult):
+            return CallOutcome(ready)
+        assert future is not None, "it was begun"
+        with self._runtime.release_turn_lock():
+            while True:
+                try:
+                    return future.result(HEARD_WITHIN_S)
+                except TimeoutError:
+                    if future.done():  # it was the tool's own
+                        raise
+
+    def cancel(self) -> None:
+        """Drop the started calls; queued calls do not start."""
+        # Those under way end by themselves and nobody asks for what they gave: all of them may be repeated.
+        self._queue.clear()
+        self._started.clear()

@@ -1,0 +1,178 @@
+"""Find agents with pending work: entries addressed to them, or results of their tools. Read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from lemming.kernel.files.disk_errors import FILE_ERRORS
+from lemming.kernel.inboxes.capability_state import find_sub_requests
+from lemming.kernel.inboxes.turn_agenda import Agenda
+from lemming.kernel.inboxes.visibility import ReaderView
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.turn_report import TurnReason
+from lemming.kernel.memory import load_memories
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.capability_usage import resolve_turn_policy
+from lemming.kernel.org.config import resolve_credits
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.org.schedule import next_due
+from lemming.kernel.tick.error_boundary import isolate
+from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.turn.context_provider_chain import ContextProviders, prepare_context
+from lemming.kernel.turn.turn_context import TurnContext
+from lemming.kernel.turn.turn_inputs import WakeCheck, check_wake
+from lemming.kernel.turn.wake_conditions import is_news
+
+
+@dataclass
+class PendingWork:
+    """Agents with pending work: due in the tick of a snapshot (`due_now`), or in a later tick (`later`, tick
+    by agent).
+
+    An agent in neither needs time, a file or a person before its next turn.
+    """
+
+    due_now: list[str] = field(default_factory=list)
+    later: dict[str, int] = field(default_factory=dict)
+
+
+def find_pending_work(snapshot: Snapshot, names: Collection[str] | None = None) -> PendingWork:
+    """Return the agents, of `names` or of all, with work pending for which the agent would take a turn.
+
+    Pending work is an unread entry with the agent as target, a request the agent can continue, or a tool
+    result the agent has not been shown. An answer does not count while the agent waits for further answers. A
+    request does not count if its last turn made no progress. Leaves out people, paused or broken agents,
+    agents without credits, and agents on a clock schedule before their time.
+    """
+    pending_work = PendingWork()
+    for name, agent in snapshot.survey.agents.items():
+        if name in snapshot.plan.skipped or (names is not None and name not in names):
+            continue
+        tick = isolate(partial(_next_work_tick, snapshot, agent))
+        if tick is None or isinstance(tick, Exception):  # its turn says so
+            continue
+        if tick > snapshot.tick:
+            pending_work.later[name] = tick
+        elif agent.schedule.cron is None or name in snapshot.plan.order:
+            pending_work.due_now.append(name)
+    return pending_work
+
+
+def immediate_snapshot(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot of a tick run immediately for pending work, outside the clock.
+
+    An agent that always wakes, or has a stalled request, takes a turn in this tick only for work addressed to
+    the agent; its next turn by the clock still comes.
+    """
+    config, agents = snapshot.config, snapshot.survey.agents
+    always_woken = {
+        name
+        for name in snapshot.plan.order
+        if name in agents
+        and (habits := resolve_turn_policy(agents[name], config)).is_asked
+        and (habits.wake == "always" or is_stalled(snapshot.org, name))
+    }
+    postponed = (
+        always_woken.difference(find_pending_work(snapshot, always_woken).due_now)
+        if always_woken
+        else always_woken
+    )
+    plan = snapshot.plan
+    if postponed:
+        order = [name for name in plan.order if name not in postponed]
+        not_due = [name for name in agents if name in postponed or name in plan.not_due]
+        plan = replace(plan, order=order, not_due=not_due)
+    is_immediate = bool(postponed) or any(_is_waiting_for_person(snapshot, name) for name in agents)
+    return replace(snapshot, plan=replace(plan, at_once=True)) if is_immediate else snapshot
+
+
+def _is_waiting_for_person(snapshot: Snapshot, name: str) -> bool:
+    try:
+        return _has_tick_deadline(read_state(snapshot.org, name), snapshot.mail.persons)
+    except FILE_ERRORS:  # its turn says so
+        return False
+
+
+def _has_tick_deadline(agent_state: AgentState, persons: Collection[str]) -> bool:
+    """Return True if the agent waits for a person until a given tick."""
+    sub_requests = (
+        *find_sub_requests(agent_state),
+        *(
+            sub_request
+            for open_request in agent_state.requests
+            for sub_request in open_request.open_sub_requests
+        ),
+    )
+    return any(
+        sub_request.until is not None and sub_request.to in persons
+        for sub_request in sub_requests
+        if not sub_request.end
+    )
+
+
+def is_stalled(org: Organisation, name: str) -> bool:
+    """Return True if the last turn an agent took for a request made no progress."""
+    try:
+        return any(open_request.stands_still for open_request in read_state(org, name).requests)
+    except FILE_ERRORS:  # its turn says so
+        return False
+
+
+def _can_afford_turn(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
+    max_credits = resolve_credits(snapshot.config, agent.name, agent.credits).max_credits
+    return max_credits is None or state.consumed_credits < max_credits
+
+
+def _next_work_tick(snapshot: Snapshot, agent: Agent) -> int | None:
+    """Return the first tick in which the agent takes a turn for pending work, or None."""
+    state = read_state(snapshot.org, agent.name)
+    if not _can_afford_turn(snapshot, agent, state):
+        return None
+    if not _may_have_work(snapshot, agent, state):  # most have nothing, and are looked at no closer
+        return None
+    due = next_due(agent.schedule, snapshot.tick)
+    first_inputs = check_wake(snapshot, agent, snapshot.survey.digests[agent.name])
+    if not isinstance(first_inputs, TurnReason):
+        return due if _has_work(snapshot, agent, first_inputs) else None
+    providers = _prepare_providers(snapshot, agent, state, snapshot.mail.view(agent, state.read))
+    if not (state.requests and providers.can_skip_requests):
+        return None
+    wake_tick = providers.next_wake_tick(load_memories(snapshot.org, agent.name))
+    return None if wake_tick is None else next_due(agent.schedule, max(wake_tick, snapshot.tick))
+
+
+def _may_have_work(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
+    view = snapshot.mail.view(agent, state.read)
+    providers = _prepare_providers(snapshot, agent, state, view)
+    agenda = providers.agenda(view, resolve_turn_policy(agent, snapshot.config))
+    if state.results or _has_addressed_entry(view, agent, agenda):
+        return True
+    return bool(state.requests) and providers.can_skip_requests  # what they wait for may be there
+
+
+def _prepare_providers(
+    snapshot: Snapshot, agent: Agent, state: AgentState, view: ReaderView
+) -> ContextProviders:
+    return prepare_context(TurnContext(snapshot, agent, snapshot.config.model(agent.model.key), state), view)
+
+
+def _has_work(snapshot: Snapshot, agent: Agent, first_inputs: WakeCheck) -> bool:
+    tools = snapshot.toolset.for_agent(agent.name)
+    if any(is_news(result, tools.get(result["tool"])) for result in first_inputs.turn_context.state.results):
+        return True
+    return _has_addressed_entry(first_inputs.view, agent, first_inputs.agenda) or first_inputs.has_own_reason
+
+
+def _has_addressed_entry(view: ReaderView, agent: Agent, agenda: Agenda | None) -> bool:
+    if agenda and (task := agenda.next_task("")) and not task.open_request.stands_still:
+        return True
+    entries = map(view.mail.read, view.iter_unread())
+    return any(
+        isinstance(entry, OutboxEntry)
+        and agent.name in entry.targets
+        and not (agenda and agenda.is_excluded(entry))
+        for entry in entries
+    )

@@ -1,1 +1,0 @@
-"""Whether what files limit, grant and believe is about what there is: what is not blocks."""

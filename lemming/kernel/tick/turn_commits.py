@@ -1,0 +1,239 @@
+"""Write and commit turn outcomes: immediately, or all together after one flush with durability "tick".
+
+    answer < effects < commit
+
+An effect reaches the disk only after its answers survive as the durability setting promises. With "tick", one
+flush covers all turns: outcomes are deferred until the flush, and readers of files in the meantime see the
+deferred content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import DiskError, error_code
+from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.inboxes.visibility import MailView
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.journal_records import TurnAnswered, TurnCommitted, TurnEnded
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.memory import MemoryFolders
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.tick.agent_handles import AgentHandleCache, AgentHandles
+from lemming.kernel.tick.commit_failures import require_readable_state, to_write_failure
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick.visible_memories import SeenMemories, to_memory_warning
+from lemming.kernel.turn.turn_values import TurnOutcome
+
+
+@dataclass(frozen=True)
+class _DeferredCommit:
+    outcome: TurnOutcome
+    is_replay: bool
+    has_warned: bool
+
+
+@dataclass
+class Commits:
+    """The committed turns of a tick. `reports` holds the report of each turn by turn key.
+
+    `states`: each agent's state after its latest turn in the tick.
+
+    Turns call the methods under the turn lock, one turn at a time.
+    """
+
+    runtime: Runtime
+    journal: Journal
+    mail: MailView
+    settings: OrgSettings
+    log: EngineLog = field(init=False)
+    agents: AgentHandleCache = field(init=False)
+    reports: dict[str, TurnReport] = field(default_factory=dict)
+    states: dict[str, AgentState] = field(default_factory=dict)
+    seen_memories: SeenMemories = field(default_factory=SeenMemories)
+    _deferred: list[_DeferredCommit] = field(default_factory=list)
+    _unwritten_files: dict[str, bytes] = field(default_factory=dict)
+    _unwritten_paths: set[str] = field(default_factory=set)
+
+    @classmethod
+    def from_snapshot(cls, runtime: Runtime, journal: Journal, snapshot: Snapshot) -> Commits:
+        """Return the commits of a tick, with the reports of the snapshot shared by the turns."""
+        return cls(runtime, journal, snapshot.open_mail(), snapshot.config.org, reports=snapshot.reports)
+
+    def __post_init__(self) -> None:
+        self.log, self.agents = (
+            self.runtime.org.get_cache(EngineLog),
+            self.runtime.org.get_cache(AgentHandleCache),
+        )
+
+    @property
+    def unwritten_files(self) -> Mapping[str, bytes]:
+        """Content of files not yet on disk, by `FileEffect.place`."""
+        return self._unwritten_files
+
+    @property
+    def unwritten_paths(self) -> Collection[str]:
+        """Paths of `unwritten_files` and of their parent folders."""
+        if self._unwritten_files and not self._unwritten_paths:
+            for path in self._unwritten_files:
+                while path and path not in self._unwritten_paths:
+                    self._unwritten_paths.add(path)
+                    path = path.rpartition("/")[0]
+            self._unwritten_paths.add(".")
+        return self._unwritten_paths
+
+    def commit_turn(
+        self,
+        outcome: TurnOutcome,
+        *,
+        is_replay: bool = False,
+        has_warned: bool = False,
+        memory_digests: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write a turn's files and commit the turn, immediately or deferred with all others.
+
+        `is_replay`: an earlier attempt may have written files. `has_warned`: the prompt warned of the soft
+        cap. `memory_digests`: the agent's memories at the start of the turn.
+        """
+        self.seen_memories.record_digests(outcome.report.agent, memory_digests)
+        outcome = require_readable_state(self.runtime.org, outcome, self.states.get(outcome.report.agent))
+        if self.settings.durability != "tick":
+            self._commit_outcome(outcome, is_replay=is_replay, has_warned=has_warned)
+            return
+        report = outcome.report
+        number = {"turn": report.turn} if report.turn else {}
+        self.journal.append(TurnAnswered(agent=report.agent, **number))
+        self._deferred.append(_DeferredCommit(outcome, is_replay, has_warned))
+        self._unwritten_files.update({effect.path_key: effect.content for effect in outcome.effects})
+        self._unwritten_paths.clear()
+        self._publish_entries(outcome)
+        self.reports[report.turn_key] = report
+        self.states[report.agent] = outcome.state
+        if report.removed:  # what is held can be shown, what is gone cannot
+            self.write_deferred()
+
+    def write_deferred(self) -> None:
+        """Flush all answers to disk, then write and commit the deferred turns."""
+        if self._deferred:
+            self.journal.sync()
+            while self._deferred:
+                # Taken off once committed, so that what a refusal interrupts is still held.
+                deferred = self._deferred[0]
+                self._commit_outcome(
+                    deferred.outcome, is_replay=deferred.is_replay, has_warned=deferred.has_warned
+                )
+                del self._deferred[0]
+            self._unwritten_files = {}
+            self._unwritten_paths.clear()
+
+    def rewrite_turn(self, outcome: TurnOutcome) -> None:
+        """Write the files of a turn committed before the machine crashed."""
+        if agent := self.agents.get_handles(outcome.report.agent):
+            self._write_files(outcome, agent, is_replay=True)
+            self._publish_entries(outcome)
+
+    def record_end(self, ended: TurnEnded, agent: AgentHandles | None = None) -> None:
+        """Record the end of a turn in journal, reports and logs.
+
+        A turn skipped without news is not logged.
+        """
+        report = ended.report
+        self.journal.append(ended)
+        self.reports[report.turn_key] = report
+        if report.status == "skipped" and not report.error:  # nothing is new: the journal says so
+            return
+        facts: dict[str, Any] = {"status": report.status, "reason": report.reason}
+        if report.error:
+            facts["code"] = error_code(report.error)
+        facts["entries"] = len(report.entries)
+        facts["calls"], facts["credits"] = report.calls, report.credits
+        facts["duration_ms"] = report.duration_ms
+        action = report.status if report.status in ("skipped", "failed") else "completed"
+        agent = agent or self.agents.get_handles(report.agent)
+        agent_log = agent.log if agent else None
+        self.log.log_turn(report.agent, self.journal.tick, action, facts, report.notes, agent_log)
+
+    def is_removed(self, agent: str) -> bool:
+        """Return True if the agent was removed since the tick began; nothing is written for a removed agent."""
+        return self.agents.get_handles(agent) is None
+
+    def _commit_outcome(self, outcome: TurnOutcome, *, is_replay: bool, has_warned: bool) -> None:
+        agent = self.agents.get_handles(outcome.report.agent)
+        if agent is None:
+            removed_error = DiskError("the agent was removed", where=paths.agent_folder(outcome.report.agent))
+            outcome = to_write_failure(outcome, str(removed_error))
+            self.record_end(TurnCommitted(report=outcome.report, state=outcome.state.as_json()))
+            return
+        try:
+            self._write_files(outcome, agent, is_replay=is_replay)
+        except DiskError as error:
+            if not error.concerns_one_file:
+                raise
+            # Once more, without the files: what the turn cost must be in the ledger.
+            outcome = to_write_failure(outcome, str(error))
+            self._write_files(outcome, agent, is_replay=is_replay)
+        report = outcome.report
+        self.states[report.agent] = outcome.state
+        if report.turn_key not in self.reports:  # one that was held has been shown
+            self._publish_entries(outcome)
+        if report.status == "failed":
+            self.record_end(TurnCommitted(report=report, state=outcome.state.as_json()), agent)
+            return
+        self.record_end(TurnCommitted(report=report), agent)
+        if has_warned:
+            tick, spent = self.journal.tick, outcome.state.credits
+            self.log.warning("soft_cap_reached", agent=report.agent, tick=tick, credits=spent)
+
+    def _write_files(self, outcome: TurnOutcome, agent: AgentHandles, *, is_replay: bool) -> None:
+        """Write a turn's files: memories and workspace, then the outbox, then the agent's new state.
+
+        An entry is paid for and awaited: a write error on an entry ends the run, as on a full disk, and the
+        next run writes the entry from the journal.
+        """
+        # Before any file: no power cut may keep a file and lose the answer that it follows from.
+        self.journal.sync_agent(outcome.report.agent)
+        org, effects, entries = self.runtime.org, outcome.effects, outcome.entries
+        first = len(effects) - len(entries)
+        digests = {file["path"]: file["sha256"] for file in outcome.report.files}
+        for effect in effects[:first]:
+            name, path_key = outcome.report.agent, effect.path_key
+            digest = digests.get(path_key, "")
+            if not is_replay and self.seen_memories.has_changed(org, name, effect, digest):
+                self.runtime.report_problem(to_memory_warning(name, effect, self.journal.tick), name)
+                continue
+            self.seen_memories.record_write(path_key, digest)
+            # An earlier attempt may have written it, which only `apply_effect` looks at.
+            if effect.memory_value is None or is_replay:
+                apply_effect(org.base, effect, is_replay=is_replay)
+                continue
+            path, content, old_status = effect.path, effect.content, agent.memory.status()
+            status = agent.memory.write_file(path.rpartition("/")[2], content)
+            org.files.record_write(path, effect.memory_value, content, status, digest=digest)
+            statuses = old_status, agent.memory.status()
+            org.get_cache(MemoryFolders).record_written(
+                outcome.report.agent, effect.memory_value["key"], statuses
+            )
+        try:
+            for number, (effect, entry) in enumerate(zip(effects[first:], entries, strict=True)):
+                if is_replay:
+                    apply_effect(org.base, effect, is_replay=True)
+                else:
+                    old_status = agent.outbox.status()
+                    agent.outbox.write_new_file(effect.path.rpartition("/")[2], effect.content)
+                    statuses = old_status, agent.outbox.status()
+                    self.mail.record_written(number, entry, statuses, outcome.report.turn)
+        except DiskError as error:
+            error.concerns_one_file = False
+            raise
+        # Last: that a ledger has the line says that the turn's other files are there.
+        agent.ledger.write(outcome.state)
+
+    def _publish_entries(self, outcome: TurnOutcome) -> None:
+        """Make the turn's entries visible to the other agents."""
+        self.mail.add(outcome.report.agent, outcome.entries, outcome.report.turn)

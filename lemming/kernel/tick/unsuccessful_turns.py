@@ -1,0 +1,155 @@
+"""Unfinished turns: agents with a failed or impossible turn, the reason, and the tick since when.
+
+`logs/turns_not_done.jsonl` has a line for each change: a turn failed for a new reason, or succeeded again.
+One dead provider is one line, not a line per tick. An agent with nothing to do has none. The file is
+disposable: without the file, every reason is reported once more. Format: docs/formats.md.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.base.redaction.secrets import redact_bytes
+from lemming.kernel.files import fs
+from lemming.kernel.journal.turn_report import Status, TurnReport
+from lemming.kernel.org.organisation import OrgPath
+
+ROTATE_BYTES = 1 << 20
+NOT_DONE: tuple[Status, ...] = ("failed", "skipped")
+_MAX_REASON_CHARS = 1000
+_NUMBER = re.compile(r"[0-9]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnfinishedTurn:
+    """The reason an agent's latest due turn was not done.
+
+    `since_tick`: the first tick of the current series of such turns. `since`: the time of that tick, empty in
+    lines of earlier versions. `tick`: the tick in which this reason first occurred.
+    """
+
+    agent: str
+    status: Status
+    reason: str
+    error: str
+    tick: int
+    since_tick: int
+    since: str = ""
+
+
+class UnfinishedTurns:
+    """The unfinished latest due turns of an organisation, by agent."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self._latest: dict[str, UnfinishedTurn] | None = None
+        self._last_reports: tuple[TurnReport, ...] = ()
+
+    @property
+    def by_agent(self) -> dict[str, UnfinishedTurn]:
+        """The unfinished turns in the file; empty for an unreadable file."""
+        if self._latest is None:
+            self._latest = load_unfinished_turns(self._base)
+        return self._latest
+
+    def record_tick(self, tick: int, reports: tuple[TurnReport, ...], at: str) -> list[UnfinishedTurn]:
+        """Write a line for each changed agent, and return the turns unfinished for a new reason.
+
+        `at` is the current time.
+        """
+        if reports == self._last_reports:  # as in most ticks in which nobody has anything to do
+            return []
+        self._last_reports = reports
+        lines, changed = [], []
+        for report in reports:
+            previous = self.by_agent.get(report.agent)
+            if report.status not in NOT_DONE:
+                if previous:
+                    del self.by_agent[report.agent]
+                    lines.append({"agent": report.agent, "status": report.status, "tick": tick})
+            elif report.status == "failed" or report.error:  # else it had nothing to do, or is a person's
+                unfinished = _make_unfinished_turn(tick, report, previous, at)
+                if previous is None or _reason_key(previous) != _reason_key(unfinished):
+                    self.by_agent[report.agent] = unfinished
+                    lines.append(asdict(unfinished))
+                    changed.append(unfinished)
+        if lines:
+            self._write(lines)
+        return changed
+
+    def _write(self, lines: list[dict[str, Any]]) -> None:
+        try:
+            with fs.AppendFile(self._base, paths.TURNS_NOT_DONE) as file:
+                file.append(redact_bytes(b"".join(dump_compact(line) + b"\n" for line in lines)))
+                is_full = file.size > ROTATE_BYTES
+            if is_full:
+                whole = b"".join(dump_compact(asdict(turn)) + b"\n" for turn in self.by_agent.values())
+                fs.write_atomic(self._base, paths.TURNS_NOT_DONE, redact_bytes(whole))
+        except DiskError as error:
+            if not error.concerns_one_file:
+                raise
+
+
+def _reason_key(turn: UnfinishedTurn) -> tuple[str, str, str]:
+    """Return the reason without its numbers, which may be ticks or times."""
+    return turn.status, turn.error, _NUMBER.sub("", turn.reason)
+
+
+def _make_unfinished_turn(
+    tick: int, report: TurnReport, previous: UnfinishedTurn | None, at: str
+) -> UnfinishedTurn:
+    since_tick, since = tick, at
+    if previous and previous.status == report.status:
+        since_tick, since = previous.since_tick, previous.since
+    reason = report.reason[:_MAX_REASON_CHARS]
+    return UnfinishedTurn(
+        agent=report.agent,
+        status=report.status,
+        reason=reason,
+        error=report.error,
+        tick=tick,
+        since_tick=since_tick,
+        since=since,
+    )
+
+
+def load_unfinished_turns(base: OrgPath, *, until: int | None = None) -> dict[str, UnfinishedTurn]:
+    """Return the unfinished latest due turns, by agent; empty without a file.
+
+    `until`: the state after this tick, as far as the file reaches back. Lines not written by the engine (torn
+    or edited) are ignored.
+    """
+    try:
+        raw = fs.read_bytes(f"{base}/{paths.TURNS_NOT_DONE}", 4 * ROTATE_BYTES)
+    except OSError:
+        return {}
+    latest: dict[str, UnfinishedTurn] = {}
+    for line in raw.splitlines():
+        try:
+            raw_line = parse(line)
+        except JsonProblem:
+            continue
+        if not isinstance(raw_line, dict) or not isinstance(agent := raw_line.get("agent"), str):
+            continue
+        if until is not None and isinstance(tick := raw_line.get("tick"), int) and tick > until:
+            continue
+        latest.pop(agent, None)
+        if (unfinished := _parse_unfinished(raw_line)) is not None:
+            latest[agent] = unfinished
+    return latest
+
+
+def _parse_unfinished(raw_line: dict[str, Any]) -> UnfinishedTurn | None:
+    texts = [raw_line.get(key) for key in ("status", "reason", "error")]
+    ticks = [raw_line.get(key) for key in ("tick", "since_tick")]
+    is_complete = all(isinstance(text, str) for text in texts) and all(type(tick) is int for tick in ticks)
+    if not is_complete or raw_line["status"] not in NOT_DONE:
+        return None
+    values = {key: raw_line[key] for key in cast(Any, UnfinishedTurn).__dataclass_fields__ if key in raw_line}
+    return UnfinishedTurn(**{**values, "since": str(raw_line.get("since", ""))})

@@ -1,0 +1,1 @@
+"""Validate limits, grants and trust rules against the organisation: a reference to nothing blocks."""

@@ -1,0 +1,36 @@
+"""Find the capabilities that read keys in settings or a resume; other capabilities are not loaded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lemming.kernel.agents import Agent
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.org.resume import has_turn_key
+from lemming.kernel.plugins.capability_loader import get_capability, missing_reason
+from lemming.kernel.plugins.capability_table import SHIPPED
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.turn_hooks import Capability
+
+
+def capabilities_with_keys(source: OrgSettings | Agent) -> list[Capability]:
+    """Return the shipped capabilities with keys in the settings or the resume."""
+    if not source.extensions:
+        return []
+    is_agent = isinstance(source, Agent)
+    members = source.extensions["team"].ask_members if is_agent and "team" in source.extensions else ()
+    of_members = {key for member in members for key in member.extensions}
+    keys = ((spec.name, spec.resume if is_agent else spec.org, spec.members) for spec in SHIPPED.values())
+    return [
+        get_capability(name)
+        for name, own_keys, member_keys in keys
+        if not (own_keys.keys().isdisjoint(source.extensions) and member_keys.keys().isdisjoint(of_members))
+    ]
+
+
+def capabilities_with_turn_keys(agent: Agent) -> list[Capability]:
+    """Return the available capabilities with all their keys in the `turn` block of a resume."""
+    keys = ((spec.name, spec.turn) for spec in SHIPPED.values() if not spec.resume)
+    named = (name for name, own_keys in keys if any(has_turn_key(agent.turn, key) for key in own_keys))
+    return [get_capability(name) for name in named if not missing_reason(name)]

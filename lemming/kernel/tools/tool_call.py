@@ -1,0 +1,196 @@
+"""Boundary of a tool call: validate arguments, enforce the deadline, and turn errors into results."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+from lemming.kernel.base.blocking_deadline import WorkAbandoned, run_on_thread
+from lemming.kernel.base.errors import (
+    OUTCOME_CODES,
+    DiskError,
+    InvalidArguments,
+    LemmingError,
+    Outcome,
+    PermissionDenied,
+    ToolError,
+)
+from lemming.kernel.base.redaction.secrets import has_redaction, redact_content, redact_json, redact_untrusted
+from lemming.kernel.plugins.provider_errors import describe_exception
+from lemming.kernel.tools import (
+    EngineTool,
+    Tool,
+    ToolClass,
+    ToolResult,
+    get_toolset,
+    interrupted_result,
+    workspace_secrets,
+)
+from lemming.kernel.tools.tool_context import ToolContext
+
+_STAGED: tuple[ToolClass, ...] = ("read", "write", "administer")
+_COARSEST_CLOCK_S = 2.0  # a file's time of change may lie so much before the clock's
+_REMOVED_TEXT = (
+    "not called: a secret was taken out of its arguments, so it would not do what was said; leave it out"
+)
+
+
+def call_tool(
+    name: str, arguments: Any, context: ToolContext, stop: threading.Event | None = None
+) -> ToolResult:
+    """Validate and run a call. Errors inside the tool become a failed result for the agent.
+
+    Raises `WorkAbandoned` if `stop` was set while a tool on a thread kept running, and `DiskError` for a disk
+    failure unrelated to the call.
+    """
+    try:
+        tool = get_toolset(context.settings, context.org).require_allowed(
+            name, context.agent, context.settings
+        )
+    except PermissionDenied as error:
+        return _failed_result(str(error), "denied")
+    except ToolError as error:
+        return _failed_result(str(error), error.outcome)
+    if not workspace_secrets.can_leave_files(tool):
+        return _invoke_tool(tool, arguments, context, stop)
+    began_s = time.time() - _COARSEST_CLOCK_S
+    result = _invoke_tool(tool, arguments, context, stop)
+    secrets_note = workspace_secrets.redact_workspace(context, began_s)
+    return replace(result, output=f"{result.output}\n{secrets_note}") if secrets_note else result
+
+
+def _has_no_side_effects(tool: Tool) -> bool:
+    """Return True if the engine writes all changes of a call, so they can be inspected."""
+    return isinstance(tool, EngineTool) and tool.tool_class in _STAGED
+
+
+def _invoke_tool(
+    tool: Tool, arguments: Any, context: ToolContext, stop: threading.Event | None
+) -> ToolResult:
+    try:
+        if not isinstance(arguments, dict):
+            raise InvalidArguments(f"{tool.name}: args must be an object")
+        checked = tool.parse_arguments(arguments)
+        if not _has_no_side_effects(tool) and has_redaction(arguments):
+            return _failed_result(f"{tool.name}: {_REMOVED_TEXT}", "denied")
+        context = replace(context, deadline=context.deadline.within(call_timeout(tool, context)), stop=stop)
+        if tool.keeps_deadline:
+            return _to_recordable(tool, tool.invoke(context, checked), context)
+        return _to_recordable(tool, _run_with_deadline(tool, checked, context, stop), context)
+    except WorkAbandoned:
+        raise
+    except DiskError as error:
+        # On the organisation's own disk no call can help it; a tool's trouble elsewhere is its result.
+        is_org_disk = tool.stages_files or error.where.startswith(f"{context.base}/")
+        if is_org_disk and not error.concerns_one_file:
+            raise  # it says nothing about the call
+        return _failed_result(str(error), context=context)
+    except ToolError as error:
+        return _failed_result(str(error), error.outcome, context)
+    except LemmingError as error:
+        return _failed_result(str(error), context=context)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
+        return _failed_result(f"{tool.name} failed: {describe_exception(error)}", context=context)
+
+
+def _failed_result(
+    message: str, outcome: Outcome = "failed", context: ToolContext | None = None
+) -> ToolResult:
+    """Return the result of a failed call; `context` is given if the message may hold foreign text."""
+    result = ToolResult(False, redact_untrusted(message), outcome=outcome)
+    if context is not None and context.check_result:
+        result = context.check_result(result)
+    return replace(result, output=_truncate(result.output, Tool.output_limit_bytes))
+
+
+def call_timeout(tool: Tool, context: ToolContext) -> float:
+    """Return the time limit of a call in seconds: the tightest of the limits in settings.
+
+    A custom tool class may set a longer limit than the organisation. Shipped tools that end in time by
+    themselves have settings of their own.
+    """
+    tool_limit = tool.timeout_s if tool.timeout_s is not None else math.inf
+    has_own_limit = (
+        tool.keeps_deadline
+        if isinstance(tool, EngineTool)
+        else tool_limit < math.inf and not tool.stages_files
+    )
+    org_limit = math.inf if has_own_limit else context.settings.tool_timeout_s
+    agent_limit = context.agent.turn.tool_timeout_s or math.inf
+    return min(tool_limit, org_limit, agent_limit)
+
+
+def _run_with_deadline(
+    tool: Tool, arguments: dict[str, Any], context: ToolContext, stop: threading.Event | None
+) -> ToolResult:
+    """Run a tool on a thread until its deadline."""
+    try:
+        return run_on_thread(
+            lambda: tool.invoke(context, arguments),
+            context.deadline,
+            name=f"lemming-tool-{tool.name}",
+            stop=stop,
+        )
+    except WorkAbandoned:
+        if stop is not None and stop.is_set():
+            raise
+    reason = f"it took longer than {round(context.deadline.seconds, 2):g} s and was left behind"
+    # It goes on on its thread and may have done it: only what may be run again is known to have failed.
+    return (
+        _failed_result(f"{tool.name}: {reason}", "timed_out")
+        if tool.repeatable
+        else interrupted_result(reason)
+    )
+
+
+def _to_recordable(tool: Tool, result: Any, context: ToolContext) -> ToolResult:
+    """Return the result as text that can be recorded and shown, truncated to its limit."""
+    if not isinstance(result, ToolResult):
+        raise ToolError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
+    if not isinstance(result.output, str):
+        raise ToolError(f"{tool.name} returned output of type {type(result.output).__name__}, not text")
+    if not isinstance(result.success, bool):
+        raise ToolError(
+            f"{tool.name} returned {type(result.success).__name__} for success, not true or false"
+        )
+    if result.outcome not in OUTCOME_CODES:
+        raise ToolError(f"{tool.name} returned the outcome {result.outcome!r}: {', '.join(OUTCOME_CODES)}")
+    if tool.stages_files and not isinstance(tool, EngineTool):
+        return _redact_result(result)  # it has cut its output itself, and says where the whole is
+    checked = _redact_result(replace(result, output=redact_untrusted(result.output)))
+    checked = context.check_result(checked) if context.check_result else checked
+    # Cut last: gates must have seen all of it.
+    output = _truncate(checked.output, tool.output_limit_bytes)
+    if isinstance(tool, EngineTool):
+        return replace(checked, output=output)
+    requests = checked.entries if checked.outcome == "pending" else ()  # others are for tools that stage them
+    return ToolResult(
+        checked.success, output, outcome=checked.outcome, entries=requests, verdicts=checked.verdicts
+    )
+
+
+def _redact_result(result: ToolResult) -> ToolResult:
+    """Return a result with secrets removed from its files and entries."""
+    if not (result.effects or result.entries):
+        return result
+    effects = tuple(
+        effect if effect.removes else replace(effect, content=redact_content(effect.content))
+        for effect in result.effects
+    )
+    entries = tuple(
+        entry._replace(payload=redact_json(entry.payload), tags=redact_json(entry.tags))
+        for entry in result.entries
+    )
+    return replace(result, effects=effects, entries=entries)
+
+
+def _truncate(text: str, limit_bytes: int) -> str:
+    """Return text in valid UTF-8 of at most `limit_bytes`, with a note if truncated."""
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= limit_bytes:
+        return raw.decode("utf-8")
+    head = raw[:limit_bytes].decode("utf-8", "ignore")
+    return f"{head}\n[cut: the first {limit_bytes} of {len(raw)} bytes are shown]"

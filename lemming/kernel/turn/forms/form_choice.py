@@ -1,0 +1,187 @@
+"""Choice of a turn's reply form: the simplest form that can express the turn's possible actions. Pure.
+
+If no form suffices, for example for an answer schema without a closed object, the model gets the whole
+contract (`lemming.kernel.turn.turn_prompt`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lemming.kernel.agents import Agent
+from lemming.kernel.tools import Tool
+from lemming.kernel.tools.listing import describe_tool
+from lemming.kernel.tools.toolset import FOR_EVERYBODY
+from lemming.kernel.turn.forms.reply_form import (
+    ANSWER,
+    DONE,
+    ENGINE_ACTIONS,
+    NO_FIELDS,
+    SEND,
+    ReplyForm,
+    Style,
+    to_offered_name,
+)
+from lemming.kernel.turn.forms.signatures import Action, Json, actions_schema
+from lemming.kernel.turn.forms.turn_actions import (
+    MEMORY_READ,
+    MEMORY_WRITE,
+    Inexpressible,
+    TurnFacts,
+    is_granted,
+    list_engine_actions,
+    list_readers,
+    list_send_kinds,
+    text_schema,
+)
+from lemming.kernel.turn.reply_schemas import (
+    BRIEF_CHARS,
+    BRIEF_ITEMS,
+    PayloadSchema,
+    closed_object,
+    limit_properties,
+)
+
+MAX_CHARS = 2000
+"""A text under a grammar is no longer: without a bound a small model writes to the token limit."""
+MAX_ACTIONS = 8
+MAX_ITEMS = 64
+CONTRACT_KEYS = re.compile(r"\b(?:outbox_entries|memory_updates|tool_calls|payload)\b")
+
+
+FORM_PROMPTS = ("fit", "brief", "tools")
+"""The values of `ModelEntry.prompt` with which a turn is asked for the simplest form of a reply."""
+
+
+class ModelFeatures(NamedTuple):
+    """Features of a backend, and the prompt style for the model.
+
+    `takes_schema`: constrained output by a schema. `calls_tools`: native tool calls. `context_tokens`:
+    maximum length of prompt and answer together.
+    """
+
+    takes_schema: bool
+    calls_tools: bool
+    prompt: str
+    context_tokens: int = 128_000
+
+
+class FormChoice(NamedTuple):
+    """A reply form, the actions described to the model, and the schema of a reply, if sent."""
+
+    form: ReplyForm
+    actions: Sequence[Action]
+    schema: Json | None
+
+
+def choose_form(
+    agent: Agent,
+    features: ModelFeatures,
+    max_output_tokens: int,
+    facts: TurnFacts,
+    payload_schemas: Sequence[PayloadSchema],
+    tools: Sequence[Tool],
+) -> FormChoice | None:
+    """Return the reply form of a turn, or None for the whole contract.
+
+    Instructions that name keys of the contract need the contract.
+    """
+    if CONTRACT_KEYS.search(agent.instructions):
+        return None
+    is_small, takes_schema = features.prompt == "brief", features.takes_schema
+    chars = BRIEF_CHARS if is_small else min(MAX_CHARS, 2 * max_output_tokens)
+    text = text_schema(chars)
+    try:
+        engine_actions = list_engine_actions(agent, facts, payload_schemas, text)
+    except Inexpressible:
+        return None
+    listed = [_to_action(tool, is_small=is_small) for tool in tools if _is_listed(tool, agent, facts)]
+    style: Style = "native" if features.calls_tools else "actions"
+    schema: Json | None = None
+    if not listed and _is_one_text(engine_actions, facts, is_small=is_small):
+        engine_actions = engine_actions[:1]
+        style = "text" if _is_text(engine_actions[0]) and not (is_small and takes_schema) else "fields"
+        if takes_schema and style == "fields":
+            schema = closed_object(
+                limit_properties(engine_actions[0].properties, chars, BRIEF_ITEMS if is_small else MAX_ITEMS)
+            )
+    elif features.calls_tools:  # plain text is the answer, and the end
+        engine_actions = [
+            action
+            for action in engine_actions
+            if action.name != DONE and not (facts.asker and _is_text(action))
+        ]
+    elif takes_schema:
+        max_actions = min(MAX_ACTIONS, agent.turn.max_entries) if facts.has_several and not is_small else 1
+        schema = actions_schema([*listed, *engine_actions], max_actions)
+    readers, kinds = list_readers(facts), list_send_kinds(agent)
+    form = ReplyForm(
+        style=style,
+        own=tuple(action.name for action in engine_actions),
+        kind=kinds[0] if kinds else "response",
+        kinds=kinds if len(kinds) > 1 else (),
+        to=readers[0] if len(readers) == 1 else "",
+        readers=readers if len(readers) > 1 else (),
+        requests=() if facts.asker else facts.requests,
+        is_answer=bool(facts.asker),
+        fields=_get_text_fields(engine_actions, facts),
+        renamed={to_offered_name(tool.name): tool.name for tool in tools if tool.name in ENGINE_ACTIONS},
+        takes_schema=takes_schema,
+        is_small=is_small,
+    )
+    return FormChoice(form, [*listed, *engine_actions], schema)
+
+
+def _is_one_text(engine_actions: Sequence[Action], facts: TurnFacts, *, is_small: bool) -> bool:
+    """Return True if a turn may give only a single text or the fields of a single payload schema.
+
+    Agents without readers and small models are not offered the choice of writing nothing.
+    """
+    names = [action.name for action in engine_actions]
+    if names == [SEND, DONE]:
+        return (facts.readers == () or is_small) and engine_actions[0].properties.keys().isdisjoint(
+            ("to", "kind")
+        )
+    return names == [ANSWER] and bool(facts.asker)
+
+
+def _get_text_fields(engine_actions: Sequence[Action], facts: TurnFacts) -> Mapping[str, Json]:
+    """Return the fields of an answer, else of a message; empty for a plain text."""
+    text_action = next((action for action in engine_actions if action.name in (ANSWER, SEND)), None)
+    if text_action is None:
+        return NO_FIELDS
+    address_fields = ("to", "kind") if text_action.name == SEND else () if facts.asker else ("request",)
+    fields = {name: schema for name, schema in text_action.properties.items() if name not in address_fields}
+    return NO_FIELDS if [*fields] == ["text"] else fields
+
+
+def _is_text(action: Action) -> bool:
+    return action.name in (ANSWER, SEND) and [*action.properties] == ["text"]
+
+
+def _is_listed(tool: Tool, agent: Agent, facts: TurnFacts) -> bool:
+    """Return True if the model is told about a tool. A tool for everybody needs a grant."""
+    if tool.name == MEMORY_WRITE:
+        return False  # `remember` is offered instead
+    if tool.name == MEMORY_READ and facts.has_long_memories:
+        return True
+    return tool.name not in FOR_EVERYBODY or is_granted(agent, tool.name)
+
+
+def _to_action(tool: Tool, *, is_small: bool) -> Action:
+    """Return a tool as an action. A small model would copy descriptions of arguments and gets none."""
+    arguments = describe_tool(tool)["parameters"]
+    if is_small:
+        properties = {
+            name: _strip_descriptions(schema) for name, schema in arguments.get("properties", {}).items()
+        }
+        arguments = {**arguments, "properties": properties}
+    return Action(to_offered_name(tool.name), tool.description, arguments)
+
+
+def _strip_descriptions(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    return {key: value for key, value in schema.items() if key != "description"}

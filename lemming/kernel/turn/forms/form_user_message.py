@@ -1,0 +1,136 @@
+"""User message of a prompt: the news of the turn, stable parts first, the request last. Pure.
+
+Text of other authors is confined. A text of one line is a JSON string, with quotes and line breaks escaped;
+in a longer text every line begins with `> `. An author controls nothing in front of the text: names of agents
+and keys of memories are checked earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.base.payload_text import quote_payload, quote_text
+from lemming.kernel.base.untrusted_quoting import escape_markers
+from lemming.kernel.inboxes.turn_task import RequestOutcome
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.turn.notices import extract_notices, without_notices
+from lemming.kernel.turn.prompt_input import Lines, PromptInput
+from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
+
+NOTHING_NEW = "(nothing new)"
+_told_of = attrgetter("summary_line")
+
+
+def describe_user_message(prompt_input: PromptInput) -> Lines:
+    """Return the lines of the user message."""
+    labels, inbox, task = prompt_input.labels, prompt_input.inbox, prompt_input.task
+    lines = [f"{escape_markers(label)}:{quote_text(text)}" for label, text in prompt_input.context]
+    lines += _memory_lines(prompt_input) if prompt_input.memory else ()
+    lines += [f"{title}:{quote_text(text)}" for title, text in prompt_input.leading_sections if text]
+    if prompt_input.omitted_count:
+        lines.append(f"({prompt_input.omitted_count} older entries are left out)")
+    if inbox.earlier:
+        lines += [f"before, {entry_text}" for entry_text in _describe_entries(inbox.earlier, labels)]
+    if inbox.own_entries:
+        lines += [f"you wrote, {entry_text}" for entry_text in _describe_entries(inbox.own_entries, labels)]
+    if task:
+        lines += _describe_entries(task.thread, labels)
+        lines += [
+            line
+            for outcome in task.outcomes
+            if not outcome.sub_request.call
+            for line in describe_sub_request(outcome, labels)
+        ]
+    unread = inbox.unread
+    if prompt_input.requests:
+        request_ids = {id(entry) for entry in prompt_input.requests}
+        unread = [entry for entry in unread if id(entry) not in request_ids]
+    lines += _describe_entries(unread, labels)
+    lines += [describe_request(entry, labels, identity=entry.id) for entry in prompt_input.requests]
+    if inbox.waiting:
+        lines.append(f"({inbox.waiting} more entries wait for your next turn)")
+    notices: list[str] = []
+    if prompt_input.results:
+        lines += [describe_result(result, labels) for result in without_notices(prompt_input.results)]
+        notices = [*map(_one_line, extract_notices(prompt_input.results))]
+    lines += prompt_input.time
+    lines += [f"WARNING: {warning}" for warning in (*prompt_input.warnings, *notices)]
+    if task and task.request:
+        lines.append(describe_request(task.request, labels))
+    return "\n".join(lines or [NOTHING_NEW]).split("\n")
+
+
+def describe_entry(entry: OutboxEntry, labels: PromptLabels) -> str:
+    """Return an entry as text: trust label, author, kind if informative, content."""
+    return f"{labels.entry_prefix(entry)}{entry.summary_line}"
+
+
+def describe_request(entry: OutboxEntry, labels: PromptLabels, *, identity: str = "") -> str:
+    """Return a request to the agent as text, with the id if the answer must name the request."""
+    id_prefix = f"[{identity}] " if identity else ""
+    return f"{labels.entry_prefix(entry)}{id_prefix}{entry.agent} asks:{quote_payload(entry.payload)}"
+
+
+def _describe_entries(entries: Sequence[OutboxEntry], labels: PromptLabels) -> list[str]:
+    if labels is PLAIN:  # without a call for each
+        return [*map(_told_of, entries)]
+    return [describe_entry(entry, labels) for entry in entries]
+
+
+def describe_results(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the results of the last reply's calls as text, with arguments if a tool was called twice."""
+    tools = [result["tool"] for result in results]
+    return [
+        describe_result(result, PLAIN, has_arguments=tools.count(result["tool"]) > 1) for result in results
+    ]
+
+
+def describe_result(result: Mapping[str, Any], labels: PromptLabels, *, has_arguments: bool = True) -> str:
+    """Return a call's result as text, after the name and the arguments."""
+    call_text = _quote_tool_name(result["tool"])
+    if has_arguments and result["args"]:
+        call_text = f"{call_text}({escape_markers(to_line(result['args']))})"
+    failure_note = "" if result["success"] else " failed"
+    return f"{labels.result_prefix(result)}{call_text}{failure_note}:{quote_text(result['output'])}"
+
+
+def _quote_tool_name(name: str) -> str:
+    """Return a tool's name for a line; a name invented by a model may be any text."""
+    return (
+        name
+        if name.replace("_", "").replace(".", "").replace("-", "").isalnum()
+        else escape_markers(to_line(name))
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _memory_lines(prompt_input: PromptInput) -> Iterator[str]:
+    room, omitted_keys = prompt_input.memory_chars, []
+    for key, value in prompt_input.memory.items():
+        text = quote_text(value) if isinstance(value, str) else f" {escape_markers(to_line(value))}"
+        line = f"{prompt_input.labels.memory_prefix(key)}memory {key}:{text}"
+        if len(line) > room:
+            omitted_keys.append(key)
+            continue
+        room -= len(line)
+        yield line
+    if omitted_keys:
+        yield f"(too long to show, use memory_read: {', '.join(omitted_keys)})"
+
+
+def describe_sub_request(outcome: RequestOutcome, labels: PromptLabels) -> Iterator[str]:
+    """Yield the lines about a sub-request and the outcome."""
+    if outcome.entry:
+        yield f"you asked {outcome.sub_request.to}:{quote_payload(outcome.entry.payload)}"
+    if outcome.answer is not None:
+        yield describe_entry(outcome.answer, labels)
+    elif outcome.answer_payload is not None:
+        yield f"{outcome.sub_request.to} (by default): {escape_markers(to_line(outcome.answer_payload))}"
+    else:
+        yield f"({outcome.sub_request.to}: {outcome.sub_request.end or 'no answer yet'})"

@@ -1,0 +1,177 @@
+"""Capabilities that take part in a turn, called hook by hook in their order (`turn.turn_hooks`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.journal_records import Record, ToolFinished
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.org.capability_usage import find_used_capabilities
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
+from lemming.kernel.plugins.capability_table import LISTED, PARTICIPATION_CHECKS, REQUESTS
+from lemming.kernel.providers import Message, Request
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.turn.context_provider_chain import agent_capabilities
+from lemming.kernel.turn.guards import (
+    ApprovalBroker,
+    ApprovalOutcome,
+    ApprovalRequest,
+    TaintTracker,
+    TrustLabeler,
+)
+from lemming.kernel.turn.hook_table import NO_HOOKS, HookTable
+from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.kernel.turn.turn_hooks import (
+    Capability,
+)
+from lemming.kernel.turn.turn_values import Purpose, TurnInputs
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.turn_state import TurnState
+
+
+def build_hook_table(turn_state: TurnState, plugins: Sequence[str] | None = None) -> HookTable:
+    """Return the hook table of a turn from the recorded inputs.
+
+    Raises `ConfigError` for a missing capability.
+
+    `plugins`: the organisation's plugins; None allows any plugin of the process.
+    """
+    inputs = turn_state.inputs
+    snapshots: Mapping[str, Json] = inputs.given
+    extra_names = [name for name, takes_part in PARTICIPATION_CHECKS if takes_part(inputs)]
+    if not (extra_names or snapshots):
+        return NO_HOOKS
+    capabilities = starting_capabilities(inputs, plugins, extra_names)
+    return HookTable(
+        {item.name: item.interceptor(turn_state, snapshots.get(item.name, {})) for item in capabilities}
+    )
+
+
+def complete_request(
+    request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path, unwritten_files: Mapping[str, bytes]
+) -> Request:
+    """Return a model request of a turn with the content that capabilities add."""
+    for name in inputs.given:
+        request = get_capability(name).before_model_call(request, entry, inputs, base, unwritten_files)
+    return request
+
+
+def starting_capabilities(
+    inputs: TurnInputs, plugins: Sequence[str] | None, extra_names: Iterable[str] = ()
+) -> list[Capability]:
+    """Return the capabilities that a turn began with. Raises `ConfigError` for a missing capability."""
+    try:
+        return [
+            get_capability(name, plugins)
+            for name in sort_capabilities({*inputs.given, *extra_names}, plugins)
+        ]
+    except ConfigError as error:
+        turn = f"the turn of {inputs.agent.name} in tick {inputs.tick}"
+        message = f"{turn} was begun with {' and '.join(sorted(inputs.given))}: {error.message}"
+        raise ConfigError(message, where=error.where, hint=error.hint) from error
+
+
+def find_approval_broker(
+    tick_context: TickContext, inputs: TurnInputs, finished: Mapping[int, ToolFinished]
+) -> ApprovalBroker:
+    """Return the approval broker of a turn."""
+    for item in starting_capabilities(inputs, tick_context.config.org.plugins):
+        if (broker := item.approval_broker(tick_context, inputs, finished)) is not None:
+            return broker
+    return _NoApprovalBroker()
+
+
+def find_trust_labeler(tick_context: TickContext, agent: Agent) -> TrustLabeler | None:
+    """Return the trust labeler of an agent's turns, or None without trust tracking."""
+    return next(
+        (
+            labeler
+            for item in agent_capabilities(agent, tick_context.config)
+            if (labeler := item.trust_labeler(tick_context)) is not None
+        ),
+        None,
+    )
+
+
+def find_taint_tracker(tick_context: TickContext, inputs: TurnInputs) -> TaintTracker | None:
+    """Return the taint tracker of a turn, or None."""
+    capabilities = starting_capabilities(inputs, tick_context.config.org.plugins)
+    return next(
+        (
+            tracker
+            for item in capabilities
+            if (tracker := item.taint_tracker(tick_context, inputs)) is not None
+        ),
+        None,
+    )
+
+
+class _NoApprovalBroker:
+    def request_approval(
+        self, call: ToolCall, approval: ApprovalRequest, context: ToolContext, plan: Callable[[], ToolResult]
+    ) -> ApprovalOutcome:
+        reason = f"REFUSED: a gate asks about it ({approval.line}), and nothing here asks anybody"
+        return ApprovalOutcome(ToolResult(False, reason, outcome="refused"))
+
+
+def resume_blocker(inputs: TurnInputs, tick_context: TickContext) -> str:
+    """Return the reason an interrupted turn cannot resume, or an empty string."""
+    plugins = tick_context.config.org.plugins
+    extra_names = (
+        find_used_capabilities(inputs.agent, tick_context.config) & LISTED.keys()
+    )  # what holds now and its record has not
+    for item in starting_capabilities(inputs, plugins, extra_names):
+        if reason := item.resume_blocker(inputs, tick_context):
+            return reason
+    return ""
+
+
+def state_after_abandon(
+    state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str, plugins: Sequence[str]
+) -> AgentState:
+    """Return the agent state after an error abandoned the turn.
+
+    Raises `ConfigError` as `starting_capabilities` does.
+
+    Only the capabilities of the turn know the consumption of the turn, so the turn stays until all of them
+    are back.
+    """
+    record_list = [*records]
+    extra_names = [REQUESTS] if inputs.task else []
+    for item in starting_capabilities(inputs, plugins, extra_names):
+        state = item.on_turn_abandoned(state, inputs, record_list, error)
+    return state
+
+
+def parse_purpose(raw: Json) -> Purpose:
+    """Return the purpose of a turn from the record. Raises `ConfigError` if the capability is missing."""
+    purpose: Purpose | None = get_capability(REQUESTS).parse_purpose(raw)
+    assert purpose is not None, "requests say what a turn is for"
+    return purpose
+
+
+def results_after_abandon(
+    inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]], plugins: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the results of an abandoned turn for the next turn. Raises as `starting_capabilities` does."""
+    for item in starting_capabilities(inputs, plugins):
+        results = item.results_after_abandon(inputs, records, results)
+    return results
+
+
+def auxiliary_prompts(snapshots: Mapping[str, Json]) -> Iterator[tuple[str, Sequence[Message]]]:
+    """Yield the prompts that capabilities ask before the turn's own, each with the purpose.
+
+    Raises `ConfigError` for a missing capability.
+    """
+    for name in sort_capabilities(snapshots) if snapshots else ():
+        yield from get_capability(name).auxiliary_prompts(snapshots[name]).items()

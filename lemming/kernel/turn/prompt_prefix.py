@@ -1,0 +1,361 @@
+"""Prompt prefix of an agent: the part of every turn's inputs that depends only on resume, settings and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from operator import is_
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base.entry_kinds import MessageKind
+from lemming.kernel.base.errors import ConfigError, Unusable
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.inboxes.visibility import MailView
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import AgentCredits, TurnLimits
+from lemming.kernel.org.settings_blocks import LoopSettings
+from lemming.kernel.providers import (
+    LLMProvider,
+    Message,
+    available_providers,
+    get_provider_class,
+    make_provider,
+)
+from lemming.kernel.tools import Tool
+from lemming.kernel.tools.listing import describe_tool, list_tools
+from lemming.kernel.tools.toolset import FOR_EVERYBODY, Toolset
+from lemming.kernel.turn.forms.first_messages import make_first_messages
+from lemming.kernel.turn.forms.form_choice import FORM_PROMPTS, FormChoice, ModelFeatures, choose_form
+from lemming.kernel.turn.forms.native_names import make_native_names
+from lemming.kernel.turn.forms.reply_form import ReplyForm
+from lemming.kernel.turn.forms.signatures import Action
+from lemming.kernel.turn.forms.turn_actions import MEMORY_READ, TurnFacts, is_granted
+from lemming.kernel.turn.loop_breaker import loop_limits
+from lemming.kernel.turn.reply_schemas import PayloadSchema, reply_schema
+from lemming.kernel.turn.turn_prompt import full_prefix
+
+T = TypeVar("T")
+PREFIX_KEYS = ("instructions", "examples")
+OMITTED_DEFAULTS = ("images", "context_tokens", "tools_share")
+"""Keys of a model's line that a record leaves out where they say what they would by default."""
+MAX_CACHED_PREFIXES = 10_000
+DEFAULT_MAX_STEPS = 8
+"""Replies that a turn may ask for where nobody says so: with a strategy, or where one reply is not all."""
+NATIVE_TOOL_PROMPTS = (None, "fit", "full")
+"""The values of `ModelEntry.prompt` with which a backend may call tools by itself."""
+
+
+class TickContext(Protocol):
+    """Context of a tick: one consistent view of an organisation in which turns run."""
+
+    @property
+    def org(self) -> Organisation:
+        """The organisation."""
+        ...
+
+    @property
+    def config(self) -> Config:
+        """The settings."""
+        ...
+
+    @property
+    def toolset(self) -> Toolset:
+        """The organisation's tools."""
+        ...
+
+    @property
+    def mail(self) -> MailView:
+        """The mail with visibility rules."""
+        ...
+
+    @property
+    def tick(self) -> int:
+        """The tick's number."""
+        ...
+
+    @property
+    def at(self) -> str:
+        """The tick's wall-clock time."""
+        ...
+
+    @property
+    def since(self) -> str:
+        """The time up to which earlier ticks went, or an empty string if not needed."""
+        ...
+
+    @property
+    def chosen(self) -> Sequence[str]:
+        """Agents named for this tick: they take a turn even without news."""
+        ...
+
+    @property
+    def reports(self) -> Mapping[str, TurnReport]:
+        """Reports of the tick's finished turns, by agent.
+
+        A turn may use only reports of awaited turns: other turns may finish sooner by chance.
+        """
+        ...
+
+    def get_cache(self, kind: Callable[[TickContext], T]) -> T:
+        """Return a cache bound to this context, made once per kind."""
+        ...
+
+    @property
+    def survey(self) -> Survey:
+        """The agents."""
+        ...
+
+
+class PromptPrefix(NamedTuple):
+    """Prompt prefix of an agent, valid as long as resume, settings and tools stay the same.
+
+    `basis`: the objects from which the prefix is built, besides `sections`, the sections after the agent's
+    instructions. `fields`: fields of `TurnStarted` from `schema` to `form`. `messages`: first messages of the
+    prompt. `encoded`: both as JSON. `facts`: facts of the turn that determine `form`, if any.
+    """
+
+    basis: tuple[object, ...]
+    sections: tuple[str, ...]
+    payload_schemas: Sequence[PayloadSchema]
+    facts: TurnFacts | None
+    form: ReplyForm | None
+    takes_schema: bool
+    calls_tools: bool
+    fields: dict[str, Any]
+    loops: LoopSettings
+    messages: list[Message]
+    encoded: bytes
+    toolset: Toolset
+
+
+class PromptPrefixCache:
+    """Prompt prefixes by agent, and features by model."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._base = org.base
+        self._by_agent: dict[str, PromptPrefix] = {}
+        self._features: dict[tuple[object, ...], ModelFeatures] = {}
+
+    def get_prefix(
+        self,
+        tick_context: TickContext,
+        agent: Agent,
+        entry: ModelEntry,
+        allocation: AgentCredits,
+        sections: tuple[str, ...],
+        payload_schemas: Sequence[PayloadSchema],
+        get_facts: Callable[[], TurnFacts],
+        turn_tools: Callable[[], Iterable[Tool]],
+    ) -> PromptPrefix:
+        """Return the agent's prompt prefix, rebuilt if any object of the basis has changed.
+
+        `payload_schemas`: schemas of the turn's entries. `turn_tools`: returns the tools that depend on the
+        resume.
+        """
+        plugins = tick_context.config.org.plugins
+        basis = agent, tick_context.config, tick_context.toolset, available_providers(plugins)
+        cached = self._by_agent.get(agent.name)
+        facts: TurnFacts | None = None
+        is_same = (
+            cached
+            and all(map(is_, cached.basis, basis))
+            and (cached.sections, cached.payload_schemas) == (sections, payload_schemas)
+        )
+        if cached and is_same and (cached.facts is None or cached.facts == (facts := get_facts())):
+            return cached
+        if len(self._by_agent) >= MAX_CACHED_PREFIXES:
+            self._by_agent.clear()
+            self._features.clear()
+        provider = get_provider_class(entry.provider, plugins)
+        settings = entry.tools, entry.prompt, entry.context_tokens, dump_compact(entry.options)
+        key = provider, entry.provider, *settings, tuple(plugins)
+        # A provider is made to find this out; agents of one model share what was found.
+        if key not in self._features:
+            self._features[key] = _probe_features(entry, self._base, plugins)
+        if self._features[key].prompt in FORM_PROMPTS:
+            facts = facts or get_facts()
+        prefix = _build_prefix(
+            basis,
+            sections,
+            payload_schemas,
+            facts,
+            turn_tools,
+            tick_context,
+            agent,
+            entry,
+            allocation,
+            self._features[key],
+        )
+        self._by_agent[agent.name] = prefix
+        return prefix
+
+
+def _build_prefix(
+    basis: tuple[object, ...],
+    sections: tuple[str, ...],
+    payload_schemas: Sequence[PayloadSchema],
+    facts: TurnFacts | None,
+    turn_tools: Callable[[], Iterable[Tool]],
+    tick_context: TickContext,
+    agent: Agent,
+    entry: ModelEntry,
+    allocation: AgentCredits,
+    features: ModelFeatures,
+) -> PromptPrefix:
+    settings = tick_context.config.org
+    allowed = tick_context.toolset.allowed_tools(agent, settings)
+    listing = list_tools(allowed, agent, context_tokens=features.context_tokens, share=entry.tools_share)
+    tools = (*listing.listed, *turn_tools())
+    limits, defaults = agent.turn, settings.defaults.turn
+    instructed_agent = (
+        replace(agent, instructions="\n\n".join([agent.instructions, *sections])) if sections else agent
+    )
+    limit = entry.max_output_tokens
+    choice = choose_form(agent, features, limit, facts, payload_schemas, tools) if facts else None
+    if not choice:
+        tools = tuple(tool for tool in tools if _is_in_contract(tool, agent))
+    messages = (
+        make_first_messages(instructed_agent, choice)
+        if choice
+        else _contract_messages(instructed_agent, tools, features)
+    )
+    is_native = features.calls_tools and (
+        choice.form.style == "native" if choice else features.prompt == "full"
+    )
+    if is_native and (actions := choice.actions if choice else [*map(_to_action, tools)]):
+        messages[0]["tools"] = describe_native_tools(actions, choice.form if choice else None)
+    if choice:
+        schema: Mapping[str, Any] | None = choice.schema
+    else:
+        schema = (
+            _contract_schema(agent, () if features.calls_tools else tools, payload_schemas)
+            if features.takes_schema
+            else None
+        )
+    loops = loop_limits(agent, settings.loops)
+    max_steps = (
+        limits.max_steps
+        or defaults.max_steps
+        or _default_max_steps(limits, choice, is_multi_step=features.calls_tools)
+    )
+    fields = {
+        "schema": schema,
+        "resume": {key: value for key, value in agent.as_json.items() if key not in PREFIX_KEYS},
+        "model": _to_recorded_entry(entry),
+        "allocation": vars(allocation),
+        "max_steps": max_steps,
+        "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
+        "loops": vars(loops),
+        **({"form": choice.form.to_json()} if choice else {}),
+    }
+    return PromptPrefix(
+        basis=basis,
+        sections=sections,
+        payload_schemas=payload_schemas,
+        facts=facts,
+        form=choice.form if choice else None,
+        takes_schema=features.takes_schema,
+        calls_tools=features.calls_tools,
+        fields=fields,
+        loops=loops,
+        messages=messages,
+        encoded=dump_compact({"prompt": messages, **fields}),
+        toolset=tick_context.toolset,
+    )
+
+
+def _is_in_contract(tool: Tool, agent: Agent) -> bool:
+    """Return True if the full-contract prompt describes a tool; a tool for everybody needs a grant.
+
+    `memory_read` is always described, because truncated memories are read with this tool.
+    """
+    return tool.name not in FOR_EVERYBODY or tool.name == MEMORY_READ or is_granted(agent, tool.name)
+
+
+def _to_recorded_entry(entry: ModelEntry) -> dict[str, Any]:
+    """Return a model's entry as JSON for the record of a turn."""
+    omitted_keys = {key for key in OMITTED_DEFAULTS if getattr(entry, key) == getattr(ModelEntry, key)}
+    return {key: value for key, value in vars(entry).items() if key not in omitted_keys}
+
+
+def _contract_messages(agent: Agent, tools: Iterable[Tool], features: ModelFeatures) -> list[Message]:
+    """Return the first messages for a model that is asked for the whole contract; a program needs none."""
+    return [] if features.prompt == "values" else full_prefix(agent, None if features.calls_tools else tools)
+
+
+def _contract_schema(
+    agent: Agent, tools: Sequence[Tool], payload_schemas: Sequence[PayloadSchema]
+) -> Mapping[str, Any]:
+    if not payload_schemas:
+        return _schema(tuple(agent.turn.kinds), tuple(tools), agent.turn.max_entries)
+    extra_kinds = {kind for schema in payload_schemas for kind in schema.kinds}.difference(agent.turn.kinds)
+    arguments = {tool.name: tool.parameters for tool in tools}
+    kinds = [*agent.turn.kinds, *extra_kinds]
+    return reply_schema(
+        kinds=kinds, tools=arguments, max_entries=agent.turn.max_entries, payload_schemas=payload_schemas
+    )
+
+
+def _probe_features(entry: ModelEntry, base: Path, plugins: list[str]) -> ModelFeatures:
+    """Return the features of an entry's backend. Raises `Unusable` if the provider cannot be created."""
+    try:
+        provider = make_provider(entry.provider, entry.options, base=base, plugins=plugins)
+    except ConfigError as error:
+        raise Unusable(error.message, where=error.where, hint=error.hint) from error
+    if entry.tools == "native" and not (provider.takes_tools and entry.prompt in NATIVE_TOOL_PROMPTS):
+        reason = (
+            "its provider takes none"
+            if entry.prompt in NATIVE_TOOL_PROMPTS
+            else f'its prompt is "{entry.prompt}"'
+        )
+        message = f'{entry.provider} {entry.model}: "tools": "native" is not possible: {reason}'
+        raise Unusable(message, where=MODELS_FILE)
+    prompt = entry.prompt or ("full" if provider.writes_contract else "fit")
+    context_tokens = entry.context_tokens or provider.context_tokens
+    return ModelFeatures(provider.takes_schema, has_native_tools(entry, provider), prompt, context_tokens)
+
+
+def has_native_tools(entry: ModelEntry, provider: LLMProvider) -> bool:
+    """Return True if a model calls tools through the backend rather than in the JSON of the reply."""
+    prefers = entry.tools is None and provider.prefers_tools and entry.prompt in NATIVE_TOOL_PROMPTS
+    return entry.tools == "native" or prefers
+
+
+def _to_action(tool: Tool) -> Action:
+    return Action(tool.name, tool.description, describe_tool(tool)["parameters"])
+
+
+def describe_native_tools(actions: Iterable[Action], form: ReplyForm | None) -> list[dict[str, Any]]:
+    """Return the tool descriptions for a backend. `tool` is the real name of a renamed tool."""
+    by_name = {action.name: action for action in actions}
+    names = make_native_names(by_name)
+    return [
+        {
+            "name": names[name],
+            **({} if names[name] == real_name else {"tool": real_name}),
+            "description": action.about,
+            "parameters": action.arguments,
+        }
+        for name, action in by_name.items()
+        for real_name in [form.tool_name(name) if form else name]
+    ]
+
+
+def _default_max_steps(limits: TurnLimits, choice: FormChoice | None, *, is_multi_step: bool) -> int:
+    """Return the default maximum number of replies of a turn."""
+    if limits.strategy or (is_multi_step if choice is None else choice.form.style in ("actions", "native")):
+        return DEFAULT_MAX_STEPS
+    return 1
+
+
+@lru_cache(maxsize=4096)
+def _schema(kinds: tuple[MessageKind, ...], tools: tuple[Tool, ...], max_entries: int) -> Mapping[str, Any]:
+    return reply_schema(
+        kinds=kinds, tools={tool.name: tool.parameters for tool in tools}, max_entries=max_entries
+    )

@@ -1,0 +1,125 @@
+"""Values that the hooks of a turn take and return.
+
+The hooks are declared in `lemming.kernel.turn.turn_hooks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from lemming.kernel.agents import Agent
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.inbox import Inbox
+from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.turn_report import End
+from lemming.kernel.memory import Memories
+from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.turn.guards import SpendingLimits
+from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
+from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.kernel.turn.turn_values import Steps, TurnInputs
+
+Drive = Callable[[Steps], End]
+"""Does what a strategy says, to its end."""
+
+
+RetentionHold = Callable[[EntryName], bool]
+"""Says of an entry that it stays."""
+ReplyHold = Callable[[OutboxEntry, Collection[str], Mapping[str, bool]], bool]
+"""Says of an entry that it is waited for, by agents that were not shown it, or by persons, each with whether
+they were not."""
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class TurnContext:
+    """A turn in preparation: the organisation at the start of the tick, and the agent with the state.
+
+    `settings` is the block of `config/org.json` for the capability, `agent_settings` the block of the resume,
+    each as the dataclass of the capability or None without a block. `unwritten_files`: files of earlier turns
+    that are not on disk yet, by path.
+    """
+
+    tick_context: TickContext
+    agent: Agent
+    model: ModelEntry
+    state: AgentState
+    unwritten_files: Mapping[str, bytes] = field(default_factory=dict)
+    settings: Any = None
+    agent_settings: Any = None
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class VisibleContext:
+    """The content of a turn before the prompt is built; gates have let all of this pass.
+
+    `omitted_count`: number of earlier messages that are not shown. `leading_sections`: sections (title, text)
+    before the dialogue. `other_entries` and `other_memories`: entries and memory keys that another prompt of
+    the turn shows. `pending_indexes`: indexes of results that arrive as the turn begins, from approved calls.
+    """
+
+    task: Task | None
+    inbox: Inbox
+    memories: Memories
+    results: Sequence[Mapping[str, Any]]
+    labels: PromptLabels = PLAIN
+    omitted_count: int = 0
+    leading_sections: Sequence[tuple[str, str]] = ()
+    other_entries: Sequence[OutboxEntry] = ()
+    other_memories: Sequence[str] = ()
+    pending_indexes: Collection[int] = ()
+
+
+class TickLimits(Protocol):
+    """Spending limits of the turns of a tick."""
+
+    def limits_for_turn(self, inputs: TurnInputs) -> SpendingLimits:
+        """Return the limits of a turn that begins or resumes."""
+        ...
+
+
+class Rejected(NamedTuple):
+    """A rejection with the reason, which the model sees."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """Settings of a capability without settings: the block is `{}`."""
+
+
+class SkipReason(NamedTuple):
+    """Reason an agent cannot continue.
+
+    `resolves_itself`: a file or the clock can end the wait without a tick.
+    """
+
+    reason: str
+    resolves_itself: bool
+
+
+class CapabilityStatus(NamedTuple):
+    """Status line of a capability: the subject, most often an agent, and the text."""
+
+    about: str
+    text: str
+
+
+class StatusContext(NamedTuple):
+    """An organisation as a status screen shows it, for one capability in use.
+
+    `agents`: agents that use the capability, by name. `states`: the capability's state in their ledgers.
+    `at`: time of the view.
+    """
+
+    org: Organisation
+    config: Config
+    agents: Mapping[str, Agent]
+    states: Mapping[str, Json]
+    at: str

@@ -1,0 +1,337 @@
+"""Outcome of a turn: staged files, costs and open work, combined. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from lemming.kernel.base.errors import LemmingError, error_name
+from lemming.kernel.files.effects import FileEffect, order_effects
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.turn_report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
+from lemming.kernel.llm.call_cost import has_reached_soft_cap
+from lemming.kernel.messages import ENTRIES_PER_TURN, OutboxEntry, to_file_effect
+from lemming.kernel.turn.loop_breaker import (
+    MISADDRESSED,
+    REFUSED,
+    REPEATED,
+    Loop,
+    count_loop,
+    count_request,
+    failure_loop,
+    requests_loop,
+    select_request_counts,
+)
+from lemming.kernel.turn.notices import without_notices
+from lemming.kernel.turn.tool_results import RESULTS_CHARS
+from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_values import Answer, TurnInputs, TurnOutcome
+
+REPETITION_REMARK = "the same call was made again and again, and gave the same"
+
+
+def is_applied(status: Status) -> bool:
+    """Return True if the files of a turn with this status are written."""
+    return status in ("done", "waiting")
+
+
+def end_repeating_turn(turn_state: TurnState, end: End) -> End:
+    """End a turn whose calls only repeat earlier ones, so that no further turn is taken for their results."""
+    if (
+        turn_state.get_status(end) != "waiting"
+        or turn_state.pending_indexes
+        or not turn_state.repeats.is_cycling
+    ):
+        return end
+    turn_state.shown_count = len(turn_state.results)  # they are no news for its next turn
+    turn_state.remarks.append(REPETITION_REMARK)
+    return "repeats"
+
+
+def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = None) -> TurnOutcome:
+    """Return the outcome. A failed turn writes nothing except costs and messages for the next turn."""
+    if not turn_state.hooks.on_turn_end:
+        end = end_repeating_turn(turn_state, end)
+    for on_turn_end in turn_state.hooks.on_turn_end:
+        end = on_turn_end(end, error)
+    status = turn_state.get_status(end)
+    is_written = is_applied(status)
+    # Of a turn that failed too: its last words and what it leaves for the next bear their trust.
+    for finalize in turn_state.hooks.finalize:
+        finalize()
+    entries = (*turn_state.entries,) if is_written else (*turn_state.failure_entries,)
+    if is_written and turn_state.hooks.interceptors:
+        entries += (*turn_state.hooks.make_extra_entries(len(entries), ENTRIES_PER_TURN - len(entries)),)
+    staged = order_effects(turn_state.staged.values()) if is_written else []
+    # Entries last: what they speak of is there before anybody can read them.
+    effects = (*staged, *map(to_file_effect, entries))
+    usage, (loops, stop_reason) = (
+        spending_fields(turn_state.answers),
+        _count_loops(turn_state, status, end, error),
+    )
+    if stop_reason:
+        turn_state.report_fields["stopped"] = stop_reason
+        turn_state.remarks.append(f"paused: {stop_reason}")
+    return TurnOutcome(
+        report=_report(turn_state, status, end, error, entries, staged, effects, usage),
+        state=_next_state(turn_state, status, end, usage, loops),
+        # Worked out when needed: hardly ever are files not writable.
+        state_if_unwritten=lambda: _next_state(
+            turn_state, "failed", "failed", usage, loops, is_maybe_written=True
+        ),
+        entries=entries,
+        effects=effects,
+    )
+
+
+def _report(
+    turn_state: TurnState,
+    status: Status,
+    end: End,
+    error: LemmingError | None,
+    entries: tuple[OutboxEntry, ...],
+    staged: Sequence[FileEffect],
+    effects: tuple[FileEffect, ...],
+    usage: dict[str, Any],
+) -> TurnReport:
+    """Return the report of the turn."""
+    return TurnReport(
+        agent=turn_state.inputs.agent.name,
+        status=status,
+        end=end,
+        reason=str(error) if error else _waiting_reason(turn_state) if status == "waiting" else "",
+        error=error_name(error) if error else "",
+        model=_last_model(turn_state),
+        entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
+        tools=turn_state.tools_used,
+        memory=[
+            path.rsplit("/", 1)[-1].removesuffix(".json")
+            for path in turn_state.memory
+            if staged or path in turn_state.written_ahead
+        ],
+        files=[
+            {"path": effect.path_key, "sha256": effect.digest} for effect in effects if not effect.removes
+        ],
+        removed=[effect.path_key for effect in effects if effect.removes],
+        written_ahead=sorted(turn_state.written_ahead),
+        remarks=turn_state.remarks,
+        notes=turn_state.notes,
+        request=turn_state.task.request if turn_state.task else "",
+        turn=turn_state.inputs.turn,
+        verdicts=cast(list[VerdictJson], turn_state.verdicts),
+        lost=turn_state.write_off.as_json() if turn_state.write_off.calls else None,
+        **turn_state.report_fields,
+        **usage,
+    )
+
+
+def _last_model(turn_state: TurnState) -> str:
+    """Return the model of the last reply."""
+    # The model of the agent's own answers; capabilities may have asked another.
+    if not turn_state.auxiliary_answers:
+        return turn_state.answers[-1].model if turn_state.answers else ""
+    auxiliary_ids = {id(answer) for answers in turn_state.auxiliary_answers.values() for answer in answers}
+    return next(
+        (answer.model for answer in reversed(turn_state.answers) if id(answer) not in auxiliary_ids), ""
+    )
+
+
+def _waiting_reason(turn_state: TurnState) -> str:
+    """Return the reason a turn waits."""
+    for wait_reason in turn_state.hooks.wait_reason:
+        if reason := wait_reason():
+            return reason
+    if turn_state.pause_reason or turn_state.remaining_work:
+        return turn_state.pause_reason or turn_state.remaining_work
+    if not turn_state.unshown_results:
+        return "the request is not answered yet" if turn_state.task else "its credits are used up"
+    if not (count := len(without_notices(turn_state.unshown_results))):
+        return "its last reply was of no use"
+    return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
+
+
+def _next_state(
+    turn_state: TurnState,
+    status: Status,
+    end: End,
+    usage: dict[str, Any],
+    loops: dict[str, int],
+    *,
+    is_maybe_written: bool = False,
+) -> AgentState:
+    """Return the agent's state after the turn."""
+    inputs, is_written = turn_state.inputs, is_applied(status)
+    holds_all = is_written or is_maybe_written
+    state = charge_usage(inputs, turn_state.answers, usage, status)
+    state.loops = loops
+    state.end = "" if end == USUAL_ENDS[status] else end
+    if turn_state.write_off.calls:
+        state.lost = state.lost.add(turn_state.write_off)
+    if turn_state.hooks.interceptors:
+        state.kept = turn_state.hooks.collect_states(is_applied=is_written, holds_all=holds_all)
+    # Nothing was shown to anybody: it counts as no turn, and what is unread stays unread.
+    if turn_state.only_asks:
+        return state
+    if is_written:
+        state.turns += 1
+        state.read = inputs.read
+        state.results = (*turn_state.unshown_results,)
+        state.in_vain = {**turn_state.repeats.repeat_counts} if state.results else {}
+        state.serving = ""
+        state.inputs = _next_fingerprint(turn_state)
+        state.expired_unread = 0
+    else:  # what happened outside has happened: the next prompt must say so
+        state.results = newest_results((*state.results, *turn_state.external_results))
+    for update_agent_state in turn_state.hooks.update_agent_state:
+        update_agent_state(state, status, end)
+    # Kept whatever became of the turn: it was spent.
+    if turn_state.auxiliary_answers:
+        state.aside = _auxiliary_spending(turn_state)
+    if turn_state.transferred:
+        # What may have been written counts as given: an allowance is never there twice.
+        amounts = [
+            amount
+            for path, amount in turn_state.transferred.items()
+            if holds_all or path in turn_state.written_ahead
+        ]
+        state.passed_on = round(state.passed_on + sum(amounts), 6)
+    # Looked at again each time: after a raise of the cap the agent is warned anew.
+    if state.soft_cap_warned or inputs.warned:
+        state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
+    return state
+
+
+def newest_results(results: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """Return the newest results that fit into a prompt."""
+    room = RESULTS_CHARS
+    for count, result in enumerate(reversed(results)):
+        room -= len(result["output"])
+        if room < 0:
+            return results[len(results) - count :]
+    return results
+
+
+def _auxiliary_spending(turn_state: TurnState) -> dict[str, float]:
+    """Return the agent's total cost of auxiliary calls, by capability."""
+    totals = {**turn_state.inputs.state.aside}
+    for name, answers in turn_state.auxiliary_answers.items():
+        if credits := sum(answer.credits for answer in answers):
+            totals[name] = round(totals.get(name, 0.0) + credits, 6)
+    return totals
+
+
+def _next_fingerprint(turn_state: TurnState) -> dict[str, Any] | None:
+    """Return the fingerprint of the next turn's inputs if no other agent changes anything."""
+    if turn_state.inputs.fingerprint is None:
+        return None
+    memory = dict(turn_state.inputs.fingerprint["memory"])
+    prefix = f"agents/{turn_state.inputs.agent.name}/memory/"
+    for path, effect in {**turn_state.written_ahead, **turn_state.staged}.items():
+        if path.startswith(prefix):
+            memory[path.removeprefix(prefix).removesuffix(".json")] = effect.digest
+    context = {
+        path: turn_state.staged[path].digest if path in turn_state.staged else digest
+        for path, digest in turn_state.inputs.fingerprint["context"].items()
+    }
+    return {**turn_state.inputs.fingerprint, "memory": dict(sorted(memory.items())), "context": context}
+
+
+def _count_loops(
+    turn_state: TurnState, status: Status, end: End, error: LemmingError | None
+) -> tuple[dict[str, int], str]:
+    """Return the counts of turns without progress, including this turn, and the reason for a pause, if any.
+
+    The counts are unchanged while turns cost nothing, and empty after a turn with progress.
+    """
+    old_counts, limits = turn_state.inputs.state.loops, turn_state.inputs.loops
+    if limits is None or not turn_state.answers or turn_state.only_asks or end == "no_answer":
+        return old_counts, ""
+    if loop := _detect_loop(turn_state, status, end, error):
+        return count_loop(turn_state.inputs, loop)
+    if (
+        turn_state.entries and turn_state.entries[0].kind != "request"
+    ):  # as hardly any turn's are: it costs no call
+        return {}, ""
+    if not (old_counts or turn_state.entries) or turn_state.has_answer or _has_progress(turn_state):
+        return {}, ""
+    if not turn_state.entries or (turn_state.task and turn_state.task.request):
+        return select_request_counts(
+            old_counts
+        ), ""  # it says nothing of what the agent asks on its own account
+    request_loop = requests_loop(turn_state.entries)
+    return count_request(turn_state.inputs, request_loop) if request_loop else ({}, "")
+
+
+def _has_progress(turn_state: TurnState) -> bool:
+    """Return True if a turn did anything lasting besides writing entries."""
+    has_called = not all(turn_state.repeats.calls_of_turn.values())
+    return (
+        bool(turn_state.written_ahead)
+        or turn_state.is_handed_off
+        or turn_state.repeats.has_learned
+        or has_called
+    )
+
+
+def _detect_loop(turn_state: TurnState, status: Status, end: End, error: LemmingError | None) -> Loop | None:
+    """Return the kind of loop of a turn without progress, or None."""
+    if status == "failed":
+        return failure_loop(error_name(error)) if error else None
+    misaddressed = turn_state.misaddressed_entries
+    if misaddressed and misaddressed.keys() == {entry.id for entry in turn_state.entries}:
+        return Loop(MISADDRESSED, [[new.kind, new.payload] for new in misaddressed.values()])
+    if (
+        turn_state.pending_indexes
+        or turn_state.entries
+        or turn_state.written_ahead
+        or turn_state.is_handed_off
+        or turn_state.repeats.has_learned
+    ):
+        return None
+    calls = turn_state.repeats.calls_of_turn
+    if end == "repeats":
+        return Loop(REPEATED, sorted(calls))
+    return Loop(REFUSED, sorted(calls)) if calls and all(calls.values()) else None
+
+
+# --- what it has spent ------------------------------------------------------------------------
+
+
+def spending_fields(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return usage and cost of answers as keys of a `TurnReport`."""
+    credits, input_tokens, output_tokens, duration_ms = 0.0, 0, 0, 0
+    dollars: float | None = 0.0 if answers else None
+    for answer in answers:
+        credits += answer.credits
+        input_tokens += answer.input_tokens
+        output_tokens += answer.output_tokens
+        duration_ms += answer.duration_ms
+        if dollars is not None:
+            dollars = None if answer.cost_usd is None else dollars + answer.cost_usd
+    return {
+        "calls": len(answers),
+        "credits": credits,
+        "cost_usd": dollars,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "duration_ms": duration_ms,
+    }
+
+
+def charge_usage(
+    inputs: TurnInputs, answers: Sequence[Answer], usage: dict[str, Any], status: Status
+) -> AgentState:
+    """Return the agent's state with this turn's usage charged and no other change."""
+    state, costs = inputs.state.copy(), [answer.cost_usd for answer in answers if answer.cost_usd is not None]
+    state.tick, state.status, state.end, state.in_vain = inputs.tick, status, "", {}
+    state.turn = inputs.turn
+    # Bounded, as a ledger with more would be refused when it is read.
+    state.credits = round(min(state.credits + usage["credits"], MAX_AMOUNT), 6)
+    if costs:
+        state.cost_usd = min((state.cost_usd or 0.0) + sum(costs), MAX_AMOUNT)
+    state.unpriced_calls += len(answers) - len(costs)
+    state.input_tokens = min(state.input_tokens + usage["input_tokens"], int(MAX_AMOUNT))
+    state.output_tokens = min(state.output_tokens + usage["output_tokens"], int(MAX_AMOUNT))
+    state.failed += status == "failed"
+    return state

@@ -1,0 +1,452 @@
+"""Inputs of a due agent's turn: all content of the turn, gathered once.
+
+The inputs are written to the journal before the first model call: `lemming.kernel.turn.recorded_inputs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lemming.kernel.access.context_files import expand_context, load_item_text, resolve_item
+from lemming.kernel.agents import Agent, OwnFolderCheck
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import OutOfCredits, Problem, error_name
+from lemming.kernel.base.times.format_times import format_full_moment
+from lemming.kernel.inboxes.inbox import NO_INBOX, Inbox, build_inbox, has_unread
+from lemming.kernel.inboxes.turn_agenda import Agenda
+from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.inboxes.visibility import ReaderView
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.turn_report import TurnReason
+from lemming.kernel.llm.call_cost import check_credits, has_reached_soft_cap
+from lemming.kernel.memory import Memories, load_memories
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.capability_usage import resolve_turn_policy
+from lemming.kernel.org.config import OrgSettings, resolve_credits
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.resume import AgentCredits, ContextFile
+from lemming.kernel.org.schedule import Wake
+from lemming.kernel.tools.toolset import Toolset
+from lemming.kernel.turn.context_provider_chain import (
+    ContextProviders,
+    UsageCache,
+    prepare_context,
+    require_requested_capabilities,
+)
+from lemming.kernel.turn.dialogue import continue_dialogue, dialogue_style, find_dialogue, split_prompt_input
+from lemming.kernel.turn.entry_readers import Readers
+from lemming.kernel.turn.forms.turn_actions import TurnFacts
+from lemming.kernel.turn.guards import ContextCandidates
+from lemming.kernel.turn.loop_breaker import loop_warnings
+from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.prompt_labels import PromptLabels
+from lemming.kernel.turn.prompt_prefix import PromptPrefix, PromptPrefixCache, TickContext
+from lemming.kernel.turn.turn_context import TurnContext, VisibleContext
+from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.kernel.turn.user_message import make_user_message
+from lemming.kernel.turn.wake_conditions import describe_changes, is_news
+
+UnwrittenFiles = Mapping[str, bytes]
+RenderResults = Callable[[Task | None], Sequence[Mapping[str, Any]]]
+NO_FILES: UnwrittenFiles = {}
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class GatheredInputs:
+    """Inputs of a turn, ids of the entries in the prompt, and problems with files.
+
+    `user_message`: lines of the prompt's last message, built from `prompt_input`.
+    """
+
+    inputs: TurnInputs
+    prefix: PromptPrefix
+    user_message: list[str]
+    prompt_input: PromptInput
+    entry_ids: list[str]
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FurtherTurn:
+    """A further turn of an agent in a tick: number, requests served before, state after the previous turn."""
+
+    number: int
+    served_requests: frozenset[str]
+    state: AgentState
+
+
+NO_REQUEST = TurnReason("nothing_new", "no further request is open")
+
+
+def gather_inputs(
+    tick_context: TickContext,
+    agent: Agent,
+    digest: str,
+    unwritten_files: UnwrittenFiles = NO_FILES,
+    turn: FurtherTurn | None = None,
+) -> GatheredInputs | TurnReason:
+    """Gather the inputs of an agent's turn, or return the reason for no turn.
+
+    `unwritten_files`: files of earlier turns that are not on disk yet, by `FileEffect.place`. `turn`: set for
+    a further turn of the tick, which serves a request or does not happen.
+
+    Raises a `LemmingError` for a problem of this agent alone: an unknown model key, a forbidden context file,
+    a damaged ledger.
+    """
+    tick_context.org.get_cache(OwnFolderCheck).require_valid(agent.name)
+    check = check_wake(tick_context, agent, digest, unwritten_files, turn)
+    if isinstance(check, TurnReason):
+        return check
+    turn_context, allocation, memories, context = (
+        check.turn_context,
+        check.allocation,
+        check.memories,
+        check.context_texts,
+    )
+    view, agenda, providers = check.view, check.agenda, check.providers
+    agent, entry, state, settings = (
+        turn_context.agent,
+        turn_context.model,
+        turn_context.state,
+        tick_context.config.org,
+    )
+    task = agenda.next_task(state.serving, turn.served_requests if turn else ()) if agenda else None
+    if turn and not task:
+        return NO_REQUEST
+    inbox, requests = NO_INBOX, list[OutboxEntry]()
+    if not task:
+        inbox = _assemble_inbox(view, settings, entry, agenda)
+        requests = [*agenda.inbox_requests(inbox.unread)] if agenda else []
+    if not (task or requests):
+        require_requested_capabilities(inbox.unread, turn_context)
+    providers = providers.with_requested(task, requests, turn_context)
+    labels = providers.prompt_labels()
+    render_results: Callable[[Task | None], Sequence[Mapping[str, Any]]] = partial(
+        _visible_results, state.results, providers, labels
+    )
+    candidates = ContextCandidates(task, inbox, requests, memories, context, render_results)
+    # First what may be shown at all: what shortens and sums up must not see what is held back.
+    candidates = providers.filter_candidates(candidates)
+    task, requests, memories, context = (
+        candidates.task,
+        candidates.requests,
+        candidates.memories,
+        candidates.context,
+    )
+    results = candidates.render_results(task)
+    visible = providers.adjust_context(VisibleContext(task, candidates.inbox, memories, results, labels))
+    task, inbox = visible.task, visible.inbox
+    sections = providers.prompt_sections()
+    payload_schemas = providers.payload_schemas(task, requests)
+    get_facts = partial(_collect_facts, tick_context, agent, task, requests, inbox, visible.memories.values)
+    prefix = tick_context.org.get_cache(PromptPrefixCache).get_prefix(
+        tick_context, agent, entry, allocation, sections, payload_schemas, get_facts, providers.tools
+    )
+    dialogue = find_dialogue(task, agent, dialogue_style(prefix.form, prefix.messages)) if task else None
+    # Said once, not in every prompt from here on.
+    warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
+    prompt_input = PromptInput(
+        agent=agent,
+        tick=tick_context.tick,
+        inbox=inbox,
+        time=[*_time_lines(tick_context, agent)],
+        task=task,
+        requests=requests,
+        memory=_visible_memories(prefix.toolset.for_agent(agent.name), visible.memories.values),
+        context=context,
+        sections=sections,
+        results=results,
+        warnings=[
+            *_collect_warnings(allocation.soft_cap if warned else None, state),
+            *(loop_warnings(state.loops, prefix.loops) if state.loops else ()),
+        ],
+        memory_chars=settings.memory_chars,
+        uses_wire_form=prefix.takes_schema,
+        calls_tools=prefix.calls_tools,
+        omitted_count=visible.omitted_count,
+        leading_sections=visible.leading_sections,
+        labels=labels,
+        dialogue=dialogue,
+    )
+    providers.annotate_prompt(prompt_input, visible)
+    prompt_input, awaited_results = split_prompt_input(prompt_input, state, visible.pending_indexes)
+    user_message = make_user_message(prompt_input, prefix.form, entry)
+    prompt = [*map(dict, prefix.messages), {"role": "user", "content": "\n".join(user_message)}]
+    inputs = TurnInputs(
+        agent=agent,
+        tick=tick_context.tick,
+        model=entry,
+        allocation=allocation,
+        max_steps=prefix.fields["max_steps"],
+        repairs=prefix.fields["repairs"],
+        loops=prefix.loops,
+        prompt=prompt,
+        schema=prefix.fields["schema"],
+        form=prefix.form,
+        state=state,
+        read=task.mark if task else inbox.mark,
+        warned=warned,
+        fingerprint=check.fingerprint,
+        task=providers.purpose(task) if task else None,
+        open_requests={request.identity: request.agent for request in requests},
+        said_requests={} if task or not inbox.unread else _find_inbox_requests(agent, inbox.unread, requests),
+        damaged=frozenset(
+            PurePosixPath(problem.file).name.removesuffix(".json") for problem in memories.problems
+        ),
+        given=providers.snapshots(),
+        memories_seen=check.memories.digests,
+        turn=turn.number if turn else 0,
+    )
+    if dialogue and awaited_results:
+        inputs.dialogue = continue_dialogue(inputs, dialogue, awaited_results, labels)
+    entry_ids = [item.id for item in inbox.unread] if task is None else _new_entry_ids(task)
+    return GatheredInputs(
+        inputs, prefix, user_message, prompt_input, entry_ids, (*memories.problems, *inbox.problems)
+    )
+
+
+def _collect_facts(
+    tick_context: TickContext,
+    agent: Agent,
+    task: Task | None,
+    requests: Sequence[OutboxEntry],
+    inbox: Inbox,
+    memories: Mapping[str, Any],
+) -> TurnFacts:
+    """Return the facts that determine the turn's reply form."""
+    request = task.request if task else None
+    memory_chars = tick_context.config.org.memory_chars
+    return TurnFacts(
+        asker=request.agent if request else "",
+        requests=tuple([entry.id for entry in requests]),
+        readers=tick_context.org.get_cache(Readers).list_readers(agent.name, tick_context.survey),
+        has_memories=bool(memories),
+        has_long_memories=bool(memories)
+        and sum(len(str(value)) for value in memories.values()) > memory_chars,
+        has_several=len(inbox.unread) > 1,
+    )
+
+
+def _visible_results(
+    earlier: Sequence[Mapping[str, Any]], providers: ContextProviders, labels: PromptLabels, task: Task | None
+) -> Sequence[Mapping[str, Any]]:
+    """Return the results of earlier calls for the turn's prompt."""
+    if task is None:
+        return earlier
+    return providers.render_earlier_results(task, [*earlier, *task.open_request.results], labels)
+
+
+def _find_inbox_requests(
+    agent: Agent, unread: Iterable[OutboxEntry], requests: Sequence[OutboxEntry]
+) -> dict[str, str]:
+    """Return the authors of requests to the agent that the inbox shows as ordinary entries, by identity."""
+    authors: dict[str, str] = {}
+    for entry in unread:  # a comprehension would be one more call in every turn
+        if entry.kind == "request" and agent.name in entry.targets and entry not in requests:
+            authors[entry.identity] = entry.agent
+    return authors
+
+
+def _new_entry_ids(task: Task) -> list[str]:
+    """Return the ids of the entries that are new in a request's turn."""
+    answers = [outcome.answer.id for outcome in task.outcomes if outcome.answer]
+    return [task.request.id, *answers] if task.request and not answers else answers
+
+
+def _visible_memories(toolset: Toolset, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the memories for a prompt, without the private memories of tools."""
+    if toolset.own_memories:
+        # Most agents have none, and this is done for every turn.
+        return {key: value for key, value in values.items() if key not in toolset.own_memories}
+    return values
+
+
+def _collect_warnings(soft_cap: float | None, state: AgentState) -> list[str]:
+    """Return warnings for the agent: soft cap reached, or entries expired unread."""
+    warnings = []
+    if soft_cap is not None:
+        warnings.append(
+            f"You have spent {state.credits:g} credits; the soft cap is {soft_cap:g}. Be sparing."
+        )
+    if count := state.expired_unread:
+        entries = f"{count} entr{'y' if count == 1 else 'ies'}"
+        warnings.append(f"{entries} expired unread: removed before you were shown them.")
+    return warnings
+
+
+def _time_lines(tick_context: TickContext, agent: Agent) -> Iterator[str]:
+    """Yield the prompt lines about the wall clock, for agents with a clock."""
+    if agent.clock and tick_context.at:
+        zone_name = agent.schedule.timezone or tick_context.config.org.timezone or "UTC"
+        text = format_full_moment(parse_timestamp(tick_context.at), zone_name)
+        yield f"As the tick began it was {text}."
+
+
+def skip_reason(tick_context: TickContext, agent: Agent, digest: str) -> TurnReason | None:
+    """Return the reason a due agent would take no turn, or None. Raises as `gather_inputs`."""
+    check = check_wake(tick_context, agent, digest)
+    return check if isinstance(check, TurnReason) else None
+
+
+def turn_reason(tick_context: TickContext, agent: Agent, digest: str) -> TurnReason:
+    """Return the reason for or against a due agent's turn. Raises as `gather_inputs`."""
+    check = check_wake(tick_context, agent, digest)
+    if isinstance(check, TurnReason):
+        return check
+    state = check.turn_context.state
+    if _is_due_always(tick_context, agent, resolve_turn_policy(agent, tick_context.config).wake, state):
+        return TurnReason("due")
+    news = _iter_news(tick_context, state, check.fingerprint, check.view, check.agenda)
+    return TurnReason("news", f"new to it: {', '.join(news)}")
+
+
+def _is_due_always(tick_context: TickContext, agent: Agent, wake: Wake, state: AgentState) -> bool:
+    """Return True if an agent takes a turn without news. An agent with open sub-requests takes none."""
+    if wake != "always" and agent.name not in tick_context.chosen:
+        return False
+    return not (state.requests and any(request.open_sub_requests for request in state.requests))
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class WakeCheck:
+    """Result of the check before an agent's inbox is opened."""
+
+    turn_context: TurnContext
+    allocation: AgentCredits
+    memories: Memories
+    context_texts: list[tuple[str, str]]
+    fingerprint: dict[str, Any] | None
+    view: ReaderView
+    agenda: Agenda | None
+    providers: ContextProviders
+    has_own_reason: bool
+
+
+def check_wake(
+    tick_context: TickContext,
+    agent: Agent,
+    digest: str,
+    unwritten_files: UnwrittenFiles = NO_FILES,
+    turn: FurtherTurn | None = None,
+) -> WakeCheck | TurnReason:
+    """Check an agent before the inbox is opened; return the result, or the reason for no turn.
+
+    Raises as `gather_inputs`.
+    """
+    org, config = tick_context.org, tick_context.config
+    entry = config.model(agent.model.key)
+    # A power cut may have left the line of this very turn, and taken its record.
+    state = turn.state if turn else read_state(org, agent.name, before_tick=tick_context.tick)
+    allocation = resolve_credits(config, agent.name, agent.credits)
+    try:
+        check_credits(entry, allocation, state.consumed_credits)
+    except OutOfCredits as error:
+        return TurnReason("out_of_credits", str(error), error_name(error))
+    memories = load_memories(org, agent.name)
+    expanded_agent = expand_context(agent, org.base, unwritten_files)
+    texts, context_texts = [], []
+    for item in expanded_agent.context:
+        text = load_item_text(agent, org.base, item, unwritten_files)
+        texts.append(text)
+        context_texts.append(_visible_context(item, text, state.turns))
+    turn_context = TurnContext(tick_context, expanded_agent, entry, state, unwritten_files)
+    view = tick_context.mail.view(agent, state.read)
+    providers, (_, policy) = (
+        prepare_context(turn_context, view),
+        org.get_cache(UsageCache).get_usage(expanded_agent, config),
+    )
+    files, wake = providers.scan_files(memories), policy.wake
+    agenda = providers.agenda(view, policy)
+    fingerprint = None
+    if wake == "changed":
+        fingerprint = _compute_fingerprint(expanded_agent, org.base, digest, memories, texts, context_texts)
+        fingerprint["context"] |= files
+    is_due = turn is not None or _is_due_always(tick_context, agent, wake, state)
+    is_news = is_due or any(_iter_news(tick_context, state, fingerprint, view, agenda))
+    has_own_reason = providers.should_wake(view, is_alone=not is_news)
+    if not (is_news or has_own_reason):
+        return TurnReason("nothing_new", _idle_reason(wake, state, providers))
+    return WakeCheck(
+        turn_context,
+        allocation,
+        memories,
+        context_texts,
+        fingerprint,
+        view,
+        agenda,
+        providers,
+        has_own_reason,
+    )
+
+
+def _assemble_inbox(
+    view: ReaderView, settings: OrgSettings, model: ModelEntry, agenda: Agenda | None
+) -> Inbox:
+    """Return the inbox of a turn. A small model gets one entry and no distractions."""
+    if model.prompt != "brief":
+        return build_inbox(view, limit=settings.inbox_limit, chars=settings.inbox_chars, agenda=agenda)
+    return replace(
+        build_inbox(view, limit=1, chars=settings.inbox_chars, agenda=agenda), own_entries=(), waiting=0
+    )
+
+
+def _idle_reason(wake: Wake, state: AgentState, providers: ContextProviders) -> str:
+    if reason := providers.skip_reason():
+        return reason
+    if waiting := [sub_request.to for request in state.requests for sub_request in request.open_sub_requests]:
+        return f"waits for {', '.join(sorted(set(waiting)))}"
+    if wake == "addressed":
+        return f"nothing was addressed to it {f'since tick {state.tick}' if state.tick >= 0 else 'yet'}"
+    return f"nothing it reads has changed since tick {state.tick}"
+
+
+def _visible_context(item: ContextFile, text: str, turns: int) -> tuple[str, str]:
+    title = item.label or PurePosixPath(item.file).name
+    if item.take == "all":
+        return title, text.strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return title, lines[turns % len(lines)] if lines else ""
+
+
+def _compute_fingerprint(
+    agent: Agent,
+    base: Path,
+    digest: str,
+    memories: Memories,
+    texts: list[str],
+    context_texts: list[tuple[str, str]],
+) -> dict[str, Any]:
+    """Return the fingerprint of the turn's inputs besides the inbox."""
+    context = {
+        resolve_item(agent, base, item).path_key: sha256(
+            (text if item.take == "all" else line).encode()
+        ).hexdigest()
+        for item, text, (_, line) in zip(agent.context, texts, context_texts, strict=True)
+    }
+    return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
+
+
+def _iter_news(
+    tick_context: TickContext,
+    state: AgentState,
+    fingerprint: Mapping[str, Any] | None,
+    view: ReaderView,
+    agenda: Agenda | None,
+) -> Iterator[str]:
+    """Yield descriptions of the news for an agent that wakes only on news."""
+    if fingerprint is not None and fingerprint != state.inputs:
+        yield from describe_changes(fingerprint, state.inputs)
+    if any(
+        is_news(result, tick_context.toolset.for_agent(view.reader).get(result["tool"]))
+        for result in state.results
+    ):
+        yield "what its tools gave"
+    if agenda and (task := agenda.next_task("")):
+        yield f"a request of {task.request.agent}" if task.request else "answers to what it asked"
+    if has_unread(view, agenda):
+        yield "entries"

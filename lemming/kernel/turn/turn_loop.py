@@ -1,0 +1,173 @@
+"""Turn of one agent: runs the strategy to the end and builds the outcome.
+
+A turn starts from `TurnInputs`. All outside data comes from an `AnswerSource`, which returns recorded answers
+first.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from lemming.kernel.base.errors import (
+    ContractError,
+    LemmingError,
+    OutOfCredits,
+    Paused,
+    ProviderError,
+    StoppedByGate,
+    StrategyFailed,
+    TurnTooLong,
+)
+from lemming.kernel.journal.turn_report import ENDS, End
+from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
+from lemming.kernel.turn.hook_table import HookTable
+from lemming.kernel.turn.interceptor_chain import build_hook_table
+from lemming.kernel.turn.react import react
+from lemming.kernel.turn.strategy import NoMoreReplies, Strategy, Turn
+from lemming.kernel.turn.turn_end import build_outcome
+from lemming.kernel.turn.turn_hooks import Drive
+from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_values import (
+    Act,
+    Answer,
+    AnswerSource,
+    Ask,
+    Step,
+    Steps,
+    TurnInputs,
+    TurnOutcome,
+)
+
+MAX_ANSWERS = 1000
+"""So many answers a strategy may ask for; one that wants more does not come to an end."""
+
+
+def run_strategy(
+    turn_state: TurnState, strategy: Strategy | None = None, plugins: tuple[str, ...] | None = None
+) -> End:
+    """Run a strategy to the end and return the end of the turn. Lets errors of the strategy through.
+
+    Without `strategy`, the agent's own strategy is used, from these plugins.
+    """
+    for on_turn_start in turn_state.hooks.on_turn_start:
+        if end := on_turn_start():
+            return end
+    turn = Turn(turn_state)
+    steps = strategy(turn) if strategy else _choose_steps(turn, turn_state.hooks, plugins)
+    run_steps: Drive = partial(_run_steps, turn_state)
+    for wrap_run in turn_state.hooks.wrap_run:
+        run_steps = partial(wrap_run, turn, run_steps)
+    return run_steps(steps)
+
+
+def _choose_steps(turn: Turn, hooks: HookTable, plugins: tuple[str, ...] | None) -> Steps:
+    """Return the steps of a turn: the generator of a capability, or `react`."""
+    for get_steps in hooks.strategy:
+        if (steps := get_steps(turn, plugins)) is not None:
+            return steps
+    return react(turn)
+
+
+def _run_steps(turn_state: TurnState, steps: Steps) -> End:
+    """Run the steps of a strategy until the strategy ends or the turn must end."""
+    answer: Answer | None = None
+    thrown: LemmingError | None = None
+    while not turn_state.forced_end:
+        try:
+            step = steps.throw(thrown) if thrown else steps.send(answer)
+        except StopIteration as stop:
+            return _parse_end(stop.value)
+        except NoMoreReplies:
+            return "step_limit"
+        # What has a name ends the turn by it; only what nobody foresaw is the strategy's own mistake.
+        except LemmingError:
+            raise
+        except Exception as error:
+            raise StrategyFailed(
+                f"the strategy broke: {describe_exception(error)}, at {locate_error(error)}"
+            ) from error
+        try:
+            answer, thrown = _perform_step(turn_state, step), None
+        # A strategy may go on without this answer, with what it has; one that does not lets it through.
+        except (OutOfCredits, ProviderError) as error:
+            answer, thrown = None, error
+    # Its `finally` blocks run here, not whenever the generator happens to be collected.
+    steps.close()
+    return turn_state.forced_end
+
+
+def _perform_step(turn_state: TurnState, step: Step) -> Answer | None:
+    """Perform one step of a strategy and return the answer, if any."""
+    match step:
+        case Ask():
+            if len(turn_state.answers) >= MAX_ANSWERS:
+                raise StrategyFailed(f"the strategy asked for more than {MAX_ANSWERS} answers")
+            return turn_state.ask([*step.messages], step.model, step.schema)
+        case Act():
+            if not turn_state.answers:
+                raise StrategyFailed("the strategy acts before it has asked for an answer")
+            turn_state.stage_reply(step.reply, has_seen=step.has_seen)
+            return None
+    raise StrategyFailed(f"the strategy yielded {type(step).__name__}, which is neither Ask nor Act")
+
+
+def _parse_end(value: Any) -> End:
+    """Return the end of the turn from a strategy's return value.
+
+    Raises `StrategyFailed` for an unknown value.
+    """
+    if value not in ENDS:
+        raise StrategyFailed(f"the strategy ended with {value!r}: {', '.join(sorted(ENDS))}") from None
+    end: End = value
+    return end
+
+
+def finish_turn(
+    turn_state: TurnState, strategy: Strategy | None = None, plugins: tuple[str, ...] | None = None
+) -> TurnOutcome:
+    """Run a turn to the end. A turn that runs out of credits keeps the results.
+
+    Raises `ConfigError` if a capability of the turn is missing: the turn does not run without the capability.
+    """
+    turn_state.hooks = build_hook_table(turn_state, plugins)
+    try:
+        end = run_strategy(turn_state, strategy, plugins)
+        return build_outcome(turn_state, end, turn_state.stop_error if end == "failed" else None)
+    except OutOfCredits as error:
+        end = _end_for_error(error)
+        turn_state.stop_error = error
+        if turn_state.only_asks:
+            return build_outcome(turn_state, "waits")
+        # Nothing came of it that a record could keep.
+        if not (turn_state.answers or turn_state.results):
+            return build_outcome(turn_state, "no_answer" if end == "deadline" else end, error)
+        # All that was answered were questions of capabilities: the agent itself was asked nothing.
+        if len(turn_state.answers) == sum(map(len, turn_state.auxiliary_answers.values())):
+            return build_outcome(turn_state, "no_answer", error)
+        turn_state.remarks.append(str(error))
+        return build_outcome(turn_state, end)
+    except ContractError as error:
+        is_cut_off = bool(turn_state.answers) and turn_state.answers[-1].finish == "length"
+        return build_outcome(turn_state, "cut_off" if is_cut_off else "bad_reply", error)
+    except ProviderError as error:
+        return build_outcome(turn_state, "no_answer", error)
+    except (StoppedByGate, StrategyFailed) as error:
+        return build_outcome(turn_state, "failed", error)
+
+
+def _end_for_error(error: OutOfCredits) -> End:
+    """Return the end of a turn that may make no further calls."""
+    if isinstance(error, TurnTooLong):
+        return "deadline"
+    return "paused" if isinstance(error, Paused) else "out_of_credits"
+
+
+def take_turn(
+    inputs: TurnInputs, answers: AnswerSource, plugins: tuple[str, ...] | None = None
+) -> TurnOutcome:
+    """Run one turn. Returns whatever the model does. Raises only a disk error or a stop.
+
+    `plugins`: plugins that may bring strategies and capabilities. None allows any plugin of the process.
+    """
+    return finish_turn(TurnState(inputs, answers), plugins=plugins)

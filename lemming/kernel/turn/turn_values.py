@@ -1,0 +1,277 @@
+"""Inputs, steps and outcome of a turn: plain values without disk access."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.contract import ToolCall, TurnReply
+from lemming.kernel.base.errors import ProviderError
+from lemming.kernel.base.turn_numbers import first_number
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.journal.read_cursor import ReadMark
+from lemming.kernel.journal.turn_report import End, TurnReport
+from lemming.kernel.journal.write_offs import WriteOff
+from lemming.kernel.messages import OutboxEntry, entry_id
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.resume import AgentCredits
+from lemming.kernel.org.settings_blocks import LoopSettings
+from lemming.kernel.providers import Message
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.forms.reply_form import ReplyForm
+from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
+
+if TYPE_CHECKING:
+    from lemming.kernel.llm.call_cost import CostBound
+
+
+class PricedAnswer(Protocol):
+    """A model answer with the cost."""
+
+    @property
+    def input_tokens(self) -> int:
+        """Number of input tokens."""
+        ...
+
+    @property
+    def output_tokens(self) -> int:
+        """Number of output tokens."""
+        ...
+
+    @property
+    def credits(self) -> float:
+        """Cost in credits."""
+        ...
+
+
+class Purpose(Protocol):
+    """Purpose of a turn that serves one request, as the responsible capability defines and records it.
+
+    `request_id`: identity of the request entry, empty for the agent's own undertaking. `asker`: agent that
+    expects the answer. `reference`: id that the answer refers to.
+    """
+
+    @property
+    def request(self) -> str:
+        """Identity of the request entry."""
+        ...
+
+    @property
+    def asker(self) -> str:
+        """Agent or person that expects the answer."""
+        ...
+
+    @property
+    def reference(self) -> str:
+        """Id that the answer refers to."""
+        ...
+
+    @property
+    def begun(self) -> OpenRequest:
+        """The open request behind the purpose."""
+        ...
+
+    @property
+    def answered_calls(self) -> tuple[tuple[str, str], ...]:
+        """Answered sub-requests of calls: pairs of request and response, by identity."""
+        ...
+
+    @property
+    def has_budget(self) -> bool:
+        """True if the request has a budget."""
+        ...
+
+    def over_budget_reason(
+        self, answers: Iterable[PricedAnswer], write_off: WriteOff, max_cost: CostBound | None = None
+    ) -> str:
+        """Return the reason a further call of this cost is not affordable, or an empty string.
+
+        `answers`: the answers of the turn. `write_off`: further credits that the turn may have spent.
+        `max_cost`: cost bound of the call.
+        """
+        ...
+
+    def as_json(self) -> Json:
+        """Return the purpose as JSON for the turn's record."""
+        ...
+
+
+@dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long
+class TurnInputs:
+    """Inputs of a turn, all recorded in the journal before the first model call."""
+
+    agent: Agent
+    tick: int
+    model: ModelEntry
+    allocation: AgentCredits
+    max_steps: int
+    repairs: int
+    prompt: list[Message]
+    schema: dict[str, Any] | None
+    state: AgentState
+    read: ReadMark
+    form: ReplyForm | None = None
+    """The form of its replies; None: they are the contract's four keys, as all were up to 0.2.0."""
+    warned: bool = False
+    fingerprint: dict[str, Any] | None = None
+    damaged: frozenset[str] = frozenset()
+    """Keys of memories whose files a person broke: they are not written over."""
+    task: Purpose | None = None
+    """What the turn is for; None: for its inbox."""
+    open_requests: dict[str, str] = field(default_factory=dict)
+    """Who asked, by the identity of the open requests that the prompt shows beside others."""
+    said_requests: dict[str, str] = field(default_factory=dict)
+    """Likewise of new entries that ask the agent for something, and are shown as all others."""
+    given: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What capabilities start from that take part in the turn, by their names (`turn.turn_hooks`)."""
+    loops: LoopSettings | None = None
+    """When a loop is broken; None: the turn was begun by a version that broke none."""
+    turn: int = 0
+    """Which of the agent's turns in the tick it is."""
+    dialogue: Sequence[Message] = ()
+    """What was said for the same request in earlier turns, as it goes on: messages behind the prompt."""
+    memories_seen: Mapping[str, str] | None = None
+    """The digests of the agent's memories as the turn began; None: a record does not have them."""
+    problem: ProviderError | None = None
+    """Why no model can be asked any more, if so."""
+
+    @property
+    def first_messages(self) -> list[Message]:
+        """Messages of the first model call."""
+        return [*self.prompt, *self.dialogue]
+
+    def entry_id(self, number: int) -> str:
+        """Return the id of the turn's entry `number`."""
+        return entry_id(self.tick, self.agent.name, number, self.turn)
+
+    def call_id(self, index: int) -> str:
+        """Return the id of the turn's tool call number `index`: `TICK/AGENT/INDEX`."""
+        return f"{self.tick}/{self.agent.name}/{first_number(self.turn) + index}"
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Answer:
+    """A model's reply as the journal records it: text, time and usage."""
+
+    text: str
+    at: str
+    finish: str = "stop"
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    is_estimated: bool = False
+    credits: float = 0.0
+    cost_usd: float | None = None
+    duration_ms: int = 0
+    calls: Sequence[dict[str, Any]] = ()
+    kept: Any = None
+    verdicts: Sequence[dict[str, Any]] = ()
+    lost: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Ask:
+    """A model call. The agent's own model is used unless `model` is a key of `config/models.json`.
+
+    `schema`: JSON Schema of the answer for backends with constrained output. None selects the schema of the
+    contract, an empty dict no schema. The generator receives the `Answer`, or a `ProviderError` or
+    `OutOfCredits` is thrown into it.
+    """
+
+    messages: Sequence[Message]
+    model: str = ""
+    schema: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class Act:
+    """A reply to carry out: write the entries, call the tools, store the memories.
+
+    `has_seen`: True if the author of the reply has seen the results up to this point; False if the results
+    are still to be shown.
+    """
+
+    reply: TurnReply
+    has_seen: bool = True
+
+
+Step = Ask | Act
+Steps = Generator[Step, Any, End]
+
+
+class AnswerSource(Protocol):
+    """Source of a turn's answers: first the record, then the outside world."""
+
+    def ask(
+        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
+    ) -> Answer:
+        """Return model answer number `call`.
+
+        Raises `ProviderError`, or `OutOfCredits` if the call is not affordable.
+
+        `model` is a key of `config/models.json`, empty for the agent's own; `schema` as in `Ask`.
+        """
+        ...
+
+    @property
+    def everyone(self) -> Collection[str]:
+        """Names of the agents that existed as the tick began."""
+        ...
+
+    def has_answer(self, call: int) -> bool:
+        """Return True if model answer number `call` is recorded."""
+        ...
+
+    def start_calls(
+        self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], dict[str, FileEffect]]
+    ) -> None:
+        """Start the calls of a reply that may run in parallel. The calls are numbered from `first` on.
+
+        `call_tool` returns and records their results in order; a call without a `call_tool` was never made.
+        """
+        ...
+
+    def call_tool(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+        """Return the result of the turn's tool call number `index`."""
+        ...
+
+    def refuse(self, index: int, call: ToolCall, refusal: ToolResult) -> None:
+        """Record that the turn's tool call number `index` was refused before a tool ran."""
+        ...
+
+    def has_call(self, index: int) -> bool:
+        """Return True if the turn's tool call number `index`, or the start, is recorded."""
+        ...
+
+    def call_function(
+        self, number: int, name: str, content: dict[str, Any], functions: CheckFunctions
+    ) -> CheckFinding | None:
+        """Return the finding of check function `name`, the turn's check number `number`.
+
+        Raises `CheckFunctionError`.
+        """
+        ...
+
+    def had_side_effects(self, index: int) -> bool:
+        """Return True if the call had side effects, before which `call_tool` wrote the staged files."""
+        ...
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class TurnOutcome:
+    """Outcome of a turn: the report, the files to write in order, and the agent's next state.
+
+    `state_if_unwritten` computes the state to store if the files cannot be written.
+    """
+
+    report: TurnReport
+    state: AgentState
+    state_if_unwritten: Callable[[], AgentState]
+    entries: tuple[OutboxEntry, ...] = ()
+    effects: tuple[FileEffect, ...] = ()

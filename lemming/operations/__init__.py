@@ -1,0 +1,1 @@
+"""Services around ticks: sleeping, change detection, alerts, backups, model setup."""

@@ -1,0 +1,89 @@
+"""Pause an agent or the whole organisation: the key `paused` in the resume or in `config/org.json`.
+
+The key is inserted and removed as text. All other text of the user, including spaces, stays unchanged, and an
+agent with wake "changed" sees no change.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse, preserve_layout
+from lemming.kernel.org.changing import edit_file
+from lemming.kernel.org.config import ORG_FILE, load_config
+from lemming.kernel.org.organisation import OrgPath
+
+KEY = "paused"
+_INSERTED_KEY = re.compile(r'\n  "paused": "(?:[^"\\\n]|\\.)*",')
+
+
+def make_pause_text(since: str, author: str, reason: str) -> str:
+    """Return the value of the key for a pause.
+
+    >>> make_pause_text("2026-11-22T09:00:00.000Z", "ada", "too dear")
+    'since 2026-11-22T09:00:00.000Z by ada: too dear'
+    """
+    return f"since {since} by {author}: {reason}" if reason else f"since {since} by {author}"
+
+
+def load_pause(base: OrgPath, agent: str | None) -> str:
+    """Return the pause text of an agent or of the organisation, or an empty string without a pause.
+
+    Raises: ConfigError for an invalid file.
+    """
+    return load_config(base).org.paused if agent is None else load_agent(base, agent).paused
+
+
+def pause_agent(base: OrgPath, agent: str | None, text: str) -> str:
+    """Pause an agent, or all agents (None), unless already paused. Return the pause text.
+
+    Raises: ConfigError for an invalid file, DiskError.
+    """
+    load_pause(base, agent)  # or nothing is touched
+    with edit_file(base, _get_settings_file(agent)) as locked_file:
+        if not (existing := load_pause(base, agent)):
+            locked_file.publish(insert_pause(locked_file.raw, text))
+        return existing or text
+
+
+def unpause_agent(base: OrgPath, agent: str | None) -> str:
+    """End a pause. Return the former pause text, or an empty string without a pause.
+
+    Raises: ConfigError for an invalid file, DiskError.
+    """
+    load_pause(base, agent)
+    with edit_file(base, _get_settings_file(agent)) as locked_file:
+        if existing := load_pause(base, agent):
+            locked_file.publish(remove_pause(locked_file.raw))
+        return existing
+
+
+def insert_pause(raw: bytes, text: str) -> bytes:
+    """Return a JSON file with the key `paused` in front of all other keys.
+
+    >>> parse(insert_pause(b'{"name": "ada"}', "too dear"))["paused"]
+    'too dear'
+    """
+    document = parse(raw, allow_bom=True)
+    updated = {**document, KEY: text}
+    head, brace, tail = raw.partition(b"{")
+    inserted = head + brace + f'\n  "{KEY}": '.encode() + dump_compact(text) + b"," + tail
+    return preserve_layout(inserted, updated) if KEY not in document else dump_pretty(updated)
+
+
+def remove_pause(raw: bytes) -> bytes:
+    """Return a JSON file without the key `paused`.
+
+    >>> remove_pause(insert_pause(b'{"name":  "ada"}', "too dear"))
+    b'{"name":  "ada"}'
+    """
+    updated = parse(raw, allow_bom=True)
+    updated.pop(KEY, None)
+    shortened = _INSERTED_KEY.sub("", raw.decode("utf-8", "surrogateescape"), count=1)
+    return preserve_layout(shortened.encode("utf-8", "surrogateescape"), updated)
+
+
+def _get_settings_file(agent: str | None) -> str:
+    return ORG_FILE if agent is None else paths.resume_file(agent)

@@ -1,0 +1,77 @@
+"""Bursts: ticks in immediate succession while an agent has work to continue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.journal.turn_report import TickReport, TurnReport
+from lemming.kernel.org.config import ORG_FILE
+from lemming.kernel.tick.pending_work import find_pending_work
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.snapshot import take_snapshot
+
+
+@dataclass
+class BurstController:
+    """Counter of immediate ticks; the setting `ticks_in_a_row` limits a burst."""
+
+    runtime: Runtime
+    burst_length: int = 1
+    agents: tuple[str, ...] = ()
+
+    def should_continue(self, report: TickReport) -> bool:
+        """Return True if the next tick should begin at once, and store the agents with a reason in `agents`.
+
+        A reached limit is reported; afterwards a new burst can begin.
+        """
+        limit = self.runtime.load_config().org.ticks_in_a_row
+        self.agents = self._find_triggers(report, limit - self.burst_length)
+        if not self.agents:
+            self.burst_length = 1
+            return False
+        if self.burst_length >= limit:
+            self._report_limit(limit)
+            self.burst_length = 1
+            return False
+        self.burst_length += 1
+        return True
+
+    def _find_triggers(self, report: TickReport, remaining: int) -> tuple[str, ...]:
+        """Return the agents for the next immediate tick. `remaining`: number of ticks left in the burst.
+
+        Idle ticks also count as immediate, up to the next tick with a due agent.
+        """
+        if not report.is_complete:
+            return ()
+        runtime = self.runtime
+        is_at_work = any(turn.calls for turn in report.turns)
+        failed = {turn.agent for turn in report.turns if _is_unproductive(turn, is_at_work=is_at_work)}
+        snapshot = take_snapshot(runtime.org, runtime.load_config(), report.tick + 1, at=runtime.now())
+        continuing = find_pending_work(snapshot)
+        if names := [name for name in continuing.due_now if name not in failed]:
+            return tuple(names)
+        last_tick = report.tick + max(remaining, 1)
+        return tuple(
+            name for name, tick in continuing.later.items() if tick <= last_tick and name not in failed
+        )
+
+    def _report_limit(self, limit: int) -> None:
+        names = ", ".join(self.agents[:5])
+        hint = "it goes on after the usual pause; raise the setting if that is too few"
+        text = f"{limit} ticks have followed each other at once, and there is still something for {names}"
+        self.runtime.report_problem(
+            Problem(text, ORG_FILE, pointer="/ticks_in_a_row", hint=hint, severity="warning", code="LMG-301")
+        )
+
+
+def _is_unproductive(turn: TurnReport, *, is_at_work: bool) -> bool:
+    """Return True if another turn would fail again: the turn failed, or the agent may not call a model.
+
+    `is_in_progress`: another agent called a model, so the credits may suffice after its turn. An invalid
+    reply may succeed on a retry; a request fails after a few invalid replies. A request failed by its turn is
+    over: the turn wrote the failure, and any waiting request is a new request.
+    """
+    if turn.status == "failed":
+        return not (turn.entries or (turn.request and turn.error == "ContractError"))
+    return turn.status == "skipped" and bool(turn.error) and not is_at_work

@@ -1,0 +1,221 @@
+"""Detection of changes in the files with influence on the next turns. Only `stat` and reads.
+
+Watched: settings, resumes, memories, the names of entries, and the agents' context files. Not watched:
+workspaces and shared files outside any context, ledgers, logs, the history. The name of an entry stands for
+the content, because entries are never rewritten.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from lemming.kernel.access.context_files import (
+    expand_context,
+    granted_memories,
+    granted_memory_folders,
+    is_pattern,
+    resolve_item,
+    resolve_pattern_folder,
+)
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import PermissionDenied, ToolError
+from lemming.kernel.files.stat_cache import (
+    ABSENT,
+    FileReading,
+    Identity,
+    Listing,
+    file_identity,
+    is_current,
+    refresh_listing,
+    refresh_reading,
+)
+from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
+from lemming.kernel.org.resume import ContextFile
+from lemming.kernel.tick.tick_hooks import resume_read_paths
+
+SETTINGS = (ORG_FILE, MODELS_FILE, CREDITS_FILE)
+LIMIT_BYTES = 16 << 20  # more than any of these files may have
+
+State = str | int
+_Identity = Identity | None
+
+
+class ChangeDetector:
+    """Memory of the last scan. The constructor takes the first scan."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = str(base)
+        self._context: list[str] = []
+        self._files: dict[str, FileReading[None]] = {}
+        self._folders: dict[str, tuple[Listing, int]] = {}
+        self._states: dict[str, State] = {}
+        self._stable_identities: list[
+            tuple[str, _Identity]
+        ] = []  # all that was looked at, once it has rested
+        self._is_stable = False
+        self.find_changes()
+
+    def add_context(self, files: list[str]) -> None:
+        """Replace the watched context files, from the next scan on."""
+        if files != self._context:
+            self._context, self._stable_identities = files, []
+
+    @property
+    def is_unchanged(self) -> bool:
+        """True if nothing has changed since the last scan, checked by a `stat` for each file.
+
+        False after a scan with a very recent change, because a further change may not alter the `stat`
+        values.
+        """
+        return bool(self._stable_identities) and all(
+            _stat_identity(path) == identity for path, identity in self._stable_identities
+        )
+
+    def find_changes(self, engine_writes: Collection[str] = ()) -> list[str]:
+        """Scan again and return the changed files and outboxes, sorted.
+
+        `engine_writes` are the engine's own writes and removals since the last scan. The result excludes
+        these paths, and outboxes without any other change.
+        """
+        if self.is_unchanged:
+            return []
+        previous, self._states = self._states, dict(self._scan())
+        paths_seen = previous.keys() | self._states.keys()
+        changed = {path for path in paths_seen if previous.get(path) != self._states.get(path)}
+        for folder, own_hash in _hash_outboxes(engine_writes).items():
+            if folder in changed and int(self._states.get(folder, 0)) ^ own_hash == int(
+                previous.get(folder, 0)
+            ):
+                changed.remove(folder)  # it holds what it held, but for our own entries
+        return sorted(changed.difference(engine_writes))
+
+    def _scan(self) -> Iterator[tuple[str, State]]:
+        """Yield every watched path with its state, and store the file identities."""
+        self._stable_identities, self._is_stable = [], True
+        for file in (*SETTINGS, *self._context):
+            if file.endswith("/"):
+                yield file, self._scan_folder(file)[1]
+            else:
+                yield from self._scan_file(file)
+        for name in filter(paths.AGENT_NAME.match, self._list_names("agents")):
+            folder = f"agents/{name}"
+            yield from self._scan_file(f"{folder}/resume.json")
+            for memory in self._list_names(f"{folder}/memory"):
+                if memory.endswith(".json"):
+                    yield from self._scan_file(f"{folder}/memory/{memory}")
+            listing, names_hash = self._scan_folder(f"{folder}/outbox", keep_names=False)
+            if listing is not ABSENT:
+                yield f"{folder}/outbox", names_hash
+        if not self._is_stable:
+            self._stable_identities = []
+
+    def _scan_file(self, file: str) -> Iterator[tuple[str, State]]:
+        """Yield a file with its digest, or nothing for a missing file."""
+        path, reading = os.path.join(self._base, file), self._files.get(file)
+        try:
+            if reading is None or not is_current(reading, path):
+                reading = self._files[file] = refresh_reading(
+                    path, reading, _discard, limit_bytes=LIMIT_BYTES
+                )
+            self._remember_stat(path, reading.identity, reading.is_settled)
+            yield file, reading.digest
+        except OSError as error:
+            self._files.pop(file, None)
+            self._remember_stat(
+                path, _stat_identity(path), is_stable=error.errno in (errno.ENOENT, errno.ENOTDIR)
+            )
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                yield file, f"cannot be read: {error.errno}"
+
+    def _list_names(self, folder: str) -> list[str]:
+        return self._scan_folder(folder)[0].names
+
+    def _scan_folder(self, folder: str, *, keep_names: bool = True) -> tuple[Listing, int]:
+        """Return a folder's listing, cached while unchanged, and the hash of the names."""
+        path, (previous, names_hash) = os.path.join(self._base, folder), self._folders.get(folder, (None, 0))
+        try:
+            listing = refresh_listing(path, previous)
+        except OSError:
+            listing = ABSENT
+        if listing is not previous:
+            names_hash = _xor_hash(listing.names)
+            if not keep_names and listing is not ABSENT:
+                listing = replace(listing, names=[])
+            self._folders[folder] = listing, names_hash
+        exists = listing is not ABSENT
+        self._remember_stat(
+            path, listing.identity if exists else _stat_identity(path), listing.is_settled or not exists
+        )
+        return listing, names_hash
+
+    def _remember_stat(self, path: str, identity: _Identity, is_stable: bool) -> None:
+        self._stable_identities.append((path, identity))
+        self._is_stable = self._is_stable and is_stable
+
+
+def find_context_files(base: Path, agents: Collection[Agent]) -> list[str]:
+    """Return the context files and guides of agents: relative inside the organisation, absolute outside.
+
+    The folder of a pattern is included, with `/` at the end.
+    """
+    files = set[str]()
+    for agent in agents:
+        files.update(resume_read_paths(agent))
+        files.update(f"{folder}/" for folder in granted_memory_folders(agent))
+        files.update(memory.file for memory in granted_memories(agent, base, {}))
+        agent = replace(agent, permissions=replace(agent.permissions, read_memories=[]))
+        for item in agent.context:
+            try:
+                if is_pattern(item):
+                    files.add(f"{resolve_pattern_folder(agent, base, item).path_key}/")
+                    expanded_agent = expand_context(replace(agent, context=[item]), base, {})
+                    files.update(
+                        _context_key(expanded_agent, base, memory) for memory in expanded_agent.context
+                    )
+                else:
+                    files.add(_context_key(agent, base, item))
+            except (PermissionDenied, ToolError):  # the agent's turn fails, and says so
+                continue
+    return sorted(files)
+
+
+def _context_key(agent: Agent, base: Path, item: ContextFile) -> str:
+    return resolve_item(agent, base, item).path_key
+
+
+def _stat_identity(path: str) -> _Identity:
+    """Return the file identity from a `stat`, or None.
+
+    Any later change of a stable file or its name alters the identity.
+    """
+    try:
+        return file_identity(path)
+    except OSError:
+        return None
+
+
+def _xor_hash(names: Iterable[str]) -> int:
+    """Return an XOR hash of a set of names. Adding and removing a name restores the earlier hash."""
+    combined = 0
+    for name in names:
+        combined ^= hash(name)
+    return combined
+
+
+def _hash_outboxes(files: Collection[str]) -> dict[str, int]:
+    """Return the hash of the entries among `files` for each outbox."""
+    hashes: dict[str, int] = {}
+    for file in files:
+        folder, _, name = file.rpartition("/")
+        if folder.endswith("/outbox"):
+            hashes[folder] = hashes.get(folder, 0) ^ hash(name)
+    return hashes
+
+
+def _discard(_: bytes) -> None:
+    """Ignore the bytes of a file; only the digest is needed."""

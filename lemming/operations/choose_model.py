@@ -1,0 +1,137 @@
+"""Change the model of agents: `default` in `config/models.json`, or `model.key` in resumes.
+
+Only the value is replaced in the text; all other text of the user, including spaces, stays unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lemming.kernel.agents import load_agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import locate, parse, preserve_layout, to_line
+from lemming.kernel.org.changing import edit_file
+from lemming.kernel.org.config import MODELS_FILE, load_config
+from lemming.kernel.org.organisation import OrgPath
+
+DEFAULT_KEY = "default"
+RECORDED_KEY = "recorded"
+"""The key that recorded answers get when another model takes their place."""
+
+
+def set_default_model(base: OrgPath, key: str) -> tuple[bool, str]:
+    """Set the entry of key "default" to the entry of another key.
+
+    Return True for a change, and the old model's key.
+
+    Recorded answers without a key get the key "recorded".
+
+    Raises: UnknownModel for an unknown key, ConfigError for an invalid file, DiskError.
+    """
+    load_config(base).model(key)
+    with edit_file(base, MODELS_FILE) as models_file:
+        raw = models_file.raw
+        models = parse(raw, allow_bom=True)
+        entry = models.get(key) or get_builtin_entry(base, key)
+        old_entry = models.get(DEFAULT_KEY)
+        old_key = next(
+            (
+                model_key
+                for model_key, model_entry in models.items()
+                if model_entry == old_entry and model_key != DEFAULT_KEY
+            ),
+            "",
+        )
+        if old_entry == entry:
+            return False, old_key
+        changed = set_json_value(raw, [DEFAULT_KEY], entry)
+        if not old_key and RECORDED_KEY not in models and _is_recording(old_entry):
+            old_key, changed = RECORDED_KEY, _insert_before_default(changed, RECORDED_KEY, old_entry)
+        models_file.publish(changed)
+    return True, old_key
+
+
+def add_model_entry(base: OrgPath, key: str, entry: dict[str, Any]) -> bool:
+    """Add an entry to `config/models.json`. Return False if the key exists already."""
+    with edit_file(base, MODELS_FILE) as models_file:
+        if key in parse(models_file.raw, allow_bom=True):
+            return False
+        models_file.publish(set_json_value(models_file.raw, [key], entry))
+    return True
+
+
+def _is_recording(entry: Any) -> bool:
+    return isinstance(entry, dict) and entry.get("provider") in ("scripted", "replay")
+
+
+def set_agent_model(base: OrgPath, agent: str, key: str) -> bool:
+    """Set the model key of an agent, and return True for a change.
+
+    Raises: the errors of `set_default_model`.
+    """
+    load_config(base).model(key)
+    if load_agent(base, agent).model.key == key:
+        return False
+    with edit_file(base, paths.resume_file(agent)) as resume_file:
+        resume_file.publish(set_json_value(resume_file.raw, ["model", "key"], key))
+    return True
+
+
+def set_json_value(raw: bytes, keys: list[str], value: Any) -> bytes:
+    """Return a JSON file with a value replaced or added; the layout of the rest stays unchanged.
+
+    >>> set_json_value(b'{"a":  {"b": [1, 2]}}', ["a", "b"], "c")
+    b'{"a":  {"b": "c"}}'
+    """
+    updated = _set_nested(parse(raw, allow_bom=True), keys, value)
+    text = raw.decode("utf-8", "surrogateescape")
+    changed = _replace_value(text, keys, value).encode("utf-8", "surrogateescape")
+    return preserve_layout(changed, updated)
+
+
+def _replace_value(text: str, keys: list[str], value: Any) -> str:
+    bom = "\ufeff" if text.startswith("\ufeff") else ""
+    text = text.removeprefix(bom)
+    line, column = locate(text, "".join(f"/{key}" for key in keys))
+    if not line:
+        return text
+    key_offset = sum(len(text_line) for text_line in text.splitlines(keepends=True)[: line - 1]) + column - 1
+    begin = text.index(":", key_offset + len(json.dumps(keys[-1]))) + 1
+    begin += len(text[begin:]) - len(text[begin:].lstrip())
+    _, end = json.JSONDecoder().raw_decode(text, begin)
+    return f"{bom}{text[:begin]}{to_line(value)}{text[end:]}"
+
+
+def _insert_before_default(raw: bytes, key: str, value: Any) -> bytes:
+    """Return a models file with a further entry in front of the default entry."""
+    text = raw.decode("utf-8", "surrogateescape")
+    line, column = locate(text.removeprefix("\ufeff"), f"/{DEFAULT_KEY}")
+    lines = text.splitlines(keepends=True)
+    default_line = lines[line - 1]
+    indent = default_line[: column - 1] if line > 1 else ""
+    if indent.strip() == "" and line > 1:
+        lines[line - 1] = f'{indent}"{key}": {to_line(value)},\n{default_line}'
+    changed = "".join(lines).encode("utf-8", "surrogateescape")
+    updated = {**parse(raw, allow_bom=True), key: value}
+    return preserve_layout(changed, updated)
+
+
+def _set_nested(value_tree: Any, keys: list[str], value: Any) -> Any:
+    first, *inner_keys = keys
+    return {
+        **value_tree,
+        first: _set_nested(value_tree.get(first, {}), inner_keys, value) if inner_keys else value,
+    }
+
+
+def get_builtin_entry(base: OrgPath, key: str) -> dict[str, Any]:
+    """Return the entry of a built-in key without an entry in the file."""
+    from dataclasses import MISSING, fields
+
+    entry = load_config(base).model(key)
+    return {
+        field.name: value
+        for field in fields(entry)
+        if (value := getattr(entry, field.name)) != (field.default if field.default is not MISSING else {})
+    }

@@ -1,0 +1,189 @@
+"""Notifications for systemd: ready, stopping, alive.
+
+The sd_notify protocol sends a datagram per notification.
+
+Protocol: sd_notify(3), sd_watchdog_enabled(3). Without `NOTIFY_SOCKET` in the environment nothing is sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from threading import Lock
+
+from lemming.capabilities.concurrency.supervised_threads import start_supervised_thread
+from lemming.capabilities.sandbox.sandbox_settings import get_shell_settings
+from lemming.kernel.base.blocking_deadline import Deadline, MonotonicClock
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.journal.engine_events import Event, Sleeping, TickBegins, TickEnds
+from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.org.config import Config, OrgSettings, load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tools import get_toolset
+
+READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
+
+
+class SystemdNotifier:
+    """Connection to systemd. Errors are ignored, because an engine also runs without systemd."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        self.watchdog_s = _parse_watchdog_interval(environment) if self._address else None
+
+    def notify(self, *assignments: str) -> None:
+        """Send assignments in a single datagram."""
+        if not self._address:
+            return
+        address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto("\n".join(assignments).encode(), address)
+
+
+class SystemdStatusReporter:
+    """Observer of engine events for the status line of `systemctl status`."""
+
+    def __init__(self, notifier: SystemdNotifier) -> None:
+        self._notifier = notifier
+        self._is_ready = False
+
+    def on_event(self, event: Event) -> None:
+        """Report readiness at the first tick, and the totals of each tick."""
+        if isinstance(event, TickBegins) and not self._is_ready:
+            self._is_ready = True
+            self._notifier.notify(READY, f"STATUS=tick {event.tick}")
+        elif isinstance(event, TickEnds):
+            totals = event.report.totals
+            parts = [
+                f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]
+            ]
+            self._notifier.notify(f"STATUS=tick {event.report.tick}: {', '.join(parts) or 'nobody was due'}")
+
+
+class Watchdog:
+    """Feeder of systemd's watchdog while the engine makes progress; systemd restarts a stuck engine."""
+
+    def __init__(self, notifier: SystemdNotifier, progress: EngineProgress, base: Path) -> None:
+        self._notifier, self._progress, self._base = notifier, progress, base
+        self._has_complained = False
+
+    def feed(self) -> None:
+        """Feed the watchdog, or log the lack of progress once."""
+        if not (silence_s := self._progress.overdue_s):
+            self._notifier.notify(ALIVE)
+        elif not self._has_complained:
+            self._has_complained = True
+            EngineLog(self._base).warning("no_progress", tick=self._progress.tick, silent_s=round(silence_s))
+
+    def feed_loop(self, stopped: threading.Event) -> None:
+        """Feed the watchdog at three times the required rate until `stopped` is set."""
+        self.feed()
+        while not stopped.wait((self._notifier.watchdog_s or 0.0) / 3):
+            self.feed()
+
+
+@contextlib.contextmanager
+def run_watchdog(notifier: SystemdNotifier, progress: EngineProgress, base: Path) -> Iterator[None]:
+    """Feed the watchdog for the length of the block, and report the end."""
+    stopped, watchdog = threading.Event(), Watchdog(notifier, progress, base)
+    feeder = None
+    if notifier.watchdog_s is not None:
+        feed = partial(watchdog.feed_loop, stopped)
+        feeder = start_supervised_thread(feed, name="lemming-watchdog", base=base, stopped=stopped)
+    try:
+        yield
+    finally:
+        stopped.set()
+        if feeder:
+            feeder.join()
+        notifier.notify(STOPPING)
+
+
+def _parse_watchdog_interval(environment: Mapping[str, str]) -> float | None:
+    """Return the watchdog interval in seconds, or None without a watchdog for this process."""
+    if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None  # it is meant for another process
+    try:
+        microseconds = int(environment.get("WATCHDOG_USEC", "0"))
+    except ValueError:
+        return None
+    return microseconds / 1e6 if microseconds > 0 else None
+
+
+# --- whether it gets on --------------------------------------------------------------------------
+# Every event says by when the next one must come: a turn has its deadlines, a pause its length. An engine
+# that is silent for longer than any of them hangs.
+
+
+MARGIN_S = 120.0
+"""For what has no deadline of its own: room under a rate limit (a minute at most), journals being packed."""
+
+
+class EngineProgress:
+    """Observer of an engine's progress. `interval_s` and `batch` are the engine's options."""
+
+    def __init__(
+        self,
+        org: Organisation,
+        *,
+        interval_s: float | None = None,
+        batch: bool = False,
+        monotonic: MonotonicClock = time.monotonic,
+    ) -> None:
+        self._org, self._interval_s, self._batch, self._monotonic = org, interval_s, batch, monotonic
+        self._config = Config(OrgSettings(), {}, {})
+        self._max_silence_s = compute_max_silence_s(self._config, batch=batch)
+        self._lock = Lock()
+        self.tick = 0
+        self._extend_deadline(0.0)
+
+    def on_event(self, event: Event) -> None:
+        """Extend the deadline for the next event."""
+        pause_s = 0.0
+        if isinstance(event, TickBegins):
+            self.tick = event.tick
+            self._load_settings()
+        elif isinstance(event, TickEnds):
+            pause_s = self._config.org.tick_interval_s if self._interval_s is None else self._interval_s
+        elif isinstance(event, Sleeping):
+            pause_s = event.seconds
+        self._extend_deadline(pause_s)
+
+    @property
+    def overdue_s(self) -> float:
+        """Seconds of silence if the engine is overdue, else 0."""
+        with self._lock:
+            silence_s = self._next_deadline.elapsed()
+            return silence_s if silence_s > self._next_deadline.seconds else 0.0
+
+    def _extend_deadline(self, pause_s: float) -> None:
+        with self._lock:
+            self._next_deadline = Deadline(pause_s + self._max_silence_s, clock=self._monotonic)
+
+    def _load_settings(self) -> None:
+        try:
+            config = load_config(self._org)
+        except ConfigError:  # the engine goes on with those from before
+            return
+        if config is not self._config:
+            self._config, self._max_silence_s = config, compute_max_silence_s(config, batch=self._batch)
+
+
+def compute_max_silence_s(config: Config, *, batch: bool) -> float:
+    """Return the maximum silence of a healthy engine in seconds: the longest deadline plus a margin.
+
+    >>> compute_max_silence_s(Config(Org(tool_timeout_s=300), {}, {}), batch=False)
+    420.0
+    """
+    org = config.org
+    deadlines = [org.tool_timeout_s, get_shell_settings(org).timeout_s]
+    deadlines += [tool.timeout_s for tool in get_toolset(org).values() if tool.timeout_s is not None]
+    deadlines += [entry.deadline_s for entry in config.models.values()]
+    deadlines += [entry.batch_deadline_s for entry in config.models.values() if batch]
+    return max(deadlines) + MARGIN_S

@@ -1,0 +1,1 @@
+"""Read-only facts about an organisation, for any screen: problems, upcoming turns, readiness."""

@@ -1,0 +1,192 @@
+"""Problems and status lines that capabilities report to people.
+
+A capability that breaks or is not installed produces a message in its own section only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from lemming.kernel.agents import Agent, Survey, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import ConfigError, CorruptState, Problem
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.stat_cache import path_exists
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.org.capability_usage import find_used_capabilities
+from lemming.kernel.org.config import ORG_FILE, Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import get_capability, missing_reason
+from lemming.kernel.plugins.capability_table import BUILT_IN, SHIPPED
+from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
+from lemming.kernel.tick.error_boundary import isolate
+from lemming.kernel.tick.firing_plan import has_model_turns
+from lemming.kernel.tick.validation.agent_validation import validate_survey
+from lemming.kernel.tick.validation.key_readers import capabilities_with_keys, capabilities_with_turn_keys
+from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus, StatusContext
+
+T = TypeVar("T")
+
+
+def list_capability_names(config: Config, agents: Iterable[Agent]) -> list[str]:
+    """Return the names of shipped capabilities and of capabilities named in settings or resumes."""
+    named = dict.fromkeys(name for agent in agents for name in sorted(agent.capabilities))
+    active_subcapabilities = {
+        name: spec
+        for name, spec in BUILT_IN.items()
+        if spec.has_own_tools and spec.has_own_tools(config.org, None)
+    }
+    return [*{**SHIPPED, **active_subcapabilities, **config.org.capabilities, **named}]
+
+
+def validate_org(name: str, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+    """Yield the problems a capability finds in the organisation's use of it.
+
+    `only` restricts the search to a single agent.
+    """
+    spec = SHIPPED.get(name)
+    for file in spec.files if spec and only is None and missing_reason(name) else ():
+        if path_exists(f"{base}/{file}"):
+            hint = "install lemming-engine again, or take the file away"
+            yield Problem(f"nobody here reads it: {missing_reason(name)}", file, hint=hint)
+
+    def validate(capability: Capability) -> list[Problem]:
+        is_read = only is None and capability in capabilities_with_keys(config.org)
+        key_problems = capability.validate_settings(base, None, config) if is_read else ()
+        return [*capability.validate_org(base, config, only), *key_problems]
+
+    yield from _to_problems(name, _call_isolated(name, config, validate), ORG_FILE)
+    if only is None and name not in SHIPPED:
+        users = _map_users(config, survey_agents(base)).get(name)
+        status_lines = _call_status_lines(Organisation.from_path(base), config, name, users) if users else ""
+        if status_lines and isinstance(status_lines, str):
+            hint = "a mistake in its facts, for who wrote the capability to mend"
+            message = f'capability "{name}" broke: {status_lines}'
+            yield Problem(message, ORG_FILE, hint=hint, severity="warning")
+
+
+def validate_agents_use(name: str, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+    """Yield the problems a capability finds in its use by each agent, except problems already reported as
+    fatal.
+    """
+    hooks = ("validate_agent", "validate_files", "validate_settings")
+    if (
+        _call_isolated(
+            name, config, lambda capability: any(_overrides_hook(capability, hook) for hook in hooks)
+        )
+        is not True
+    ):
+        return  # that it is not here, or breaks, is told of the organisation
+    survey = survey_agents(base)
+    broken_agents = validate_survey(base, config, survey).survey.broken
+    for agent in survey.agents.values() if only is None else filter(None, [survey.agents.get(only)]):
+        reported_pointers = (
+            {problem.pointer for problem in broken_agents[agent.name].problems}
+            if agent.name in broken_agents
+            else ()
+        )
+        problems = validate_agent_use(name, base, agent, config)
+        yield from (problem for problem in problems if problem.pointer not in reported_pointers)
+
+
+def validate_agent_use(name: str, base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
+    """Yield the problems a capability finds in an agent's use of it, and in the agent's unused files."""
+    spec = SHIPPED.get(name)
+
+    def validate(capability: Capability) -> Iterator[Problem]:
+        if spec:
+            yield from capability.validate_files(base, agent, config)
+            if capability in (*capabilities_with_keys(agent), *capabilities_with_turn_keys(agent)):
+                yield from capability.validate_settings(base, agent, config)
+        if (
+            _overrides_hook(capability, "validate_agent")
+            and has_model_turns(agent, config)
+            and name in find_used_capabilities(agent, config)
+        ):
+            yield from capability.validate_agent(agent, config)
+
+    yield from _to_problems(
+        name,
+        _call_isolated(name, config, lambda capability: [*validate(capability)]),
+        paths.resume_file(agent.name),
+    )
+
+
+def _overrides_hook(capability: Capability, hook: str) -> bool:
+    """Return True if a capability overrides a hook; without an override there is no need to call the hook."""
+    return getattr(type(capability), hook, None) is not getattr(Capability, hook)
+
+
+def _to_problems(name: str, result: list[Problem] | ConfigError | str, file: str) -> Iterator[Problem]:
+    if isinstance(result, list):
+        yield from result
+    elif isinstance(result, str):  # else it is told where it stands that it is not here
+        hint = "a mistake in the capability, for who wrote it to mend"
+        yield Problem(f'capability "{name}" broke: {result}', file, hint=hint)
+
+
+def collect_capability_status(
+    base: OrgPath, config: Config, survey: Survey
+) -> dict[str, list[CapabilityStatus]]:
+    """Return the status lines of the capabilities in use, by capability name, without empty entries."""
+    users = _map_users(config, survey)
+    status_by_name = {
+        name: _load_status_lines(Organisation.from_path(base), config, name, users[name])
+        for name in sorted(users)
+    }
+    return {name: lines for name, lines in status_by_name.items() if lines}
+
+
+def _map_users(config: Config, survey: Survey) -> dict[str, dict[str, Agent]]:
+    """Return the agents that use each capability, by capability name."""
+    users: dict[str, dict[str, Agent]] = {}
+    for agent in survey.agents.values():
+        for name in find_used_capabilities(agent, config) if has_model_turns(agent, config) else ():
+            users.setdefault(name, {})[agent.name] = agent
+    return users
+
+
+def _call_status_lines(
+    org: Organisation, config: Config, name: str, agents: dict[str, Agent]
+) -> list[CapabilityStatus] | ConfigError | str:
+    def call_hook(capability: Capability) -> list[CapabilityStatus]:
+        if not _overrides_hook(capability, "status_lines"):
+            return []
+        states = {agent: _load_capability_state(org, agent, name) for agent in agents}
+        return [
+            *capability.status_lines(
+                StatusContext(org, config, agents, states, timestamp(SystemClock().now()))
+            )
+        ]
+
+    return _call_isolated(name, config, call_hook)
+
+
+def _load_status_lines(
+    org: Organisation, config: Config, name: str, agents: dict[str, Agent]
+) -> list[CapabilityStatus]:
+    result = _call_status_lines(org, config, name, agents)
+    if isinstance(result, list):
+        return result
+    if isinstance(result, ConfigError):
+        return [CapabilityStatus("", f"says nothing here: {result.message}")]
+    return [CapabilityStatus("", f"broke: {result}")]
+
+
+def _load_capability_state(org: Organisation, agent: str, name: str) -> Json:
+    try:
+        return read_state(org, agent).kept.get(name, {})
+    except CorruptState:  # which is told elsewhere
+        return {}
+
+
+def _call_isolated(name: str, config: Config, call: Callable[[Capability], T]) -> T | ConfigError | str:
+    """Return the result of calling a capability, the `ConfigError` if the capability is unavailable, or a
+    description of its failure.
+    """
+    result = isolate(lambda: call(get_capability(name, config.org.plugins)))
+    if isinstance(result, Exception) and not isinstance(result, ConfigError):
+        return f"{describe_exception(result)}, at {locate_error(result)}"
+    return result

@@ -1,0 +1,226 @@
+"""The `Check` type, the scope shared by checks (read once for all), and the selection for each command."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from lemming.kernel.agents import Survey, hold_survey, list_agent_folders, survey_agents
+from lemming.kernel.base.errors import LemmingError, Problem, UsageError
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn
+from lemming.kernel.tick.validation.agent_validation import validate_survey
+from lemming.queries.pending import find_stopped_agents
+
+if TYPE_CHECKING:
+    from lemming.journal_tools.verify.file_verification import VerificationInputs
+    from lemming.queries.findings.finding_scan import FindingScan
+
+
+Cost = Literal["names", "files", "journals", "world"]
+"""What a check reads: the names of files and folders; what stands in files; journals; what there is outside
+the organisation's folder."""
+
+
+MAX_ENTRIES_OPENED, MIN_ENTRIES_PER_OUTBOX = 3000, 3
+"""How many entries are opened where not all are wanted, and how many of each outbox at least."""
+MAX_JOURNALS_PARSED = 100
+"""How many journals are taken apart, the newest, where not all are wanted."""
+
+
+def compute_entries_per_outbox(outboxes: int) -> int:
+    """Return the number of entries a quick scan opens in each of `outboxes` outboxes.
+
+    >>> compute_entries_per_outbox(3), compute_entries_per_outbox(1000)
+    (1000, 3)
+    """
+    return max(MIN_ENTRIES_PER_OUTBOX, MAX_ENTRIES_OPENED // max(outboxes, 1))
+
+
+class CheckScope:
+    """The data that checks read, and its limits; everything is read on first use and only once.
+
+    `agent`: check a single agent only. `newest`: maximum number of entries per outbox and of journals; with
+    None, each check uses its own limit. `every`: read everything. `connect`: contact the cluster, too. `load`
+    returns the settings. `steps` is called with the name of the current step, the number done and the total.
+    """
+
+    def __init__(
+        self,
+        base: OrgPath | LemmingError,
+        load: Callable[[OrgPath], Config] = load_config,
+        *,
+        agent: str | None = None,
+        newest: int | None = None,
+        every: bool = False,
+        connect: bool = False,
+        steps: Callable[[str, int, int], None] = lambda *_: None,
+    ) -> None:
+        self._base, self._load, self.has_org_folder = base, load, not isinstance(base, LemmingError)
+        self.config_error = LemmingError("the settings cannot be read")
+        self.agent, self.newest, self.every, self.connect, self.steps = agent, newest, every, connect, steps
+        self.unopened_entries = 0
+        """How many entries were not opened."""
+
+    @cached_property
+    def org(self) -> Organisation:
+        """The organisation. Raises `NotAnOrg` if there is none."""
+        if isinstance(self._base, LemmingError):
+            raise self._base
+        return Organisation.from_path(self._base)
+
+    @cached_property
+    def config(self) -> Config | None:
+        """The settings, or None if they are broken, which the settings check reports."""
+        try:
+            return self._load(self.org)
+        except LemmingError as error:
+            self.config_error = error
+            return None
+
+    @property
+    def settings(self) -> Config:
+        """The settings. Raises the load error if the settings are broken."""
+        if self.config is None:
+            raise self.config_error
+        return self.config
+
+    @property
+    def survey(self) -> Survey:
+        """The agents."""
+        return survey_agents(self.org)
+
+    @cached_property
+    def valid_survey(self) -> Survey:
+        """The agents as they can run: agents with any invalid file count as broken."""
+        return validate_survey(self.org, self.config, self.survey).survey if self.config else self.survey
+
+    @cached_property
+    def stopped_turns(self) -> dict[str, UnfinishedTurn]:
+        """The latest turns that failed or could not be taken, by agent."""
+        return find_stopped_agents(self.org)
+
+    @cached_property
+    def records(self) -> VerificationInputs:
+        """The journals' contents, for comparison with the files."""
+        from lemming.journal_tools.verify.file_verification import (
+            VerificationInputs,  # with it comes all that takes turns
+        )
+
+        return VerificationInputs(
+            self.org, None if self.every else MAX_JOURNALS_PARSED, self.newest, self.steps
+        )
+
+    @cached_property
+    def scan(self) -> FindingScan:
+        """The turns of the newest ticks, and the requests."""
+        from lemming.queries.findings.finding_scan import scan_ticks  # likewise
+
+        return scan_ticks(self.org)
+
+    @cached_property
+    def agent_folders(self) -> list[str]:
+        """The folders below `agents/`."""
+        return list_agent_folders(self.org)
+
+    @property
+    def agent_names(self) -> list[str]:
+        """The names of the checked agents, including broken agents."""
+        return self.agent_folders if self.agent is None else [self.agent]
+
+    @property
+    def entries_per_outbox(self) -> int | None:
+        """The number of newest entries opened in each outbox, or None for all entries."""
+        if self.every:
+            return None
+        return min(compute_entries_per_outbox(len(self.agent_names)), self.newest or MAX_ENTRIES_OPENED)
+
+
+class Check(NamedTuple):
+    """A check: its name, cost class, description, and the function that yields its problems.
+
+    A problem of severity "note" is information and needs no action. After an error of a check with `stops`,
+    no later check runs. A check with `is_org_wide` is skipped when a single agent is checked.
+    """
+
+    name: str
+    cost: Cost
+    description: str
+    find: Callable[[CheckScope], Iterable[Problem]]
+    stops: bool = False
+    is_org_wide: bool = False
+
+
+def run_checks(
+    checks: Iterable[Check], scope: CheckScope, *, errors_as_problems: bool = False
+) -> Iterator[tuple[Check, list[Problem]]]:
+    """Run checks in order and yield each check with its problems.
+
+    An error raised by a check ends the run, or is yielded as a problem if `errors_as_problems` is set.
+    Without the flag, a check that needs broken settings yields no problems, because the settings check
+    reports the error.
+    """
+    with hold_survey(scope.org) if scope.has_org_folder else contextlib.nullcontext():
+        for check in checks:
+            try:
+                problems = [] if check.is_org_wide and scope.agent else [*check.find(scope)]
+            except LemmingError as error:
+                if not errors_as_problems and error is not scope.config_error:
+                    raise
+                problems = [to_problem(error)] if errors_as_problems else []
+            yield check, problems
+            if check.stops and any(problem.severity == "error" for problem in problems):
+                return
+
+
+def to_problem(error: LemmingError) -> Problem:
+    """Convert an error to a problem."""
+    return Problem(error.message, error.where, hint=error.hint, code=error.code)
+
+
+SELECTIONS = {
+    "validate": "file_checks:CHECKS",
+    "doctor": "environment_checks:CHECKS",
+    "verify": "journal_checks:CHECKS",
+    "findings": "journal_checks:FINDINGS",
+    "status": "health_checks:CHECKS",
+}
+"""Where the checks are that a command asks, in their order; `check` asks those of the first three."""
+EXIT_STATUS = {"verify": 7, "validate": 3, "doctor": 1, "status": 1, "findings": 1}
+"""With what a command ends that has found an error, the worst first."""
+
+
+def list_checks(command: str, scope: CheckScope) -> list[Check]:
+    """Return the checks of a command, including the checks of capabilities."""
+    module, _, name = SELECTIONS[command].partition(":")
+    check_module = import_module(f"lemming.queries.checks.{module}")
+    return [
+        *getattr(check_module, name),
+        *(check_module.of_capabilities(scope) if command == "validate" else ()),
+    ]
+
+
+def map_all_checks(scope: CheckScope) -> dict[Check, list[str]]:
+    """Return every check with the names of the commands that run it."""
+    commands_by_check: dict[Check, list[str]] = {}
+    for command in SELECTIONS:
+        for check in list_checks(command, scope):
+            commands_by_check.setdefault(check, []).append(command)
+    return commands_by_check
+
+
+def select_checks(names: list[str], scope: CheckScope) -> dict[Check, list[str]]:
+    """Return the checks with the given names; raise `UsageError` with the nearest name for an unknown name."""
+    commands_by_check = map_all_checks(scope)
+    check_names = [check.name for check in commands_by_check]
+    for name in names:
+        if name not in check_names:
+            hint = did_you_mean(name, check_names) or "`lemming check --list` shows them"
+            hint = f"`lemming {name}` is a command, which asks several" if name in SELECTIONS else hint
+            raise UsageError(f'there is no check "{name}"', hint=hint)
+    return {check: commands for check, commands in commands_by_check.items() if check.name in names}

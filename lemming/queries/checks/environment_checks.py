@@ -1,0 +1,257 @@
+"""Checks of this machine and organisation: the selection of `lemming doctor`."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import stat
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from lemming.capabilities.pricing.prices import get_price, get_shutdown_date
+from lemming.capabilities.requests.waiting_items import list_person_inbox, summarize_inbox
+from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status
+from lemming.journal_tools.repair.damage_repair import find_repairs
+from lemming.kernel.base.errors import NotAnOrg, Problem
+from lemming.kernel.base.version import __version__
+from lemming.kernel.base.wording import format_count
+from lemming.kernel.files.file_modes import PRIVATE_FOLDERS, PRIVATE_LEDGERS
+from lemming.kernel.org.config import MODELS_FILE
+from lemming.kernel.plugins.capability_table import EXECUTORS
+from lemming.kernel.tools import iter_shipped_tools
+from lemming.operations.engine_progress import describe_engine, find_running_engine
+from lemming.queries.capability_status import list_capability_names, validate_agents_use
+from lemming.queries.checks.check_registry import Check, CheckScope, compute_entries_per_outbox, run_checks
+from lemming.queries.checks.file_checks import FILE_CHECKS
+from lemming.queries.checks.health_checks import AGENTS, BACKENDS, CHANNELS, DISK, THREADS, TICK, make_note
+from lemming.queries.model_readiness import check_readiness
+
+NEEDED = ("pydantic", "typer", "structlog", "tenacity", "openai", "anthropic", "ollama")
+OLDEST_PYTHON = (3, 11)
+JOURNALS_READ = 20
+ENTRIES_READ = 20  # of each outbox, fewer where there are many; `lemming validate --all` reads all
+CONNECT_S = 2.0
+
+
+def _check_python(scope: CheckScope) -> Iterator[Problem]:
+    text = f"{platform.python_version()} at {sys.executable}, LeMMing {__version__}, {platform.system()}"
+    fix = f"use Python {'.'.join(map(str, OLDEST_PYTHON))} or newer"
+    severity = "note" if sys.version_info >= OLDEST_PYTHON else "error"
+    yield Problem(text, hint=fix, severity=severity)
+
+
+def _check_packages(scope: CheckScope) -> Iterator[Problem]:
+    versions = {name: _find_version(name) for name in NEEDED}
+    if missing := [name for name, version in versions.items() if version is None]:
+        yield Problem(f"missing: {', '.join(missing)}", hint="pip install lemming-engine")
+    else:
+        yield make_note(", ".join(f"{name} {version}" for name, version in versions.items()))
+
+
+def _check_embedded_model(scope: CheckScope) -> Iterator[Problem]:
+    embedded = _find_version("xllamacpp")
+    yield make_note(f"xllamacpp {embedded}" if embedded else "xllamacpp is not installed (optional)")
+
+
+def _find_version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _check_org(scope: CheckScope) -> Iterator[Problem]:
+    try:
+        yield make_note(str(scope.org))
+    except NotAnOrg as error:
+        yield Problem(f"{error.where}: {error.message}", hint=error.hint)
+
+
+def _check_privacy(scope: CheckScope) -> Iterator[Problem]:
+    if readable_paths := _find_world_readable(Path(scope.org)):
+        text = f"everybody on this machine may read {', '.join(readable_paths)}"
+        fix = f"in the organisation's folder: chmod o-rwx {' '.join(readable_paths)}"
+        yield Problem(text, hint=fix, severity="warning")
+    else:
+        yield make_note("journals, ledgers, outboxes and memories are not open to everybody")
+
+
+def _find_world_readable(base: Path) -> list[str]:
+    """Return the private paths that every user of the machine can reach and read."""
+    if not all(_get_mode(folder) & stat.S_IXOTH for folder in (base.resolve(), *base.resolve().parents)):
+        return []
+    return [
+        pattern
+        for pattern in (*PRIVATE_FOLDERS, *PRIVATE_LEDGERS)
+        if any(_is_world_readable(base, match) for match in base.glob(pattern))
+    ]
+
+
+def _is_world_readable(base: Path, path: Path) -> bool:
+    mode = _get_mode(path)
+    if not mode & (stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH):
+        return False
+    return all(_get_mode(base / folder) & stat.S_IXOTH for folder in path.relative_to(base).parents)
+
+
+def _get_mode(path: Path) -> int:
+    """Return the mode of a path; 0 (no access) for a link and for an unreadable path."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return 0
+    return 0 if stat.S_ISLNK(mode) else mode
+
+
+def _check_lock(scope: CheckScope) -> Iterator[Problem]:
+    engine = find_running_engine(scope.org)
+    yield make_note(f"held by {describe_engine(engine)}" if engine else "free")
+
+
+def _check_damage(scope: CheckScope) -> Iterator[Problem]:
+    """Yield the repairs that `lemming repair` would make; skipped beside an engine, whose unfinished writes
+    may look torn.
+    """
+    if find_running_engine(scope.org):
+        yield make_note("not looked at while an engine runs")
+        return
+    newest = None if scope.every else scope.newest or JOURNALS_READ
+    repairs = find_repairs(scope.org, newest=newest, with_outboxes=False)
+    for repair in repairs:
+        severity = "warning" if repair.kind in ("leftover", "call", "lost") else "error"
+        yield Problem(f"{repair.where}: {repair.found}", hint="lemming repair", severity=severity)
+    if not repairs:
+        yield make_note(f"nothing to repair ({f'newest {newest}' if newest else 'all'} journals)")
+
+
+def _check_config(scope: CheckScope) -> Iterator[Problem]:
+    if scope.config is None:
+        yield Problem(scope.config_error.message, hint="lemming validate")
+
+
+def _check_files(scope: CheckScope) -> Iterator[Problem]:
+    """Yield a one-line summary of the `lemming validate` problems in files, from fewer entries."""
+    a_fifth = max(
+        1, compute_entries_per_outbox(len(scope.agent_folders)) // 5
+    )  # none would be taken for no limit
+    file_scope = CheckScope(scope.org, lambda _: scope.settings, newest=min(ENTRIES_READ, a_fifth))
+    all_problems = [
+        entry_problem for _, problems in run_checks(FILE_CHECKS, file_scope) for entry_problem in problems
+    ]
+    for name in list_capability_names(scope.settings, scope.survey.agents.values()):
+        all_problems += validate_agents_use(name, scope.org, scope.settings, None)
+    errors = [problem for problem in all_problems if problem.severity == "error"]
+    agents = format_count(len(scope.survey.agents), "agent")
+    if all_problems:
+        text = f"{agents}, {format_count(len(errors), 'error')}, {format_count(len(all_problems) - len(errors), 'warning')}"
+        first, severity = (errors or all_problems)[0], "error" if errors else "warning"
+        yield Problem(f"{text}; first: {first}", hint="lemming validate", severity=severity)
+    else:
+        yield make_note(f"{agents}, everything is in order (newest {file_scope.newest} entries of each)")
+
+
+def _check_people(scope: CheckScope) -> Iterator[Problem]:
+    yield make_note(summarize_inbox(list_person_inbox(scope.org)) or "nothing waits for a person")
+
+
+def _check_models(scope: CheckScope) -> Iterator[Problem]:
+    """Yield the readiness of each model used by some agent; unused models are skipped."""
+    models, plugins = scope.settings.models, scope.settings.org.plugins
+    for key, names in sorted(scope.survey.by_model.items()):
+        if key not in models:
+            continue  # told by the check of the files
+        entry = models[key]
+        readiness, shutdown_date = check_readiness(entry, Path(scope.org), plugins), get_shutdown_date(entry)
+        label = f'"{key}" ({entry.provider} {entry.model}) for {", ".join(names)}'.replace(" )", ")")
+        price = get_price(entry)
+        costs = f"; {price}" if price and price.checked else ""
+        severity = "error" if readiness.is_ready is False else "note"
+        yield Problem(
+            f"{label}: {readiness.remark}{costs}", MODELS_FILE, hint=readiness.fix, severity=severity
+        )
+        if shutdown_date:
+            text = f'"{key}": {entry.model} no longer answers from {shutdown_date} on'
+            fix = f'name another model for "{key}" in config/models.json'
+            yield Problem(text, MODELS_FILE, hint=fix, severity="warning")
+
+
+def _check_shell(scope: CheckScope) -> Iterator[Problem]:
+    users = [
+        name
+        for name, agent in scope.survey.agents.items()
+        if any(tool.tool_class == "execute" for tool in iter_shipped_tools(agent.permissions.tools))
+    ]
+    if not users:
+        yield make_note("no agent may use the shell")
+        return
+    name, detail = get_sandbox_status(scope.settings.org)
+    severity = {"off": "error", "none": "warning"}.get(name, "note")
+    fix = "install bubblewrap, or take the tool away from them"
+    yield Problem(f"{name} for {', '.join(users)}: {detail}", hint=fix, severity=severity)
+
+
+def _check_history(scope: CheckScope) -> Iterator[Problem]:
+    if scope.settings.org.history == "off":
+        yield make_note("off")
+        return
+    from lemming.git_history.git_repository import Repository, find_git_version, require_git
+
+    require_git()
+    repository = Repository(Path(scope.org))
+    if repository.exists():
+        repository.require_usable()
+        repository.run("rev-parse", "--git-dir")
+        if repository.is_damaged():
+            fix = "the next run begins it anew and keeps the old one in aside/"
+            yield Problem(f"{repository.folder} is damaged", hint=fix)
+            return
+    version = ".".join(map(str, find_git_version() or ()))
+    yield make_note(
+        f"git {version}, {repository.folder if repository.exists() else 'begins with the next tick'}"
+    )
+
+
+def _check_executor(scope: CheckScope) -> Iterator[Problem]:
+    settings = scope.settings.org
+    if settings.executor not in EXECUTORS:
+        yield make_note(settings.executor)
+        return
+    address = settings.executor_address
+    if not scope.connect:  # what answers there is unpickled, and so may run whatever it likes
+        yield make_note(
+            f"cluster at {address}: not looked at; `lemming doctor --connect` does, if you trust it"
+        )
+        return
+    from lemming.capabilities.cluster.cluster_calls import DaskCalls
+
+    with contextlib.closing(DaskCalls(address, connect_s=CONNECT_S)) as cluster:
+        workers = cluster.count_worker_slots()
+    text = (
+        f"cluster at {address}: {format_count(len(workers), 'worker')}, {sum(workers.values())} calls at once"
+    )
+    fix = f"start some: dask worker {address} --nthreads 64"
+    yield Problem(text, hint=fix, severity="note" if workers else "error")
+
+
+CHECKS = (
+    Check("python", "world", "the version of Python", _check_python),
+    Check("packages", "world", "the packages that are needed", _check_packages),
+    Check("embedded", "world", "the package that runs models in this process", _check_embedded_model),
+    Check("org", "names", "whether there is an organisation", _check_org, stops=True),
+    DISK,
+    Check("privacy", "names", "what everybody on this machine may read", _check_privacy),
+    Check("lock", "names", "who runs the organisation now", _check_lock),
+    TICK,
+    Check("repair", "journals", "what `lemming repair` would see to, by the newest journals", _check_damage),
+    Check("config", "files", "whether the settings can be read", _check_config, stops=True),
+    Check("files", "files", "what `lemming validate` says of the files, of fewer entries", _check_files),
+    AGENTS, THREADS, BACKENDS,
+    Check("people", "files", "what waits for a person", _check_people),
+    Check("models", "world", "whether each model that an agent has can be used from here", _check_models),
+    CHANNELS,
+    Check("shell", "world", "what keeps commands in their place", _check_shell),
+    Check("history", "world", "git, and the history that it keeps", _check_history),
+    Check("executor", "world", "the cluster that models are asked on", _check_executor),
+)  # fmt: skip

@@ -1,0 +1,243 @@
+"""Health checks: the selection of `lemming status`, also run by `lemming doctor` and the page."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lemming.capabilities.concurrency.supervised_threads import list_thread_failures
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.journal.journal_file import newest_journals
+from lemming.kernel.llm.circuit_breaker import open_circuits
+from lemming.kernel.org.config import MODELS_FILE
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capability_loader import missing_reason
+from lemming.kernel.tick.next_tick import find_next_tick
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn
+from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete
+from lemming.queries.checks.check_registry import Check, CheckScope
+
+if TYPE_CHECKING:
+    from lemming.capabilities.channels.channel_status import ChannelStatus
+
+FIXES = {
+    "AuthenticationFailed": "set the key that config/models.json names, or correct it",
+    "CircuitOpen": "it is tried again by itself; `lemming doctor` says what the backend answered",
+    "ConfigError": "lemming validate",
+    "LimitReached": "change the line that it names, or wait until its window is over: docs/money.md",
+    "OutOfCredits": "lemming credits grant {agent} AMOUNT",
+    "Paused": "lemming resume",
+    "UnknownModel": "lemming models list",
+}
+MIN_FREE_BYTES, LOW_FREE_BYTES = 64 << 20, 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthIssue(Problem):
+    """A problem a person must handle;
+
+    `since_tick` and `since` (a timestamp) are set if the start is known.
+    """
+
+    about: str
+    since_tick: int | None = None
+    since: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the issue as JSON values."""
+        since = {"since_tick": self.since_tick, "since": self.since}
+        return {"about": self.about, "text": self.message, "fix": self.hint, **since}
+
+
+def find_health_issues(scope: CheckScope) -> list[HealthIssue]:
+    """Return the current health issues, such as failing agents, exhausted credits, unreachable backends or a
+    full disk.
+    """
+    return [issue for check in CHECKS for issue in check.find(scope) if isinstance(issue, HealthIssue)]
+
+
+def seconds_since_tick(base: OrgPath) -> float | None:
+    """Return the seconds since the tick counter last moved, or None if there is no counter file."""
+    try:
+        return max(0.0, time.time() - (base / paths.TICK_FILE).stat().st_mtime)
+    except FileNotFoundError:
+        return None
+
+
+# --- agents --------------------------------------------------------------------------------------
+
+
+def _check_agents(scope: CheckScope) -> Iterator[Problem]:
+    agents, is_healthy = scope.valid_survey.agents, True
+    for name, turn in sorted(scope.stopped_turns.items()):
+        if name in agents and not agents[name].paused and not _is_resume_failure(turn):
+            is_healthy = False
+            yield _to_agent_issue(turn)
+    if is_healthy:
+        subject = "every agent that is not broken" if scope.valid_survey.broken else "every agent"
+        yield make_note(f"the latest turn of {subject} went well")
+
+
+def _check_broken_resumes(scope: CheckScope) -> Iterator[Problem]:
+    for name, error in scope.valid_survey.broken.items():
+        turn = scope.stopped_turns.get(name)
+        turn = (
+            _date_from_resume_failure(turn) if turn and _is_resume_failure(turn) else None
+        )  # else none was due since
+        since = f" {_format_start_tick(turn)}" if turn else ""
+        yield HealthIssue(
+            f"out of service{since}: {error}",
+            paths.resume_file(name) if paths.AGENT_NAME.match(name) else "",
+            hint=FIXES["ConfigError"],
+            about=name,
+            since_tick=turn.since_tick if turn else None,
+            since=turn.since if turn else "",
+        )
+
+
+def _date_from_resume_failure(turn: UnfinishedTurn) -> UnfinishedTurn:
+    """Return the stopped turn, dated from the broken resume: earlier turns can have failed for another
+    reason.
+    """
+    return turn if turn.tick == turn.since_tick else replace(turn, since_tick=turn.tick, since="")
+
+
+def _is_resume_failure(turn: UnfinishedTurn) -> bool:
+    """Return True if the turn failed because of a broken resume; after a repair of the resume the failure is
+    obsolete.
+    """
+    is_config_error = paths.AGENT_NAME.match(turn.agent) and turn.error == "ConfigError"
+    return bool(is_config_error) and turn.reason.startswith(paths.resume_file(turn.agent))
+
+
+def _to_agent_issue(turn: UnfinishedTurn) -> HealthIssue:
+    state = "failing" if turn.status == "failed" else "takes no turn"
+    return HealthIssue(
+        f"{state} {_format_start_tick(turn)}: {turn.reason}",
+        hint=FIXES.get(turn.error, "lemming logs {agent}").format(agent=turn.agent),
+        about=turn.agent,
+        since_tick=turn.since_tick,
+        since=turn.since,
+    )
+
+
+def _format_start_tick(turn: UnfinishedTurn) -> str:
+    start_time = f" ({turn.since[:19]}Z)" if turn.since else ""
+    return f"since tick {turn.since_tick}{start_time}"
+
+
+# --- the engine and the machine ------------------------------------------------------------------
+
+
+def _check_threads(scope: CheckScope) -> Iterator[Problem]:
+    falls = list_thread_failures(scope.org, SystemClock().now())
+    for fall in falls:
+        frequency = "once" if fall.times == 1 else f"{fall.times} times in a row"
+        text = f"died {frequency}, at last {fall.at}: {fall.why}"
+        fix = "it is started again by itself; logs/engine.log has each time"
+        yield HealthIssue(text, hint=fix, about=f"thread {fall.thread}", since=fall.at)
+    if not falls:
+        yield make_note("none of the engine has died")
+
+
+def _check_backends(scope: CheckScope) -> Iterator[Problem]:
+    circuits = open_circuits(scope.org, SystemClock().now())
+    for name, state in circuits.items():
+        text = f"left alone until {state.open_until} after {state.failures} failures in a row: {state.reason}"
+        fix = f"mend the backend; delete {paths.CIRCUITS_FILE} to try at once"
+        yield HealthIssue(text, paths.CIRCUITS_FILE, hint=fix, about=name)
+    if not circuits:
+        yield make_note("none is left alone after failures")
+
+
+def _check_disk(scope: CheckScope) -> Iterator[Problem]:
+    if not os.access(scope.org, os.W_OK | os.X_OK):
+        yield Problem(f"{scope.org} is not writable", hint="check its owner and mode")
+    free, fix = shutil.disk_usage(scope.org).free, "free some space"
+    if free < MIN_FREE_BYTES:
+        yield HealthIssue(f"{free / 1e6:.1f} MB free", hint=fix, about="disk")
+    elif free < LOW_FREE_BYTES:
+        yield Problem(f"{free / 1e6:.1f} MB free", hint=fix, severity="warning")
+    else:
+        yield make_note(f"{free / 1e9:.1f} GB free", fix)
+
+
+def _check_tick(scope: CheckScope) -> Iterator[Problem]:
+    tick, ticks = load_tick(scope.org), newest_journals(scope.org, 2)
+    if find_running_engine(scope.org):
+        yield make_note(f"{tick} is under way or next")
+    elif error := find_next_tick(scope.org, tick, ticks, boot_id=SystemClock().boot_id).to_error:
+        fix = "`lemming repair` says which of the two is right, and mends it"
+        text = f"tick.json says {tick}, but {error.message}"
+        yield HealthIssue(text, paths.TICK_FILE, hint=fix, about="tick", since_tick=tick)
+    elif is_tick_incomplete(scope.org, tick):
+        text, fix = f"tick {tick} was interrupted and nothing is running", "`lemming run-once` continues it"
+        yield HealthIssue(text, hint=fix, severity="warning", about="tick", since_tick=tick)
+    else:
+        yield make_note(f"{tick} is next")
+
+
+# --- channels ------------------------------------------------------------------------------------
+
+
+def _check_channels(scope: CheckScope) -> Iterator[Problem]:
+    if not scope.config or not scope.config.has_channels or missing_reason("channels"):
+        return
+    from lemming.capabilities.channel_server.channel_service import is_served
+    from lemming.capabilities.channels.channel_status import get_channel_statuses
+
+    states = get_channel_statuses(scope.org, scope.survey, scope.config)
+    problems: list[Problem] = [issue for state in states for issue in _find_channel_issues(state)]
+    served_agents = [channel.agent for channel in states if channel.seen_to_by == "serve"]
+    if served_agents and not is_served(Path(scope.org)):
+        text = f"nobody sees to {', '.join(served_agents)}: no process here listens for http and mail"
+        fix = "lemming run-forever --serve PORT, or `lemming serve` beside it; lemming service --serve PORT"
+        problems.append(Problem(text, hint=fix, severity="warning"))
+    elif states and not problems:
+        traffic = ", ".join(
+            f"{channel.agent} ({channel.arrived} arrived, {channel.delivered} went out)" for channel in states
+        )
+        problems.append(make_note(traffic))
+    yield from problems
+
+
+def _find_channel_issues(channel: ChannelStatus) -> Iterator[HealthIssue]:
+    fix_hint = f"`lemming channels` shows more; options are in {MODELS_FILE}"
+    issues = []
+    if channel.problem:
+        issues.append((f"the channel cannot be used: {channel.problem}", "lemming validate"))
+    if channel.down_since:
+        issues.append(
+            (f"the channel is out of reach since {channel.down_since}: {channel.down_why}", fix_hint)
+        )
+    for delivery in channel.failing[:1]:
+        failure_text = f"{delivery['entry']} failed {delivery['attempts']} times: {delivery['why']}"
+        issues.append((f"{channel.waiting} to go out; {failure_text}", fix_hint))
+    yield from (HealthIssue(text, hint=fix, severity="warning", about=channel.agent) for text, fix in issues)
+
+
+def make_note(text: str, fix: str = "") -> Problem:
+    """Return a problem of severity "note": information without a required action."""
+    return Problem(text, hint=fix, severity="note")
+
+
+AGENTS = Check("agents", "files", "who fails, or may spend no more, and since when", _check_agents)
+BROKEN = Check(
+    "broken", "files", "agents that are out of service because of their resumes", _check_broken_resumes
+)
+THREADS = Check("threads", "files", "threads of the engine that have died", _check_threads)
+BACKENDS = Check("backends", "files", "backends that are left alone after failures", _check_backends)
+DISK = Check("disk", "world", "whether the folder can be written to, and how much room there is", _check_disk)
+TICK = Check("tick", "journals", "tick.json beside the newest journals: which tick is next", _check_tick)
+CHANNELS = Check(
+    "channels", "files", "channels that are out of reach, or that nobody listens for", _check_channels
+)
+CHECKS = (AGENTS, BROKEN, THREADS, BACKENDS, DISK, TICK, CHANNELS)

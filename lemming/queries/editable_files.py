@@ -1,0 +1,96 @@
+"""Files a person may edit on the page, and validation of a text during typing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import PurePosixPath
+from typing import Any
+
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, decode_resume, list_agent_folders, suggest_agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, Problem, UsageError
+from lemming.kernel.base.jsontext import locate
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, preview_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.queries.org_validation import validate_config, validate_resume
+from lemming.queries.tick_preview import load_inspection_settings
+
+SETTINGS_FILES = {"org": ORG_FILE, "models": MODELS_FILE}
+"""The settings that can be edited, by what an address calls them."""
+
+
+def resolve_editable_file(base: OrgPath, file: str) -> str:
+    """Return the path of an editable file, which is a resume or a settings file; raise `UsageError` for other
+    files.
+    """
+    if file in SETTINGS_FILES.values():
+        return file
+    name, folders = PurePosixPath(file).parent.name, list_agent_folders(base)
+    if not paths.AGENT_NAME.match(name) or file != paths.resume_file(name):
+        editable_files = ", ".join((*SETTINGS_FILES.values(), "agents/NAME/resume.json"))
+        raise UsageError(f'"{file[:80]}" is not edited here', hint=editable_files)
+    if name not in folders:
+        raise UsageError(f'there is no agent "{name[:80]}"', hint=suggest_agent(name[:80], folders))
+    return file
+
+
+def load_raw_text(base: OrgPath, file: str) -> bytes:
+    """Return the bytes of an editable file, or empty bytes if the file is missing. Raises `ConfigError`."""
+    try:
+        return fs.read_bytes(base / file, RESUME_LIMIT_BYTES)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error
+
+
+def load_editable_file(base: OrgPath, file: str) -> dict[str, Any]:
+    """Return a file with its text, the SHA-256 of its bytes, and its problems, as JSON values."""
+    raw, read_error = b"", ""
+    try:
+        raw = load_raw_text(base, file)
+    except ConfigError as error:
+        read_error = str(error)
+    return {
+        "file": file,
+        "text": raw.decode("utf-8", "replace"),
+        "sha256": sha256(raw).hexdigest(),
+        "wrong": read_error,
+        "problems": [problem.as_json() for problem in validate_text(base, file, raw)] if raw else [],
+    }
+
+
+def validate_text(base: OrgPath, file: str, raw: bytes) -> list[Problem]:
+    """Return the problems `validate` would report for a file with these bytes."""
+    if file in SETTINGS_FILES.values():
+        return [*_validate_settings(base, file, raw)]
+    name = PurePosixPath(file).parent.name
+    try:
+        document, config = decode_resume(name, raw), load_inspection_settings(base)
+    except ConfigError as error:
+        return [*error.problems]
+    problems = validate_resume(base, document.value, config, list_agent_folders(base), raw)
+    return [*document.warnings, *problems]
+
+
+def _validate_settings(base: OrgPath, file: str, raw: bytes) -> Iterator[Problem]:
+    """Yield the problems of this settings file only; problems of other broken files are skipped."""
+    text = raw.decode("utf-8", "replace").removeprefix("\ufeff")
+    for problem in _validate_with_settings(base, file, raw):
+        if problem.file == file:
+            line, column = (problem.line, problem.column) if problem.line else locate(text, problem.pointer)
+            yield replace(problem, line=line, column=column)
+
+
+def _validate_with_settings(base: OrgPath, file: str, raw: bytes) -> Iterator[Problem]:
+    try:
+        config = preview_config(base, file, raw)
+    except ConfigError as error:
+        yield from error.problems
+        return
+    with contextlib.suppress(ConfigError):  # what stands there now is broken, and some look at that too
+        yield from validate_config(base, replace(config, org=replace(config.org, tool_files=[])))

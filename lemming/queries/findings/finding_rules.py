@@ -1,0 +1,128 @@
+"""The rules for findings: each kind with its meaning and search function, and the functions that apply the
+rules.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from lemming.kernel.base.entry_kinds import FindingKind
+from lemming.kernel.journal.journal_file import journal_bytes, started_journals
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.queries.findings import false_claims, neglected_work, repetition
+from lemming.queries.findings.finding import Finding
+from lemming.queries.findings.finding_scan import FindingScan, scan_ticks
+
+
+class FindingRule(NamedTuple):
+    """A kind of finding: title for people, meaning, exclusions, and the function that yields findings."""
+
+    kind: FindingKind
+    title: str
+    meaning: str
+    exclusions: str
+    find: Callable[[FindingScan], Iterator[Finding]]
+
+
+RULES = (
+    FindingRule(
+        "repeats",
+        "repeats itself",
+        "An agent writes the same text, or makes the same call and is given the same, again and again.",
+        "polling that is given something else; a question that was answered; the same answer to several "
+        "requests; what comes round rarely",
+        repetition.find_repetition,
+    ),
+    FindingRule(
+        "ping_pong",
+        "ping-pong",
+        "Two agents are shown nothing but each other's entries and do nothing but answer them.",
+        "exchanges that leave a file or a memory, call a tool, or hear of somebody else on the way",
+        repetition.find_ping_pong,
+    ),
+    FindingRule(
+        "works_on",
+        "works on after the end",
+        "An agent has answered, is shown nothing new, and takes turns that cost credits and leave nothing.",
+        "turns that leave something, or that follow from something new",
+        repetition.find_idle_work,
+    ),
+    FindingRule(
+        "dropped",
+        "dropped request",
+        "Nobody works on a request, though its holder may read it; or it expired without an answer.",
+        "requests to people (`lemming waiting`), for a time to come, whose holder waits for others or has "
+        "let the asker know of something",
+        neglected_work.find_dropped_requests,
+    ),
+    FindingRule(
+        "unread",
+        "unread",
+        "An agent is not shown what is addressed to it, turn after turn; or it was removed before.",
+        "requests, which have turns of their own; readers that take no turns",
+        neglected_work.find_unread_entries,
+    ),
+    FindingRule(
+        "claims",
+        "says, but does not do",
+        "A text says that a file was written, or a tool called, and no turn of the agent up to then did.",
+        "what others did, what is still to be done, files that are there",
+        false_claims.find_false_claims,
+    ),
+    FindingRule(
+        "unverified",
+        "not verified",
+        "What an agent wrote left though its judge did not pass it, or a request that says `expect` or "
+        "`verify` was answered and nobody judged that.",
+        "what did not leave",
+        neglected_work.find_unverified_work,
+    ),
+    FindingRule(
+        "no_progress",
+        "spends without progress",
+        "Turns in a row cost credits and leave no entry, file or memory, and no call gives anything new.",
+        "turns that wait for others; what costs nothing",
+        repetition.find_stalled_agents,
+    ),
+)
+
+
+CHEAP_BYTES = 512 << 10
+"""Journals of so many bytes together are looked through in a tenth of a second."""
+
+
+def find_findings(
+    base_path: str | os.PathLike[str], *, first: int | None = None, last: int | None = None
+) -> list[Finding]:
+    """Return the findings in the newest ticks, for the window set by `findings.window` in `config/org.json`.
+
+    `first` and `last` replace the window by a range of ticks. Findings are sorted by kind, then by age,
+    oldest first; equal files give equal findings. Raises `ConfigError` and `CorruptState` as `scan_ticks`
+    does.
+    """
+    return apply_rules(scan_ticks(base_path, first=first, last=last))
+
+
+def apply_rules(scan: FindingScan) -> list[Finding]:
+    """Return the findings of all rules in a scan."""
+    return [finding for rule in RULES for finding in apply_rule(rule, scan)]
+
+
+def apply_rule(rule: FindingRule, scan: FindingScan) -> list[Finding]:
+    """Return the findings of a rule, oldest first, or an empty list if the settings disable the rule."""
+    return [] if rule.kind in scan.settings.off else sorted(rule.find(scan), key=_sort_key)
+
+
+def _sort_key(finding: Finding) -> tuple[int, Sequence[str], str]:
+    return finding.since, finding.agents, finding.message
+
+
+def count_findings(base: OrgPath, config: Config) -> int | None:
+    """Return the number of findings, or None if the scan would take too long."""
+    window = started_journals(base, config.org.findings.window)
+    if sum(journal_bytes(base, tick) for tick in window) > CHEAP_BYTES:
+        return None
+    return len(find_findings(base))

@@ -1,0 +1,272 @@
+"""Rules for repetition: repeated texts and calls, agents that only answer each other, turns without a result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from lemming.journal_tools.recorded_tick import ToolUse, TurnRecord
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.payload_text import get_payload_text
+from lemming.kernel.base.wording import format_count
+from lemming.kernel.messages import OutboxEntry
+from lemming.queries.findings.finding import Finding, format_evidence, quote_text
+from lemming.queries.findings.finding_scan import FindingScan
+
+Action = tuple[str, ...]
+"""Something said or done: equal where it is the same, in other words as capitals, spaces and signs go."""
+
+_NON_WORDS = re.compile(r"[\W_]+")
+_OUTBOX = "/outbox/"
+_ABOUT = ("reply_to", "hands_on", "cancels")
+
+
+def normalise_text(text: str) -> str:
+    """Return a text in the form used for comparison: its words, without case, spacing or punctuation.
+
+    >>> normalise_text("  All is   WELL!! ")
+    'all is well'
+    """
+    return _NON_WORDS.sub(" ", text).strip().casefold() or text.strip()
+
+
+def entry_action(entry: OutboxEntry) -> Action:
+    """Return an entry as an action: its text, targets and request, so equal answers to two requests differ."""
+    payload = entry.payload
+    about = f"{[payload.get(key) for key in _ABOUT]}"
+    text = normalise_text(get_payload_text(payload))
+    return "said", entry.kind, text, ",".join(sorted(entry.targets)), about
+
+
+def call_action(tool_use: ToolUse) -> Action:
+    """Return a tool call with its output as an action: a repeated call with a new output is no repetition."""
+    return (
+        "called",
+        tool_use.tool,
+        dump_compact(tool_use.args).decode(),
+        f"{tool_use.success}",
+        tool_use.output,
+    )
+
+
+def entry_actions(turn: TurnRecord) -> dict[Action, OutboxEntry]:
+    """Return the entries of a turn with text, by action."""
+    return {action: entry for entry in turn.entries if (action := entry_action(entry))[2]}
+
+
+def call_actions(turn: TurnRecord) -> dict[Action, ToolUse]:
+    """Return the finished calls of a turn, by action."""
+    return {call_action(tool_use): tool_use for tool_use in turn.tools if tool_use.success is not None}
+
+
+def file_actions(turn: TurnRecord) -> set[Action]:
+    """Return the files and memories a turn wrote, with their digests; entries are covered by `entry_actions`."""
+    files = turn.report.files if turn.report else []
+    file_writes = {("left", file["path"], file["sha256"]) for file in files if _OUTBOX not in file["path"]}
+    early_paths = turn.report.written_ahead if turn.report else []
+    return file_writes | {("left", path, f"{turn.tick}") for path in early_paths}
+
+
+def first_actions(turns: Iterable[TurnRecord]) -> list[set[Action]]:
+    """Return the new actions of each of an agent's turns, in order: entries, files and calls not seen before."""
+    previous: set[Action] = set()
+    new_actions = []
+    for turn in turns:
+        actions = {*entry_actions(turn), *call_actions(turn), *file_actions(turn)}
+        new_actions.append(actions - previous)
+        previous |= actions
+    return new_actions
+
+
+TurnsByAction = dict[Action, list[int]]
+"""In which of an agent's turns, by number, it said or did what."""
+
+
+def find_repetition(scan: FindingScan) -> Iterator[Finding]:
+    """Yield agents that repeat the same entry, or repeat the same call without any gain."""
+    for agent, turns in scan.by_agent.items():
+        turns_by_action = {**_group_entries(scan, turns), **_group_repeated_calls(turns)}
+        dense_turns = {
+            action: _find_dense_turns(numbers, scan.settings.repeats)
+            for action, numbers in turns_by_action.items()
+        }
+        action = max(dense_turns, key=lambda candidate: len(dense_turns[candidate]), default=None)
+        if action is None or not dense_turns[action]:
+            continue
+        repeated_turns = [turns[number] for number in dense_turns[action]]
+        yield Finding(
+            kind="repeats",
+            agents=(agent,),
+            message=f"{agent} {_describe_action(action, repeated_turns[-1])} in {format_count(len(repeated_turns), 'turn')}",
+            since=repeated_turns[0].tick,
+            evidence=format_evidence(repeated_turns),
+            hint=f'have {agent} take turns only when something is new ("wake": "changed"), or say in its '
+            "instructions what to do when nothing is",
+        )
+
+
+def _group_entries(scan: FindingScan, turns: Sequence[TurnRecord]) -> TurnsByAction:
+    """Return the turns of each entry action; an answered request may be repeated."""
+    turns_by_action: TurnsByAction = {}
+    for number, turn in enumerate(turns):
+        for action, entry in entry_actions(turn).items():
+            request = scan.requests.by_identity.get(entry.identity) if entry.kind == "request" else None
+            if request is None or request.end != "answered":
+                turns_by_action.setdefault(action, []).append(number)
+    return turns_by_action
+
+
+def _group_repeated_calls(turns: Sequence[TurnRecord]) -> TurnsByAction:
+    """Return the turns of each call with an unchanged output, in turns without any other new action."""
+    turns_by_action: TurnsByAction = {}
+    new_actions = first_actions(turns)
+    for number, turn in enumerate(turns):
+        for action in call_actions(turn):
+            if action in new_actions[number] or not new_actions[number]:
+                turns_by_action.setdefault(action, []).append(number)
+    return turns_by_action
+
+
+def _find_dense_turns(numbers: list[int], min_count: int) -> list[int]:
+    """Return the turns in which at least `min_count` repetitions lie close together; rare repetitions are
+    harmless.
+
+    >>> _find_dense_turns([0, 2, 4, 30], 3), _find_dense_turns([0, 12, 24], 3)
+    ([0, 2, 4], [])
+    """
+    dense: set[int] = set()
+    for start in range(len(numbers) - min_count + 1):
+        window = numbers[start : start + min_count]
+        if window[-1] - window[0] < 2 * min_count:
+            dense.update(window)
+    return sorted(dense)
+
+
+def _describe_action(action: Action, turn: TurnRecord) -> str:
+    """Return a description of the repeated action, with the original text of the turn quoted."""
+    if action[0] == "called":
+        return f"called {action[1]} {quote_text(action[2])} and was given the same"
+    to = f" to {action[3].replace(',', ', ')}" if action[3] else ""
+    return f"wrote{to} the same {action[1]}, {quote_text(get_payload_text(entry_actions(turn)[action].payload))},"
+
+
+def find_ping_pong(scan: FindingScan) -> Iterator[Finding]:
+    """Yield pairs of agents that only answer each other, without a third agent, a file or a memory in
+    between.
+    """
+    longest: dict[frozenset[str], list[TurnRecord]] = {}
+    current: dict[frozenset[str], list[TurnRecord]] = {}
+    for turn in scan.turns:
+        partner = _find_sole_partner(scan, turn)
+        if partner is None and not (
+            turn.entries or turn.tools or file_actions(turn) or turn.visible_entry_ids
+        ):
+            continue
+        pair = frozenset((turn.agent, partner)) if partner else None
+        for stale_pair in [
+            known_pair for known_pair in current if turn.agent in known_pair and known_pair != pair
+        ]:
+            del current[stale_pair]
+        if pair:
+            exchange = current.get(pair, [])
+            current[pair] = [*exchange, turn] if exchange and exchange[-1].agent == partner else [turn]
+            longest[pair] = max(longest.get(pair, []), current[pair], key=len)
+    for pair_agents, turns in longest.items():
+        if len(turns) >= 2 * scan.settings.ping_pong:
+            first, second = sorted(pair_agents)
+            yield Finding(
+                kind="ping_pong",
+                agents=(first, second),
+                message=f"{first} and {second} have answered each other {format_count(len(turns), 'time')} "
+                "in a row, and nothing else came of it",
+                since=turns[0].tick,
+                evidence=format_evidence(turns),
+                hint="say in their instructions who has the last word, and let them speak only when they are "
+                'asked: "wake": "addressed"',
+            )
+
+
+def _find_sole_partner(scan: FindingScan, turn: TurnRecord) -> str | None:
+    """Return the only agent a turn answers, or None if the turn does anything else."""
+    if not turn.entries or turn.tools or file_actions(turn) or not turn.visible_entry_ids:
+        return None
+    authors = {scan.authors_by_entry.get(identity, "") for identity in turn.visible_entry_ids}
+    if len(authors) != 1 or not scan.takes_turns(author := authors.pop()) or author == turn.agent:
+        return None
+    request = scan.find_turn_request(turn)
+    if request is not None and scan.requests.get_root(request).asker not in (author, turn.agent):
+        return None  # somebody else waits for it
+    return author
+
+
+def find_idle_work(scan: FindingScan) -> Iterator[Finding]:
+    """Yield agents that have answered, receive nothing new, and still take turns without a result."""
+    for agent, turns in scan.by_agent.items():
+        runs = [run for run in _find_idle_runs(turns) if run.follows_final_answer]
+        run = max(runs, key=lambda run: len(run.turns), default=None)
+        if run and run.productive_turn and len(run.turns) >= scan.settings.works_on:
+            yield Finding(
+                kind="works_on",
+                agents=(agent,),
+                message=f"{agent} answered in tick {run.productive_turn.tick} and took "
+                f"{format_count(len(run.turns), 'turn')} after that, which cost credits and left nothing",
+                since=run.turns[0].tick,
+                evidence=format_evidence([run.productive_turn, *run.turns]),
+                hint=f'have {agent} take turns only when it is asked: "wake": "addressed" in its schedule',
+            )
+
+
+def find_stalled_agents(scan: FindingScan) -> Iterator[Finding]:
+    """Yield agents with consecutive turns that cost credits and produce no result."""
+    for agent, turns in scan.by_agent.items():
+        run = max(_find_idle_runs(turns), key=lambda run: len(run.turns), default=None)
+        if run is None or len(run.turns) < scan.settings.no_progress:
+            continue
+        if run.follows_final_answer and "works_on" not in scan.settings.off:
+            continue  # which tells of it
+        credits = sum(turn.report.credits for turn in run.turns if turn.report)
+        newest_tick = run.turns[-1].tick
+        yield Finding(
+            kind="no_progress",
+            agents=(agent,),
+            message=f"{agent} spent {credits:g} credits in {format_count(len(run.turns), 'turn')} in a row that "
+            "left no entry, no file and no memory, and learned nothing new",
+            since=run.turns[0].tick,
+            evidence=format_evidence(run.turns),
+            hint=f"`lemming tick {newest_tick}` shows the last of them; `lemming pause {agent}`, or "
+            '"wake": "changed" in its schedule',
+        )
+
+
+@dataclass
+class _IdleRun:
+    """Consecutive turns with a cost and no result, and the productive turn before."""
+
+    productive_turn: TurnRecord | None
+    turns: list[TurnRecord]
+
+    @property
+    def follows_final_answer(self) -> bool:
+        """True if the run follows an answer and nothing new arrived."""
+        has_answered = self.productive_turn and any(
+            entry.kind == "response" for entry in self.productive_turn.entries
+        )
+        return bool(has_answered) and not any(turn.visible_entry_ids for turn in self.turns)
+
+
+def _find_idle_runs(turns: Sequence[TurnRecord]) -> list[_IdleRun]:
+    runs, run = list[_IdleRun](), _IdleRun(None, [])
+    for turn, new_actions in zip(turns, first_actions(turns), strict=True):
+        if _has_cost(turn) and not (turn.entries or file_actions(turn) or new_actions):
+            if not run.turns:
+                runs.append(run)
+            run.turns.append(turn)
+        elif turn.status != "skipped":
+            run = _IdleRun(turn, [])
+    return runs
+
+
+def _has_cost(turn: TurnRecord) -> bool:
+    report = turn.report
+    return report is not None and (report.credits > 0 or bool(report.cost_usd)) and report.end != "waits"

@@ -1,0 +1,70 @@
+"""The next turn of an agent, by tick number or by the clock, for any screen."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import datetime
+from typing import NamedTuple
+
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.times.format_times import format_moment, format_remaining_time
+from lemming.kernel.org.capability_usage import resolve_turn_policy
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.schedule import next_due
+from lemming.kernel.tick.tick_counter import load_counter
+from lemming.kernel.tick.tick_hooks import TickView, get_tick_interceptors, next_event_time
+
+
+class NextTurn(NamedTuple):
+    """The next turn of an agent: `tick` by number, or `at` by the clock; an agent without both is never due.
+
+    `queried_at`: time of the query. A turn with `at` before `queried_at` has been due since `at`.
+    """
+
+    queried_at: datetime
+    tick: int | None = None
+    at: datetime | None = None
+
+    @property
+    def description(self) -> str:
+        """A description for use after "not due until" or "next"."""
+        if self.tick is not None:
+            return f"tick {self.tick}"
+        if self.at is None:
+            return "never"
+        if self.at <= self.queried_at:
+            return f"the next tick (due since {format_moment(self.at)}, cron)"
+        return f"{format_moment(self.at)} ({format_remaining_time(self.at, self.queried_at)}), cron"
+
+    @property
+    def as_text(self) -> str | None:
+        """The time `at` as a timestamp, or None if there is none."""
+        return timestamp(self.at) if self.at else None
+
+
+def find_next_turn(
+    base: OrgPath, agent: Agent, config: Config, tick: int, *, since: str | None = None
+) -> NextTurn:
+    """Return the next turn of an agent at or after a tick.
+
+    `since`: clock reading of the tick before; by default the stored reading.
+    """
+    schedule, current_time = agent.schedule, SystemClock().now()
+    runs_on_ticks = resolve_turn_policy(agent, config).is_asked
+    if runs_on_ticks and schedule.cron is None:
+        return NextTurn(current_time, tick=next_due(schedule, tick))
+    org, since = Organisation.from_path(base), load_counter(base)[1] if since is None else since
+    survey = survey_agents(org)
+    view = TickView(org, config, survey, tick, timestamp(current_time), since)
+    start = parse_timestamp(since) if since and runs_on_ticks else current_time
+    with contextlib.suppress(ConfigError):
+        interceptors = [
+            type(interceptor)([agent.name])
+            for interceptor in get_tick_interceptors(org, survey, config)
+            if agent.name in interceptor.agents
+        ]
+        return NextTurn(current_time, at=next_event_time(interceptors, view, start))
+    return NextTurn(current_time)

@@ -1,0 +1,273 @@
+"""Status of an organisation and its health issues: the same data for screens and monitors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lemming.capabilities.requests.waiting_items import PersonInboxItem, list_person_inbox
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import CorruptState, LemmingError, Problem
+from lemming.kernel.inboxes.misplaced_entries import find_misplaced
+from lemming.kernel.journal.journal_file import load_plan, read_journal
+from lemming.kernel.journal.journal_records import TickCommitted
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.turn_report import ReasonCode, TurnReason
+from lemming.kernel.org.config import Config, load_config, resolve_credits
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_table import JUDGES
+from lemming.kernel.tick.firing_plan import TickPlan, make_plan
+from lemming.kernel.tick.next_tick import summarize_progress
+from lemming.kernel.tick.tick_counter import load_counter, load_tick
+from lemming.kernel.tick.tick_hooks import TickView, find_skipped_agents, get_tick_interceptors, uses_clock
+from lemming.kernel.tick.validation.agent_validation import load_validated_survey
+from lemming.operations.engine_progress import (
+    find_running_engine,
+    is_tick_incomplete,
+    load_last_committed_tick,
+)
+from lemming.queries.checks.check_registry import CheckScope
+from lemming.queries.checks.health_checks import HealthIssue, find_health_issues, seconds_since_tick
+from lemming.queries.next_turn import find_next_turn
+from lemming.queries.pending import describe_pending
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.turn_hooks import CapabilityStatus
+
+
+@dataclass(frozen=True)
+class AgentStatus:
+    """Status of an agent: its next turn, the outcome of its last turn, and its spending.
+
+    `next_tick` and `next_at` (for agents with a clock schedule) are None if the agent is never due.
+    `reason_code`: the reason for a turn, or for no turn, in the next tick; `reason` is the description,
+    possibly empty.
+    """
+
+    agent: str
+    model: str = ""
+    next_tick: int | None = None
+    next_at: str | None = None
+    state: AgentState = field(default_factory=AgentState)
+    max_credits: float | None = None
+    reason_code: ReasonCode = "broken"
+    reason: str = ""
+    problem: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the status as JSON values."""
+        state = self.state
+        return {
+            "agent": self.agent,
+            "model_key": self.model,
+            "next_tick": self.next_tick,
+            "next_at": self.next_at,
+            "why": self.reason_code,
+            "reason": self.reason,
+            "waits": describe_pending(state),
+            "last_tick": state.tick if state.status else None,
+            "last_status": state.status or None,
+            "last_end": state.end or None,
+            "turns": state.turns,
+            "failed_turns": state.failed,
+            "credits": state.credits,
+            "used_up": state.consumed_credits,
+            "judged_credits": state.aside.get(JUDGES, 0.0),
+            "max_credits": self.max_credits,
+            "cost_usd": state.cost_usd,
+            "unpriced_calls": state.unpriced_calls,
+            "problem": self.problem,
+        }
+
+
+class TickStatus(NamedTuple):
+    """The next tick and its progress, the running engine, the last committed tick, and the health issues."""
+
+    tick: int
+    config: Config
+    survey: Survey
+    engine: dict[str, Any] | None
+    is_begun: bool
+    last_commit: TickCommitted | None
+    issues: list[HealthIssue]
+
+
+def load_tick_status(base: OrgPath) -> TickStatus:
+    """Load the status of an organisation without its agents. Raises `ConfigError` and `CorruptState`."""
+    tick, config, survey = load_tick(base), load_config(base), load_validated_survey(base)
+    engine, is_begun = find_running_engine(base), is_tick_incomplete(base, tick)
+    issues = find_health_issues(CheckScope(base, lambda _: config))
+    return TickStatus(tick, config, survey, engine, is_begun, _load_last_commit(base), issues)
+
+
+def _load_last_commit(base: OrgPath) -> TickCommitted | None:
+    """Return the last committed tick with the totals of `run-once`: people take no turns and do not count as
+    skipped.
+    """
+    if (last_commit := load_last_committed_tick(base)) is None:
+        return None
+    plan = None
+    with suppress(CorruptState):
+        plan = load_plan(base, last_commit.tick)
+    skipped = last_commit.totals["skipped"] - len(plan.skipped if plan else ())
+    return TickCommitted(
+        tick=last_commit.tick,
+        advanced=last_commit.advanced,
+        totals={**last_commit.totals, "skipped": skipped},
+    )
+
+
+@dataclass(frozen=True)
+class OrgStatus:
+    """Status of an organisation. `progress`: progress of an interrupted tick. `engine`: the running engine.
+
+    `capability_status`: status lines of capabilities, by name.
+    """
+
+    base: OrgPath
+    tick: int
+    is_interrupted: bool
+    progress: dict[str, Any]
+    engine: dict[str, Any] | None
+    last_commit: TickCommitted | None
+    config: Config
+    survey: Survey
+    agent_statuses: list[AgentStatus]
+    issues: list[HealthIssue]
+    waiting: list[PersonInboxItem]
+    misplaced: list[Problem]
+    capability_status: dict[str, list[CapabilityStatus]]
+
+    @property
+    def issue_subjects(self) -> set[str]:
+        """The agents and other subjects of the health issues."""
+        return {issue.about for issue in self.issues}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the status as JSON values."""
+        return {
+            "org": str(self.base),
+            "tick": self.tick,
+            "is_interrupted": self.is_interrupted,
+            **self.progress,
+            "engine": self.engine,
+            "paused": self.config.org.paused,
+            "last_tick": {"tick": self.last_commit.tick, "totals": self.last_commit.totals}
+            if self.last_commit
+            else None,
+            "agents": [agent_status.as_json() for agent_status in self.agent_statuses],
+            "troubles": [issue.as_json() for issue in self.issues],
+            "waiting": len(self.waiting),
+            "warnings": len(self.survey.warnings),
+            "misplaced": [problem.as_json() for problem in self.misplaced],
+            "capabilities": {
+                name: [fact._asdict() for fact in facts] for name, facts in self.capability_status.items()
+            },
+        }
+
+
+def load_org_status(
+    base: OrgPath, *, max_age_s: float | None = None, extra_issues: Sequence[HealthIssue] = ()
+) -> OrgStatus:
+    """Return the status of an organisation, with `extra_issues`; a tick older than `max_age_s` seconds is an
+    issue.
+
+    Raises `ConfigError` and `CorruptState` if the organisation cannot be read.
+    """
+    tick, config, survey, engine, is_interrupted, last_commit, issues = load_tick_status(base)
+    agent_statuses = _build_agent_statuses(base, config, survey, tick)
+    issues += extra_issues
+    if (age := seconds_since_tick(base)) is not None and max_age_s is not None and age > max_age_s:
+        text = f"the last tick ended {age:.0f} s ago"
+        issues.append(HealthIssue(text, hint="is the engine running?", about="tick"))
+    reported = {issue.about for issue in issues}
+    unreported = (
+        agent_status
+        for agent_status in agent_statuses
+        if agent_status.problem and agent_status.agent not in reported
+    )
+    issues += [HealthIssue(agent_status.problem, about=agent_status.agent) for agent_status in unreported]
+    return OrgStatus(
+        base=base,
+        tick=tick,
+        is_interrupted=is_interrupted,
+        progress=summarize_progress(read_journal(base, tick)) if is_interrupted else {},
+        engine=engine,
+        last_commit=last_commit,
+        config=config,
+        survey=survey,
+        agent_statuses=agent_statuses,
+        issues=issues,
+        waiting=list_person_inbox(base),
+        misplaced=list(find_misplaced(Path(base), [*survey.agents, *survey.broken], tick)),
+        capability_status=_load_capability_status(base, config, survey),
+    )
+
+
+def _load_capability_status(
+    base: OrgPath, config: Config, survey: Survey
+) -> dict[str, list[CapabilityStatus]]:
+    if not (config.org.capabilities or survey.has_plugin_capabilities):
+        return {}
+    from lemming.queries.capability_status import (
+        collect_capability_status,  # with it comes all that takes turns
+    )
+
+    return collect_capability_status(base, config, survey)
+
+
+def _build_agent_statuses(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[AgentStatus]:
+    org, at = Organisation.from_path(base), timestamp(SystemClock().now())
+    interceptors = get_tick_interceptors(org, survey, config)
+    since = load_counter(base)[1] if uses_clock(interceptors) else ""
+    resting = (
+        find_skipped_agents(interceptors, TickView(org, config, survey, tick, at, since))
+        if interceptors
+        else {}
+    )
+    plan = make_plan(tick, survey, config, at=at, since=since, skipped_agents=resting)
+    reasons = plan.turn_reasons
+    statuses = [
+        _build_agent_status(base, agent, config, plan, reasons[agent.name])
+        for agent in survey.agents.values()
+    ]
+    statuses += [_build_broken_status(base, name, str(error)) for name, error in survey.broken.items()]
+    return sorted(statuses, key=lambda agent_status: agent_status.agent)
+
+
+def _build_broken_status(base: OrgPath, name: str, problem: str) -> AgentStatus:
+    """Return the status of an agent with a broken resume; the ledger still tells its turns and spending."""
+    state = AgentState()
+    with suppress(LemmingError, ValueError):  # a damaged ledger, a folder that no agent can be named like
+        state = read_state(base, name)
+    return AgentStatus(name, problem=problem, state=state)
+
+
+def _build_agent_status(
+    base: OrgPath, agent: Agent, config: Config, plan: TickPlan, reason: TurnReason
+) -> AgentStatus:
+    upcoming = find_next_turn(base, agent, config, plan.tick, since=plan.since)
+    takes_no_turn = reason.code in ("person", "channel", "paused")
+    problem, state = "", AgentState()
+    try:
+        state = read_state(base, agent.name)
+        config.model(agent.model.key)
+    except LemmingError as error:
+        problem = str(error)
+    if reason.code == "broken":
+        problem = reason.text
+    return AgentStatus(
+        agent=agent.name,
+        model=agent.model.key,
+        next_tick=None if takes_no_turn else upcoming.tick,
+        next_at=None if takes_no_turn else upcoming.as_text,
+        reason_code=reason.code,
+        reason=reason.text,
+        state=state,
+        max_credits=resolve_credits(config, agent.name, agent.credits).max_credits,
+        problem=problem,
+    )

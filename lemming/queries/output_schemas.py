@@ -1,0 +1,139 @@
+"""Schemas of the `--json` output of read-only commands, one for each object `type`, for `lemming schema
+shown`.
+
+Objects with a Python type take the schema from the type; all other schemas are written here. Objects are
+closed, except for objects that contain content of agents, settings or logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from types import GenericAlias
+from typing import Any, NotRequired, TypedDict, get_type_hints
+
+from lemming.capabilities.channels.channel_status import ChannelStatus
+from lemming.capabilities.requests.current_requests import RequestJson
+from lemming.capabilities.requests.waiting_items import PersonInboxItem
+from lemming.journal_tools.provenance.prompt_parser import ShownEntry
+from lemming.kernel.files.field_types import Schema, type_schema
+from lemming.queries.cost_report import Cost
+from lemming.queries.credit_accounts import Account, AgentPresence
+
+
+def _make_typed_dict(base_type: type | None = None, /, **fields: Any) -> Any:
+    """Return a typed dictionary with the fields of a type and additional fields."""
+    return TypedDict("Form", {**(get_type_hints(base_type) if base_type else {}), **fields})  # type: ignore[operator]
+
+
+def _make_list_type(item_type: Any) -> Any:
+    return GenericAlias(list, (item_type,))
+
+
+def _make_optional_type(value_type: Any) -> Any:
+    return NotRequired[value_type]
+
+
+Json = dict[str, Any]
+Names = list[str]
+Text = str | None
+Number = float | None
+_TOKENS: Any = {"input_tokens": int, "output_tokens": int}
+_SPENT: Any = {"calls": int, "credits": float, "cost_usd": Number, **_TOKENS}
+_IN_JSON: Any = {Decimal: float, Decimal | None: Number}
+_COST: Any = {key: _IN_JSON.get(kind, kind) for key, kind in get_type_hints(Cost).items()}
+_COST["cached_share"] = Number
+_PLANNED: Any = {"not_due": Names, "skipped": dict[str, str], "broken": dict[str, str]}
+_TOTALS = _make_typed_dict(done=int, waiting=int, skipped=int, failed=int, entries=int, **_SPENT)
+_AGENT_LINE = _make_typed_dict(
+    agent=str, model_key=str, next_tick=int | None, next_at=Text, why=str, reason=str, waits=str,
+    last_tick=int | None, last_status=Text, last_end=Text, turns=int, failed_turns=int, credits=float,
+    used_up=float, judged_credits=float, max_credits=Number, cost_usd=Number, unpriced_calls=int, problem=str,
+)  # fmt: skip
+_TURN = _make_typed_dict(
+    agent=str, status=str, end=str, reason=str, error=str, attempts=int, stops=int, request=str,
+    saw=_make_list_type(_make_typed_dict(ShownEntry)), results=list[Json], prompt_chars=int, prompt=NotRequired[list[Json]],
+    answers=list[Json], tools=list[Json], entries=list[Json], memory=Json,
+    files=_make_list_type(_make_typed_dict(path=str, sha256=str, bytes=int)), removed=Names, remarks=Names, verdicts=list[Json],
+    judged=Json | None, notes=str, duration_ms=int, **_SPENT,
+)  # fmt: skip
+_GROUPS: Any = dict.fromkeys(("agent", "model", "request", "day", "rest"), NotRequired[Text])
+
+OUTPUT_TYPES: Mapping[str, Any] = {
+    "status": _make_typed_dict(
+        org=str, tick=int, is_interrupted=bool, answers_kept=NotRequired[int],
+        answers_missing=NotRequired[int], turns_left=NotRequired[Names], engine=Json | None, paused=str,
+        agents=_make_list_type(_AGENT_LINE), waiting=int, warnings=int,
+        last_tick=_make_typed_dict(tick=int, totals=_TOTALS) | None,
+        troubles=_make_list_type(_make_typed_dict(about=str, text=str, fix=str, since_tick=int | None, since=str)),
+        misplaced=list[Json],
+        capabilities=dict[str, list[Json]], findings=int | None,
+    ),
+    "agent": _make_typed_dict(
+        agent=str, resume=Json | None, problem=str, readers=NotRequired[Names], state=NotRequired[Json],
+        account=_make_optional_type(_make_typed_dict(Account)), next_tick=NotRequired[int | None], next_at=NotRequired[Text],
+    ),
+    "credits": _make_typed_dict(Account),
+    "waiting": _make_typed_dict(PersonInboxItem, line=str, call=NotRequired[Json]),
+    "request": RequestJson,
+    "cost": _make_typed_dict(**_GROUPS, standing=NotRequired[AgentPresence], tick=NotRequired[int | None], **_COST),
+    "cost_total": _make_typed_dict(
+        by=str, before=_make_typed_dict(**_COST), before_tick=int | None, judged_credits=NotRequired[float],
+        lost=_make_optional_type(_make_typed_dict(calls=int, credits=float, cost_usd=Number, tokens=int)),
+        removed=_make_typed_dict(**_COST),
+        under_way=_make_typed_dict(**_COST), damaged=list[int], **_COST,
+    ),
+    "plan": _make_typed_dict(
+        tick=int, longest_chain=Names, **_PLANNED,
+        order=_make_list_type(_make_typed_dict(agent=str, fire_point=Number, waits_for=Names, why=str, reason=str, note=str)),
+    ),
+    "plan_why": _make_typed_dict(agent=str, before_it=str, reasons=Names),
+    "coming": _make_typed_dict(at=str, agent=str, what=str),
+    "tick": _make_typed_dict(
+        tick=int, at=str, is_committed=bool, engine_starts=int, order=Names, expired=Names,
+        expired_unread=dict[str, int], totals=Json, turns=_make_list_type(_TURN), **_PLANNED,
+    ),
+    "entry": _make_typed_dict(
+        id=str, tick=int, agent=str, kind=str, payload=Json, tags=Names, created_at=str,
+        is_unread=NotRequired[bool],
+    ),
+    "memory": _make_typed_dict(agent=str, key=str, value=Any),
+    "channel": _make_typed_dict(ChannelStatus),
+    "commit": _make_typed_dict(
+        commit=str, at=str, subject=str, tick=int | None, before_tick=int | None, agents=Names, calls=int,
+        credits=float, cost_usd=Number,
+    ),
+    "finding": _make_typed_dict(kind=str, agents=Names, text=str, since_tick=int, evidence=Names, fix=str),
+    "job": _make_typed_dict(
+        name=str, agent=str, text=str, when=str, next_at=Text, paused=str, last_request=Text,
+        last_tick=int | None, last_end=Text,
+    ),
+    "metric": _make_typed_dict(name=str, kind=str, labels=dict[str, str], value=Number),
+    "node": _make_typed_dict(
+        name=str, title=str, model=str, speaks=str, reads_all=bool, paused=bool, wrote=int
+    ),
+    "arrow": _make_typed_dict(**{"from": str}, to=str, kind=str, traffic=int, is_wide=bool),
+}  # fmt: skip
+"""The form of each object by its `type`, without `v` and `type` themselves."""
+
+
+def build_output_schema() -> Schema:
+    """Return the schema of a line of `--json` output of a read-only command."""
+    return {
+        "description": "One line of --json.",
+        "oneOf": [_line_schema(kind, form) for kind, form in OUTPUT_TYPES.items()],
+    }
+
+
+def _line_schema(kind: str, form: Any) -> Schema:
+    schema = type_schema(form)
+    keys = {"v": {"const": 1}, "type": {"const": kind}, **schema["properties"]}
+    return {**_close_schema(schema), "properties": keys, "required": ["v", "type", *schema["required"]]}
+
+
+def _close_schema(schema: Schema) -> Schema:
+    """Return a schema whose objects accept only their named keys."""
+    if "properties" in schema:
+        keys = {name: _close_schema(subschema) for name, subschema in schema["properties"].items()}
+        return {**schema, "properties": keys, "additionalProperties": False}
+    return {**schema, "items": _close_schema(schema["items"])} if "items" in schema else schema

@@ -1,0 +1,156 @@
+"""Permissions an organisation requires outside its folder, as sentences a person can agree to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from lemming.kernel.access.permission_bindings import code_permission, digest_command, digest_plugin
+from lemming.kernel.access.workspace_trust import RequiredPermission
+from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.redaction.secrets import strip_userinfo
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import get_capability, missing_reason
+from lemming.kernel.plugins.capability_table import HOSTED, LISTED, MODEL_SERVERS
+from lemming.kernel.tools import iter_shipped_tools
+
+_USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY")
+_OWN_MODULES = "lemming."
+
+
+def list_required_permissions(
+    base: OrgPath, config: Config, agents: Iterable[Agent], *, servers: Collection[str] = ()
+) -> list[RequiredPermission]:
+    """Return the permissions required to run the organisation, in a fixed order, without duplicate sentences.
+
+    `servers`: MCP servers requested by a person, in addition to servers that agents may call.
+    """
+    agents = list(agents)
+    permissions = dict[str, RequiredPermission]()
+    for permission in (
+        *_list_owner_permissions(base),
+        *_list_settings_permissions(base, config, agents),
+        *_list_capability_permissions(Organisation.from_path(base), config, agents, servers),
+        *_list_folder_permissions(base, agents),
+    ):
+        earlier = permissions.get(permission.does, permission)
+        permissions[permission.does] = RequiredPermission(
+            permission.does,
+            {**earlier.bound_to, **permission.bound_to},
+            earlier.needs_agreement or permission.needs_agreement,
+        )
+    return list(permissions.values())
+
+
+def _list_owner_permissions(base: OrgPath) -> Iterator[RequiredPermission]:
+    owner, own_user = os.stat(base).st_uid, os.geteuid()
+    is_owner_sudo = own_user == 0 and os.environ.get("SUDO_UID") == str(owner)
+    if owner != own_user and not is_owner_sudo:
+        name = f"user {owner}"
+        with contextlib.suppress(KeyError):
+            name = pwd.getpwuid(owner).pw_name
+        yield RequiredPermission(
+            f"does what {name}, who owns the folder, has written into it, with your rights",
+            needs_agreement=True,
+        )
+
+
+def _list_settings_permissions(
+    base: OrgPath, config: Config, agents: Iterable[Agent]
+) -> Iterator[RequiredPermission]:
+    settings = config.org
+    for name in settings.plugins:
+        if not name.startswith(_OWN_MODULES):
+            yield code_permission(f"imports the Python module {name}", digest_plugin(base, name))
+    for key, event in (("on_failure", "fails"), ("on_waiting", "waits for a person")):
+        if command := getattr(settings, key):
+            setting = f"{paths.ORG_FILE} {key}"
+            yield code_permission(
+                f"runs the program: {' '.join(command)}, when something {event}",
+                digest_command(base, setting, command, command, base),
+            )
+    if not settings.extensions.keys().isdisjoint(
+        ("http", "shell")
+    ):  # else no tool that ships reaches anything
+        for agent in agents:
+            for tool in iter_shipped_tools(agent.permissions.tools):
+                if does := tool.describe_side_effects(settings):
+                    yield RequiredPermission(
+                        f"lets {agent.name} {does}", needs_agreement=tool.tool_class == "execute"
+                    )
+    for key, entry in config.models.items():
+        if key not in config.channel_keys:
+            yield from _list_model_permissions(entry)
+
+
+def _list_capability_permissions(
+    org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+) -> Iterator[RequiredPermission]:
+    """Yield the permissions required by installed capabilities."""
+    for name, spec in LISTED.items():
+        may_need_permission = spec.has_side_effects and (
+            spec.has_side_effects(config, agents) or (spec.prefix and servers)
+        )
+        if may_need_permission and not missing_reason(name):
+            yield from get_capability(name).required_permissions(org, config, agents, servers)
+
+
+def _list_model_permissions(entry: ModelEntry) -> Iterator[RequiredPermission]:
+    options = entry.options
+    key_variable, address = options.get("api_key_env"), options.get("base_url") or options.get("host")
+    usual_keys = {None, *_USUAL_KEYS}
+    if entry.provider == "ollama":
+        key_variable = "OLLAMA_API_KEY"
+    elif entry.provider in MODEL_SERVERS and not missing_reason(HOSTED):
+        from lemming.capabilities.hosted_models.compatible_servers import SERVERS  # where a line is of one
+
+        server = SERVERS[entry.provider]
+        key_variable = server.key_variable(address, key_variable)
+        usual_keys.add(server.key_env)
+    display_address = strip_userinfo(str(address or "")).partition("?")[0]
+    if address and not is_this_machine(str(address)):
+        yield RequiredPermission(
+            f"sends prompts{f', and what the variable {key_variable} holds,' if key_variable else ''} to {display_address}"
+        )
+    elif key_variable not in usual_keys:
+        yield RequiredPermission(
+            f"sends what the variable {key_variable} holds to {display_address or entry.provider}"
+        )
+
+
+def is_this_machine(address: str) -> bool:
+    """Return True if an address, with or without a scheme, belongs to this machine.
+
+    >>> is_this_machine("http://127.0.0.1:8000/v1"), is_this_machine("gpu:11434")
+    (True, False)
+    >>> is_this_machine("http://127.far.example/?://127.0.0.1")
+    False
+    """
+    try:
+        name = urlsplit(address if "://" in address else f"//{address}").hostname or "localhost"
+    except ValueError:
+        return False
+    try:
+        number = ip_address(name)
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    return number.is_loopback or number.is_unspecified
+
+
+def _list_folder_permissions(base: OrgPath, agents: Iterable[Agent]) -> Iterator[RequiredPermission]:
+    for agent in agents:
+        files = agent.permissions.file_access
+        for does, folders in (("read", files.allow_read), ("write", files.allow_write)):
+            for folder in folders:
+                if os.path.isabs(folder) and not Path(folder).resolve().is_relative_to(Path(base).resolve()):
+                    yield RequiredPermission(
+                        f"lets {agent.name} {does} below {folder}", needs_agreement=does == "write"
+                    )

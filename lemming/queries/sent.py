@@ -1,0 +1,132 @@
+"""The request of a turn's first call, and its token count: exact from the server, or an estimate.
+
+The request takes the path of a real call up to the connection: content from files is added, fields
+unsupported by the server are removed, and tools are described in text for backends without tool calls.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.errors import ProviderError
+from lemming.kernel.llm.model_call import describe_tool_calls, guard_provider_work
+from lemming.kernel.llm.token_usage import estimate_prompt_tokens, estimate_tokens
+from lemming.kernel.providers import LLMProvider, Request
+from lemming.kernel.tick.model_backends import Backends
+from lemming.kernel.tick.model_requests import build_request
+from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.turn.interceptor_chain import complete_request
+from lemming.kernel.turn.turn_values import TurnInputs
+
+CountedBy = Literal["server", "estimate"]
+MESSAGE_FIELDS = ("messages", "input", "system", "instructions", "model", "stream")
+"""The fields of a body that hold what the messages are, or that say nothing of a prompt."""
+
+
+REPLY_FORM, CHAT_TEMPLATE = "reply form", "frame"
+"""The parts that are nobody's words: what tells of the reply, and what a model's chat template adds."""
+
+
+class PromptPart(NamedTuple):
+    """A part of a prompt, named after its content."""
+
+    name: str
+    text: str
+
+
+class SentPrompt(NamedTuple):
+    """The request of a turn's first call, its provider, and the `body` the server receives.
+
+    `body` is None for a backend that does not send a JSON object.
+    """
+
+    request: Request
+    provider: LLMProvider
+    body: Mapping[str, Any] | None
+
+    @property
+    def extra_fields(self) -> dict[str, Any]:
+        """The fields sent besides the messages, in the server's format: tools, schema, limits."""
+        if self.body is None:
+            tools = [tool for message in self.request.messages for tool in message.get("tools", ())]
+            schema = {"schema": self.request.schema} if self.request.schema else {}
+            return {**({"tools": tools} if tools else {}), **schema}
+        return {key: value for key, value in self.body.items() if key not in MESSAGE_FIELDS}
+
+
+class PromptSize(NamedTuple):
+    """The token counts of a prompt, in total and by part. `counted_by`: the source of the count.
+
+    `are_parts_exact`: True if the model's tokenizer also counted the parts. `why_estimated`: the reason for
+    an estimate.
+    """
+
+    tokens: int
+    counted_by: CountedBy
+    parts: Mapping[str, int]
+    are_parts_exact: bool = False
+    why_estimated: str = ""
+
+    @property
+    def boilerplate(self) -> float:
+        """The share of the reply form and the chat template in the prompt, from 0 to 1."""
+        return sum(self.parts.get(name, 0) for name in (REPLY_FORM, CHAT_TEMPLATE)) / max(self.tokens, 1)
+
+
+def build_first_request(snapshot: Snapshot, inputs: TurnInputs) -> SentPrompt:
+    """Return the request of a turn's first call, without sending it."""
+    entry = inputs.model
+    backends = Backends(
+        snapshot.org.base, SystemClock(), threading.Event(), lambda _: None, snapshot.config.org
+    )
+    provider = backends.make_provider(entry)
+    request = build_request(inputs, entry, 0, inputs.first_messages, None)
+    if inputs.given:
+        request = complete_request(request, entry, inputs, snapshot.org.base, {})
+    if provider.leaves_out:
+        request = backends.adapt_request(entry, request)
+    if not provider.takes_tools:
+        request = describe_tool_calls(request)
+    return SentPrompt(request, provider, provider.to_body(request))
+
+
+def measure_prompt(sent: SentPrompt, parts: Sequence[PromptPart], *, asks_server: bool) -> PromptSize:
+    """Return the token counts of a prompt; with `asks_server`, the backend counts the tokens."""
+    counted, text_counts, failure = _ask_to_count(sent, parts) if asks_server else (None, None, "")
+    estimated = [estimate_tokens(part.text) for part in parts]
+    if counted is None:
+        total = max(estimate_prompt_tokens(sent.request.messages), sum(estimated))
+        return PromptSize(total, "estimate", _sum_by_name(parts, estimated, total), why_estimated=failure)
+    if text_counts is not None:
+        return PromptSize(counted, "server", _sum_by_name(parts, text_counts, counted), are_parts_exact=True)
+    share = counted / max(sum(estimated), 1)
+    return PromptSize(
+        counted, "server", _sum_by_name(parts, [round(estimate * share) for estimate in estimated], counted)
+    )
+
+
+def _ask_to_count(sent: SentPrompt, parts: Sequence[PromptPart]) -> tuple[int | None, list[int] | None, str]:
+    """Return the server's counts of a prompt and of its parts, and the reason for missing counts."""
+    provider, request = sent.provider, sent.request
+    name = f"{type(provider).__name__} {request.model_name}"
+    try:
+        counted = guard_provider_work(lambda: provider.count_tokens(request), name)
+        if counted is None:
+            return None, None, ""
+        texts = [part.text for part in parts]
+        return counted, guard_provider_work(lambda: provider.count_texts(request.model_name, texts), name), ""
+    except ProviderError as error:
+        return None, None, error.message
+
+
+def _sum_by_name(parts: Sequence[PromptPart], counts: Sequence[int], total: int) -> dict[str, int]:
+    """Return the tokens by part name; the remainder of the total belongs to the chat template."""
+    tokens_by_name: dict[str, int] = {}
+    for part, count in zip(parts, counts, strict=True):
+        if count:
+            tokens_by_name[part.name] = tokens_by_name.get(part.name, 0) + count
+    frame = total - sum(tokens_by_name.values())
+    return {**tokens_by_name, CHAT_TEMPLATE: frame} if frame > 0 else tokens_by_name

@@ -1,0 +1,163 @@
+"""Validation of the structure of an organisation: predictable problems in the combination of its agents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from itertools import accumulate
+from pathlib import PurePosixPath
+
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem
+from lemming.kernel.org.capability_usage import resolve_turn_policy
+from lemming.kernel.org.config import Config, resolve_credits
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.schedule import fire_point
+from lemming.kernel.tick.firing_plan import find_people, has_model_turns
+from lemming.kernel.tools import Tool, get_toolset
+
+
+def find_order_conflicts(agents: Mapping[str, Agent], config: Config, names: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence for each agent that reads a later agent in tick order, unless both read each other.
+
+    `names`: the agents to report, as readers or authors. Pairs that read each other are skipped: one of the
+    two always waits.
+    """
+    reported_names = {*names} if config.org.visibility == "order" else set()
+    for name, agent in sorted(agents.items()):
+        for other in agent.permissions.read_outboxes:
+            author = agents.get(other)
+            if author is None or not {name, other} & reported_names or not has_model_turns(author, config):
+                continue
+            is_first = (fire_point(agent.schedule), name) < (fire_point(author.schedule), other)
+            if has_model_turns(agent, config) and is_first and name not in author.permissions.read_outboxes:
+                yield (
+                    f"{name} comes before {other} in a tick, by its name, and reads it in the next one: "
+                    f"`lemming agents rename` gives a name behind it"
+                )
+
+
+AgentMap = Mapping[str, Agent]
+
+
+def validate_structure(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
+    """Yield a warning for each agent without readers, each endless cycle, and each file with two writers.
+
+    `only`: restrict the warnings to the resume of an agent.
+    """
+    org = Organisation.from_path(base)
+    survey = survey_agents(org)
+    agents = survey.agents
+    working = {
+        name: agent for name, agent in agents.items() if has_model_turns(agent, config) and not agent.paused
+    }
+    toolset = get_toolset(config.org, org)
+    tools = {
+        name: [
+            tool
+            for tool in toolset.for_agent(name).values()
+            if tool.tool_class != "read" and not tool.refusal_reason(agent, config.org)
+        ]
+        for name, agent in working.items()
+    }
+    problems = [
+        *(_find_unread_agents(agents, working, tools) if find_people(survey, config) else ()),
+        *_find_wake_cycles(working, config),
+        *_find_shared_files(org, config, working, tools),
+    ]
+    yield from (problem for problem in problems if only in (None, problem.file.split("/")[1]))
+
+
+def _make_warning(agent: str, pointer: str, message: str, hint: str) -> Problem:
+    return Problem(message, paths.resume_file(agent), pointer=pointer, hint=hint, severity="warning")
+
+
+def _find_unread_agents(
+    agents: AgentMap, working: AgentMap, tools: Mapping[str, list[Tool]]
+) -> Iterator[Problem]:
+    """Yield a warning for each agent whose entries have no reader and whose tools have no effect.
+
+    Only used in organisations with people; elsewhere somebody looks into the outboxes.
+    """
+    for name, agent in working.items():
+        readers = (other for other in agents.values() if other.may_read(name))
+        if not any(_is_granted_effect(tool, agent) for tool in tools[name]) and not any(readers):
+            hint = f'add "{name}" to the read_outboxes of who should read it, or pause it'
+            yield _make_warning(name, "/name", f"nobody reads what {name} writes", hint)
+
+
+def _is_granted_effect(tool: Tool, agent: Agent) -> bool:
+    return tool.tool_class != "read" and tool.name in agent.permissions.tools
+
+
+def _find_wake_cycles(working: AgentMap, config: Config) -> Iterator[Problem]:
+    """Yield a warning for each group of agents that wake each other in a circle without a limit."""
+    waking = {
+        name: agent
+        for name, agent in working.items()
+        if resolve_turn_policy(agent, config).wake == "changed" and not _is_bounded(agent, config)
+    }
+    while waking:
+        reads = {name: [other for other in waking if agent.may_read(other)] for name, agent in waking.items()}
+        try:
+            TopologicalSorter(reads).prepare()
+        except CycleError as error:
+            *cycle, _ = error.args[1]
+            first = min(cycle)
+            yield _make_warning(
+                first,
+                "/schedule/wake",
+                f"{', '.join(sorted(cycle))} wake each other without end, each by what it writes",
+                'have one of them wake when it is "addressed" only, or give it max_credits',
+            )
+            for name in cycle:
+                del waking[name]
+        else:
+            return
+
+
+def _is_bounded(agent: Agent, config: Config) -> bool:
+    """Return True if a limit ends the agent's spending, or the agent runs by the clock."""
+    has_spending_gate = any(
+        gate.at == "spend"
+        for settings in (config.org, agent)
+        for gate in settings.extensions.get("gates", ())
+    )
+    max_credits = resolve_credits(config, agent.name, agent.credits).max_credits
+    return has_spending_gate or max_credits is not None or agent.schedule.cron is not None
+
+
+def _find_shared_files(
+    org: Organisation, config: Config, working: AgentMap, tools: Mapping[str, list[Tool]]
+) -> Iterator[Problem]:
+    """Yield a warning for each file that an agent is assigned to write and another agent may write, too."""
+    write_paths = {
+        name: sorted({path for tool in tools[name] for path in _list_write_targets(tool, agent, config)})
+        for name, agent in working.items()
+    }
+    writers: dict[str, list[str]] = {}
+    for name, paths_of_agent in write_paths.items():
+        for path in paths_of_agent:
+            writers.setdefault(path, []).append(name)
+    for writer, paths_of_agent in write_paths.items():
+        conflicts = {
+            (other, path)
+            for path in filter(partial(_is_file, org), paths_of_agent)
+            for root in accumulate(path.split("/"), "{}/{}".format)
+            for other in writers.get(root, ())
+            if other != writer and (writer < other or path not in write_paths[other])
+        }
+        for other, path in sorted(conflicts):
+            message = f"{other} may write {path}, too: the one who writes last overwrites the other"
+            hint = "let one of them write it and the other ask, or give each a file of its own"
+            yield _make_warning(writer, "/permissions/file_access/allow_write", message, hint)
+
+
+def _list_write_targets(tool: Tool, agent: Agent, config: Config) -> Iterable[str]:
+    return tool.write_paths(agent, config.org) if tool.tool_class == "write" else ()
+
+
+def _is_file(org: Organisation, path: str) -> bool:
+    return bool(PurePosixPath(path).suffix) or (org / path).is_file()

@@ -1,0 +1,196 @@
+"""A preview of the next tick in the present state: the due agents and their prompts.
+
+Read-only, without a lock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from lemming.kernel.agents import Survey
+from lemming.kernel.base.clock import SystemClock, timestamp
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.journal.journal_file import journal_ticks, read_journal
+from lemming.kernel.journal.journal_records import TurnEnded, TurnStarted
+from lemming.kernel.journal.record_lookup import find_plan
+from lemming.kernel.journal.turn_report import TurnReason
+from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.org.capability_usage import find_used_capabilities
+from lemming.kernel.org.config import Config, load_config, resolve_credits
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.resume import AgentCredits
+from lemming.kernel.plugins.capability_loader import can_be_unimported
+from lemming.kernel.tick.clock_reading import previous_reading
+from lemming.kernel.tick.error_boundary import isolate, to_skip_reason
+from lemming.kernel.tick.firing_plan import TickPlan
+from lemming.kernel.tick.named_agents import choose_agents
+from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.recorded_inputs import from_record
+from lemming.kernel.turn.turn_values import TurnInputs
+
+
+def load_inspection_settings(org: OrgPath) -> Config:
+    """Load the settings without tool files and without importing plugins: read-only commands run no foreign
+    code.
+
+    Names that only foreign code defines, such as its tools, stay unknown. Raises `ConfigError`.
+    """
+    config = load_config(org)
+    return replace(config, org=replace(config.org, tool_files=[])) if config.org.tool_files else config
+
+
+class PreparedPrompt(NamedTuple):
+    """The inputs of a turn, the prompt sections after its instructions, and the prompt input.
+
+    `prompt_input` is None for an interrupted turn, because only the finished prompt is on record.
+    """
+
+    inputs: TurnInputs
+    added_sections: Sequence[str] = ()
+    prompt_input: PromptInput | None = None
+
+
+@dataclass(frozen=True)
+class TickPreview:
+    """A tick that has not finished. `started` and `ended` contain the records of its turns."""
+
+    snapshot: Snapshot
+    started: dict[str, TurnStarted]
+    ended: dict[str, TurnEnded]
+
+    @property
+    def tick(self) -> int:
+        """The number of the tick."""
+        return self.snapshot.tick
+
+    @property
+    def plan(self) -> TickPlan:
+        """The due agents, in order."""
+        return self.snapshot.plan
+
+    @property
+    def survey(self) -> Survey:
+        """The agents of the organisation."""
+        return self.snapshot.survey
+
+    @property
+    def is_interrupted(self) -> bool:
+        """True if the tick was already started."""
+        return bool(self.started or self.ended)
+
+    def explain_turn(self, name: str) -> TurnReason:
+        """Return the reason an agent would take a turn in this tick, or skip the turn, in the present state.
+
+        Agents earlier in the tick have not written yet.
+        """
+        if name in self.ended:
+            return TurnReason("ended", f"already {self.ended[name].report.status} in this tick")
+        if name in self.survey.broken:
+            return TurnReason("broken", str(self.survey.broken[name]), "ConfigError")
+        if name not in self.plan.order:
+            return self.plan.turn_reasons[name]
+        if name in self.started and name in self.survey.agents:
+            return TurnReason("begun", "its turn was interrupted, and goes on")
+        reason = isolate(lambda: self.snapshot.turn_reason(name))
+        if not isinstance(reason, Exception):
+            return reason
+        config = self.snapshot.config
+        capability_names = find_used_capabilities(self.survey.agents[name], config)
+        is_unknown = any(
+            can_be_unimported(capability_name, config.org.plugins) for capability_name in capability_names
+        )
+        return TurnReason("due", str(reason)) if is_unknown else to_skip_reason(reason)
+
+    def build_inputs(self, name: str) -> TurnInputs:
+        """Return the inputs of a turn the agent would take now. Raises the errors of `build_prompt`."""
+        return self.build_prompt(name).inputs
+
+    def build_prompt(self, name: str) -> PreparedPrompt:
+        """Return an agent's prompt with its sources, even if the agent would skip the turn.
+
+        Raises `UsageError` for an agent that waits for other agents: their answers are part of the next
+        prompt.
+        """
+        if name in self.started and name not in self.ended:
+            return PreparedPrompt(from_record(self.started[name], self.tick))
+        snapshot, agent = self.snapshot, self.survey.agents[name]
+        allocation = resolve_credits(snapshot.config, name, agent.credits)
+        unlimited_credits = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)
+        other_allocations = {key: value for key, value in snapshot.config.allocations.items() if key != name}
+        always_due_agent = replace(
+            agent, credits=unlimited_credits, schedule=replace(agent.schedule, wake="always")
+        )
+        prepared = snapshot.gather_inputs(name)
+        if isinstance(
+            prepared, TurnReason
+        ):  # else it is the turn's own: how an agent wakes says what is new to it
+            prepared = replace(
+                snapshot,
+                config=replace(snapshot.config, allocations=other_allocations),
+                survey=replace(snapshot.survey, agents={**snapshot.survey.agents, name: always_due_agent}),
+            ).gather_inputs(name)
+        if isinstance(prepared, TurnReason):
+            message = f"{name} would be asked nothing now: {prepared.text}"
+            raise UsageError(message, hint="`lemming waiting` shows what waits for a person")
+        return PreparedPrompt(
+            replace(prepared.inputs, agent=agent), prepared.prefix.sections, prepared.prompt_input
+        )
+
+    def find_predecessors(self, name: str) -> list[str]:
+        """Return the agents that go before this agent in the tick and write entries the agent would still
+        read.
+        """
+        reader = self.survey.agents.get(name)
+        if self.snapshot.config.org.visibility == "tick" or reader is None or name not in self.plan.order:
+            return []
+        predecessors = self.plan.order[: self.plan.order.index(name)]
+        return [other for other in predecessors if reader.may_read(other) and other not in self.ended]
+
+
+def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> TickPreview:
+    """Return a preview of the tick in `tick.json`; an interrupted tick keeps its original plan.
+
+    `agents` restricts the due agents to these names.
+    """
+    tick = load_tick(base)
+    records = read_journal(base, tick)
+    recorded_plan = find_plan(records)
+    snapshot = take_snapshot(
+        Organisation.from_path(base),
+        config,
+        tick,
+        TickPlan.from_record(recorded_plan) if recorded_plan else None,
+        at=timestamp(SystemClock().now()),
+        since=lambda: previous_reading(base, tick, journal_ticks(base, with_sealed=False)),
+    )
+    if agents and not recorded_plan:
+        snapshot = choose_agents(snapshot, agents)
+    # what turns of this tick have written by now: those after them read it
+    turn_ends, entry_counts = [record for record in records if isinstance(record, TurnEnded)], Counter[str]()
+    for record in turn_ends:
+        entry_counts[record.agent_name] += len(record.report.entries)
+    for record in turn_ends:
+        entry_ids = {entry["id"] for entry in record.report.entries}
+        own_entries = (
+            read_outbox_entries(base, record.agent_name, 2 * entry_counts[record.agent_name])
+            if entry_ids
+            else []
+        )
+        snapshot.mail.add(
+            record.agent_name, [turn_end for turn_end in own_entries if turn_end.id in entry_ids], record.turn
+        )
+    started_turns = {record.agent: record for record in records if isinstance(record, TurnStarted)}
+    ended_turn_keys = {record.turn_key for record in turn_ends}
+    # an agent is done once the last of its turns that began is
+    ended = {
+        turn_end.agent_name: turn_end
+        for turn_end in turn_ends
+        if turn_end.agent_name not in started_turns
+        or started_turns[turn_end.agent_name].turn_key in ended_turn_keys
+    }
+    return TickPreview(snapshot, started_turns, ended)

@@ -1,0 +1,272 @@
+"""The view of the agents: current activity or reason for none, latest entry, next turn, spending.
+
+Only the agents in the visible window are read in full; for all other agents only the resume is read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError, UsageError
+from lemming.kernel.inboxes.entry_index import EntryIndex
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.config import Config, resolve_credits
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.firing_plan import find_people
+from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn
+from lemming.operations.engine_progress import find_running_engine
+from lemming.queries.capability_status import collect_capability_status
+from lemming.queries.next_turn import NextTurn, find_next_turn
+from lemming.queries.pending import describe_pending, find_stopped_agents, list_pending_questions
+from lemming.queries.tick_preview import TickPreview, load_inspection_settings, preview_tick
+from lemming.queries.views.feed_view import build_feed_view
+from lemming.queries.views.sentences import entry_to_message
+from lemming.queries.views.tick_summaries import (
+    MAX_TICKS_SCANNED,
+    CurrentActivity,
+    count_consecutive_failures,
+    find_current_activities,
+)
+
+Json = dict[str, Any]
+MAX_ROWS = 200
+MAX_FACTS_SHOWN = 12
+MAX_ENTRY_CHARS = 280
+
+
+GROUPS = ("people", "waiting", "working", "failing", "idle", "paused")
+"""What an agent is in, in the order in which they are shown: what a person has to do with comes first."""
+MAX_AGENTS_WITH_FEED = 12
+"""Of so few agents there is room for what was said last by any of them."""
+RECENT_ENTRIES = 8
+_SORTS = ("", "name", "spent", "last")
+
+
+def build_agents_view(
+    org: OrgPath, *, offset: int = 0, limit: int = 50, find: str = "", group: str = "", sort: str = ""
+) -> Json:
+    """Return the agents whose name or title contains `find`, restricted to `group`, with the size of each
+    group.
+
+    `sort`: "name", "spent", or "last" (newest turn first); by default agents are sorted by group.
+    """
+    org = Organisation.from_path(org)
+    if (group and group not in GROUPS) or sort not in _SORTS:
+        hint = f"groups: {', '.join(GROUPS)}; sort: {', '.join(filter(None, _SORTS))}"
+        raise UsageError("there is no such group, or order", hint=hint)
+    config = load_inspection_settings(org)
+    preview = preview_tick(org, config)
+    builder = _AgentListBuilder(org, config, preview)
+    matches = [name for name in builder.names if builder.matches(name, find.casefold())]
+    groups = {name: builder.find_group(name) for name in matches}
+    names = [name for name in matches if group in ("", groups[name])]
+    names.sort(key=lambda name: builder.sort_key(name, groups[name], sort))
+    first = max(0, min(offset, len(names) - 1))
+    visible_names = names[first : first + max(1, min(limit, MAX_ROWS))]
+    has_feed = len(matches) <= MAX_AGENTS_WITH_FEED and not (find or group)
+    return {
+        "total": len(names),
+        "counts": {
+            group_name: sum(agent_group == group_name for agent_group in groups.values())
+            for group_name in GROUPS
+        },
+        "offset": first,
+        "tick": preview.tick,
+        "rows": [{**builder.build_row(name), "group": groups[name]} for name in visible_names],
+        "lately": build_feed_view(org, limit=RECENT_ENTRIES, threads=0)["entries"] if has_feed else [],
+        "capabilities": _build_capability_cards(org, config, preview.survey),
+    }
+
+
+def build_agent_row(org: Organisation, name: str) -> Json:
+    """Return the row of an agent: current activity or reason for none, latest entry, next turn."""
+    config = load_inspection_settings(org)
+    return _AgentListBuilder(org, config, preview_tick(org, config)).build_row(name)
+
+
+def _build_capability_cards(org: Organisation, config: Config, survey: Survey) -> list[Json]:
+    """Return a card with the status lines of each capability."""
+    return [
+        {
+            "name": name,
+            "facts": [fact._asdict() for fact in lines[:MAX_FACTS_SHOWN]],
+            "left_out": max(0, len(lines) - MAX_FACTS_SHOWN),
+        }
+        for name, lines in collect_capability_status(org, config, survey).items()
+    ]
+
+
+class _AgentListBuilder:
+    """Builds the rows for the agents of an organisation."""
+
+    def __init__(self, org: Organisation, config: Config, preview: TickPreview) -> None:
+        self._org, self._config, self._preview = org, config, preview
+        self._survey: Survey = preview.survey
+        self._activities = find_current_activities(org, preview.tick) if find_running_engine(org) else {}
+        self._stopped_turns = find_stopped_agents(org)
+        self._people = frozenset(find_people(self._survey, config))
+        self.names = [*self._survey.agents, *self._survey.broken]
+
+    def matches(self, name: str, find: str) -> bool:
+        title = self._survey.agents[name].title if name in self._survey.agents else ""
+        return find in name or find in title.casefold()
+
+    def find_group(self, name: str) -> str:
+        """Return the group of an agent, from few files, because every agent is checked."""
+        agent = self._survey.agents.get(name)
+        if agent is None:
+            return "failing"
+        if name in self._people:
+            return "people"
+        if self._is_working(name):
+            return "working"
+        if agent.paused:
+            return "paused"
+        if name in self._stopped_turns:
+            return "failing"
+        try:
+            return "waiting" if self._waits_for_person(read_state(self._org, name)) else "idle"
+        except LemmingError:
+            return "failing"
+
+    def sort_key(self, name: str, group: str, sort: str) -> tuple[Any, ...]:
+        """Return the sort key of an agent in the list."""
+        if sort in ("spent", "last"):
+            try:
+                state = read_state(self._org, name)
+            except LemmingError:
+                return (0, name)
+            return (
+                -(state.consumed_credits if sort == "spent" else state.tick if state.status else -1),
+                name,
+            )
+        return (name,) if sort == "name" else (GROUPS.index(group), name)
+
+    def _waits_for_person(self, state: AgentState) -> bool:
+        """Return True if an agent waits for a person."""
+        return any(
+            sub_request.held or sub_request.to in self._people
+            for sub_request in list_pending_questions(state)
+        )
+
+    def build_row(self, name: str) -> Json:
+        try:
+            state = read_state(self._org, name)
+        except (
+            LemmingError,
+            ValueError,
+        ) as error:  # a damaged ledger; a folder that no agent can be named like
+            return self._build_broken_row(name, self._survey.broken.get(name, error))
+        if name in self._survey.broken:
+            return {**self._build_broken_row(name, self._survey.broken[name]), **_spent_amounts(state)}
+        agent = self._survey.agents[name]
+        upcoming = find_next_turn(self._org, agent, self._config, self._preview.tick)
+        limit = resolve_credits(self._config, name, agent.credits).max_credits
+        return {
+            "name": name,
+            "title": agent.title,
+            "model": agent.model.key,
+            **(current_state := self._describe_state(agent, state)),
+            "next": _describe_next_turn(current_state["state"], upcoming, self._preview.tick),
+            "next_tick": upcoming.tick,
+            "next_at": upcoming.as_text,
+            **_spent_amounts(state),
+            "max_credits": limit,
+            "last": self._build_last_entry(name),
+        }
+
+    def _build_broken_row(self, name: str, error: Exception) -> Json:
+        base_row = {"name": name, "title": "", "state": "broken", "text": str(error), "since": ""}
+        return {**base_row, "next": "once its file is mended", "last": self._build_last_entry(name)}
+
+    def _is_working(self, name: str) -> bool:
+        return name in self._activities and not self._activities[name].is_over
+
+    def _describe_state(self, agent: Agent, state: AgentState) -> Json:
+        """Return the state of an agent as a code and a description: working, failing, waiting, or the reason
+        for idling.
+        """
+        name = agent.name
+        if self._is_working(name):
+            return _describe_work(self._activities[name])
+        if (failed_turn := self._stopped_turns.get(name)) and not agent.paused:
+            return self._describe_failure(failed_turn)
+        if pending := describe_pending(state):
+            return {"state": "waits", "text": pending, "since": ""}
+        reason = self._preview.explain_turn(name)
+        text = reason.text
+        if reason.code == "nothing_new":
+            text = f"nothing new since tick {state.tick}" if state.status else "nothing new yet"
+        if reason.code == "ended":
+            text = "in this tick"
+        return {"state": reason.code, "text": text, "since": ""}
+
+    def _describe_failure(self, failed_turn: UnfinishedTurn) -> Json:
+        times = count_consecutive_failures(self._org, failed_turn.agent, self._preview.tick)
+        frequency = (
+            f"{times} times{' or more' if times == MAX_TICKS_SCANNED else ' in a row'}: " if times > 1 else ""
+        )
+        state = "failing" if failed_turn.status == "failed" else "skipped"
+        state = "out_of_credits" if failed_turn.error == "OutOfCredits" else state
+        facts = {"error": failed_turn.error, "times": times, "since_tick": failed_turn.since_tick}
+        return {
+            "state": state,
+            "text": f"{frequency}{failed_turn.reason}",
+            "since": failed_turn.since,
+            **facts,
+        }
+
+    def _build_last_entry(self, name: str) -> Json | None:
+        """Return a short form of an agent's newest entry."""
+        if not paths.AGENT_NAME.match(name):  # a folder that poses as one
+            return None
+        try:
+            index = self._org.get_cache(EntryIndex)
+            newest = index.list_outbox(name).all[-1:]
+            entry = index.read(newest[0]) if newest else None
+        except (LemmingError, OSError):
+            return None
+        if not isinstance(entry, OutboxEntry):
+            return None
+        message = entry_to_message(entry, MAX_ENTRY_CHARS)
+        return {**message, "text": message["text"] or message["says"][:MAX_ENTRY_CHARS]}
+
+
+def _spent_amounts(state: AgentState) -> Json:
+    """Return the turns and spending of an agent from its ledger."""
+    last = state.tick if state.status else None
+    return {
+        "turns": state.turns,
+        "last_tick": last,
+        "credits": state.consumed_credits,
+        "cost_usd": state.cost_usd,
+    }
+
+
+def _describe_work(activity: CurrentActivity) -> Json:
+    text = f"calls {activity.tool}" if activity.tool else ""
+    return {"state": "working", "text": text, "since": activity.since}
+
+
+_UNTIL = {
+    "person": "",
+    "channel": "",
+    "working": "now",
+    "waits": "once it is answered",
+    "paused": "once it is resumed",
+    "out_of_credits": "once it has credits",
+    "nothing_new": "once something is new",
+    "begun": "as the tick goes on",
+}
+
+
+def _describe_next_turn(state: str, upcoming: NextTurn, tick: int) -> str:
+    """Return a description of an agent's next turn, or of the event the agent waits for."""
+    if state in _UNTIL:
+        return _UNTIL[state]
+    if upcoming.tick is not None:
+        return "next tick" if upcoming.tick <= tick else f"tick {upcoming.tick}"
+    return upcoming.description

@@ -1,0 +1,213 @@
+"""The view of all entries, newest first, each with its request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from lemming.capabilities.requests.current_requests import load_requests
+from lemming.capabilities.requests.request_view import AllRequests, RequestView
+from lemming.kernel.agents import Agent, list_agent_folders, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.inboxes.entry_index import EntryIndex
+from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.firing_plan import find_people
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.queries.views.moments import TickTimes
+from lemming.queries.views.sentences import entry_to_message
+
+Json = dict[str, Any]
+Agents = Mapping[str, Agent]
+NamedEntry = tuple[EntryName, OutboxEntry | None]
+MAX_ENTRIES, MAX_ENTRIES_SCANNED = 200, 3000
+MAX_TEXT_CHARS = 20_000
+
+
+def build_feed_view(
+    org: OrgPath,
+    *,
+    agent: str = "",
+    kind: str = "",
+    find: str = "",
+    before: str = "",
+    thread: str = "",
+    threads: int = 1,
+    limit: int = 50,
+) -> Json:
+    """Return the newest matching entries, by time of writing, newest first.
+
+    The result's `before` is the position to continue from, or None after the last entry.
+
+    `thread`: return only entries of the same request as this entry (`AUTHOR/TICK_ID`), oldest first.
+    `before`: return only entries older than this entry. A search through many entries returns partial results
+    and can be continued. With `threads` 0, entries have no request information, and no other entries are read
+    for it.
+    """
+    builder = _FeedBuilder(Organisation.from_path(org), with_requests=bool(threads or thread))
+    if kind and kind not in MESSAGE_KINDS:
+        raise UsageError(f'there is no kind "{kind[:40]}"', hint=", ".join(MESSAGE_KINDS))
+    if thread:
+        return {
+            "entries": builder.build_thread(thread),
+            "before": None,
+            "looked_at": 0,
+            "people": builder.people,
+        }
+    search_text, rows, scanned = find.casefold(), list[Json](), 0
+    names = builder.list_entry_names(agent, before)
+    for scanned, entry in enumerate(builder.iter_by_time(names, before), 1):
+        if (
+            entry
+            and kind in ("", entry.kind)
+            and (not search_text or search_text in entry.prompt_line.casefold())
+        ):
+            rows.append(builder.build_entry_row(entry))
+        if len(rows) >= min(limit, MAX_ENTRIES) or scanned >= MAX_ENTRIES_SCANNED:
+            break
+    continue_from = None if builder.is_last else builder.last
+    return {
+        "entries": rows,
+        "before": continue_from,
+        "looked_at": scanned,
+        "total": len(names),
+        "people": builder.people,
+    }
+
+
+class _FeedBuilder:
+    """Builds the rows for the entries of all outboxes."""
+
+    def __init__(self, org: Organisation, *, with_requests: bool) -> None:
+        self._org, self._index, self._times = org, org.get_cache(EntryIndex), org.get_cache(TickTimes)
+        self._survey, self._config = survey_agents(org), load_config(org)
+        self._requests = load_requests(org).requests if with_requests else AllRequests({}, 0)
+        self.people = sorted(find_people(self._survey, self._config))
+        self._find_trust_label = make_trust_lookup(org, self._config, self._survey.agents)
+        self.last, self.is_last = "", True
+
+    def list_entry_names(self, agent: str, older_than: str) -> list[EntryName]:
+        """Return the names of all entries, or of an agent's entries, up to the tick of `find_old_entries`,
+        newest first.
+        """
+        folders = [*filter(paths.AGENT_NAME.match, list_agent_folders(self._org))]
+        if agent and agent not in folders:
+            raise UsageError(f'there is no agent "{agent[:80]}"')
+        names = [
+            name for author in ([agent] if agent else folders) for name in self._index.list_outbox(author).all
+        ]
+        names.sort(reverse=True)
+        if not older_than:
+            return names
+        position = _parse_position(older_than)
+        return [name for name in names if name.tick <= position.tick]
+
+    def iter_by_time(self, names: list[EntryName], older_than: str) -> Iterator[OutboxEntry | None]:
+        """Yield the entries older than `find_old_entries`, newest first; ticks follow each other in time.
+
+        `last` is the identity of the last yielded entry, and `is_last` is True if no older entry exists.
+        """
+        groups = [[*group] for _, group in groupby(names, key=lambda name: name.tick)]
+        for group_index, group in enumerate(groups):
+            entries = [(name, self.load_entry(name)) for name in group]
+            entries.sort(
+                key=lambda named_entry: (named_entry[1].created_at if named_entry[1] else "", named_entry[0]),
+                reverse=True,
+            )
+            if older_than and group_index == 0:
+                entries = _skip_to_position(entries, _parse_position(older_than))
+            for count, (name, entry) in enumerate(entries, 1):
+                self.last, self.is_last = (
+                    name.identity,
+                    count == len(entries) and group_index == len(groups) - 1,
+                )
+                yield entry
+
+    def load_entry(self, name: EntryName) -> OutboxEntry | None:
+        entry = self._index.read(name)
+        return entry if isinstance(entry, OutboxEntry) else None
+
+    def build_thread(self, identity: str) -> list[Json]:
+        """Return the entries of an entry's request and of all its sub-requests."""
+        name = next(iter(parse_identities([identity])), None)
+        entry = self.load_entry(name) if name else None
+        if entry is None:
+            raise UsageError(f'there is no entry "{identity[:80]}"')
+        request = self._find_request(entry)
+        if request is None:
+            return [self.build_entry_row(entry)]
+        requests = self._requests
+        rows: dict[str, Json] = {}
+        for depth, member_request in requests.iter_tree(requests.get_root(request)):
+            for member in (
+                member_request.entry,
+                *(hop.entry for hop in member_request.handoffs),
+                *member_request.answers,
+            ):
+                rows.setdefault(member.identity, {**self.build_entry_row(member), "depth": depth})
+        return sorted(rows.values(), key=lambda row: (row["tick"], row["identity"]))
+
+    def _find_request(self, entry: OutboxEntry) -> RequestView | None:
+        requests = self._requests
+        if request := requests.by_identity.get(entry.identity):
+            return request
+        reference = entry.payload.get("reply_to")
+        named = requests.find_matches(reference) if isinstance(reference, str) else []
+        return named[0] if len(named) == 1 else None
+
+    def build_entry_row(self, entry: OutboxEntry) -> Json:
+        """Return an entry as a row of the feed."""
+        text, payload = entry.payload.get("text"), entry.payload
+        if text is None or isinstance(text, str):
+            payload = {key: payload_value for key, payload_value in payload.items() if key != "text"}
+        request = self._find_request(entry)
+        return {
+            **entry_to_message(entry, MAX_TEXT_CHARS),
+            "at": self._times.find_local_time(entry),
+            "to": sorted(entry.targets),
+            "payload": payload,
+            "tags": entry.tags,
+            "trust": self._find_trust_label(entry),
+            "request": self._build_request_summary(request, entry) if request else None,
+        }
+
+    def _build_request_summary(self, request: RequestView, entry: OutboxEntry) -> Json:
+        return {
+            "identity": request.identity,
+            "is_this": request.identity == entry.identity,
+            "asker": request.asker,
+            "text": request.text[:200],
+            "file": request.entry.file,
+            "end": request.end,
+            "end_tick": request.end_tick,
+            "holders": list(request.assignees),
+            "answers": len(request.answers),
+        }
+
+
+def make_trust_lookup(org: Organisation, config: Config, agents: Agents) -> Callable[[OutboxEntry], str]:
+    """Return a function from an entry to its trust label; the label is empty if trust is not tracked."""
+    if "trust" not in config.org.extensions:
+        return lambda _: ""
+    from lemming.capabilities.trust.author_labels import OrgTrustLabeler  # only where it is tracked
+
+    return OrgTrustLabeler(org, config, agents, load_tick(org)).entry_label
+
+
+def _parse_position(entry_id: str) -> EntryName:
+    entry_name = next(iter(parse_identities([entry_id])), None)
+    if entry_name is None:
+        raise UsageError(f'"{entry_id[:80]}" is no entry', hint="before=AUTHOR/TICK_ID")
+    return entry_name
+
+
+def _skip_to_position(entries: list[NamedEntry], position: EntryName) -> list[NamedEntry]:
+    """Return the entries after an entry of the same tick; for a missing entry, by comparison of names."""
+    for index, (name, _) in enumerate(entries):
+        if name.identity == position.identity:
+            return entries[index + 1 :]
+    return [named_entry for named_entry in entries if named_entry[0] < position]

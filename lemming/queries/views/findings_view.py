@@ -1,0 +1,64 @@
+"""The view of findings with their evidence; the scan runs once a tick, not for each display."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lemming.kernel.journal.journal_file import newest_journals
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.queries.findings.finding_rules import RULES, apply_rules
+from lemming.queries.findings.finding_scan import FindingScan, scan_ticks
+
+Json = dict[str, Any]
+
+
+def build_findings_view(org: OrgPath, *, kind: str = "", agent: str = "") -> Json:
+    """Return the findings in the newest ticks, restricted to a kind or an agent if named."""
+    org = Organisation.from_path(org)
+    all_findings = org.get_cache(_FindingsCache).get_findings()
+    rows = [
+        row
+        for row in all_findings["rows"]
+        if kind in ("", row["kind"]) and (not agent or agent in row["agents"])
+    ]
+    return {**all_findings, "rows": rows, "total": len(all_findings["rows"])}
+
+
+def is_scan_long_enough(scan: FindingScan) -> bool:
+    """Return False if the scanned turns span too few ticks for a rule to detect repetition.
+
+    A scan ends after `MAX_TURNS` turns: with many agents, these are the turns of only a tick or two.
+    """
+    is_cut = bool(scan.ticks) and not scan.is_complete_from_tick(max(0, scan.tick - scan.settings.window))
+    return not is_cut or len(scan.ticks) >= scan.settings.repeats
+
+
+class _FindingsCache:
+    """Cache of the findings, with the tick of the last scan."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._scanned_state: object = None
+        self._findings: Json = {}
+
+    def get_findings(self) -> Json:
+        """Return the findings in the newest ticks, from the cache unless a new tick has begun."""
+        current_state = load_tick(self._org), newest_journals(self._org, 1)
+        if current_state != self._scanned_state:
+            self._findings, self._scanned_state = self._compute_findings(), current_state
+        return self._findings
+
+    def _compute_findings(self) -> Json:
+        scan = scan_ticks(self._org)
+        titles = {rule.kind: {"title": rule.title, "means": rule.meaning} for rule in RULES}
+        return {
+            "first": scan.first_tick,
+            "last": scan.ticks[-1].tick if scan.ticks else None,
+            "turns": len(scan.turns),
+            "ticks": len(scan.ticks),
+            "can_tell": is_scan_long_enough(scan),
+            "damaged": scan.damaged,
+            "kinds": titles,
+            "rows": [finding.as_json() for finding in apply_rules(scan)],
+        }

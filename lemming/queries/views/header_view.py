@@ -1,0 +1,139 @@
+"""The header of every screen: tick, next tick, pending items, spending, health issues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from lemming.capabilities.requests.waiting_items import list_person_inbox
+from lemming.kernel.agents import Survey
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import timestamp
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.schedule import next_due
+from lemming.kernel.tick.firing_plan import format_pause, has_model_turns
+from lemming.queries.checks.health_checks import HealthIssue
+from lemming.queries.credit_accounts import Account, load_accounts, load_removed_accounts, sum_accounts
+from lemming.queries.org_status import load_tick_status
+from lemming.queries.views.tick_summaries import find_current_activities
+
+Json = dict[str, Any]
+
+
+def build_header_view(org: OrgPath) -> Json:
+    """Return the status of an organisation and the number of items that wait for a person."""
+    waiting_count, removed = 0, list[Account]()
+    with suppress(LemmingError):
+        waiting_count = len(list_person_inbox(org))
+    with suppress(LemmingError):
+        removed = load_removed_accounts(org)
+    return {**build_status(org, removed=removed), "waiting": waiting_count}
+
+
+def build_status(org: OrgPath, *, removed: Sequence[Account] = ()) -> Json:
+    """Return the status of an organisation without pending items; for a broken organisation, its errors.
+
+    `removed`: accounts of agents without a ledger, whose spending counts.
+    """
+    try:
+        return _build_valid_status(org, removed)
+    except LemmingError as error:
+        return build_broken_status(org, error)
+
+
+def build_broken_status(org: OrgPath, error: LemmingError) -> Json:
+    """Return the header of an organisation that cannot be read, with its error."""
+    issue = HealthIssue(error.message, hint=error.hint, about=error.where or "organisation")
+    base_fields = {"org": str(org), "tick": None, "next_at": None, "engine": None, "spent": None}
+    return {**base_fields, "state": "broken", "why": str(error), "troubles": [issue.as_json()]}
+
+
+def _build_valid_status(org: OrgPath, removed: Sequence[Account]) -> Json:
+    tick, config, survey, engine, is_begun, last_commit, issues = load_tick_status(org)
+    next_due_tick = _find_next_due_tick(tick, config, survey)
+    state, explanation = _describe_state(org, tick, config, engine, next_due_tick, is_begun=is_begun)
+    account_list, damaged = load_accounts(org, survey, config)
+    reported = " ".join(issue.message for issue in issues)
+    ledger_issues = [
+        HealthIssue(
+            f"{ledger_error.where}: {ledger_error.message}", hint=ledger_error.hint, about=ledger_error.where
+        )
+        for ledger_error in damaged
+        if ledger_error.where not in reported
+    ]
+    return {
+        "org": str(org),
+        "purpose": config.org.purpose,
+        "tick": tick,
+        "state": state,
+        "why": explanation,
+        "engine": engine,
+        "last": {"tick": last_commit.tick, "totals": last_commit.totals} if last_commit else None,
+        "next_tick": next_due_tick,
+        "next_at": _estimate_tick_time(org, tick, config, next_due_tick)
+        if engine and not is_begun and next_due_tick
+        else None,
+        "agents": len(survey.agents) + len(survey.broken),
+        "spent": _sum_spending([*account_list, *removed]),
+        "troubles": [issue.as_json() for issue in (*issues, *ledger_issues)],
+    }
+
+
+def _describe_state(
+    org: OrgPath, tick: int, config: Config, engine: Json | None, next_due_tick: int | None, *, is_begun: bool
+) -> tuple[str, str]:
+    """Return the state of the organisation as a code, and a sentence with the reason."""
+    if config.org.paused:
+        return "paused", f"{format_pause(config.org.paused)}; `lemming resume` ends it"
+    if engine and is_begun:
+        working = [
+            name for name, activity in find_current_activities(org, tick).items() if not activity.is_over
+        ]
+        names = ", ".join(working[:3]) + (f" and {len(working) - 3} more" if len(working) > 3 else "")
+        return "working", f"{names or 'nobody yet'} at work on tick {tick}"
+    if engine:
+        due_text = (
+            f"until tick {next_due_tick}"
+            if next_due_tick
+            else "by a tick: it waits for news, or for a moment"
+        )
+        return "idle", f"nobody is at work, and nobody is due {due_text}"
+    if is_begun:
+        return "interrupted", f"tick {tick} was interrupted; `lemming run-once` continues it"
+    return "stopped", "no engine runs; `lemming run-forever` starts one"
+
+
+def _find_next_due_tick(tick: int, config: Config, survey: Survey) -> int | None:
+    """Return the first tick with an agent due by number, or None if no agent is due by number."""
+    due_ticks = (
+        next_due(agent.schedule, tick)
+        for agent in survey.agents.values()
+        if agent.schedule.cron is None and not agent.paused and has_model_turns(agent, config)
+    )
+    return min((due_tick for due_tick in due_ticks if due_tick is not None), default=None)
+
+
+def _estimate_tick_time(org: OrgPath, tick: int, config: Config, next_due_tick: int) -> str | None:
+    """Return the start time of the next due tick, estimated from the interval in the settings."""
+    try:
+        last_end = (org / paths.TICK_FILE).stat().st_mtime  # the engine writes it as the last tick ends
+    except FileNotFoundError:
+        return None
+    last_start = datetime.fromtimestamp(last_end, UTC)
+    return timestamp(last_start + timedelta(seconds=config.org.tick_interval_s * (next_due_tick - tick + 1)))
+
+
+def _sum_spending(account_list: Sequence[Account]) -> Json:
+    """Return the total spending and the used-up credits; the limit is null if any agent has none."""
+    total = sum_accounts(account_list)
+    dollars = {"dollars": total["cost_usd"] or 0.0, "unpriced": total["unpriced_calls"]}
+    return {
+        "credits": total["credits"],
+        "used_up": total["used_up"],
+        "max": total["max_credits"],
+        **dollars,
+    }

@@ -1,0 +1,158 @@
+"""The view of spending over time, by agent and by model, with the spending limits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from typing import Any
+
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.times.zones import get_zone
+from lemming.kernel.journal.journal_file import started_journals
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.queries.credit_accounts import load_accounts, load_removed_accounts, sum_accounts
+from lemming.queries.views.tick_summaries import TickSummary, TurnSpending, summarize_ticks
+
+DEFAULT_TICKS = 120
+MAX_TICKS = 2000
+MAX_NAMES = 7
+MAX_AGENTS_SHOWN = 100
+UNITS = ("credits", "cost_usd")
+REMAINDER = ""
+"""The name of what all others spent together."""
+
+Amounts = dict[str, defaultdict[str, float]]
+"""What was spent, by unit, then by whom."""
+
+
+@dataclass
+class _Column:
+    """The spending in a tick or on a day: credits and dollars by agent and by model."""
+
+    at: str = ""
+    calls: int = 0
+    credits: float = 0.0
+    cost_usd: float | None = None
+    agents: Amounts = field(default_factory=lambda: {unit: defaultdict(float) for unit in UNITS})
+    models: Amounts = field(default_factory=lambda: {unit: defaultdict(float) for unit in UNITS})
+
+    def add(self, agent: str, spent: TurnSpending) -> None:
+        """Add the spending of a turn."""
+        self.calls += spent.calls
+        self.credits += spent.credits
+        if spent.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + spent.cost_usd
+        for amounts, name in ((self.agents, agent), (self.models, spent.model)):
+            amounts["credits"][name] += spent.credits
+            amounts["cost_usd"][name] += spent.cost_usd or 0.0
+
+
+def build_money_view(org: OrgPath, *, by: str = "tick", ticks: int = DEFAULT_TICKS) -> dict[str, Any]:
+    """Return the spending of the newest `ticks` ticks with a journal, by "tick" or "day", and the totals.
+
+    A column names the seven agents, and models, with the highest spending; "" stands for all remaining names.
+    Days follow the organisation's time zone, or UTC if none is set.
+    """
+    if by not in ("tick", "day"):
+        raise UsageError(f'by "{by[:80]}" is neither tick nor day', hint="by=tick")
+    org = Organisation.from_path(org)
+    config, survey = load_config(org), survey_agents(org)
+    ticks = min(max(ticks, 1), MAX_TICKS)
+    numbers = started_journals(org, ticks + 1)
+    older, numbers = len(numbers) > ticks, numbers[-ticks:]
+    time_zone = get_zone(config.org.timezone) if config.org.timezone else UTC
+    columns = _build_columns(summarize_ticks(org, numbers), time_zone if by == "day" else None)
+    account_list, damaged = load_accounts(org, survey, config)
+    account_list += load_removed_accounts(org)
+    account_list.sort(key=lambda account: (-account.spent, account.agent))
+    return {
+        "by": by,
+        "ticks": numbers[:1] + numbers[-1:],
+        "older": older,
+        "columns": _columns_to_json(columns),
+        "has_dollars": any(column.cost_usd is not None for column in columns.values()),
+        "agents": [
+            {**account.as_json(), "credits": account.spent} for account in account_list[:MAX_AGENTS_SHOWN]
+        ],
+        "left_out": len(account_list[MAX_AGENTS_SHOWN:]),
+        "total": sum_accounts(account_list),
+        "limits": _list_spending_limits(config),
+        "damaged": [*map(str, damaged)],
+    }
+
+
+def _build_columns(summaries: Iterable[TickSummary], time_zone: tzinfo | None) -> dict[str, _Column]:
+    columns: dict[str, _Column] = {}
+    for summary in summaries:
+        if summary.at:
+            start = parse_timestamp(summary.at)
+            name = start.astimezone(time_zone).strftime("%Y-%m-%d") if time_zone else str(summary.tick)
+            column = columns.setdefault(name, _Column(summary.at))
+            for agent, spent in summary.spent.items():
+                column.add(agent, spent)
+    return columns
+
+
+def _columns_to_json(columns: Mapping[str, _Column]) -> list[dict[str, Any]]:
+    """Return the columns as JSON values, naming only the agents and models with the highest total spending."""
+    names_by_group = {
+        group: _top_spenders(getattr(column, group) for column in columns.values())
+        for group in ("agents", "models")
+    }
+    return [
+        {
+            "name": name,
+            "at": column.at,
+            "calls": column.calls,
+            "credits": round(column.credits, 6),
+            "cost_usd": column.cost_usd,
+            **{
+                group: _sum_remainder(getattr(column, group), names_by_group[group])
+                for group in names_by_group
+            },
+        }
+        for name, column in columns.items()
+    ]
+
+
+def _top_spenders(columns: Iterable[Amounts]) -> list[str]:
+    sums: defaultdict[str, float] = defaultdict(float)
+    for amounts in columns:
+        for name, amount in amounts["credits"].items():
+            sums[name] += amount
+    return sorted(sums, key=lambda name: (-sums[name], name))[:MAX_NAMES]
+
+
+def _sum_remainder(amounts: Amounts, names: list[str]) -> dict[str, dict[str, float]]:
+    folded = {}
+    for unit, unit_amounts in amounts.items():
+        named_amounts = {name: unit_amounts[name] for name in names if name in unit_amounts}
+        remainder = sum(amount for name, amount in unit_amounts.items() if name not in named_amounts)
+        folded[unit] = {**named_amounts, **({REMAINDER: remainder} if remainder else {})}
+    return folded
+
+
+def _list_spending_limits(config: Config) -> list[dict[str, Any]]:
+    """Return the spending limits of the organisation's gates, with the location of each rule."""
+    if "gates" not in config.org.extensions:
+        return []
+    from lemming.capabilities.gates.gate_settings import iter_rules
+    from lemming.capabilities.gates.spending_limit import get_limits, parse_window
+
+    return [
+        {
+            "line": rule.line,
+            "per": rule.gate.per,
+            "window": str(parse_window(rule.gate.window) or ""),
+            "limits": {key: float(amount) for key, amount in get_limits(rule.gate).items()},
+            "then": rule.gate.then,
+            "models": [*(rule.gate.models or ())],
+        }
+        for rule in iter_rules(config.org)
+        if get_limits(rule.gate)
+    ]

@@ -1,0 +1,165 @@
+"""Descriptions of actions of agents and people: the same sentences on every screen. Pure.
+
+A screen has the record as well: a sentence may say less than the record, but never more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.inboxes.payload_references import parse_references
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.plugins.capability_loader import requesting_capability
+
+Json = dict[str, Any]
+MAX_VALUE_CHARS = 160
+
+_CALL_TEMPLATES: Mapping[str, str] = {
+    "file_write": "write {path}",
+    "file_edit": "change {path}",
+    "file_append": "add to {path}",
+    "file_read": "read {path}",
+    "file_list": "list {path}",
+    "file_delete": "delete {path}",
+    "shell": "run `{command}`",
+    "memory_write": "remember {key}",
+    "memory_read": "look up {key}",
+    "create_agent": "make the agent {name}",
+    "list_agents": "list the agents",
+}
+NON_TOOL_DECISIONS = frozenset({"show", "spend", "publish"})
+"""The decisions that are about no call of a tool: docs/approvals.md."""
+
+
+def describe_call(tool: str, args: Mapping[str, Any]) -> str:
+    """Return a description of a tool call, for use after "wants to".
+
+    >>> describe_call("shell", {"command": "git push"})
+    'run `git push`'
+    >>> describe_call("mail_send", {"to": "ada"})
+    'call mail_send with to = ada'
+    >>> describe_call("publish", dict(kind="report", payload={"target": ["ada", "bob"]}))
+    'send a report to ada and bob'
+    >>> describe_call("spend", dict(credits=100, of="agent"))
+    'spend 100 credits more than its limit'
+    """
+    if tool in NON_TOOL_DECISIONS:
+        return _describe_non_tool_call(tool, args)
+    template = _CALL_TEMPLATES.get(tool)
+    names = {key: truncate_value(value) for key, value in args.items()}
+    try:
+        return template.format_map(names) if template else _describe_generic_call(tool, names)
+    except KeyError:  # it was called without what it is named by
+        return _describe_generic_call(tool, names)
+
+
+def _describe_non_tool_call(tool: str, args: Mapping[str, Any]) -> str:
+    if tool == "show":
+        return f"read an entry of {str(args.get('entry', '')).partition('/')[0]}"
+    if tool == "spend":
+        amounts = [_format_amount(key, value) for key, value in args.items() if key != "of"]
+        return (
+            f"spend {' and '.join(amounts)} more than its limit" if amounts else "spend more than its limit"
+        )
+    payload = args.get("payload")
+    readers = sorted(parse_references(payload.get("target"))) if isinstance(payload, Mapping) else []
+    return f"send a {args.get('kind', 'message')} to {' and '.join(readers) or 'all its readers'}"
+
+
+def _format_amount(unit: str, value: object) -> str:
+    number = f"{value:,g}" if isinstance(value, (int, float)) else str(value)
+    return f"${number}" if unit == "dollars" else f"{number} {unit}"
+
+
+def _describe_generic_call(tool: str, names: Mapping[str, str]) -> str:
+    arguments = ", ".join(f"{key} = {value}" for key, value in names.items())
+    return f"call {tool} with {truncate_value(arguments)}" if arguments else f"call {tool}"
+
+
+def entry_text(payload: Mapping[str, Any]) -> str:
+    """Return the text of an entry, the described call of an approval request, or an empty string.
+
+    >>> call = dict(tool="shell", args={"command": "ls"}, gate="config/org.json#/gates/0")
+    >>> entry_text(dict(text="shell: ...", call=call))
+    'wants to run `ls`'
+    """
+    call, text = payload.get("call"), payload.get("text")
+    if (
+        requesting_capability(payload)
+        and isinstance(call, Mapping)
+        and isinstance(args := call.get("args"), Mapping)
+    ):
+        return f"wants to {describe_call(str(call.get('tool')), args)}"
+    return text if isinstance(text, str) else ""
+
+
+def describe_payload(payload: Mapping[str, Any]) -> str:
+    """Return a description of the payload fields besides the text and the addressing.
+
+    >>> describe_payload(dict(decision="approve", args={"path": "b.txt"}))
+    'approved it, with path = b.txt instead'
+    >>> describe_payload(dict(ok=True, reply_to="x"))
+    'ok: yes'
+    """
+    if decision := payload.get("decision"):
+        return _describe_decision(str(decision), payload)
+    if payload.get("status") in ("refused", "failed"):
+        return f"{payload['status']} it{_format_reason(payload.get('reason'))}"
+    if "cancels" in payload:
+        return "took the request back"
+    fields = {key: field_value for key, field_value in payload.items() if key not in ADDRESSING}
+    return "; ".join(f"{key}: {truncate_value(value)}" for key, value in fields.items())
+
+
+def entry_to_message(entry: OutboxEntry, chars: int) -> Json:
+    """Return an entry as shown on every screen, with a shortened text; `says` describes the other payload
+    fields.
+    """
+    text = entry_text(entry.payload)
+    return {
+        "identity": entry.identity,
+        "id": entry.id,
+        "agent": entry.agent,
+        "tick": entry.tick,
+        "kind": entry.kind,
+        "text": text[:chars],
+        "says": describe_payload(entry.payload),
+        "chars": len(text),
+        "at": entry.created_at,
+        "file": entry.file,
+    }
+
+
+ADDRESSING = frozenset({"text", "target", "reply_to", "conversation", "parent", "schema", "call", "join"})
+"""What of a payload says to whom it goes and what it belongs to."""
+
+
+def _describe_decision(decision: str, payload: Mapping[str, Any]) -> str:
+    args = payload.get("args")
+    match decision:
+        case "approve" if isinstance(args, dict):
+            changed_args = ", ".join(f"{key} = {truncate_value(value)}" for key, value in args.items())
+            return f"approved it, with {truncate_value(changed_args)} instead"
+        case "approve":
+            return "approved it"
+        case "answer":
+            return f"gave the result instead: {truncate_value(payload.get('answer'))}"
+    return f"denied it{_format_reason(payload.get('reason'))}"
+
+
+def _format_reason(reason: object) -> str:
+    return f": {truncate_value(reason)}" if reason else ""
+
+
+def truncate_value(value: object, max_chars: int = MAX_VALUE_CHARS) -> str:
+    """Return a value on a single line, shortened to `max_chars` characters.
+
+    >>> truncate_value(True), truncate_value({"a": 1}), truncate_value("two  \\n lines")
+    ('yes', '{"a": 1}', 'two lines')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = " ".join(value.split()) if isinstance(value, str) else to_line(value)
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1].rstrip()}…"

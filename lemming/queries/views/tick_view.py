@@ -1,0 +1,377 @@
+"""The view of a tick: the plan with reasons, the turns as time bars, a complete turn; and the strip of ticks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from lemming.journal_tools.missing_journals import explain_missing_journal
+from lemming.journal_tools.provenance.prompt_parser import parse_prompt
+from lemming.journal_tools.recorded_tick import (
+    RecordedTick,
+    ToolUse,
+    TurnRecord,
+    load_tick_record,
+    make_quiet_tick,
+)
+from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.journal.journal_file import started_journals
+from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ToolFinished, TurnStarted
+from lemming.kernel.journal.turn_report import USUAL_ENDS
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
+from lemming.operations.engine_progress import find_running_engine
+from lemming.queries.views.sentences import describe_call, describe_payload, entry_text
+from lemming.queries.views.tick_summaries import TickSummary, summarize_ticks
+
+MAX_ROWS = 100
+MAX_FILE_CHARS = 20_000
+MAX_CLOCK_SKEW_MS = 50
+"""An answer's moment is read from one clock and how long it took from another."""
+
+
+def build_tick_view(
+    org: OrgPath, *, number: int | None = None, agent: str = "", first: int = 0, around: int = 0
+) -> dict[str, Any]:
+    """Return a tick (by default the newest) with a row for each turn, at most 100 rows from `first` on.
+
+    With `agent`, `turn` is the agent's complete turn: prompt, answers, tool results, files; or `no_turn`
+    explains the missing turn. With `around`, `strip` is the surrounding stretch of `around` ticks. Raises
+    `UsageError` for an unknown tick and `CorruptState` for a damaged journal.
+    """
+    org = Organisation.from_path(org)
+    if number is not None and number < 0:
+        raise UsageError(f"there is no tick {number}", hint="ticks are counted from 0")
+    record = load_recorded_tick(org, number)
+    rows = record.turn_keys
+    turn = record.find_turn(agent) if agent else None
+    return {
+        **build_plan_section(record),
+        "state": _describe_state(org, record),
+        "next_tick": load_tick(org),
+        "first": first,
+        "timing": build_timing(record, rows[first : first + MAX_ROWS]),
+        "rows": [_build_turn_row(record, key) for key in rows[first : first + MAX_ROWS]],
+        "turn": turn_to_full_json(turn, record) if turn else None,
+        "no_turn": _explain_missing_turn(record, agent) if agent and not turn else "",
+        **({"strip": _load_tick_strip(org, record.tick, around)} if around > 0 else {}),
+    }
+
+
+def _load_tick_strip(org: Organisation, number: int, count: int) -> list[dict[str, Any]]:
+    """Return the aligned stretch of `count` ticks around a tick, and the first tick after the stretch."""
+    end_tick = number - number % count + count + 1
+    strip: list[dict[str, Any]] = build_ticks_view(org, end_tick=end_tick, count=count + 1)["ticks"]
+    return strip
+
+
+def _explain_missing_turn(record: RecordedTick, agent: str) -> str:
+    plan = record.plan
+    reason = plan.skipped.get(agent) or plan.broken.get(agent) or ("not due" if agent in plan.not_due else "")
+    return f"{agent[:80]} took no turn in tick {record.tick}: {reason or 'it was not there'}"
+
+
+def turn_to_full_json(turn: TurnRecord, record: RecordedTick) -> dict[str, Any]:
+    """Return a turn with its prompts, its answers, and the texts of the small files it wrote."""
+    return {**turn_to_json(turn, record, prompts=True), "contents": _small_file_texts(turn)}
+
+
+def load_recorded_tick(org: OrgPath, number: int | None) -> RecordedTick:
+    """Load a tick (by default the newest with a journal), including a quiet tick without turns."""
+    if number is None:
+        newest = started_journals(org, 1)
+        if not newest:
+            raise UsageError("no tick has been run here", hint="`lemming run-once` runs one")
+        number = newest[-1]
+    try:
+        return load_tick_record(org, number)
+    except UsageError:  # it has no journal
+        if explain_missing_journal(org, number) == "quiet":
+            stopped_turns = sorted(
+                load_unfinished_turns(org, until=number).values(), key=lambda stopped_turn: stopped_turn.agent
+            )
+            skipped = {
+                stopped_turn.agent: stopped_turn.reason
+                for stopped_turn in stopped_turns
+                if stopped_turn.status == "skipped"
+            }
+            return make_quiet_tick(
+                number,
+                skipped,
+                {
+                    stopped_turn.agent: stopped_turn.reason
+                    for stopped_turn in stopped_turns
+                    if _is_resume_failure(stopped_turn)
+                },
+            )
+        raise
+
+
+def _is_resume_failure(turn: UnfinishedTurn) -> bool:
+    """Return True if a broken resume prevented the turn."""
+    return turn.status == "failed" and turn.error == "ConfigError"
+
+
+def build_plan_section(record: RecordedTick) -> dict[str, Any]:
+    """Return the plan of a tick, and the totals of its turns."""
+    return {
+        "tick": record.tick,
+        "at": record.start_record.at,
+        "is_committed": record.commit_record is not None,
+        "engine_starts": record.engine_starts,
+        "order": record.plan.order,
+        "not_due": record.plan.not_due,
+        "skipped": record.plan.skipped,
+        "broken": record.plan.broken,
+        "expired": record.expired,
+        "expired_unread": record.unread,
+        "totals": record.totals,
+    }
+
+
+def turn_to_json(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[str, Any]:
+    """Return a turn as JSON values."""
+    report = turn.report
+    return {
+        "agent": turn.agent,
+        **({"turn": turn.turn} if turn.turn else {}),
+        "status": turn.status,
+        "end": (report.end or USUAL_ENDS[report.status]) if report else "",
+        "reason": report.reason if report else "",
+        "error": report.error if report else "",
+        "attempts": turn.attempts,
+        "stops": turn.stops,
+        "request": report.request if report else "",
+        "saw": [vars(seen_entry) for seen_entry in parse_prompt(turn, record.plan.all_agents).entries],
+        "results": turn.visible_results,
+        "prompt_chars": sum(len(message["content"]) for message in turn.prompt),
+        **({"prompt": turn.prompt} if prompts else {}),
+        "answers": [vars(call) for call in turn.calls],
+        "tools": [{**vars(tool_use), "wish": _describe_call(tool_use)} for tool_use in turn.tools],
+        "entries": [
+            {
+                **written_entry.as_json(),
+                "says": entry_text(written_entry.payload) or describe_payload(written_entry.payload),
+            }
+            for written_entry in turn.entries
+        ],
+        "memory": turn.memory,
+        "files": [
+            {"path": path, "sha256": effect.digest, "bytes": len(effect.content)}
+            for path, effect in turn.writes.items()
+        ],
+        "removed": report.removed if report else [],
+        "remarks": report.remarks if report else [],
+        "verdicts": report.verdicts if report else [],
+        "judged": report.judged if report else None,
+        "notes": report.notes if report else "",
+        "calls": len(turn.calls),
+        "credits": sum(call.credits for call in turn.calls),
+        "cost_usd": report.cost_usd if report else None,
+        "input_tokens": sum(call.input_tokens for call in turn.calls),
+        "output_tokens": sum(call.output_tokens for call in turn.calls),
+        "duration_ms": sum(call.duration_ms for call in turn.calls),
+    }
+
+
+def _describe_call(tool_use: ToolUse) -> str:
+    """Return a description of a tool call."""
+    return describe_call(tool_use.tool, tool_use.args if isinstance(tool_use.args, dict) else {})
+
+
+def _describe_state(org: Organisation, record: RecordedTick) -> str:
+    if record.engine_starts == 0:
+        return "quiet"
+    if record.commit_record is not None:
+        return "committed"
+    return "running" if find_running_engine(org) else "interrupted"
+
+
+def _small_file_texts(turn: TurnRecord) -> dict[str, str]:
+    """Return the texts of the small files a turn wrote, by path."""
+    small_files = {
+        path: effect.content for path, effect in turn.writes.items() if len(effect.content) <= MAX_FILE_CHARS
+    }
+    return {path: content.decode("utf-8", "replace") for path, content in small_files.items()}
+
+
+def _build_turn_row(record: RecordedTick, name: str) -> dict[str, Any]:
+    """Return a turn as a table row; only the final records of the turn are parsed.
+
+    `name`: the turn key.
+    """
+    ended = record.ended.get(name)
+    report = ended.report if ended else None
+    tools = [
+        record_of_turn
+        for record_of_turn in record.turn_records(name)
+        if isinstance(record_of_turn, ToolFinished)
+    ]
+    answers = [
+        record_of_turn
+        for record_of_turn in record.turn_records(name)
+        if isinstance(record_of_turn, ModelReplied)
+    ]
+    return {
+        "agent": name,
+        "status": report.status if report else ("working" if record.turn_records(name) else "not begun"),
+        "end": (report.end or USUAL_ENDS[report.status]) if report else "",
+        "reason": report.reason if report else "",
+        "entries": [dict(entry) for entry in report.entries] if report else [],
+        "saw": len(record.started[name].entries) if name in record.started else 0,
+        "calls": report.calls if report else len(answers),
+        "tools": len(tools),
+        "tools_failed": sum(
+            record_of_turn.success is False and record_of_turn.outcome not in ("pending", "deferred")
+            for record_of_turn in tools
+        ),
+        "verdicts": len(report.verdicts) if report else 0,
+        "memories": len(report.memory) if report else 0,
+        "files": len(report.files) if report else 0,
+        "credits": report.credits if report else sum(record_of_turn.credits for record_of_turn in answers),
+        "cost_usd": report.cost_usd if report else None,
+        "input_tokens": report.input_tokens
+        if report
+        else sum(record_of_turn.input_tokens for record_of_turn in answers),
+        "output_tokens": report.output_tokens
+        if report
+        else sum(record_of_turn.output_tokens for record_of_turn in answers),
+    }
+
+
+# --- bars ----------------------------------------------------------------------------------------
+
+
+def build_timing(record: RecordedTick, names: list[str]) -> dict[str, Any]:
+    """Return the bars of each turn: times of model calls and answers, in milliseconds after the start of the
+    tick.
+
+    Only answers and failed calls carry times. `has_exact_mtime`: the times were measured in this tick,
+    without a restart. Times of an earlier recording or of an interrupted tick are unusable; their bars are
+    stacked by duration instead. A bar without an end belongs to a running turn.
+    """
+    began = parse_timestamp(record.start_record.at) if record.start_record.at else None
+    answers = [answer for answer in record.answers.values() if isinstance(answer, ModelReplied)]
+    is_exact = began is not None and record.engine_starts < 2
+    is_exact = is_exact and all(
+        began and _compute_asked_ms(began, answer) >= -MAX_CLOCK_SKEW_MS for answer in answers
+    )
+    bars = _measure_bars(record, names, began) if is_exact and began else _stack_bars(record, names)
+    ends = [bar["end_ms"] for turn_bars in bars.values() for bar in turn_bars if bar["end_ms"] is not None]
+    return {"is_exact": is_exact, "bars": bars, "end_ms": max(ends, default=0)}
+
+
+def _compute_asked_ms(began: datetime, answer: ModelReplied) -> int:
+    return _compute_offset_ms(began, answer) - answer.duration_ms
+
+
+def _compute_offset_ms(began: datetime, answer: ModelReplied) -> int:
+    return round((parse_timestamp(answer.at) - began).total_seconds() * 1000)
+
+
+def _measure_bars(record: RecordedTick, names: list[str], began: datetime) -> dict[str, list[dict[str, Any]]]:
+    bars: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    latest, starts = 0, dict[str, int]()  # a turn cannot have begun before what its journal tells before it
+    for step in record.records:
+        if isinstance(step, ModelReplied):
+            starts[step.turn_key] = end = _compute_offset_ms(began, step)
+            latest = max(latest, end)
+            if step.turn_key in bars:
+                bars[step.turn_key].append(_make_bar(max(_compute_asked_ms(began, step), 0), end))
+        elif isinstance(step, ModelFailed):
+            begin = starts.get(step.turn_key, latest)
+            starts[step.turn_key] = begin + step.duration_ms
+            if step.turn_key in bars:
+                bars[step.turn_key].append(_make_bar(begin, begin + step.duration_ms, is_lost=True))
+        elif isinstance(step, TurnStarted):
+            starts[step.turn_key] = latest
+    for name in bars.keys() & starts.keys() - record.ended.keys():
+        bars[name].append(_make_bar(starts[name], None))
+    return bars
+
+
+def _stack_bars(record: RecordedTick, names: list[str]) -> dict[str, list[dict[str, Any]]]:
+    bars: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    begin = 0
+    for step in record.records:
+        if isinstance(step, ModelReplied | ModelFailed) and step.turn_key in bars:
+            is_lost = isinstance(step, ModelFailed)
+            bars[step.turn_key].append(_make_bar(begin, begin + max(step.duration_ms, 0), is_lost=is_lost))
+            begin += max(step.duration_ms, 0)
+    return bars
+
+
+def _make_bar(begin_ms: int, end_ms: int | None, *, is_lost: bool = False) -> dict[str, Any]:
+    return {"begin_ms": begin_ms, "end_ms": end_ms, **({"is_lost": True} if is_lost else {})}
+
+
+DEFAULT_STRIP_TICKS = 60
+MAX_STRIP_TICKS = 500
+_STATUSES_BY_SEVERITY = ("failed", "waiting", "done", "skipped")
+
+
+def build_ticks_view(
+    org: OrgPath, *, end_tick: int | None = None, count: int = DEFAULT_STRIP_TICKS
+) -> dict[str, Any]:
+    """Return the newest ticks with a journal, oldest first; with `before`, ticks before this tick.
+
+    `older` is True if earlier ticks exist; pass the number of the first returned tick as `before` to get
+    them. `quiet_before` is the number of ticks directly before the tick without any turn, or with a removed
+    journal.
+    """
+    org, count = Organisation.from_path(org), min(max(count, 1), MAX_STRIP_TICKS)
+    numbers = started_journals(org, count + 1, before_tick=end_tick)
+    older, numbers = len(numbers) > count, numbers[-count:]
+    is_running = find_running_engine(org) is not None
+    return {
+        "next_tick": load_tick(org),
+        "is_running": is_running,
+        "older": older,
+        "ticks": [_summary_to_json(org, summary, is_running) for summary in summarize_ticks(org, numbers)],
+    }
+
+
+def _summary_to_json(org: Organisation, summary: TickSummary, is_running: bool) -> dict[str, Any]:
+    totals, problem = summary.totals, summary.problem
+    if not (totals or problem):
+        totals, problem = _load_partial_totals(org, summary.tick)
+    return {
+        "tick": summary.tick,
+        "at": summary.at,
+        "status": "damaged" if problem else _tick_status(summary, is_running),
+        "worst": worst_status(totals),
+        "ends": dict(sorted(summary.ended.items())),
+        "quiet_before": 0 if summary.after is None else summary.tick - summary.after - 1,
+        "planned": summary.planned,
+        "turns": sum(summary.ended.values()),
+        "begun": len(summary.begun),
+        "starts": summary.starts,
+        "duration_ms": summary.duration_ms,
+        "problem": problem,
+        **{key: totals.get(key) for key in ("entries", "calls", "credits", "cost_usd")},
+    }
+
+
+def worst_status(totals: dict[str, Any]) -> str:
+    """Return the worst status among the turns of a tick, or an empty string before the first turn has ended.
+
+    >>> worst_status(dict(done=3, waiting=1, skipped=2, failed=0))
+    'waiting'
+    """
+    return next((status for status in _STATUSES_BY_SEVERITY if totals.get(status)), "")
+
+
+def _tick_status(summary: TickSummary, is_running: bool) -> str:
+    if summary.is_committed:
+        return "committed"
+    return "running" if is_running else "interrupted"
+
+
+def _load_partial_totals(org: Organisation, tick: int) -> tuple[dict[str, Any], str]:
+    """Return the totals of an unfinished tick, and the error of its journal."""
+    try:
+        return load_tick_record(org, tick).totals, ""
+    except (CorruptState, UsageError) as error:
+        return {}, str(error)

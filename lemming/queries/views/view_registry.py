@@ -1,0 +1,77 @@
+"""Views of an organisation for the page, `lemming watch` and reports: JSON values, built from its files only.
+
+A view is a function `(org, **parameters) -> dict` in a module of this folder. Views write nothing and do not
+depend on the web. Texts of agents are returned unchanged: the display must treat them as plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from inspect import Parameter, signature
+from typing import Any
+
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.org.organisation import OrgPath
+
+VIEWS = (
+    "header", "waiting", "agents", "feed", "ticks", "tick", "why", "map", "money", "agent", "past",
+    "findings", "settings",
+)  # fmt: skip
+"""All views by their names, which are those of their modules, but for a few."""
+_MODULE_EXCEPTIONS = {"ticks": "tick", "settings": "agent", "past": "changes"}
+
+_NUMBER = re.compile(r"-?[0-9]{1,12}", re.ASCII)
+
+
+def build_view(org: OrgPath, name: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return a view as JSON values; `parameters` are strings from an address.
+
+    Raises `UsageError` for an unknown view or parameter, and the errors of the view.
+    """
+    function = find_view_function(name)
+    return function(org, **_parse_arguments(name, function, parameters or {}))
+
+
+def find_view_function(name: str) -> Callable[..., dict[str, Any]]:
+    """Return the function of a view; raise `UsageError` for an unknown name."""
+    if name not in VIEWS:
+        raise UsageError(
+            f'there is no view "{name[:80]}"', hint=did_you_mean(name[:80], VIEWS) or ", ".join(VIEWS)
+        )
+    module = import_module(f"lemming.queries.views.{_MODULE_EXCEPTIONS.get(name, name)}_view")
+    function: Callable[..., dict[str, Any]] = getattr(module, f"build_{name}_view")
+    return function
+
+
+def _parse_arguments(
+    name: str, function: Callable[..., Any], parameters: Mapping[str, str]
+) -> dict[str, Any]:
+    """Convert the strings of an address to the arguments of the view."""
+    parameters_by_name = {
+        parameter.name: parameter
+        for parameter in signature(function).parameters.values()
+        if parameter.kind is Parameter.KEYWORD_ONLY
+    }
+    if unknown := [key for key in parameters if key not in parameters_by_name]:
+        hint = (
+            did_you_mean(unknown[0][:80], list(parameters_by_name))
+            or f"parameters: {', '.join(parameters_by_name) or 'none'}"
+        )
+        raise UsageError(f'{name} has no parameter "{unknown[0][:80]}"', hint=hint)
+    for parameter in parameters_by_name.values():
+        if parameter.default is Parameter.empty and parameter.name not in parameters:
+            raise UsageError(f"{name} needs {parameter.name}", hint=f"{parameter.name}=…")
+    return {key: _parse_value(key, parameters_by_name[key], text) for key, text in parameters.items()}
+
+
+def _parse_value(key: str, parameter: Parameter, text: str) -> str | int:
+    if "\0" in text:
+        raise UsageError(f"{key}: that is no text: it has a NUL in it")
+    if not str(parameter.annotation).startswith("int"):
+        return text
+    if not _NUMBER.fullmatch(text):
+        raise UsageError(f'{key}: "{text[:80]}" is no number', hint=f"{key}=10")
+    return int(text)

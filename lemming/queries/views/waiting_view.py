@@ -1,0 +1,293 @@
+"""The view of items that wait for people: a summary line, the call with its diff, the form of the answer, and
+the context.
+
+The context shows, in a few lines, the entries and results the requesting turn had read.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from lemming.capabilities.requests.answer_fields import describe_field, get_answer_schema, get_properties
+from lemming.capabilities.requests.current_requests import RequestsSnapshot, load_requests
+from lemming.capabilities.requests.request_view import RequestView
+from lemming.capabilities.requests.waiting_items import PersonInboxItem, build_person_inbox
+from lemming.journal_tools.provenance.prompt_parser import parse_prompt
+from lemming.journal_tools.recorded_tick import TurnRecord, load_tick_record
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.base.payload_text import get_payload_text
+from lemming.kernel.files.stat_cache import Identity
+from lemming.kernel.inboxes.entry_index import EntryIndex
+from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tick.firing_plan import is_channel_model, is_person_model
+from lemming.queries.views.feed_view import make_trust_lookup
+from lemming.queries.views.moments import TickTimes
+from lemming.queries.views.sentences import describe_call, describe_payload, entry_text, truncate_value
+from lemming.queries.views.subject import find_references, find_subject
+from lemming.queries.views.tick_summaries import load_journal_identity
+
+Json = dict[str, Any]
+
+
+def build_waiting_view(org: OrgPath, *, person: str = "", item: str = "") -> Json:
+    """Return the items that wait for people, or for a single `person`, oldest first.
+
+    `because` is the context of the item with identity `item`, by default of the first.
+    """
+    org = Organisation.from_path(org)
+    snapshot = load_requests(org)
+    items = [
+        waiting_item
+        for waiting_item in build_person_inbox(snapshot, org)
+        if person in ("", waiting_item.person)
+    ]
+    by_identity = snapshot.requests.by_identity
+    chosen = (
+        item
+        if any(waiting_item.identity == item for waiting_item in items)
+        else items[0].identity
+        if items
+        else ""
+    )
+    return {
+        "people": sorted(snapshot.people),
+        "tick": snapshot.requests.tick,
+        "items": [
+            _build_item(org, waiting_item, by_identity[waiting_item.identity]) for waiting_item in items
+        ],
+        "because": build_request_context(org, snapshot, by_identity[chosen]) if chosen else None,
+    }
+
+
+def _build_item(org: Organisation, item: PersonInboxItem, request: RequestView) -> Json:
+    schema = get_answer_schema(request)
+    subject = find_subject(org, item.call, request.asker) if item.call else None
+    return {
+        **item.as_json(),
+        "subject": subject,
+        "expiry": _build_expiry(item, request),
+        "text": request.text,
+        "line": item.summary_line,
+        "wish": _describe_wish(item, request),
+        "created_at": org.get_cache(TickTimes).find_local_time(request.entry),
+        "file": request.entry.file,
+        "decides": item.call is not None or _is_yes_no_decision(request),
+        "fields": [_build_form_field(schema, name, field) for name, field in get_properties(schema).items()],
+    }
+
+
+def _build_expiry(item: PersonInboxItem, request: RequestView) -> Json:
+    """Return the expiry of the request (ticks from now, a time, or neither) and its default answer."""
+    ticks_left = (
+        None if item.deadline is None else max(0, item.deadline - (request.tick + item.age_ticks)) + 1
+    )
+    default = truncate_value(request.default_answer, MAX_CHARS) if request.has_default else None
+    return {"ticks": ticks_left, "at": request.not_after, "default": default}
+
+
+def _describe_wish(item: PersonInboxItem, request: RequestView) -> str:
+    """Return a description of the wish, for use after the requester's name."""
+    if item.call:
+        return f"wants to {describe_call(item.call['tool'], item.call['args'])}"
+    if _is_yes_no_decision(request):
+        return "wants its proposal approved"
+    return "asks you to fill in a form" if get_properties(get_answer_schema(request)) else "asks you"
+
+
+def _build_form_field(schema: Json | None, name: str, field: Any) -> Json:
+    """Return a form field: title, description, input type."""
+    field_schema = field if isinstance(field, dict) else {}
+    title, description = field_schema.get("title"), field_schema.get("description")
+    required = (schema or {}).get("required")
+    input_type = _choose_input_type(field)
+    about_text = description if isinstance(description, str) else ""
+    if input_type["form"] in ("text", "number") and not about_text:
+        about_text = describe_field(schema, name)
+    return {
+        "name": name,
+        "title": title if isinstance(title, str) and title else name.replace("_", " "),
+        "about": about_text,
+        "is_required": isinstance(required, list) and name in required,
+        **input_type,
+    }
+
+
+def _is_yes_no_decision(request: RequestView) -> bool:
+    """Return True if the answer is yes or no, as for a proposed plan."""
+    field = get_properties(get_answer_schema(request)).get("decision")
+    return isinstance(field, dict) and "approve" in (field.get("enum") or ())
+
+
+def _choose_input_type(field: Any) -> Json:
+    """Return the input type of a field: a choice, yes or no, a number, or text."""
+    field_schema = field if isinstance(field, dict) else {}
+    if isinstance(field_schema.get("enum"), list):
+        return {"form": "choice", "choice": [str(option) for option in field_schema["enum"]]}
+    kind = field_schema.get("type")
+    return {"form": {"boolean": "yes", "integer": "number", "number": "number"}.get(str(kind), "text")}
+
+
+MAX_LINES, MAX_CHARS, MAX_TURNS_CACHED = 3, 240, 64
+
+
+def build_request_context(org: Organisation, snapshot: RequestsSnapshot, request: RequestView) -> Json:
+    """Return the entries and results the requesting turn had just read, in at most three lines.
+
+    Lines quoted by the request come first (`is_quoted`: the request names the entry, or the same file), then
+    the request the turn served. A line read by the turn is no proof of a cause. `notes`: the agent's own
+    note. `more`: number of omitted lines. `wrong`: the error of an unreadable record. A person's request has
+    no lines, because no turn made the request.
+    """
+    base_fields: Json = {
+        "identity": request.identity,
+        "tick": request.tick,
+        "agent": request.asker,
+        "notes": "",
+    }
+    if request.asker in snapshot.people:
+        return {**base_fields, "lines": [], "more": 0, "wrong": ""}
+    try:
+        facts = org.get_cache(_TurnContextCache).get_context(request.tick, request.asker)
+    except (CorruptState, UsageError) as error:
+        return {**base_fields, "lines": [], "more": 0, "wrong": str(error)}
+    builder = _RequestContextBuilder(org, snapshot)
+    lines = [
+        *builder.list_askers(request, facts["request"]),
+        *builder.list_new_entries(facts["entries"]),
+        *facts["results"],
+    ]
+    quoted = find_references(request.entry.payload)
+    unique = [_mark_quoted(line, quoted) for line in {line["key"]: line for line in lines}.values()]
+    unique.sort(key=lambda line: not line["is_quoted"])
+    return {
+        **base_fields,
+        "notes": facts["notes"],
+        "lines": unique[:MAX_LINES],
+        "more": max(0, len(unique) - MAX_LINES),
+        "wrong": "",
+    }
+
+
+def _mark_quoted(line: Json, references: set[str]) -> Json:
+    """Return a line with `is_quoted` set if the references contain its entry or any reference in the line."""
+    line_references = {line["identity"], line["identity"].rpartition("_")[2], *line["names"]} - {""}
+    return {
+        **{key: value for key, value in line.items() if key != "names"},
+        "is_quoted": bool(line_references & references),
+    }
+
+
+class _TurnContextCache:
+    """Cache of turn contexts, valid while the journal of the turn remains the same file."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._contexts: OrderedDict[tuple[int, str, Identity | None], Json] = OrderedDict()
+
+    def get_context(self, tick: int, agent: str) -> Json:
+        key = tick, agent, load_journal_identity(self._org, tick)
+        if key not in self._contexts:
+            record = load_tick_record(self._org, tick)
+            turn = record.find_turn(agent)
+            context = _build_turn_context(turn, record.plan.all_agents) if turn else _NOTHING
+            if turn is None or turn.report is None:
+                return context
+            self._contexts[key] = context
+        self._contexts.move_to_end(key)
+        while len(self._contexts) > MAX_TURNS_CACHED:
+            self._contexts.popitem(last=False)
+        return self._contexts[key]
+
+
+_NOTHING: Json = {"entries": [], "results": [], "notes": "", "request": ""}
+
+
+def _build_turn_context(turn: TurnRecord, everyone: Any) -> Json:
+    new_entries = [
+        seen_entry
+        for seen_entry in parse_prompt(turn, everyone).entries
+        if seen_entry.is_new and seen_entry.author and seen_entry.tick is not None
+    ]
+    results = [
+        {
+            "key": f"{tool_use['tool']} {index}",
+            "author": tool_use["tool"],
+            "says": "gave",
+            "speaks": "tool",
+            "trust": "",
+            "text": truncate_value(tool_use.get("output", ""), MAX_CHARS),
+            "names": sorted(find_references([tool_use.get("args"), tool_use.get("output")])),
+            "file": "",
+            "identity": "",
+        }
+        for index, tool_use in enumerate(turn.visible_results)
+    ]
+    report = turn.report
+    return {
+        "entries": [(seen_entry.tick, seen_entry.id, seen_entry.author) for seen_entry in new_entries],
+        "results": results,
+        "notes": report.notes if report else "",
+        "request": report.request if report else "",
+    }
+
+
+class _RequestContextBuilder:
+    """Builds lines from entries, with the author and the trust label."""
+
+    def __init__(self, org: Organisation, snapshot: RequestsSnapshot) -> None:
+        self._index, self._snapshot = org.get_cache(EntryIndex), snapshot
+        config = load_config(org)
+        self._config: Config = config
+        agents = survey_agents(org).agents
+        self._agents = agents
+        self._trust_of = make_trust_lookup(org, config, agents)
+
+    def list_askers(self, request: RequestView, served_id: str) -> list[Json]:
+        """Return lines for the request the turn served, and for the first request of its chain."""
+        requests = self._snapshot.requests
+        served_request = requests.by_identity.get(served_id) or requests.by_identity.get(request.parent or "")
+        if served_request is None:
+            return []
+        first = requests.get_root(served_request)
+        chain = [first] if first is served_request else [first, served_request]
+        return [self._build_line(chain_request.entry, "asked") for chain_request in chain]
+
+    def list_new_entries(self, names: list[tuple[int, str, str]]) -> list[Json]:
+        """Return lines for the entries that were new to a turn, with people's entries first."""
+        lines = []
+        for tick, identity, author in names:
+            entry = self._index.read(EntryName(tick, 0, identity, author))
+            if isinstance(entry, OutboxEntry):
+                lines.append(self._build_line(entry, _SAYS.get(entry.kind, "wrote")))
+        rank = {"person": 0, "channel": 1}
+        return sorted(lines, key=lambda line: rank.get(line["speaks"], 2))
+
+    def _build_line(self, entry: OutboxEntry, says: str) -> Json:
+        text = entry_text(entry.payload) or describe_payload(entry.payload)
+        return {
+            "key": entry.identity,
+            "author": entry.agent,
+            "says": says,
+            "speaks": self._classify_speaker(entry.agent),
+            "trust": self._trust_of(entry),
+            "text": truncate_value(text or get_payload_text(entry.payload), MAX_CHARS),
+            "names": sorted(find_references(entry.payload)),
+            "file": entry.file,
+            "identity": entry.identity,
+        }
+
+    def _classify_speaker(self, name: str) -> str:
+        agent = self._agents.get(name)
+        if agent is None or not paths.AGENT_NAME.match(name):
+            return "unknown"
+        if is_person_model(agent.model.key, self._config):
+            return "person"
+        return "channel" if is_channel_model(agent.model.key, self._config) else "agent"
+
+
+_SAYS = {"request": "asked", "response": "answered", "report": "reported"}

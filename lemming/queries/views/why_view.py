@@ -1,0 +1,105 @@
+"""The view of provenance: the tree of turns behind an entry, a memory or a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
+from lemming.journal_tools.provenance.provenance_tree import build_provenance, filter_branches, find_sources
+from lemming.journal_tools.provenance.trust_trace import TrustStep, trace_trust
+from lemming.journal_tools.provenance.write_log import WriteLog
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.journal.journal_file import raw_journal, started_journals
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.queries.views.sentences import ADDRESSING, describe_payload, entry_text
+
+DEFAULT_DEPTH = 2
+MAX_DEPTH = 100
+MAX_TEXT_CHARS = 4000
+
+
+def build_why_view(
+    org: OrgPath, *, target: str = "", depth: int = DEFAULT_DEPTH, grep: str = ""
+) -> dict[str, Any]:
+    """Return the provenance tree of a target, `depth` turns deep; with `grep`, only branches containing the
+    text.
+
+    `target`: an entry id, a file of the organisation, or AGENT/memory/KEY; without a target the tree is
+    empty. Long texts are shortened, and `chars` is the original length. Raises `UsageError` for an unknown
+    target.
+    """
+    if not target:
+        return {"depth": depth, "grep": grep, "is_found": False, "target": None, "sources": []}
+    cache, depth = Organisation.from_path(org).get_cache(_WriteLogCache), min(max(depth, 1), MAX_DEPTH)
+    try:
+        write_log = cache.get_log()
+        node = build_provenance(write_log, target, depth=depth)
+    except UsageError:  # it may be an entry that a person has written since
+        write_log = cache.rebuild()
+        node = build_provenance(write_log, target, depth=depth)
+    is_found = not grep or filter_branches(node, grep)
+    facts = tree_to_json(write_log, node, trace_trust(write_log, node.path))
+    _truncate_texts(facts["target"])
+    for source in facts["sources"]:
+        _truncate_texts(source)
+    return {"depth": depth, "grep": grep, "is_found": is_found, **facts}
+
+
+def load_write_log(org: Organisation) -> WriteLog:
+    """Return the write log of an organisation, from the cache if possible."""
+    return org.get_cache(_WriteLogCache).get_log()
+
+
+class _WriteLogCache:
+    """Cache of the write log, valid until a journal grows."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org, self._journal_end = org, (-1, -1)
+        self._write_log = WriteLog(org)
+
+    def get_log(self) -> WriteLog:
+        """Return the write log, rebuilt after a journal has grown."""
+        return self._write_log if self._journal_end == self._find_journal_end() else self.rebuild()
+
+    def rebuild(self) -> WriteLog:
+        """Rebuild and return the write log."""
+        self._journal_end, self._write_log = self._find_journal_end(), WriteLog(self._org)
+        return self._write_log
+
+    def _find_journal_end(self) -> tuple[int, int]:
+        """Return the newest tick with a journal, and the size of the journal in bytes."""
+        newest = started_journals(self._org, 1)
+        return (newest[-1], len(raw_journal(self._org, newest[-1]))) if newest else (-1, 0)
+
+
+def tree_to_json(write_log: WriteLog, node: ProvenanceNode, trust_trace: list[TrustStep]) -> dict[str, Any]:
+    """Return a provenance tree as JSON values: the target, the ends of its branches, and its trust trace."""
+    branch_ends = [
+        {**source_node.as_json(), "seen_in": turn.tick, "seen_by": turn.agent}
+        for source_node, turn in find_sources(node)
+    ]
+    trust = {"trust": [step.as_json() for step in trust_trace]} if trust_trace else {}
+    damaged = sorted(write_log.damaged)
+    return {"target": node.as_json(), "sources": branch_ends, "unreadable_ticks": damaged, **trust}
+
+
+def _truncate_texts(node: dict[str, Any]) -> None:
+    """Shorten the texts of a tree, each possibly a megabyte long."""
+    node["text"] = _describe_text(node["text"])
+    node["chars"] = len(node["text"])
+    node["text"] = node["text"][:MAX_TEXT_CHARS]
+    for seen_node in node["turn"]["saw"] if node["turn"] else ():
+        _truncate_texts(seen_node)
+
+
+def _describe_text(text: str) -> str:
+    """Return a description of a payload without a text; any other text is returned unchanged."""
+    if not text.startswith("{"):
+        return text
+    try:
+        payload = parse(text)
+    except JsonProblem:
+        return text
+    is_payload = isinstance(payload, dict) and ADDRESSING & payload.keys()
+    return (entry_text(payload) or describe_payload(payload) or text) if is_payload else text

@@ -1,1 +1,0 @@
-"""Between ticks: sleeping, and noticing what changed."""

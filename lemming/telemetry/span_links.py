@@ -1,0 +1,81 @@
+"""Link turns to the turns that wrote their inputs: entry ids identify author and tick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from hashlib import blake2b
+
+from lemming.journal_tools.recorded_tick import TurnRecord
+from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.journal.journal_file import load_plan
+from lemming.kernel.journal.journal_records import TickStarted
+from lemming.kernel.messages import entry_id
+from lemming.kernel.org.organisation import OrgPath
+
+MAX_TICKS_BACK = 32
+"""Of so many ticks the entries are known by their ids; what is older was rarely new to anybody."""
+
+MAX_ENTRIES_PER_TURN = 8
+"""So many of the entries of each turn."""
+
+
+def make_trace_id(plan: TickStarted) -> bytes:
+    """Return a globally unique trace id of a tick, derived from the first record of its journal.
+
+    The record holds the time and the machine's uptime. A copy of an organisation, and a fork up to its fork
+    point, therefore have the same ids; other ticks of the same number have different ids.
+    """
+    return blake2b(dump_compact(plan.as_json()), digest_size=16).digest()
+
+
+def make_span_id(trace: bytes, *parts: object) -> bytes:
+    """Return the span id of a step of a tick."""
+    return blake2b("/".join(map(str, parts)).encode(), key=trace, digest_size=8).digest()
+
+
+class SpanLinkFinder:
+    """Finds the turns that wrote entries. Consecutive ticks are read only once."""
+
+    def __init__(self, base: OrgPath) -> None:
+        self._base, self._latest = base, -1
+        self._plan = lru_cache(2 * MAX_TICKS_BACK)(self._load_plan)
+        self._authors_of = lru_cache(2 * MAX_TICKS_BACK)(self._derive_authors)
+
+    def begin_tick(self, tick: int) -> None:
+        """Begin a tick; clear the caches if the tick number goes back, as after a rewind."""
+        if tick <= self._latest:
+            self._plan.cache_clear()
+            self._authors_of.cache_clear()
+        self._latest = tick
+
+    def find_links(self, turn: TurnRecord) -> Iterator[tuple[bytes, bytes]]:
+        """Yield trace id and span id of each turn that wrote new entries shown in a turn, each once."""
+        missing, authors_by_tick = set(turn.visible_entry_ids), set[tuple[int, str]]()
+        for tick in range(turn.tick, max(-1, turn.tick - MAX_TICKS_BACK), -1):
+            if not missing:
+                break
+            authors = self._authors_of(tick)
+            matched = missing & authors.keys()
+            missing -= matched
+            authors_by_tick |= {(tick, authors[identity]) for identity in matched}
+        for tick, author in sorted(authors_by_tick):
+            plan = self._plan(tick)
+            if plan is not None and author in plan.order and (tick, author) != (turn.tick, turn.agent):
+                trace = make_trace_id(plan)
+                yield trace, make_span_id(trace, author)
+
+    def _derive_authors(self, tick: int) -> dict[str, str]:
+        """Return the possible entry ids of a tick's turns, each with its author."""
+        plan = self._plan(tick)
+        order = plan.order if plan else ()
+        return {
+            entry_id(tick, author, index): author for author in order for index in range(MAX_ENTRIES_PER_TURN)
+        }
+
+    def _load_plan(self, tick: int) -> TickStarted | None:
+        try:
+            return load_plan(self._base, tick)
+        except CorruptState:  # of another tick than the one that was asked for: it goes without
+            return None

@@ -1,0 +1,128 @@
+"""Scripted people for tests: requests to a person are answered from a script, between ticks.
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> from lemming.engine import ticks
+>>> from lemming.testing import FrozenClock, make_org, resume, say
+>>> asks = say("", kind="request")
+>>> asks["outbox_entries"][0]["payload"] = dict(text="May I publish?", target="eve")
+>>> script = [dict(tick=1, reply=asks), dict(reply=say("so be it"))]
+>>> agents = resume("ada"), resume("eve", model={"key": "human"})
+>>> base = make_org(Path(tempfile.mkdtemp()), *agents, script=script)
+>>> eve = ScriptedPerson("eve", ("publish", "Yes."))
+>>> for report in answer_each_tick(ticks(base, interval_s=0, max_ticks=2, clock=FrozenClock()), base, eve):
+...     print(report.tick, eve.replies)
+1 ['Yes.']
+2 ['Yes.']
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from lemming.capabilities.conditions.regex_search import compile_regex
+from lemming.capabilities.requests.all_requests import build_requests
+from lemming.capabilities.requests.request_index import RequestEntryIndex
+from lemming.capabilities.requests.request_view import AllRequests, RequestView
+from lemming.kernel.agents import list_agent_folders, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import FrozenClock, timestamp
+from lemming.kernel.base.jsontext import parse
+from lemming.kernel.files import fs
+from lemming.kernel.inboxes.answer_payload import parse_answer
+from lemming.kernel.messages import OutboxEntry, write_person_entry
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import is_person
+
+T = TypeVar("T")
+
+Answer = str | dict[str, Any] | None
+"""A text, or the keys of the answer's payload (`status` among them); None: nothing is said."""
+
+
+class ScriptedPerson:
+    """A person who answers requests by the first matching pattern of a script.
+
+    Each of `answers` is a pair of a pattern (a regular expression searched in the request's text) and an
+    answer, or a function of the request that returns an answer. A request without a match stays open, as for
+    a sleeping person.
+    """
+
+    def __init__(self, name: str, *answers: tuple[str, Answer | Callable[[RequestView], Answer]]) -> None:
+        self.name, self._answers = name, answers
+        self.replies: list[Any] = []
+
+    def answer(self, base_path: str | os.PathLike[str]) -> list[OutboxEntry]:
+        """Answer the person's open requests, and return the written entries in order."""
+        base = Organisation.from_path(base_path)
+        requests = _load_requests(base)
+        entries = []
+        for request in requests.unresolved_requests:
+            can_read = survey_agents(base).agents[self.name].may_read(request.asker)
+            if (
+                self.name in request.assignees
+                and can_read
+                and (payload := self._build_payload(request)) is not None
+            ):
+                entries.append(self._write_response(base, requests, request, payload))
+        return entries
+
+    def _build_payload(self, request: RequestView) -> dict[str, Any] | None:
+        for pattern, answer in self._answers:
+            if compile_regex(pattern).search(request.text):
+                scripted_answer = answer(request) if callable(answer) else answer
+                return {"text": scripted_answer} if isinstance(scripted_answer, str) else scripted_answer
+        return None
+
+    def _write_response(
+        self, base: Organisation, requests: AllRequests, request: RequestView, payload: dict[str, Any]
+    ) -> OutboxEntry:
+        self.replies.append(parse_answer(payload))
+        envelope = {"reply_to": requests.get_reference(request), "target": request.asker}
+        conversation_key = {"conversation": request.conversation} if request.conversation else {}
+        return write_person_entry(
+            base,
+            self.name,
+            tick=requests.tick,
+            kind="response",
+            payload={**envelope, **conversation_key, **payload},
+            tags=[],
+            created_at=timestamp(FrozenClock().now()),
+        )
+
+
+def answer_each_tick(
+    reports: Iterable[T], base: str | os.PathLike[str], *people: ScriptedPerson
+) -> Iterator[T]:
+    """Yield the reports of `lemming.engine.ticks`; after each tick the people answer their open requests."""
+    for report in reports:
+        for person in people:
+            person.answer(base)
+        yield report
+
+
+def _load_requests(base: Organisation) -> AllRequests:
+    survey, config = survey_agents(base), load_config(base)
+    people = [
+        name
+        for name, agent in survey.agents.items()
+        if (entry := config.models.get(agent.model.key)) and is_person(entry.provider, config.org.plugins)
+    ]
+    return build_requests(
+        base.get_cache(RequestEntryIndex).refresh(list_agent_folders(base)),
+        agents=survey.agents,
+        people=people,
+        order=survey.turn_order,
+        tick=_next_tick(base),
+        broken=survey.broken,
+    )
+
+
+def _next_tick(base: Organisation) -> int:
+    try:
+        return int(parse(fs.read_bytes(base / paths.TICK_FILE, 4096))["current_tick"])
+    except FileNotFoundError:
+        return 1

@@ -1,1 +1,0 @@
-"""What needs a person's decision after damage, and putting it right."""

@@ -1,1 +1,0 @@
-"""Recorded ticks, run again with recorded answers and compared."""

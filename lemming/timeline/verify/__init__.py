@@ -1,1 +1,0 @@
-"""Every file against the journals."""
