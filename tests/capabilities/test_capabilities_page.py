@@ -1,4 +1,4 @@
-"""docs/capabilities.md is true: its code is that of the example, its moments are all there are."""
+"""docs/capabilities.md is true: its code is that of the example, its hooks are all there are."""
 
 from __future__ import annotations
 
@@ -45,14 +45,15 @@ def test_what_it_has_typed_says_what_it_says(base: Path, site: Path) -> None:
     assert re.findall(r"`(quota: .*?)`", PAGE)[0] in found[-1].stdout
 
 
-def test_its_table_has_every_moment_that_there_is() -> None:
+def test_its_tables_have_every_hook() -> None:
     hooks = {
         f"{kind.__name__}.{name}"
         for kind in (Capability, ContextProvider, TurnInterceptor, TickInterceptor)
         for name, value in vars(kind).items()
         if inspect.isfunction(value) and not name.startswith("_")
     }
-    accessors = {"Capability.settings_in", "Capability.settings_of"}
+    accessors = {"Capability.org_settings", "Capability.agent_settings"}
     assert (
-        set(re.findall(r"`((?:Capability|Preparation|TurnPart|TickPart)\.\w+)`", PAGE)) == hooks - accessors
+        set(re.findall(r"`((?:Capability|ContextProvider|TurnInterceptor|TickInterceptor)\.\w+)`", PAGE))
+        == hooks - accessors
     )

@@ -1,4 +1,4 @@
-"""A capability for LeMMing: an agent writes so many entries a day, and no more."""
+"""A capability for LeMMing: a quota of entries for each agent and day."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from lemming.kernel.turn.turn_state import TurnState
 
 @dataclass(frozen=True, kw_only=True)
 class PerDay:
-    """What `config/org.json` says for all agents, and a resume for one."""
+    """Settings of the quota: in `config/org.json` for all agents, in a resume for one."""
 
-    per_day: int = field(metadata=describe_field("So many entries a day, by UTC.", ge=1, le=10_000))
+    per_day: int = field(metadata=describe_field("Number of entries per day, by UTC.", ge=1, le=10_000))
 
 
 @register_capability
 class Quota(Capability):
-    """So many entries a day; what is beyond is refused, and the model is told so."""
+    """A quota of entries per day. Entries beyond it are rejected, and the model is told why."""
 
     name = "quota"
     org_settings_type = PerDay
     agent_settings_type = PerDay
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Look at what was written today, before the turn begins."""
+        """Return the provider, which counts the entries of today before the turn begins."""
         return Today(context)
 
     def interceptor(self, turn_state: TurnState, snapshot: dict[str, Any]) -> TurnInterceptor:
-        """Take part in a turn that began with this."""
+        """Return the interceptor of a turn that began with this snapshot."""
         return Counting(self.name, turn_state, snapshot)
 
     def validate_agent(self, agent: Agent, config: Config) -> Iterator[Problem]:
-        """Warn where a resume allows one agent more than all may have."""
+        """Yield a warning if a resume allows more entries than the organisation."""
         for_all, own = self.org_settings(config), self.agent_settings(agent)
         if for_all and own and own.per_day > for_all.per_day:
             what = f"{own.per_day} entries a day are more than the {for_all.per_day} of all others"
@@ -57,7 +57,7 @@ class Quota(Capability):
             yield Problem(what, paths.resume_file(agent.name), pointer=at, hint=hint, severity="warning")
 
     def status_lines(self, context: StatusContext) -> Iterator[CapabilityStatus]:
-        """Say how much of the day's entries each agent has written."""
+        """Yield the number of entries that each agent has written today."""
         for name, agent in context.agents.items():
             limit = self.agent_settings(agent) or self.org_settings(context.config)
             written = written_on(context.at[:10], context.states[name])
@@ -65,32 +65,32 @@ class Quota(Capability):
 
 
 class Today(ContextProvider):
-    """Reads the day off the tick's clock, which is recorded, and what the ledger keeps of that day."""
+    """Reads the day from the tick's recorded clock, and the count of that day from the ledger."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what is recorded as `given.quota`, before the model is asked."""
-        moment = self.context
-        limit = moment.agent_settings or moment.settings
-        day = moment.tick_context.at[:10]
-        written = written_on(day, moment.state.kept.get(Quota.name, {}))
+        """Return the record `given.quota`, which is written before the model is asked."""
+        context = self.context
+        limit = context.agent_settings or context.settings
+        day = context.tick_context.at[:10]
+        written = written_on(day, context.state.kept.get(Quota.name, {}))
         return {"day": day, "written": written, "per_day": limit.per_day}
 
 
 class Counting(TurnInterceptor):
-    """Refuses entries beyond the day's, and counts those that the turn wrote."""
+    """Rejects entries beyond the quota, and counts the entries of the turn."""
 
     def before_entry(self, new: NewEntry, at: str) -> NewEntry | Rejected:
-        """Let an entry leave, or tell the model why it may not."""
+        """Allow an entry, or reject it with a reason for the model."""
         if self.snapshot["written"] + len(self.turn_state.entries) < self.snapshot["per_day"]:
             return new
         return Rejected(f"the quota of {self.snapshot['per_day']} entries a day is used up; write tomorrow")
 
     def save_state(self, *, is_applied: bool, holds_all: bool) -> dict[str, Any]:
-        """Return what the ledger keeps as `kept.quota`; a turn that failed has written nothing."""
+        """Return the state for the ledger, `kept.quota`. A failed turn has written nothing."""
         written = len(self.turn_state.entries) if holds_all else 0
         return {"day": self.snapshot["day"], "written": self.snapshot["written"] + written}
 
 
 def written_on(day: str, kept: dict[str, Any]) -> int:
-    """Return how many entries a ledger counts for a day."""
+    """Return the number of entries that a ledger counts for a day."""
     return int(kept["written"]) if kept.get("day") == day else 0
