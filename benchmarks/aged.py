@@ -83,7 +83,9 @@ def _measure_view(base: Path, name: str, case: str, entry: str, rounds: int) -> 
     """Measure the CPU time of a process that renders a view of the page, against the yardstick."""
     parameters = {"agent": {"name": "a00001"}, "why": {"target": entry}}.get(name, {})
     expression = f"view(Path({str(base)!r}), {name!r}, {parameters!r})"
-    code = f"from pathlib import Path; from lemming.queries.views.view_registry import view; {expression}"
+    code = (
+        f"from pathlib import Path; from lemming.queries.views.view_registry import build_view; {expression}"
+    )
     floors, times = [], []
     for _ in range(rounds):
         floors.append(run_measured(YARDSTICK).cpu_s)

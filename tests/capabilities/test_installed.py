@@ -26,7 +26,7 @@ import shutil, sys
 from pathlib import Path
 from lemming.engine import load_tick, run_once
 from lemming.testing import Crash, FrozenClock, crash_at
-from lemming.journal_tools.verify.state_root import state_root
+from lemming.journal_tools.verify.state_root import load_state_root
 
 start, tried = Path(sys.argv[1]), Path(sys.argv[2])
 number, is_over, roots = 0, False, set()
@@ -42,7 +42,7 @@ while not is_over:
         pass
     while load_tick(tried) < 3:  # it begins with 1
         run_once(tried, clock=FrozenClock())
-    roots.add(state_root(tried))
+    roots.add(load_state_root(tried))
 print(number, *roots)
 """
 
@@ -88,8 +88,8 @@ def test_screens_say_how_it_stands(base: Path, site: Path) -> None:
     told = json.loads(lemming(base, "status", "--json", sites=(site,)).stdout)
     assert told["capabilities"] == {"quota": facts}
     card = (
-        "import sys, json; from lemming.queries.views.view_registry import view;"
-        "print(json.dumps(view(sys.argv[1], 'agents')))"
+        "import sys, json; from lemming.queries.views.view_registry import build_view;"
+        "print(json.dumps(build_view(sys.argv[1], 'agents')))"
     )
     shown = json.loads(python(card, str(base), sites=(site,)).stdout)
     assert shown["capabilities"] == [{"name": "quota", "facts": facts, "left_out": 0}]

@@ -21,71 +21,71 @@ HEAD = """
 from dataclasses import replace
 from lemming.kernel.plugins.capability_loader import register_capability
 from lemming.kernel.base.contract import NewEntry
-from lemming.kernel.turn.turn_hooks import Capability, No, Preparation, TurnPart
+from lemming.kernel.turn.turn_hooks import Capability, Rejected, ContextProvider, TurnInterceptor
 
-class Here(Preparation):
-    def given(self):
+class Here(ContextProvider):
+    def snapshot(self):
         return {"is": "here"}
 """
 SAYS = """
-class {kind}Part(TurnPart):
-    def leaving(self, new, at):
+class {kind}Part(TurnInterceptor):
+    def before_entry(self, new, at):
         return NewEntry(new.kind, {{**new.payload, "text": new.payload["text"] + " {word}"}}, new.tags)
 
 @register_capability
 class {kind}(Capability):
     name = "{name}"
     after = {after}
-    def prepare(self, moment):
-        return Here(moment)
-    def part(self, draft, given):
-        return {kind}Part(self.name, draft, given)
+    def context_provider(self, context):
+        return Here(context)
+    def interceptor(self, turn_state, snapshot):
+        return {kind}Part(self.name, turn_state, snapshot)
 """
 CALLS = """
-class Part(TurnPart):
+class Part(TurnInterceptor):
     def before_call(self, call):
-        return No("not in this house") if call.args["path"] == "secret.txt" else call
+        return Rejected("not in this house") if call.args["path"] == "secret.txt" else call
 
 @register_capability
 class House(Capability):
     name = "house"
-    def prepare(self, moment):
-        return Here(moment)
-    def part(self, draft, given):
-        return Part(self.name, draft, given)
+    def context_provider(self, context):
+        return Here(context)
+    def interceptor(self, turn_state, snapshot):
+        return Part(self.name, turn_state, snapshot)
 """
 REFUSES = CALLS.replace(
     CALLS[: CALLS.index("@")],
     """
-class Part(TurnPart):
-    def leaving(self, new, at):
-        return No("too long, write it shorter\\nsecond line")
+class Part(TurnInterceptor):
+    def before_entry(self, new, at):
+        return Rejected("too long, write it shorter\\nsecond line")
 
 """,
 )
 BREAKS = """
-class Part(TurnPart):
-    def leaving(self, new, at):
-        raise KeyError("leaving")
+class Part(TurnInterceptor):
+    def before_entry(self, new, at):
+        raise KeyError("before_entry")
 
 @register_capability
 class Breaks(Capability):
     name = "breaks"
-    def prepare(self, moment):
-        if moment.agent.name == "cid":
-            raise KeyError("prepare")
-        return Here(moment) if moment.agent.name == "ada" else None
-    def part(self, draft, given):
-        return Part(self.name, draft, given)
-    def problems(self, agent, config):
-        raise KeyError("problems")
-    def facts(self, used):
-        raise KeyError("facts")
+    def context_provider(self, context):
+        if context.agent.name == "cid":
+            raise KeyError("context_provider")
+        return Here(context) if context.agent.name == "ada" else None
+    def interceptor(self, turn_state, snapshot):
+        return Part(self.name, turn_state, snapshot)
+    def validate_agent(self, agent, config):
+        raise KeyError("validate_agent")
+    def status_lines(self, used):
+        raise KeyError("status_lines")
 """
 FACTS = """
-    def facts(self, used):
-        from lemming.kernel.turn.turn_hooks import Fact
-        return [Fact(name, "waits" if name == "bob" else "wrote") for name in used.agents]
+    def status_lines(self, used):
+        from lemming.kernel.turn.turn_hooks import CapabilityStatus
+        return [CapabilityStatus(name, "waits" if name == "bob" else "wrote") for name in used.agents]
 """
 NAMES = ("mark", "early", "late", "house", "breaks")
 

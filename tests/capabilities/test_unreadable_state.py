@@ -17,23 +17,23 @@ from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 KEEPS = """
 from lemming.kernel.plugins.capability_loader import register_capability
-from lemming.kernel.turn.turn_hooks import Capability, Preparation, TurnPart
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnInterceptor
 
-class Here(Preparation):
-    def given(self):
+class Here(ContextProvider):
+    def snapshot(self):
         return {{"is": "here"}}
 
-class Part(TurnPart):
-    def closes(self, *, is_applied, holds_all):
+class Part(TurnInterceptor):
+    def save_state(self, *, is_applied, holds_all):
         return {{"value": {value}}}
 
 @register_capability
 class Keeps(Capability):
     name = "keeps"
-    def prepare(self, moment):
-        return Here(moment)
-    def part(self, draft, given):
-        return Part(self.name, draft, given)
+    def context_provider(self, context):
+        return Here(context)
+    def interceptor(self, turn_state, snapshot):
+        return Part(self.name, turn_state, snapshot)
 """
 NESTED = "__import__('functools').reduce(lambda inner, _: [inner], range(200), 1)"
 VALUES = {"digits": "10**4300", "nesting": NESTED, "infinity": "float('inf')"}

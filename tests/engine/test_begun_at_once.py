@@ -100,10 +100,10 @@ class Register:
     def __init__(self) -> None:
         self.running = 0
 
-    def entered(self, turns: int = 1) -> None:
+    def add_turns(self, turns: int = 1) -> None:
         self.running += turns
 
-    def left(self) -> None:
+    def remove_turn(self) -> None:
         self.running -= 1
 
 

@@ -236,10 +236,10 @@ def test_the_lock_of_a_killed_engine_is_free_at_once(base: Path, plugins: Path) 
 LOOKING = """
 import sys
 from pathlib import Path
-from lemming.kernel.tick.lock_holder import holder_of
+from lemming.kernel.tick.lock_holder import load_holder
 print("looking", flush=True)
 while True:
-    holder_of(Path(sys.argv[1]))
+    load_holder(Path(sys.argv[1]))
 """
 
 

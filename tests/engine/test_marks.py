@@ -143,10 +143,10 @@ class OneCallThenQuiet:
             json.dumps(say("x", tool_calls=[] if call else [self.call])), "2026-01-01T00:00:00.000Z"
         )
 
-    def begin(self, *_: Any) -> None:
+    def start_calls(self, *_: Any) -> None:
         pass
 
-    def use(self, index: int, call: Any, at: str, staged: Any) -> Any:
+    def call_tool(self, index: int, call: Any, at: str, staged: Any) -> Any:
         from lemming.kernel.tools import ToolResult
 
         return ToolResult(True, "the same")
@@ -157,5 +157,5 @@ class OneCallThenQuiet:
     def has_call(self, index: int) -> bool:
         return False
 
-    def reached_outside(self, index: int) -> bool:
+    def had_side_effects(self, index: int) -> bool:
         return False

@@ -199,7 +199,7 @@ def test_a_call_whose_batch_is_waited_for_is_not_another_one(call: int, open_: i
     reserved = [ModelReserved(agent="ada", call=it, **most) for it in (0, 0)]
     items = [{"custom_id": "x", "agent": "ada", "call": call}]
     batch = BatchSent(batch="b", label="l", provider="openai", model="m", at="", items=items)
-    journal = SimpleNamespace(records=[*reserved, batch], records_of=lambda *_: reserved)
+    journal = SimpleNamespace(records=[*reserved, batch], find_agent_records=lambda *_: reserved)
     inputs = SimpleNamespace(agent=SimpleNamespace(name="ada"), turn=0)
     found = Reservations(cast(Journal, journal), cast(TurnInputs, inputs)).reserved
     assert write_off_amount(found) == SpendAmount(*map(Decimal, (open_, open_ / 2, open_, open_)))

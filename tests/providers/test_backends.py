@@ -297,11 +297,11 @@ def test_an_unknown_ollama_model_says_how_to_get_it(faults: FaultServer, request
 def test_an_address_in_ollama_host_that_is_none_is_named_whoever_is_asked(faults: FaultServer) -> None:
     code = f"""
 from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
-from lemming.kernel.llm.model_call import ask
+from lemming.kernel.llm.model_call import call_provider
 from lemming.providers import Request
 
 messages = [{{"role": "user", "content": "hello"}}]
-ask(OllamaProvider(host="{faults.url("ok")}"), Request(model_name="m", messages=messages, deadline_s=300))
+call_provider(OllamaProvider(host="{faults.url("ok")}"), Request(model_name="m", messages=messages, deadline_s=300))
 """
     environment = {**os.environ, "OLLAMA_HOST": "box:port"}
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)

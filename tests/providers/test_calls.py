@@ -119,11 +119,11 @@ def test_no_sdk_is_imported_before_it_is_used() -> None:
     code = """
 import sys
 import lemming.kernel.llm.model_call, lemming.kernel.llm.retrying_provider
-import lemming.capabilities.hosted_models.openai_provider,
-lemming.capabilities.hosted_models.anthropic_provider
+import lemming.capabilities.hosted_models.openai_provider
+import lemming.capabilities.hosted_models.anthropic_provider
 import lemming.capabilities.hosted_models.ollama_provider, lemming.capabilities.embedded_models.llama_provider
-import lemming.capabilities.program_models.program_provider,
-lemming.capabilities.scripted_models.scripted_provider
+import lemming.capabilities.program_models.program_provider
+import lemming.capabilities.scripted_models.scripted_provider
 from lemming.providers import make_provider
 for name in ("openai", "anthropic", "ollama", "local"):
     make_provider(name, {})
@@ -139,7 +139,7 @@ import contextlib, threading
 from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
 from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
 from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
-from lemming.kernel.llm.model_call import ask
+from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.base.errors import ProviderError
 from lemming.providers import LLMProvider, Request
 
@@ -151,10 +151,10 @@ request = Request(model_name="m", messages=[{{"role": "user", "content": "hi"}}]
 kept = [OpenAIProvider(base_url="{faults.url("ok")}"), AnthropicProvider(base_url="{faults.url("ok")}"),
         OllamaProvider(host="{faults.url("ok")}")]
 for provider in kept:
-    ask(provider, request)
+    call_provider(provider, request)
 def wait_for(provider):
     with contextlib.suppress(ProviderError):
-        ask(provider, request)
+        call_provider(provider, request)
 
 for hanging in (OpenAIProvider(base_url="{faults.url("hang")}"), Hanging()):
     threading.Thread(target=wait_for, args=(hanging,), daemon=True).start()
@@ -177,12 +177,12 @@ def test_ctrl_c_cancels_a_call_that_hangs(hangs: FaultServer) -> None:
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also when the tests run in the background
 from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
-from lemming.kernel.llm.model_call import ask
+from lemming.kernel.llm.model_call import call_provider
 from lemming.providers import Request
 
 provider = OllamaProvider(host="{hangs.url("hang")}")
 try:
-    ask(provider, Request(model_name="m", messages=[]))
+    call_provider(provider, Request(model_name="m", messages=[]))
 except KeyboardInterrupt:
     print("interrupted")
 """

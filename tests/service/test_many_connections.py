@@ -29,20 +29,20 @@ from lemming.capabilities.mcp.mcp_server import make_server, serve_http
 serve_http(make_server(base, writes=False, person=None), 0, "token", lambda port: print(port, flush=True))
 """,
     "page": """
-from lemming.dashboard.page_server import page_of
-with page_of(base, port=0, token="token") as address:
+from lemming.dashboard.page_server import serve_page
+with serve_page(base, port=0, token="token") as address:
     print(address.partition("?")[0].rstrip("/").rpartition(":")[2], flush=True)
     threading.Event().wait()
 """,
     "serve": """
-from lemming.capabilities.channel_server.channel_service import serving
-with serving(base, port=0, stop=threading.Event(), tell=lambda _: None) as found:
+from lemming.capabilities.channel_server.channel_service import run_channel_server
+with run_channel_server(base, port=0, stop=threading.Event(), tell=lambda _: None) as found:
     print(found.port, flush=True)
     threading.Event().wait()
 """,
     "health": """
-from lemming.operations.health import Health, health_server
-with health_server(0, lambda words: Health(True, {}), base) as port:
+from lemming.operations.health import Health, serve_health
+with serve_health(0, lambda words: Health(True, {}), base) as port:
     print(port, flush=True)
     threading.Event().wait()
 """,

@@ -55,9 +55,9 @@ if {without_landlock}:
     walls.enter_seccomp(step(0x20, 0) + step(0x15, 444, 0, 1) + step(6, 0x00050026) + step(6, 0x7FFF0000))
 walls.enter_seccomp(seccomp.program_for(os.uname().machine, also_metadata=False))
 from lemming.kernel.org.config import load_config
-from lemming.capabilities.sandbox.sandbox_runner import sandbox_status
+from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status
 from lemming.tools import ToolRegistry
-print(sandbox_status(load_config({base!r}).org)[0])
+print(get_sandbox_status(load_config({base!r}).org)[0])
 print(ToolRegistry.get("shell").execute("alpha", {base!r}, command="echo ran").output)
 """
 

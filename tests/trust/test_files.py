@@ -225,13 +225,13 @@ def test_of_two_marks_the_later_counts_and_of_one_tick_the_lower(
 
 BREAKS = """
 from lemming.kernel.plugins.capability_loader import register_capability
-from lemming.kernel.turn.turn_hooks import Capability, Preparation, TurnPart
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnInterceptor
 
-class Here(Preparation):
-    def given(self):
+class Here(ContextProvider):
+    def snapshot(self):
         return {"is": "here"}
 
-class Part(TurnPart):
+class Part(TurnInterceptor):
     def after_call(self, index, call, result):
         if call.tool == "shell":
             raise KeyError("after")
@@ -239,10 +239,10 @@ class Part(TurnPart):
 @register_capability
 class Fragile(Capability):
     name = "fragile"
-    def prepare(self, moment):
-        return Here(moment)
-    def part(self, draft, given):
-        return Part(self.name, draft, given)
+    def context_provider(self, context):
+        return Here(context)
+    def interceptor(self, turn_state, snapshot):
+        return Part(self.name, turn_state, snapshot)
 """
 
 

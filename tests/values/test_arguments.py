@@ -104,9 +104,9 @@ def test_what_json_does_not_have_is_the_validators_to_read() -> None:
 def test_tools_that_ship_are_shown_and_called_without_the_validator() -> None:
     code = """
 import sys
-from lemming.kernel.org.config import Org
-from lemming.tools import toolset_of
-tools = toolset_of(Org())
+from lemming.kernel.org.config import OrgSettings
+from lemming.tools import get_toolset
+tools = get_toolset(OrgSettings())
 shown = [tool.parameters for tool in tools.values()]
 tools["memory_write"].check({"key": "a", "value": {"b": [1]}})
 print(sorted({"pydantic.main", "pydantic.fields", "pydantic.types"} & sys.modules.keys()))
