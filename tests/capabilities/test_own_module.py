@@ -179,7 +179,7 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
     ada, bob, cid = run_once(base, clock=FrozenClock()).turns
     assert (ada.status, bob.status, cid.status) == ("failed", "done", "failed")
     module = next(code.glob("*.py"))
-    for turn, hook in ((ada, "leaving"), (cid, "prepare")):
+    for turn, hook in ((ada, "before_entry"), (cid, "context_provider")):
         line = 1 + module.read_text().splitlines().index(
             f'        {"    " * (turn is cid)}raise KeyError("{hook}")'
         )
@@ -222,7 +222,7 @@ def test_a_look_does_not_import_what_nobody_has_agreed_to(
     [
         (says("Mark", "Not a name", ""), "is no name of a capability"),
         (says("Mark", "windows", ""), "that name is taken by"),
-        (says("Mark", "mark", "") + "    settings = dict\n", "the settings of mark are a dataclass"),
+        (says("Mark", "mark", "") + "    org_settings_type = dict\n", "the settings of mark are a dataclass"),
     ],
 )
 def test_what_cannot_be_one_is_refused_as_it_is_registered(
