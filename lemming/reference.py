@@ -1,7 +1,6 @@
 """Generate the reference sections of documentation pages from the code, and `llms.txt` from the index.
 
-The pages are `docs/cli.md`, `events.md`, `checks.md`, `resume.md`, `settings.md`, `glossary.md` and
-`plans.md`.
+The pages are `docs/cli.md`, `events.md`, `checks.md`, `resume.md`, `settings.md` and `plans.md`.
 
     python -m lemming.reference docs
 
@@ -10,7 +9,6 @@ The text above the mark in each page is written by people and is kept.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import json
 import re
@@ -19,7 +17,7 @@ import textwrap
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 
@@ -57,7 +55,6 @@ def generate_pages(folder: Path) -> dict[str, str]:
         "events.md": render_events(),
         "resume.md": render_resume_keys(),
         "settings.md": render_settings_keys(),
-        "glossary.md": render_types(),
         "checks.md": render_findings(),
         "plans.md": "## Keys\n\n" + _render_keys(format_class("plan")),
     }
@@ -92,7 +89,7 @@ def _load_manual_part(page: Path) -> str:
 def render_findings() -> str:
     """Return a table of the kinds of findings, with the meaning and the reporting threshold of each."""
     limits = {limit_field.name: limit_field for limit_field in dataclasses.fields(FindingSettings)}
-    rows = ["| kind | | is not | from when on |", "|---|---|---|---|"]
+    rows = ["| kind | meaning | not reported | reported from |", "|---|---|---|---|"]
     for rule in RULES:
         limit = limits.get(rule.kind)
         threshold = f"`{rule.kind}`: {limit.default}. {limit.metadata['description']}" if limit else "at once"
@@ -290,68 +287,6 @@ def _describe_default(field: Any) -> str:
 def _render_table(headings: list[str], rows: list[list[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-# --- the types of the code ----------------------------------------------------------------------
-
-
-def render_types() -> str:
-    """Return a table of the classes used by more than one module, with module and description."""
-    sorted_types = sorted(
-        iter_public_types(), key=lambda public_type: (public_type.name.lower(), public_type.module)
-    )
-    rows = [
-        [f"`{public_type.name}`", f"`{public_type.module}`", public_type.about]
-        for public_type in sorted_types
-        if public_type.family is None
-    ]
-    return f"## Types\n\n{_ABOUT_TYPES}\n\n{_render_table(['type', 'module', 'what it is'], rows)}"
-
-
-_ABOUT_TYPES = """Classes that more than one module uses. Families that stand elsewhere: errors
-(`lemming.errors`), commands ([cli.md](cli.md)), backends (`lemming/capabilities/hosted_models/`), records of
-the journal and their parts ([formats.md](formats.md)), and what tests use (`lemming.testing`)."""
-FAMILIES = (
-    "base.errors",
-    "commands",
-    "capabilities.hosted",
-    "journal.records",
-    "journal.record_parts",
-    "testing",
-)
-
-
-class PublicType(NamedTuple):
-    """A class imported by another module of the package. `family`: its group outside the table, if any."""
-
-    name: str
-    module: str
-    about: str
-    family: str | None
-
-
-def iter_public_types() -> Iterator[PublicType]:
-    """Yield the public classes imported by another module, found by parsing instead of importing."""
-    root = Path(__file__).parent
-    trees = {
-        ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
-            file.read_bytes()
-        )
-        for file in sorted(root.rglob("*.py"))
-    }
-    imported = {
-        (node.module, name.name)
-        for tree in trees.values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for name in node.names
-    }
-    for module, tree in trees.items():
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and (f"lemming.{module}", node.name) in imported:
-                family = next((family for family in FAMILIES if f"{module}.".startswith(f"{family}.")), None)
-                about = (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
-                yield PublicType(node.name, f"lemming.{module}", about, family)
 
 
 if __name__ == "__main__":

@@ -2,70 +2,118 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from lemming.reference import PublicType, iter_public_types
-
 REPOSITORY = Path(__file__).parents[1]
+PACKAGE = REPOSITORY / "lemming"
 GLOSSARY = (REPOSITORY / "docs/glossary.md").read_text("utf-8")
-WORDS, TYPES = GLOSSARY.split("## Types")
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in GLOSSARY.splitlines()
+    if line.startswith("| **")
+]
+TERMS = [term for row in ROWS for cell in row for term in re.findall(r"\*\*([^*]+)\*\*", cell)]
+OWN_NAMESPACES = ("lemming.commands", "lemming.capabilities.hosted_models")
+"""Packages whose modules stand side by side, so that one name may be in several of them."""
 
 
-def words() -> list[str]:
-    """Return the words that the glossary explains."""
-    return [word for line in WORDS.splitlines() for word in re.findall(r"\*\*([^*]+)\*\*", line)]
+class SharedType(NamedTuple):
+    """A class without an underscore that another module of the package imports."""
+
+    module: str
+    name: str
+    docstring: str
 
 
 @cache
-def everything_else() -> str:
+def trees() -> dict[str, ast.Module]:
+    """Return the syntax tree of each module of the package, by its dotted name."""
+    return {
+        ".".join(file.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+            file.read_bytes()
+        )
+        for file in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+@cache
+def shared_types() -> tuple[SharedType, ...]:
+    """Return the classes that modules share."""
+    imported = {
+        (node.module, alias.name)
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return tuple(
+        SharedType(module, node.name, ast.get_docstring(node) or "")
+        for module, tree in trees().items()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and (module, node.name) in imported
+    )
+
+
+@cache
+def defined_names() -> frozenset[str]:
+    """Return the names of all modules, classes, functions, fields and type aliases of the package."""
+    return frozenset(part for module in trees() for part in module.split(".")) | frozenset(_definitions())
+
+
+def _definitions() -> Iterator[str]:
+    for tree in trees().values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node.name
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                yield node.target.id
+            elif isinstance(node, ast.Assign):
+                yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+@cache
+def other_text() -> str:
     """Return the text of all code and all other pages, in lower case."""
-    code, pages = (REPOSITORY / "lemming").rglob("*.py"), (REPOSITORY / "docs").glob("*.md")
-    files = [*code, *pages, REPOSITORY / "README.md"]
-    return "\n".join(file.read_text("utf-8").lower() for file in files if file.name != "glossary.md")
-
-
-@cache
-def types() -> tuple[PublicType, ...]:
-    """Return the types that modules share, as the code has them."""
-    return tuple(iter_public_types())
-
-
-def test_every_type_that_modules_share_is_in_the_glossary_or_in_a_family_that_it_names() -> None:
-    missing = [
-        f"{found.module}.{found.name}"
-        for found in types()
-        if found.family is None and f"| `{found.name}` | `{found.module}` | " not in TYPES
-    ]
-    assert missing == [], "make docs"
+    pages = [page for page in (REPOSITORY / "docs").glob("*.md") if page.name != "glossary.md"]
+    files = [*PACKAGE.rglob("*.py"), *pages, REPOSITORY / "README.md"]
+    return "\n".join(file.read_text("utf-8").lower() for file in files)
 
 
 def test_every_type_says_what_it_is() -> None:
-    assert [f"{found.module}.{found.name}" for found in types() if not found.about] == []
+    assert [f"{each.module}.{each.name}" for each in shared_types() if not each.docstring] == []
 
 
 def test_no_two_types_have_one_name() -> None:
-    of_their_own = ("commands", "capabilities.hosted")
-    names = Counter(found.name for found in types() if found.family not in of_their_own)
+    names = Counter(each.name for each in shared_types() if not each.module.startswith(OWN_NAMESPACES))
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_every_type_of_the_glossary_exists() -> None:
-    known = {(found.name, found.module) for found in types()}
-    assert set(re.findall(r"^\| `(\w+)` +\| `([\w.]+)` ", TYPES, re.MULTILINE)) <= known
-
-
-@pytest.mark.parametrize("word", words())
-def test_every_word_of_the_glossary_is_used(word: str) -> None:
-    assert re.search(rf"\b{word.lower().replace(' ', '[ _]?')}", everything_else()), (
+@pytest.mark.parametrize("term", TERMS)
+def test_every_term_of_the_glossary_is_used(term: str) -> None:
+    assert re.search(rf"\b{term.lower().replace(' ', '[ _]?')}", other_text()), (
         "it is explained and used nowhere"
     )
 
 
-def test_the_glossary_explains_a_word_once_and_in_order() -> None:
-    first = [match[1].lower() for match in re.finditer(r"^\| \*\*([^*]+)\*\*", WORDS, re.MULTILINE)]
-    assert first == sorted(set(first), key=lambda word: word.replace("_", " "))
+def test_the_glossary_explains_a_term_once_and_in_order() -> None:
+    first = [row[0].strip("*").lower() for row in ROWS]
+    assert first == sorted(set(first))
+
+
+def test_a_term_has_one_definition() -> None:
+    counts = Counter(term.lower() for term in TERMS)
+    assert [term for term, count in counts.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0].strip("*"))
+def test_the_code_has_what_the_glossary_names(row: list[str]) -> None:
+    _, _, _, in_code = row
+    assert [name for name in re.findall(r"`(\w+)`", in_code) if name not in defined_names()] == []

@@ -16,7 +16,7 @@ from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import LLMProvider, Reply, Request
 from lemming.kernel.turn.forms.form_choice import ModelFeatures
-from lemming.operations.trial_questions import TESTER, TRIAL_PROMPTS, SentPrompt, build_prompt
+from lemming.operations.trial_questions import TESTER, TRIAL_PROMPTS, TrialRequest, build_prompt
 
 Verdict = Literal["yes", "other", "no", "never", "-"]
 """`other`: a valid reply that does something else than the question is for. `-`: not asked, as the way never
@@ -108,9 +108,9 @@ class WayTrial:
             abilities = ModelFeatures(
                 way.takes_schema and provider.takes_schema, way.calls_tools, self.prompt
             )
-            sent_prompt = build_prompt(prompt, abilities, entry.max_output_tokens)
+            trial_request = build_prompt(prompt, abilities, entry.max_output_tokens)
             try:
-                reply = self._get_reply(entry, sent_prompt)
+                reply = self._get_reply(entry, trial_request)
             except RequestRejected as error:
                 if prompt is TRIAL_PROMPTS[0]:  # which is asked for a text alone
                     raise
@@ -120,7 +120,7 @@ class WayTrial:
             if reason := self._find_refusal(way, reply):
                 return _make_never_result(way, reason, entry_keys, verdicts)
             verdicts[prompt.kind], remark = _rate_reply(
-                prompt.is_fulfilled, sent_prompt, reply, natively=way.calls_tools
+                prompt.is_fulfilled, trial_request, reply, natively=way.calls_tools
             )
             if remark:
                 remarks[prompt.kind] = remark
@@ -164,14 +164,14 @@ class WayTrial:
             return f"the server takes no {part}: {refusals.get(way.needs, 'it has refused it before')}"
         return ""
 
-    def _get_reply(self, entry: ModelEntry, sent_prompt: SentPrompt) -> Reply:
-        key = dump_compact([sent_prompt.messages, sent_prompt.choice.schema])
+    def _get_reply(self, entry: ModelEntry, trial_request: TrialRequest) -> Reply:
+        key = dump_compact([trial_request.messages, trial_request.choice.schema])
         if key not in self.replies:
             request = Request(
                 model_name=entry.model,
-                messages=sent_prompt.messages,
+                messages=trial_request.messages,
                 temperature=entry.temperature,
-                schema=sent_prompt.choice.schema,
+                schema=trial_request.choice.schema,
                 max_output_tokens=entry.max_output_tokens,
                 deadline_s=entry.deadline_s,
                 agent=TESTER,
@@ -181,12 +181,12 @@ class WayTrial:
 
 
 def _rate_reply(
-    is_fulfilled: Callable[[Any], bool], sent_prompt: SentPrompt, reply: Reply, *, natively: bool
+    is_fulfilled: Callable[[Any], bool], trial_request: TrialRequest, reply: Reply, *, natively: bool
 ) -> tuple[Verdict, str]:
     """Return the verdict on a reply, with a remark for any verdict other than "yes"."""
     excerpt = " ".join(reply.text.split())[:160]
     try:
-        turn_reply = sent_prompt.interpret(reply)
+        turn_reply = trial_request.interpret(reply)
     except (ContractError, ProviderError) as error:
         return "no", f"{error.message}: {excerpt}"
     if not is_fulfilled(turn_reply):
@@ -194,7 +194,7 @@ def _rate_reply(
             "other",
             f"valid, and does something else: {excerpt}" if excerpt else "valid, and does something else",
         )
-    if natively and sent_prompt.choice.form.style == "native" and not reply.calls:
+    if natively and trial_request.choice.form.style == "native" and not reply.calls:
         return "other", f"the call is written as text: {excerpt}"
     return "yes", ""
 

@@ -68,7 +68,7 @@ class TrialPrompt(NamedTuple):
     tools: Sequence[Tool] = ()
 
 
-class SentPrompt(NamedTuple):
+class TrialRequest(NamedTuple):
     """A prompt as sent to the model, with the form of the reply."""
 
     messages: list[Message]
@@ -146,7 +146,7 @@ TRIAL_PROMPTS = (
 )
 
 
-def build_prompt(prompt: TrialPrompt, abilities: ModelFeatures, max_output_tokens: int) -> SentPrompt:
+def build_prompt(prompt: TrialPrompt, abilities: ModelFeatures, max_output_tokens: int) -> TrialRequest:
     """Build a prompt as a turn of an agent would, for a model with the given abilities."""
     agent = Agent(name=TESTER, instructions=prompt.instructions)
     facts = TurnFacts(asker=PERSON) if prompt.is_request else TurnFacts(readers=READERS)
@@ -156,7 +156,7 @@ def build_prompt(prompt: TrialPrompt, abilities: ModelFeatures, max_output_token
     if choice.form.style == "native" and choice.actions:
         messages[0]["tools"] = describe_native_tools(choice.actions, choice.form)
     user_message = describe_user_message(_make_prompt_input(agent, prompt))
-    return SentPrompt([*messages, {"role": "user", "content": "\n".join(user_message)}], choice)
+    return TrialRequest([*messages, {"role": "user", "content": "\n".join(user_message)}], choice)
 
 
 def _make_prompt_input(agent: Agent, prompt: TrialPrompt) -> PromptInput:
