@@ -40,8 +40,8 @@ Condition = dict[str, Any]
 class CaseMessage:
     """An entry written by a person."""
 
-    text: str = field(metadata=describe_field("What it says.", min_length=1))
-    to: str = field(default="", metadata=describe_field("Whom it is for; empty: everybody who may read it."))
+    text: str = field(metadata=describe_field("Text of the entry.", min_length=1))
+    to: str = field(default="", metadata=describe_field("Recipient; empty: every reader."))
     author: str = field(default="human", metadata=field_with_key("from", "Which person writes it."))
     kind: MessageKind = field(default="message", metadata=describe_field("Its kind."))
     payload: dict[str, Any] = field(
@@ -49,7 +49,7 @@ class CaseMessage:
     )
     before_tick: int = field(
         default=1,
-        metadata=describe_field("Before which tick of the case it is written; 1 is the first.", ge=1),
+        metadata=describe_field("Tick of the case before which it is written; 1 is the first.", ge=1),
     )
 
 
@@ -57,8 +57,8 @@ class CaseMessage:
 class CaseRequest:
     """A request by a person before the first tick."""
 
-    to: str = field(metadata=describe_field("Which agent is asked.", min_length=1))
-    text: str = field(metadata=describe_field("What it is asked.", min_length=1))
+    to: str = field(metadata=describe_field("The agent to ask.", min_length=1))
+    text: str = field(metadata=describe_field("Text of the request.", min_length=1))
     author: str = field(default="human", metadata=field_with_key("from", "Which person asks."))
     schema: dict[str, Any] | None = field(default=None, metadata=describe_field("JSON Schema of the answer."))
 
@@ -67,19 +67,17 @@ class CaseRequest:
 class ExpectedEntry:
     """Expected entries: entries written during the case, excluding entries sent by the case itself."""
 
-    author: str = field(default="", metadata=describe_field("Who wrote it; empty: anybody."))
-    kind: MessageKind | None = field(default=None, metadata=describe_field("Its kind; null: any."))
-    to: str = field(default="", metadata=describe_field("Whom its payload.target names; empty: whoever."))
-    matches: str = field(
-        default="", metadata=describe_field("A regular expression that its text matches somewhere.")
-    )
+    author: str = field(default="", metadata=describe_field("Author; empty: any."))
+    kind: MessageKind | None = field(default=None, metadata=describe_field("Kind; null: any."))
+    to: str = field(default="", metadata=describe_field("Agent in payload.target; empty: any."))
+    matches: str = field(default="", metadata=describe_field("Regular expression that its text must match."))
     when: Condition | None = field(
-        default=None, metadata=describe_field("A condition on the entry, as its file is.")
+        default=None, metadata=describe_field("Condition on the entry as in its file.")
     )
     within_ticks: int | None = field(
-        default=None, metadata=describe_field("In how many ticks of the case; null: all of them.", ge=1)
+        default=None, metadata=describe_field("Maximum number of ticks of the case; null: all.", ge=1)
     )
-    at_least: int = field(default=1, metadata=describe_field("How many there must be.", ge=1))
+    at_least: int = field(default=1, metadata=describe_field("Minimum number.", ge=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +85,11 @@ class ExpectedFile:
     """A file of the organisation after the last tick."""
 
     path: str = field(metadata=describe_field("Its path in the organisation.", min_length=1))
-    exists: bool = field(default=True, metadata=describe_field("Whether it is to be there."))
-    matches: str = field(
-        default="", metadata=describe_field("A regular expression that its text matches somewhere.")
+    exists: bool = field(
+        default=True, metadata=describe_field("True: the file must exist. False: it must not.")
     )
-    when: Condition | None = field(default=None, metadata=describe_field("A condition on the JSON in it."))
+    matches: str = field(default="", metadata=describe_field("Regular expression that its text must match."))
+    when: Condition | None = field(default=None, metadata=describe_field("Condition on the JSON in it."))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,16 +97,16 @@ class ExpectedCall:
     """Expected tool calls by turns of the case."""
 
     tool: str = field(metadata=describe_field("The tool's name.", min_length=1))
-    agent: str = field(default="", metadata=describe_field("Who called it; empty: anybody."))
-    success: bool | None = field(default=None, metadata=describe_field("Whether it worked; null: either."))
+    agent: str = field(default="", metadata=describe_field("Calling agent; empty: any."))
+    success: bool | None = field(
+        default=None, metadata=describe_field("True: successful calls. False: failed ones. Null: both.")
+    )
     when: Condition | None = field(
         default=None,
-        metadata=describe_field("A condition on the call: agent, tick, tool, args, success, output."),
+        metadata=describe_field("Condition on the call: agent, tick, tool, args, success, output."),
     )
-    at_least: int = field(default=1, metadata=describe_field("How many there must be.", ge=0))
-    at_most: int | None = field(
-        default=None, metadata=describe_field("How many there may be; null: any.", ge=0)
-    )
+    at_least: int = field(default=1, metadata=describe_field("Minimum number.", ge=0))
+    at_most: int | None = field(default=None, metadata=describe_field("Maximum number; null: any.", ge=0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,15 +114,15 @@ class ExpectedCost:
     """Cost limits of the case, by the prices of its models; recorded answers count at their original cost."""
 
     at_most_usd: float | None = field(
-        default=None, metadata=describe_field("Dollars; an unknown price fails.", ge=0)
+        default=None, metadata=describe_field("Maximum dollars; an unknown price fails.", ge=0)
     )
-    at_most_credits: float | None = field(default=None, metadata=describe_field("Credits.", ge=0))
-    at_most_calls: int | None = field(default=None, metadata=describe_field("Model calls.", ge=0))
+    at_most_credits: float | None = field(default=None, metadata=describe_field("Maximum credits.", ge=0))
+    at_most_calls: int | None = field(
+        default=None, metadata=describe_field("Maximum number of model calls.", ge=0)
+    )
     when: Condition | None = field(
         default=None,
-        metadata=describe_field(
-            "A condition on: calls, credits, cost_usd, input_tokens, output_tokens, ticks."
-        ),
+        metadata=describe_field("Condition on calls, credits, cost_usd, input_tokens, output_tokens, ticks."),
     )
 
 
@@ -132,17 +130,13 @@ class ExpectedCost:
 class ExpectedFindings:
     """Expected findings of `lemming findings` after the last tick; none by default."""
 
-    kind: FindingKind | None = field(
-        default=None, metadata=describe_field("Which kind of finding; null: any.")
-    )
-    agent: str = field(default="", metadata=describe_field("About whom; empty: anybody."))
-    when: Condition | None = field(
-        default=None, metadata=describe_field("A condition on the finding as JSON.")
-    )
-    at_least: int = field(default=0, metadata=describe_field("How many there must be.", ge=0))
+    kind: FindingKind | None = field(default=None, metadata=describe_field("Kind of finding; null: any."))
+    agent: str = field(default="", metadata=describe_field("Agent that the finding is about; empty: any."))
+    when: Condition | None = field(default=None, metadata=describe_field("Condition on the finding as JSON."))
+    at_least: int = field(default=0, metadata=describe_field("Minimum number.", ge=0))
     at_most: int | None = field(
         default=None,
-        metadata=describe_field("How many there may be; null: none where none must be, else any.", ge=0),
+        metadata=describe_field("Maximum number; null: none if at_least is 0, else any.", ge=0),
     )
 
 
@@ -151,7 +145,7 @@ class CommandCheck:
     """A program run in the copy after the last tick. A program is code and needs a person's consent."""
 
     run: list[str] = field(metadata=describe_field("The program and its arguments.", min_length=1))
-    timeout_s: float = field(default=60.0, metadata=describe_field("How long it may take.", gt=0, le=3600))
+    timeout_s: float = field(default=60.0, metadata=describe_field("Timeout in seconds.", gt=0, le=3600))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,9 +155,13 @@ class JudgeCheck:
     by: str | dict[str, str | list[str]] = field(
         metadata=describe_field('An agent, a model key, {"agent": name} or {"model": key}.')
     )
-    rubric: str = field(metadata=describe_field("What it judges by.", min_length=1))
-    entry: ExpectedEntry | None = field(default=None, metadata=describe_field("Which entries it is shown."))
-    file: str = field(default="", metadata=describe_field("Which file of the organisation it is shown."))
+    rubric: str = field(metadata=describe_field("Rules for the judge.", min_length=1))
+    entry: ExpectedEntry | None = field(
+        default=None, metadata=describe_field("Entries that the judge is shown.")
+    )
+    file: str = field(
+        default="", metadata=describe_field("File of the organisation that the judge is shown.")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,12 +169,14 @@ class ExpectedAnswer:
     """Expected outcome of the request in `ask`."""
 
     end: Literal["answered", "failed", "refused", "cancelled", "expired"] = field(
-        default="answered", metadata=describe_field("How it ends.")
+        default="answered", metadata=describe_field("How the request must end.")
     )
-    matches: str = field(default="", metadata=describe_field("A regular expression that the answer matches."))
+    matches: str = field(
+        default="", metadata=describe_field("Regular expression that the answer must match.")
+    )
     when: Condition | None = field(
         default=None,
-        metadata=describe_field("A condition on the answer: a text, or an object with its fields."),
+        metadata=describe_field("Condition on the answer: a text, or an object with its fields."),
     )
 
 
@@ -184,20 +184,26 @@ class ExpectedAnswer:
 class Expectation:
     """An expected result of the case: exactly one of the keys besides `name`."""
 
-    name: str = field(default="", metadata=describe_field("What it is called in reports."))
-    entry: ExpectedEntry | None = field(default=None, metadata=describe_field("Such an entry was written."))
+    name: str = field(default="", metadata=describe_field("Name in reports."))
+    entry: ExpectedEntry | None = field(
+        default=None, metadata=describe_field("An entry must have been written.")
+    )
     no_entry: ExpectedEntry | None = field(
-        default=None, metadata=describe_field("No such entry was written.")
+        default=None, metadata=describe_field("No such entry may have been written.")
     )
-    file: ExpectedFile | None = field(default=None, metadata=describe_field("Such a file is there."))
-    tool_called: ExpectedCall | None = field(default=None, metadata=describe_field("A tool was called so."))
-    answer: ExpectedAnswer | None = field(default=None, metadata=describe_field("The request came to this."))
-    cost: ExpectedCost | None = field(default=None, metadata=describe_field("It cost no more than this."))
+    file: ExpectedFile | None = field(default=None, metadata=describe_field("Check of a file."))
+    tool_called: ExpectedCall | None = field(default=None, metadata=describe_field("Check of tool calls."))
+    answer: ExpectedAnswer | None = field(
+        default=None, metadata=describe_field("Check of the answer to `ask`.")
+    )
+    cost: ExpectedCost | None = field(default=None, metadata=describe_field("Maximum cost."))
     findings: ExpectedFindings | None = field(
-        default=None, metadata=describe_field("There are no such findings.")
+        default=None, metadata=describe_field("Check of findings; by default there must be none.")
     )
-    command: CommandCheck | None = field(default=None, metadata=describe_field("A program ends with 0."))
-    judge: JudgeCheck | None = field(default=None, metadata=describe_field("A judge passes it."))
+    command: CommandCheck | None = field(
+        default=None, metadata=describe_field("A program that must end with 0.")
+    )
+    judge: JudgeCheck | None = field(default=None, metadata=describe_field("A judge that must accept it."))
 
     @property
     def kind(self) -> str:
@@ -213,7 +219,7 @@ KINDS = tuple(key_field.name for key_field in fields(Expectation) if key_field.n
 class Case:
     """A case: the starting organisation, the actions and the expectations."""
 
-    description: str = field(default="", metadata=describe_field("What it is for, in a sentence."))
+    description: str = field(default="", metadata=describe_field("Purpose, in one sentence."))
     start: str = field(
         default=SAME_ORG,
         metadata=field_with_key(
@@ -221,46 +227,43 @@ class Case:
         ),
     )
     at: int | None = field(
-        default=None, metadata=describe_field("After which tick of it; null: as it is now.", ge=0, le=10**12)
+        default=None,
+        metadata=describe_field("Tick to start after; null: the current state.", ge=0, le=10**12),
     )
     set: dict[str, Any] = field(
         default_factory=dict,
         metadata=describe_field(
-            "What is changed before, by file: an object merges into its JSON (null takes a key away; keys "
-            "that begin with / are JSON pointers), a text replaces the file."
+            "Changes before the start, by file: an object merges into its JSON (null removes a key; "
+            "keys that begin with / are JSON pointers), a text replaces the file."
         ),
     )
-    send: list[CaseMessage] = field(default_factory=list, metadata=describe_field("What people write."))
+    send: list[CaseMessage] = field(default_factory=list, metadata=describe_field("Entries of people."))
     ask: CaseRequest | None = field(
-        default=None, metadata=describe_field("A request that is made before the first tick.")
+        default=None, metadata=describe_field("A request sent before the first tick.")
     )
     ticks: int | None = field(
         default=None,
         metadata=describe_field(
-            "How many are run; null: until nothing new is addressed to anybody.", ge=1, le=10_000
+            "Number of ticks; null: until nothing new is addressed to anybody.", ge=1, le=10_000
         ),
     )
     now: str = field(
         default="",
-        metadata=describe_field(
-            "What the clock says in the first tick; empty: it goes on from the last tick."
-        ),
+        metadata=describe_field("Time of the first tick; empty: the clock continues from the last tick."),
     )
     answers: AnswersFrom = field(
         default="recorded",
         metadata=describe_field(
-            'Who answers for models. "recorded": what they said when `lemming eval --record` asked them; '
-            '"scripted": answers.jsonl in the case\'s folder; "live": the models, every time.'
+            'Source of answers. "recorded": recorded by `lemming eval --record`; "scripted": '
+            'answers.jsonl in the case\'s folder; "live": the models, every time.'
         ),
     )
     tools: dict[str, str] = field(
         default_factory=dict,
-        metadata=describe_field("What calls of these tools give; they are not made.", max_length=100),
+        metadata=describe_field("Results of these tools; they are not called.", max_length=100),
     )
-    repeat: int = field(default=1, metadata=describe_field("How often it is run.", ge=1, le=1000))
-    expect: list[Expectation] = field(
-        metadata=describe_field("What must come of it; all of it.", min_length=1)
-    )
+    repeat: int = field(default=1, metadata=describe_field("Number of runs.", ge=1, le=1000))
+    expect: list[Expectation] = field(metadata=describe_field("What must be true; all of it.", min_length=1))
 
 
 # --- reading ----------------------------------------------------------------------------------

@@ -67,9 +67,11 @@ class OutboxEntry:
     tick: int = field(metadata=describe_field("The tick in which it was written.", ge=0))
     agent: str = field(metadata=describe_field("The author: the name of the folder."))
     kind: MessageKind
-    payload: dict[str, Any] = field(metadata=describe_field('Free form; "text" is what prompts show first.'))
+    payload: dict[str, Any] = field(metadata=describe_field('Free form; prompts show "text" first.'))
     tags: list[str] = field(default_factory=list)
-    created_at: str = field(default="", metadata=describe_field("UTC time, for people: no tick goes by it."))
+    created_at: str = field(
+        default="", metadata=describe_field("UTC time, for people; the engine does not use it.")
+    )
 
     @lazy_property
     def file(self) -> str:

@@ -28,23 +28,23 @@ RECENT_TICKS, RECENT_ANSWERS = 20, 200
 QUANTILES = (0.5, 0.9, 1.0)
 
 _COUNTERS: Mapping[str, tuple[str, Callable[[AgentState], float | int | None]]] = {
-    "lemming_turns_total": ("Turns of the agent that were done.", lambda agent_state: agent_state.turns),
-    "lemming_failed_turns_total": ("Turns of the agent that failed.", lambda agent_state: agent_state.failed),
+    "lemming_turns_total": ("Completed turns of the agent.", lambda agent_state: agent_state.turns),
+    "lemming_failed_turns_total": ("Failed turns of the agent.", lambda agent_state: agent_state.failed),
     "lemming_credits_total": ("Credits the agent has spent.", lambda agent_state: agent_state.credits),
     "lemming_judging_credits_total": (
         "Of the credits, those of judges.",
         lambda agent_state: agent_state.aside.get(JUDGES, 0.0),
     ),
     "lemming_credits_passed_on_total": (
-        "Credits that agents it created got out of its own.",
+        "Credits transferred to agents that it created.",
         lambda agent_state: agent_state.passed_on,
     ),
     "lemming_cost_dollars_total": (
-        "What the agent's calls cost, as far as prices are known.",
+        "Cost of the agent's calls in dollars, where prices are known.",
         lambda agent_state: agent_state.cost_usd,
     ),
     "lemming_unpriced_calls_total": (
-        "Calls of models whose price is not known.",
+        "Number of model calls without a price.",
         lambda agent_state: agent_state.unpriced_calls,
     ),
     "lemming_input_tokens_total": ("Tokens sent to models.", lambda agent_state: agent_state.input_tokens),
@@ -63,7 +63,7 @@ def render_metrics(org: Organisation) -> str:
 def iter_families(org: Organisation) -> Iterator[MetricFamily]:
     """Yield the metrics. Raises as `load_org_status` does."""
     status = load_org_status(org)
-    yield MetricFamily("lemming_info", "gauge", "The version that looks.", [({"version": __version__}, 1)])
+    yield MetricFamily("lemming_info", "gauge", "Version of LeMMing.", [({"version": __version__}, 1)])
     yield from _iter_engine_metrics(org, status)
     yield from _iter_agent_metrics(status)
     yield from _iter_last_tick_metrics(status)
@@ -72,14 +72,14 @@ def iter_families(org: Organisation) -> Iterator[MetricFamily]:
 
 def _iter_engine_metrics(org: Organisation, status: OrgStatus) -> Iterator[MetricFamily]:
     age, is_up = seconds_since_tick(org), status.engine is not None
-    yield _make_gauge("lemming_tick", "The tick that runs next.", status.tick)
-    yield _make_gauge("lemming_engine_up", "Whether an engine runs here.", int(is_up))
-    about = "Whether a tick was interrupted and nobody goes on with it."
+    yield _make_gauge("lemming_tick", "Number of the next tick.", status.tick)
+    yield _make_gauge("lemming_engine_up", "1 while an engine runs.", int(is_up))
+    about = "1 while a tick is interrupted and no engine runs."
     yield _make_gauge("lemming_interrupted", about, int(status.is_interrupted and not is_up))
-    about = "How long ago the tick counter moved."
+    about = "Seconds since the last tick."
     yield _make_gauge("lemming_last_tick_age_seconds", about, None if age is None else round(age, 3))
-    yield _make_gauge("lemming_troubles", "Things that a person should see to.", len(status.issues))
-    yield _make_gauge("lemming_waiting", "What waits for a person.", len(status.waiting))
+    yield _make_gauge("lemming_troubles", "Problems that need a person.", len(status.issues))
+    yield _make_gauge("lemming_waiting", "Items that wait for a person.", len(status.waiting))
 
 
 def _make_gauge(name: str, about: str, value: float | int | None) -> MetricFamily:
@@ -91,7 +91,7 @@ def _iter_agent_metrics(status: OrgStatus) -> Iterator[MetricFamily]:
         ({"state": reason_code}, sum(line.reason_code == reason_code for line in status.agent_statuses))
         for reason_code in get_args(ReasonCode)
     ]
-    about = "Agents by whether they take a turn in the next tick, and why not."
+    about = "Agents by whether they take a turn in the next tick, or the reason why not."
     yield MetricFamily("lemming_agents", "gauge", about, counts)
     keys: list[Sample] = [
         ({"agent": line.agent, "model_key": line.model}, 1) for line in status.agent_statuses
@@ -99,9 +99,11 @@ def _iter_agent_metrics(status: OrgStatus) -> Iterator[MetricFamily]:
     yield MetricFamily("lemming_agent_info", "gauge", "The model key of the agent's resume.", keys)
     troubled = status.issue_subjects
     trouble = _make_samples((line.agent, int(line.agent in troubled)) for line in status.agent_statuses)
-    yield MetricFamily("lemming_agent_trouble", "gauge", "Whether it fails or is out of service.", trouble)
+    yield MetricFamily(
+        "lemming_agent_trouble", "gauge", "1 while the agent fails or its resume is broken.", trouble
+    )
     limits = _make_samples((line.agent, line.max_credits) for line in status.agent_statuses)
-    yield MetricFamily("lemming_credits_limit", "gauge", "Credits the agent may spend in all.", limits)
+    yield MetricFamily("lemming_credits_limit", "gauge", "Credit limit of the agent.", limits)
     for name, (about, total) in _COUNTERS.items():
         totals = ((line.agent, total(line.state)) for line in status.agent_statuses if _has_ledger(line))
         yield MetricFamily(name, "counter", about, _make_samples(totals))

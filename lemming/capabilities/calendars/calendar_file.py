@@ -28,55 +28,62 @@ LIMIT_BYTES = 1 << 20
 class CalendarJob:
     """A scheduled request to an agent."""
 
-    agent: str = field(metadata=describe_field("Who is asked.", min_length=1))
-    text: str = field(metadata=describe_field("What it is asked.", min_length=1))
+    agent: str = field(metadata=describe_field("The agent that gets the request.", min_length=1))
+    text: str = field(metadata=describe_field("Text of the request.", min_length=1))
     payload: dict[str, Any] = field(
         default_factory=dict, metadata=describe_field("Further keys of the request, such as schema.")
     )
     deadline: int | None = field(
-        default=None, metadata=describe_field("Ticks after which nobody waits for the answer any more.", ge=1)
+        default=None, metadata=describe_field("Ticks until the request expires.", ge=1)
     )
     cron: str | None = field(
-        default=None, metadata=describe_field('When: "0 8 * * mon-fri", or @daily and the like.')
+        default=None, metadata=describe_field('Cron expression: "0 8 * * mon-fri", or @daily and the like.')
     )
     timezone: str | None = field(
-        default=None, metadata=describe_field("Time zone of cron. Default: the org's.")
+        default=None, metadata=describe_field("Time zone of cron. Default: that of config/org.json.")
     )
     missed: Literal["once", "skip"] = field(
         default="once",
-        metadata=describe_field('Moments that passed while nothing ran: asked "once" for all, or "skip"ped.'),
+        metadata=describe_field(
+            'Missed moments. "once": one request for all of them; "skip": only those younger than '
+            "grace_minutes."
+        ),
     )
     grace_minutes: float = field(
         default=60.0,
-        metadata=describe_field('How late it may still be asked, with "missed": "skip".', ge=0, le=1e6),
+        metadata=describe_field('Maximum delay in minutes, with "missed": "skip".', ge=0, le=1e6),
     )
     after: str | None = field(
         default=None,
         metadata=describe_field(
-            "Another job. Without cron: asked once that one was answered; with cron: only if it was."
+            "Another job. Without cron: asked once that job was answered; with cron: only if it was answered."
         ),
     )
     within_minutes: float = field(
-        default=1440.0, metadata=describe_field("How long ago that answer may have come.", gt=0, le=1e6)
+        default=1440.0, metadata=describe_field("Maximum age of that answer in minutes.", gt=0, le=1e6)
     )
     overlap: Literal["skip", "queue", "allow"] = field(
         default="skip",
         metadata=describe_field(
-            'While the last request of this job is open: "skip" the moment, "queue" one until it is closed, '
+            'While the last request of this job is open: "skip" the moment, "queue" one until it ends, '
             'or "allow" several.'
         ),
     )
-    on_holidays: bool = field(default=False, metadata=describe_field("Whether it is asked on holidays too."))
-    paused: str = field(default="", metadata=describe_field("Any text, such as why: the job is not asked."))
+    on_holidays: bool = field(default=False, metadata=describe_field("Also ask on holidays."))
+    paused: str = field(
+        default="", metadata=describe_field("Any text, such as the reason: the job is not asked.")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentJobSettings:
     """Limits on jobs that agents create with the tool keep_job."""
 
-    max_jobs: int = field(default=5, metadata=describe_field("Jobs of one agent.", ge=0, le=20))
+    max_jobs: int = field(
+        default=5, metadata=describe_field("Maximum number of jobs of one agent.", ge=0, le=20)
+    )
     min_minutes: float = field(
-        default=60.0, metadata=describe_field("Shortest time between two moments.", ge=1)
+        default=60.0, metadata=describe_field("Minimum minutes between two moments.", ge=1)
     )
 
 

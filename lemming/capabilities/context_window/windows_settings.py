@@ -15,12 +15,12 @@ class MemoryWindowSettings:
     strategy: Literal["window", "summary"] = field(
         default="window",
         metadata=describe_field(
-            '"window": the newest entries that fit; "summary": of a conversation, what no longer fits is '
-            "summed up by the agent's own model."
+            '"window": the newest entries that fit; "summary": the agent\'s model summarises older '
+            "entries of a conversation."
         ),
     )
     max_tokens: int = field(
-        metadata=describe_field("So many tokens, as estimated, of entries said before.", ge=50, le=10_000_000)
+        metadata=describe_field("Maximum tokens of earlier entries, estimated.", ge=50, le=10_000_000)
     )
 
 

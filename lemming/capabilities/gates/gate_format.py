@@ -74,117 +74,126 @@ VISIBLE_FIELDS: dict[At, Collection[str]] = {
 class Gate:
     """Rule of a gate."""
 
-    at: At = field(metadata=describe_field('Where it stands: "in", "call", "result", "out" or "spend".'))
+    at: At = field(
+        metadata=describe_field(
+            'What the gate checks: "in" (entries shown), "call", "result", "out" (entries written) or '
+            '"spend".'
+        )
+    )
     then: Then = field(
         metadata=describe_field(
-            'What it does: "pass", "block" and "stop" settle it, "warn", "rewrite" and "ask" let the next '
-            "gate look."
+            'What the gate does: "pass", "block" and "stop" decide; after "warn", "rewrite" and "ask" '
+            "the next gate is evaluated."
         )
     )
     when: dict[str, Any] | None = field(
-        default=None, metadata=describe_field("A condition over what it looks at; null: always.")
+        default=None, metadata=describe_field("Condition on what the gate checks; null: always.")
     )
     tool: str | list[str] | None = field(
         default=None,
-        metadata=describe_field('Tools it concerns: names or patterns such as "mcp.*"; null: all.'),
+        metadata=describe_field('Tools the gate applies to: names or patterns such as "mcp.*"; null: all.'),
     )
     tool_class: ToolClass | list[ToolClass] | None = field(
         default=None, metadata=field_with_key("class", "Classes of tools it concerns; null: all.")
     )
     redact: list[str] = field(
         default=UNSET,
-        metadata=describe_field(
-            "Regular expressions: what they find is replaced by [redacted].", max_length=200
-        ),
+        metadata=describe_field("Regular expressions: matches are replaced by [redacted].", max_length=200),
     )
     deny: list[str] = field(
         default=UNSET,
-        metadata=describe_field("Regular expressions: texts in which one finds something.", max_length=200),
+        metadata=describe_field(
+            "Regular expressions: the gate applies to texts with a match.", max_length=200
+        ),
     )
     max_length: int | None = field(
-        default=None, metadata=describe_field("Texts of more characters in all, which a rewrite cuts.", ge=1)
+        default=None,
+        metadata=describe_field(
+            "The gate applies to texts with more characters in total; a rewrite cuts them.", ge=1
+        ),
     )
     schema: dict[str, Any] | None = field(
-        default=None, metadata=describe_field("A JSON Schema: what does not satisfy it.")
+        default=None, metadata=describe_field("JSON Schema: the gate applies to what does not satisfy it.")
     )
     dedupe: bool = field(
         default=UNSET,
-        metadata=describe_field("What is the same as something the turn, or the author, had before."),
+        metadata=describe_field("The gate applies to repetitions of the turn, or of the author."),
     )
     args: dict[str, str | list[str]] = field(
         default=UNSET,
         metadata=describe_field(
-            'Arguments with the patterns they may have ({"path": ["shared/reports/*"]}): a call in which one '
-            "has another, or none."
+            'Allowed patterns of arguments ({"path": ["shared/reports/*"]}): the gate applies to a call'
+            " with another value, or none."
         ),
     )
     check: str = field(
-        default=UNSET, metadata=describe_field("A function of a plugin, by the name it registered.")
+        default=UNSET, metadata=describe_field("Function of a plugin, by its registered name.")
     )
     persons: list[str] = field(
-        default_factory=list, metadata=describe_field('Who is asked by "ask"; none: all persons who can be.')
+        default_factory=list, metadata=describe_field('Persons that "ask" asks; empty: all of them.')
     )
     expires: int | str | None = field(
         default=None,
-        metadata=describe_field('How long an answer is waited for: so many ticks, or "2h"; then it is no.'),
+        metadata=describe_field(
+            'Deadline for the answer: a number of ticks, or "2h"; after it the call is denied.'
+        ),
     )
     approved: dict[str, list[str]] = field(
         default_factory=dict,
         metadata=describe_field(
-            'Agents, each with the tools for whose calls this gate need not ask ({"desk": ["refund"]}); all '
-            "others, and gates that block, hold."
+            'Agents and tools for which this gate need not ask ({"desk": ["refund"]}). Gates that block'
+            " still hold."
         ),
     )
     models: list[str] = field(
-        default=UNSET, metadata=describe_field("Model keys that may be asked: a question to any other.")
+        default=UNSET,
+        metadata=describe_field("Allowed model keys: the gate applies to calls of other models."),
     )
     credits: float | None = field(
-        default=None, metadata=describe_field("So many credits may be spent.", gt=0, le=MAX_AMOUNT)
+        default=None, metadata=describe_field("Maximum credits.", gt=0, le=MAX_AMOUNT)
     )
     dollars: float | None = field(
-        default=None, metadata=describe_field("So many dollars may be spent.", gt=0, le=MAX_AMOUNT)
+        default=None, metadata=describe_field("Maximum dollars.", gt=0, le=MAX_AMOUNT)
     )
     tokens: int | None = field(
         default=None,
-        metadata=describe_field(
-            "So many tokens, of questions and answers together.", ge=1, le=int(MAX_AMOUNT)
-        ),
+        metadata=describe_field("Maximum tokens, prompts and answers together.", ge=1, le=int(MAX_AMOUNT)),
     )
     calls: int | None = field(
-        default=None, metadata=describe_field("So many questions may be asked.", ge=1, le=int(MAX_AMOUNT))
+        default=None, metadata=describe_field("Maximum number of model calls.", ge=1, le=int(MAX_AMOUNT))
     )
     per: Per | None = field(
         default=None,
         metadata=describe_field(
-            'What the limit adds up: "turn", "request" (with all that was asked for it), "agent" or '
-            '"organisation".'
+            'Scope of the limit: "turn", "request" (with its sub-requests), "agent" or "organisation".'
         ),
     )
     window: dict[str, int] | str | None = field(
         default=None,
         metadata=describe_field(
-            'How far back it looks: {"ticks": 100}, "90m", "24h" or "7d"; null: to the first tick.'
+            'Period of the limit: {"ticks": 100}, "90m", "24h" or "7d"; null: since the first tick.'
         ),
     )
     by: str | dict[str, str | list[str]] = field(
         default=UNSET,
         metadata=describe_field(
-            'Who judges it: an agent, a model key, {"agent": name}, {"model": key} or {"command": '
+            'The judge: an agent, a model key, {"agent": name}, {"model": key} or {"command": '
             '["program", ...]}; not at "in".'
         ),
     )
     policy: str = field(
-        default="", metadata=describe_field("What it is judged by: a text, or a file: ./shared/policy.md.")
+        default="",
+        metadata=describe_field("Rules for the judge: a text, or a file such as ./shared/policy.md."),
     )
     may_be_absent: bool = field(
         default=False,
         metadata=describe_field(
-            "Whether tools, agents, persons and models that it names may be absent: for what comes later. "
-            "Without it a name of nothing stops the run, or takes the agent out."
+            "Allow names of tools, agents, persons and models that do not exist yet. Without it an "
+            "unknown name stops the run, or disables the agent."
         ),
     )
     because: str = field(
-        default="", metadata=describe_field("What the model and people are told.", max_length=500)
+        default="", metadata=describe_field("Reason that the model and people read.", max_length=500)
     )
 
     def __post_init__(self) -> None:

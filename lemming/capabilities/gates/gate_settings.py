@@ -19,7 +19,7 @@ class GatesOrgSettings:
     gates: list[Gate] = field(
         default_factory=list,
         metadata=describe_field(
-            "Rules for all agents, asked in this order and before those of a resume: docs/gates.md."
+            "Gates for all agents, evaluated in this order and before those of a resume: docs/gates.md."
         ),
     )
 
@@ -30,9 +30,7 @@ class GatesResumeSettings:
 
     gates: list[Gate] = field(
         default_factory=list,
-        metadata=describe_field(
-            "Rules for what it is shown, calls and writes, after the organisation's: docs/gates.md."
-        ),
+        metadata=describe_field("Gates for this agent, evaluated after the organisation's: docs/gates.md."),
     )
 
 

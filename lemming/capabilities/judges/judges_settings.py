@@ -71,22 +71,22 @@ class JudgeSettings:
 
     by: JudgeReference = field(
         metadata=describe_field(
-            'Who judges: an agent, a model key, {"agent": name}, {"model": key} or {"command": ["program", '
-            "...]}. An agent judges by its instructions and model; it takes no turn."
+            'The judge: an agent, a model key, {"agent": name}, {"model": key} or {"command": '
+            '["program", ...]}. An agent judges with its instructions and model, and takes no turn.'
         )
     )
     policy: str = field(
         default="",
         metadata=describe_field(
-            "What it judges by: a text, or a file such as ./shared/policy.md.", max_length=100_000
+            "Rules for the judge: a text, or a file such as ./shared/policy.md.", max_length=100_000
         ),
     )
-    max: int = field(default=3, metadata=describe_field("How many drafts are judged at most.", ge=1, le=10))
+    max: int = field(default=3, metadata=describe_field("Maximum number of judged drafts.", ge=1, le=10))
     then: OnRejection = field(
         default="flag",
         metadata=describe_field(
-            "What happens to a draft that did not pass. flag: it leaves with the tag unverified; fail: the "
-            "request, or the turn, fails with the reason; pass: it leaves as it is."
+            "What happens to a rejected draft. flag: it is sent with the tag unverified; fail: the "
+            "request, or the turn, fails with the reason; pass: it is sent as it is."
         ),
     )
 
@@ -113,7 +113,7 @@ class JudgesResumeSettings:
     """Judge settings in a resume."""
 
     verify: JudgeSettings | None = field(
-        default=None, metadata=describe_field("Who must pass what it writes before it leaves; null: nobody.")
+        default=None, metadata=describe_field("Judge that must accept what the agent writes; null: none.")
     )
 
 

@@ -35,14 +35,14 @@ class LockedTool:
     """Locked tool of a server. `hash` covers the server's complete description, before truncation."""
 
     hash: str = field(
-        metadata=describe_field("Of name, description, schemas and hints as the server gave them.")
+        metadata=describe_field("Hash of name, description, schemas and hints as the server sent them.")
     )
-    description: str = field(default="", metadata=describe_field("What the server says that it does, cut."))
+    description: str = field(default="", metadata=describe_field("The server's description, shortened."))
     schema: dict[str, Any] = field(
         default_factory=dict, metadata=describe_field("JSON Schema of its arguments.")
     )
     hints: dict[str, Any] = field(
-        default_factory=dict, metadata=describe_field("What the server hints at, unchecked.")
+        default_factory=dict, metadata=describe_field("The server's hints, unchecked.")
     )
 
 

@@ -40,58 +40,58 @@ class McpServerSettings:
     """Settings of one MCP server: connection and tools in use."""
 
     command: list[str] = field(
-        default_factory=list, metadata=describe_field("The program that is the server, and its arguments.")
+        default_factory=list, metadata=describe_field("The server's program and its arguments.")
     )
     env: list[str] = field(
-        default_factory=list, metadata=describe_field("Names of variables that the program is given.")
+        default_factory=list, metadata=describe_field("Environment variables passed on to the program.")
     )
     cwd: str = field(
-        default="", metadata=describe_field("The program's folder; default: the organisation's.")
+        default="", metadata=describe_field("Working folder of the program; default: the organisation's.")
     )
-    url: str = field(
-        default="", metadata=describe_field("Address of a server that is reached by streamable HTTP.")
-    )
+    url: str = field(default="", metadata=describe_field("Address of a server that uses streamable HTTP."))
     headers_env: dict[str, str] = field(
         default_factory=dict,
         metadata=describe_field(
-            'HTTP headers: each the name of a variable, or a text such as "Bearer ${NAME}".'
+            'HTTP headers: each the name of an environment variable, or a text such as "Bearer ${NAME}".'
         ),
     )
     tools: list[str] = field(
         default_factory=lambda: ["*"],
-        metadata=describe_field("Which of its tools are used: names, with * for any letters."),
+        metadata=describe_field("Tools to use: names, with * as a wildcard."),
     )
     trust_hints: bool = field(
         default=False,
-        metadata=describe_field(
-            "Believe what the server says of its tools: that one only reads, or may be repeated."
-        ),
+        metadata=describe_field("Trust the server's hints that a tool only reads, or may be repeated."),
     )
     independent: bool = field(
         default=False,
         metadata=describe_field(
-            "Its tools neither look at nor change files of the organisation: turns need not wait."
+            "Its tools neither read nor change files of the organisation, so turns need not wait for "
+            "each other."
         ),
     )
     parallel: bool = field(
         default=False,
-        metadata=describe_field(
-            "Those of its tools that may be repeated (see trust_hints) may be called at once."
-        ),
+        metadata=describe_field("Tools that may be repeated (see trust_hints) may run in parallel."),
     )
     timeout_s: float = field(
         default=60.0,
-        metadata=describe_field("Longest time of a call, and of listing the tools.", gt=0, le=86_400),
+        metadata=describe_field("Timeout of a call, and of listing the tools, in seconds.", gt=0, le=86_400),
     )
     start_timeout_s: float = field(
-        default=30.0, metadata=describe_field("Longest time to start and to list its tools.", gt=0, le=600)
+        default=30.0,
+        metadata=describe_field(
+            "Timeout of starting the server and listing its tools, in seconds.", gt=0, le=600
+        ),
     )
     ask: str = field(
-        default="human", metadata=describe_field("The agent who is asked what the server asks back.")
+        default="human", metadata=describe_field("The agent that answers questions of the server.")
     )
     variables: dict[str, str] = field(
         default_factory=dict,
-        metadata=describe_field("Further variables of the program; ${NAME} stands for one of the engine's."),
+        metadata=describe_field(
+            "Further environment variables of the program; ${NAME} stands for one of the engine's."
+        ),
     )
 
 
@@ -101,7 +101,7 @@ class McpSettings:
 
     servers: dict[str, McpServerSettings] = field(
         default_factory=dict,
-        metadata=describe_field("The servers by name: tools are called mcp.<name>.<tool>."),
+        metadata=describe_field("Servers by name; tools are called mcp.<name>.<tool>."),
     )
 
 

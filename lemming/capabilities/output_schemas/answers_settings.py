@@ -17,13 +17,13 @@ class OutputSettings:
     """Schema of the agent's entries."""
 
     schema: dict[str, Any] = field(
-        metadata=describe_field("The JSON Schema of the payload, the engine's own keys in it left out.")
+        metadata=describe_field("JSON Schema of the payload, without the engine's own keys.")
     )
     when: list[dict[str, Any]] = field(
         default_factory=list,
         metadata=describe_field(
-            "Conditions over an entry (kind, payload, tags): where one holds, it must satisfy the schema. "
-            "Default: entries of kind report and response.",
+            "Conditions on an entry (kind, payload, tags): if one holds, the entry must satisfy the "
+            "schema. Default: entries of kind report and response.",
             max_length=20,
         ),
     )
@@ -39,7 +39,7 @@ class AnswersResumeSettings:
     """Keys of the answers capability in a resume."""
 
     output: OutputSettings | None = field(
-        default=None, metadata=describe_field("What its entries must be; null: any payload will do.")
+        default=None, metadata=describe_field("JSON Schemas for its entries; null: any payload is valid.")
     )
 
 

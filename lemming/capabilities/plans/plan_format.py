@@ -36,28 +36,31 @@ class VerifySettings(JudgeSettings):
     by: JudgeReference = field(
         default="",
         metadata=describe_field(
-            "Who judges the answer in the turn of who is asked, before it leaves (docs/strategies.md), "
-            'in place of ask and tool: an agent, a model key, {"agent"}, {"model"} or {"command"}.'
+            "The judge in the turn of the agent that answers (docs/strategies.md), in place of ask and "
+            'tool: an agent, a model key, {"agent"}, {"model"} or {"command"}.'
         ),
     )
-    ask: str = field(default="", metadata=describe_field("The agent that is asked whether it passes."))
+    ask: str = field(default="", metadata=describe_field("The agent that checks the answer."))
     task: str = field(
-        default="", metadata=describe_field("What it is asked; it is shown the task and the answer.")
+        default="",
+        metadata=describe_field("The question to that agent; it also sees the task and the answer."),
     )
     tool: str = field(
-        default="", metadata=describe_field("A tool that passes it by succeeding, in place of an agent.")
+        default="",
+        metadata=describe_field("A tool that accepts the answer by succeeding, in place of an agent."),
     )
     args: Json = field(
-        default_factory=dict, metadata=describe_field("The tool's arguments; texts in it are templates.")
+        default_factory=dict, metadata=describe_field("Arguments of the tool; texts are templates.")
     )
     when: Json | None = field(
         default=None,
         metadata=describe_field(
-            'What must hold of its answer. Default: an agent says "passes": true; a tool works.'
+            'Condition on the result. Default: an agent says "passes": true; a tool succeeds.'
         ),
     )
     attempts: int = field(
-        default=2, metadata=describe_field("How often the step is done in all until it passes.", ge=1, le=20)
+        default=2,
+        metadata=describe_field("Maximum number of times the step is done until it passes.", ge=1, le=20),
     )
 
     def __post_init__(self) -> None:
@@ -86,15 +89,16 @@ class WaitSettings:
     )
     until: Literal["exists", "changes"] = field(
         default="exists",
-        metadata=describe_field("Until the file is there, or is another one than when the step began."),
+        metadata=describe_field("Wait until the file exists, or has changed since the step began."),
     )
-    ticks: int | None = field(default=None, metadata=describe_field("So many ticks.", ge=1, le=1_000_000))
-    tick: int | None = field(default=None, metadata=describe_field("Until this tick.", ge=0))
+    ticks: int | None = field(default=None, metadata=describe_field("Number of ticks.", ge=1, le=1_000_000))
+    tick: int | None = field(default=None, metadata=describe_field("Wait until this tick.", ge=0))
     time: str = field(
-        default="", metadata=describe_field("Until this moment, such as 2027-01-31T09:00:00Z; a template.")
+        default="", metadata=describe_field("Wait until this time, such as 2027-01-31T09:00:00Z; a template.")
     )
     at_most: int | None = field(
-        default=None, metadata=describe_field("Ticks after which the step fails; null: it waits on.", ge=1)
+        default=None,
+        metadata=describe_field("Ticks after which the step fails; null: it keeps waiting.", ge=1),
     )
 
 
@@ -114,7 +118,7 @@ class ChoiceSettings:
 
     field_: str = field(metadata=field_with_key("field", "A field of the answer.", min_length=1))
     to: dict[str, str] = field(
-        metadata=describe_field("Where each value leads; the answer's schema allows no others.")
+        metadata=describe_field("Next step for each value; the answer's schema allows no others.")
     )
 
 
@@ -122,40 +126,38 @@ class ChoiceSettings:
 class StepAction:
     """Action of a step: a request to an agent or person, a tool call, or a wait."""
 
-    name: str = field(metadata=describe_field("What other steps call it.", min_length=1, max_length=63))
-    ask: str = field(default="", metadata=describe_field("The agent or the person that is asked."))
-    plan: str = field(default="", metadata=describe_field("An agent whose brain is another plan."))
-    tool: str = field(default="", metadata=describe_field("A tool that the agent may call."))
+    name: str = field(metadata=describe_field("Name of the step.", min_length=1, max_length=63))
+    ask: str = field(default="", metadata=describe_field("The agent or the person to ask."))
+    plan: str = field(default="", metadata=describe_field("An agent that follows another plan."))
+    tool: str = field(default="", metadata=describe_field("A tool to call; the agent must have it."))
     args: Json = field(
         default_factory=dict,
-        metadata=describe_field("The tool's arguments, or what a plan is given; texts in it are templates."),
+        metadata=describe_field("Arguments of the tool, or input of the plan; texts are templates."),
     )
-    wait: WaitSettings | None = field(default=None, metadata=describe_field("What is waited for."))
+    wait: WaitSettings | None = field(default=None, metadata=describe_field("What to wait for."))
     task: str = field(
-        default="", metadata=describe_field("What is asked, a template: {{start}}, {{steps.NAME}}, ...")
+        default="", metadata=describe_field("The task, a template: {{start}}, {{steps.NAME}}, ...")
     )
     context: list[str] = field(
         default_factory=list,
         metadata=describe_field(
-            "What goes with the task: start, previous, steps.NAME, memory.KEY, last.AGENT, ..."
+            "Values sent with the task: start, previous, steps.NAME, memory.KEY, last.AGENT, ..."
         ),
     )
-    writes: str = field(
-        default="", metadata=describe_field("The key of the run under which the answer is kept.")
-    )
+    writes: str = field(default="", metadata=describe_field("Key of the run that stores the answer."))
     output: Json | None = field(
         default=None, metadata=describe_field("JSON Schema that the answer must satisfy.")
     )
     deadline: int | str | None = field(
         default=None,
-        metadata=describe_field('When the request expires: after so many ticks, or "2h"; null: it does not.'),
+        metadata=describe_field('When the request expires: a number of ticks, or "2h"; null: never.'),
     )
     default: Any = field(
-        default=None, metadata=describe_field("The answer when nobody gave one in time: a text or an object.")
+        default=None, metadata=describe_field("Answer to use after the deadline: a text or an object.")
     )
-    attempts: int = field(default=1, metadata=describe_field("How often it is tried in all.", ge=1, le=20))
+    attempts: int = field(default=1, metadata=describe_field("Maximum number of attempts.", ge=1, le=20))
     verify: VerifySettings | None = field(
-        default=None, metadata=describe_field("Who or what must pass the answer.")
+        default=None, metadata=describe_field("Check that the answer must pass.")
     )
 
     @property
@@ -169,56 +171,57 @@ class StepDefinition(StepAction):
     """Step of a plan: one action, several parallel actions, or only a decision."""
 
     parallel: list[StepAction] = field(
-        default_factory=list, metadata=describe_field("A band: these are done at once, and all must succeed.")
+        default_factory=list, metadata=describe_field("Parallel steps; all must succeed.")
     )
     each: str = field(
         default="",
         metadata=describe_field(
-            "A list, such as steps.NAME.items: the step is done for each item, its {{item}}."
+            "A list, such as steps.NAME.items: the step is done for each item, as {{item}}."
         ),
     )
     at_once: int = field(
         default=8,
-        metadata=describe_field("How many items of `each` are under way at once, at most.", ge=1, le=32),
+        metadata=describe_field("Maximum number of parallel items of `each`.", ge=1, le=32),
     )
     most: int = field(
         default=100,
-        metadata=describe_field("A list with more items fails the step: it bounds the cost.", ge=1, le=1000),
+        metadata=describe_field("Maximum number of items; more fail the step.", ge=1, le=1000),
     )
     on_item_failure: Literal["fail", "keep"] = field(
         default="fail",
         metadata=describe_field(
-            'What becomes of the step when one item failed. keep: it goes on, and the item says "failed".'
+            'What happens when an item fails. keep: the step continues, and the item says "failed".'
         ),
     )
     retry: Literal["all", "failed_only"] = field(
         default="all",
-        metadata=describe_field("What of a band is done again when one of it failed and attempts are left."),
+        metadata=describe_field("Which parallel steps are repeated when one failed and attempts are left."),
     )
     routes: list[Route] = field(
-        default_factory=list, metadata=describe_field("Ways out, the first whose condition holds is taken.")
+        default_factory=list,
+        metadata=describe_field("Next steps with conditions; the first that holds is taken."),
     )
     choose: ChoiceSettings | None = field(
-        default=None, metadata=describe_field("Ways out by a field that the model fills, in place of routes.")
+        default=None, metadata=describe_field("Next steps by a field of the answer, in place of routes.")
     )
     else_: str = field(
         default="", metadata=field_with_key("else", "Where it goes on when no way out fits; required then.")
     )
     then: str = field(
-        default="", metadata=describe_field("The step that follows; default: the next one in the file.")
+        default="", metadata=describe_field("The next step; default: the next one in the file.")
     )
     limit: int | None = field(
         default=None,
         metadata=describe_field(
-            "How often a run may begin the step; required of where loops lead.", ge=1, le=1000
+            "Maximum number of times a run begins the step; required where a loop leads.", ge=1, le=1000
         ),
     )
     at_limit: str = field(
         default=FAIL,
-        metadata=describe_field('Where it goes on in place of one time more: a step, "end", "fail".'),
+        metadata=describe_field('Next step after that: a step, "end", "fail".'),
     )
     on_failure: str = field(
-        default=FAIL, metadata=describe_field('Where it goes on when the step failed: a step, "end", "fail".')
+        default=FAIL, metadata=describe_field('Next step after a failure: a step, "end", "fail".')
     )
 
     @property
@@ -236,17 +239,15 @@ class StepDefinition(StepAction):
 class AgentPlan:
     """Plan for answering requests to an agent."""
 
-    description: str = field(default="", metadata=describe_field("What the plan is for."))
+    description: str = field(default="", metadata=describe_field("Purpose of the plan."))
     steps: list[StepDefinition] = field(
         default_factory=list,
-        metadata=describe_field(
-            "What is done, in this order where nothing else is said.", max_length=MAX_STEPS
-        ),
+        metadata=describe_field("The steps, in order unless a step says otherwise.", max_length=MAX_STEPS),
     )
     input: Json | None = field(
         default=None,
         metadata=describe_field(
-            "JSON Schema of a request's fields, start.FIELD: one that does not fit is refused."
+            "JSON Schema of a request's fields, start.FIELD; other requests are refused."
         ),
     )
     answer: str = field(
@@ -254,16 +255,16 @@ class AgentPlan:
         metadata=describe_field("The answer to the request, a template; default: the last step's answer."),
     )
     max_steps: int = field(
-        default=100, metadata=describe_field("Steps a run may begin in all.", ge=1, le=10_000)
+        default=100, metadata=describe_field("Maximum number of steps that a run begins.", ge=1, le=10_000)
     )
     keep_runs: int = field(
         default=10,
-        metadata=describe_field("Ended runs that stay in the agent's memory, the newest.", ge=0, le=1000),
+        metadata=describe_field("Number of ended runs kept in the agent's memory.", ge=0, le=1000),
     )
     proposals: str = field(
         default="",
         metadata=describe_field(
-            "The person who must approve a plan that comes with a request; empty: none may come."
+            "The person that approves a plan sent with a request; empty: such plans are refused."
         ),
     )
 

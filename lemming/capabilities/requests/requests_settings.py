@@ -70,30 +70,34 @@ class TeamSettings:
     ask: list[str | dict[str, Any]] = field(
         default_factory=list,
         metadata=describe_field(
-            'Agents it may ask, each a tool ask_<name>: a name, or {"agent", "as", "description"}. Each must '
-            "be able to read the other's outbox."
+            'Agents it may ask, each as a tool ask_<name>: a name, or {"agent", "as", "description"}. '
+            "Both must read the other's outbox."
         ),
     )
     hand_to: list[str] = field(
         default_factory=list,
-        metadata=describe_field("Agents it may hand a request on to, each a tool hand_to_<name>."),
+        metadata=describe_field("Agents it may hand a request on to, each as a tool hand_to_<name>."),
     )
     max_asked: int = field(
         default=16,
-        metadata=describe_field("Questions it may ask for one request, in all its turns.", ge=1, le=1000),
+        metadata=describe_field(
+            "Maximum number of questions for one request, in all its turns.", ge=1, le=1000
+        ),
     )
     max_depth: int = field(
         default=5,
-        metadata=describe_field("Agents that may wait for each other in a row, it included.", ge=1, le=50),
+        metadata=describe_field(
+            "Maximum length of a chain of waiting agents, this one included.", ge=1, le=50
+        ),
     )
     max_hops: int = field(
         default=5,
-        metadata=describe_field("How often a request may have been handed on, with this time.", ge=1, le=50),
+        metadata=describe_field("Maximum number of times a request is handed on.", ge=1, le=50),
     )
 
     may_be_absent: bool = field(
         default=False,
-        metadata=describe_field("Whether agents of the team may be absent: for what comes later."),
+        metadata=describe_field("Allow agents that do not exist yet."),
     )
 
     def __post_init__(self) -> None:
@@ -131,7 +135,7 @@ class RequestsResumeSettings:
     """The settings of requests in a resume."""
 
     team: TeamSettings | None = field(
-        default=None, metadata=describe_field("Whom it may ask and hand on to; null: nobody.")
+        default=None, metadata=describe_field("Agents it may ask and hand on to; null: none.")
     )
 
 

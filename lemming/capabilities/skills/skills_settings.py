@@ -16,14 +16,14 @@ class SkillsResumeSettings:
     skills: list[str] = field(
         default_factory=list,
         metadata=describe_field(
-            'Skills it is told of and may read: names or patterns such as "pdf-*", looked for in its own '
-            'skills/ and in the organisation\'s, or with a folder in front: ".claude/skills/*".'
+            'Skills it may read: names or patterns such as "pdf-*", from its own skills/ and the '
+            'organisation\'s, or with a folder: ".claude/skills/*".'
         ),
     )
     guides: bool = field(
         default=False,
         metadata=describe_field(
-            "Put AGENTS.md of the organisation's folder, and of its own, after the instructions."
+            "Add AGENTS.md of the organisation's folder, and of the agent's, after the instructions."
         ),
     )
 

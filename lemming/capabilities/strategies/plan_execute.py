@@ -57,11 +57,11 @@ class PlanExecuteOptions:
     """The options of `plan_execute` in `turn.options`."""
 
     replans: int = field(
-        default=2, metadata=describe_field("How often it plans again after a step that failed.", ge=0, le=20)
+        default=2, metadata=describe_field("Maximum number of new plans after a failed step.", ge=0, le=20)
     )
     step_replies: int = field(
         default=8,
-        metadata=describe_field("Replies a step may take, in all turns; then it has failed.", ge=1, le=100),
+        metadata=describe_field("Maximum number of replies for a step, in all turns.", ge=1, le=100),
     )
 
 

@@ -43,20 +43,19 @@ class ReflexionOptions:
     """The options of `reflexion` in `turn.options`."""
 
     rounds: int = field(
-        default=1, metadata=describe_field("How often a draft is judged and revised at most.", ge=1, le=10)
+        default=1,
+        metadata=describe_field("Maximum number of times a draft is judged and revised.", ge=1, le=10),
     )
-    rubric: str = field(default="", metadata=describe_field("What a model judges by."))
-    model: str = field(
-        default="", metadata=describe_field("The model key that judges; empty: the agent's own.")
-    )
+    rubric: str = field(default="", metadata=describe_field("Rules for the judging model."))
+    model: str = field(default="", metadata=describe_field("Model key of the judge; empty: the agent's own."))
     agent: str = field(
         default="",
-        metadata=describe_field("The agent whose instructions and model key judge; it takes no turn."),
+        metadata=describe_field("Agent whose instructions and model key judge; it takes no turn."),
     )
     command: list[str] = field(
         default_factory=list,
         metadata=describe_field(
-            "A program and its arguments, run by the tool shell with the draft as its input; 0 means good."
+            "A program and its arguments, run by the tool shell with the draft as input; 0 means accepted."
         ),
     )
 

@@ -16,23 +16,22 @@ class HttpSettings:
 
     hosts: list[str] = field(
         default_factory=list,
-        metadata=describe_field(
-            "Hosts that may be asked: example.org, *.example.org, example.org:8443. Empty: none."
-        ),
+        metadata=describe_field("Allowed hosts: example.org, *.example.org, example.org:8443. Empty: none."),
     )
     private_hosts: list[str] = field(
         default_factory=list,
-        metadata=describe_field(
-            "Those of `hosts` that may be at addresses which are not public: this machine, a LAN."
-        ),
+        metadata=describe_field("Hosts of `hosts` that may have private addresses: this machine, a LAN."),
     )
     timeout_s: float = field(
-        default=30.0, metadata=describe_field("A call ends after this, redirects included.", gt=0, le=3600)
+        default=30.0,
+        metadata=describe_field("Timeout of a call in seconds, redirects included.", gt=0, le=3600),
     )
     max_bytes: int = field(
-        default=1 << 20, metadata=describe_field("Of an answer so much is taken.", ge=1024, le=16 << 20)
+        default=1 << 20, metadata=describe_field("Maximum size of an answer in bytes.", ge=1024, le=16 << 20)
     )
-    max_redirects: int = field(default=5, metadata=describe_field("How many http_get follows.", ge=0, le=20))
+    max_redirects: int = field(
+        default=5, metadata=describe_field("Maximum number of redirects that http_get follows.", ge=0, le=20)
+    )
 
     def __post_init__(self) -> None:
         for key, hosts in (("hosts", self.hosts), ("private_hosts", self.private_hosts)):
@@ -47,10 +46,11 @@ class ReminderSettings:
     """The limits of reminders per agent."""
 
     max_open: int = field(
-        default=20, metadata=describe_field("Reminders of one agent that may wait.", ge=0, le=1000)
+        default=20,
+        metadata=describe_field("Maximum number of waiting reminders of one agent.", ge=0, le=1000),
     )
     max_days: float = field(
-        default=366.0, metadata=describe_field("How far ahead they may be.", gt=0, le=36_600)
+        default=366.0, metadata=describe_field("Maximum number of days ahead.", gt=0, le=36_600)
     )
 
 

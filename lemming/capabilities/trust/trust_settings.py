@@ -30,12 +30,12 @@ class TrustRule:
     when: dict[str, Any] = field(
         default_factory=dict,
         metadata=describe_field(
-            "For channels: a condition over what the channel has verified: verified.domain."
+            "For channels: a condition on what the channel has verified, such as verified.domain."
         ),
     )
     is_: str = field(metadata=field_with_key("is", "How far they are trusted: a word of `order`."))
     may_be_absent: bool = field(
-        default=False, metadata=describe_field("Whether that author may be absent: for one who comes later.")
+        default=False, metadata=describe_field("Allow an author that does not exist yet.")
     )
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class TrustSettings:
     order: list[str] = field(
         default_factory=lambda: [*ORDER],
         metadata=describe_field(
-            'The words, the least trusted first: it begins with "outside", ends with "owner", and has '
+            'The labels, the least trusted first: it begins with "outside", ends with "owner", and has '
             '"agent" between them.',
             max_length=16,
         ),
@@ -64,20 +64,19 @@ class TrustSettings:
     rules: list[TrustRule] = field(
         default_factory=list,
         metadata=describe_field(
-            "The first that fits says how far an author is trusted. Without one: people owner, agents agent, "
+            "The first matching rule sets the label of an author. Default: people owner, agents agent, "
             "channels outside."
         ),
     )
     tools: dict[str, str] = field(
         default_factory=dict,
         metadata=describe_field(
-            "How far what tools give is trusted, by name or pattern; beside mcp.* and http_*, which are "
-            "outside."
+            "Labels of the results of tools, by name or pattern; mcp.* and http_* are outside."
         ),
     )
     may_be_absent: bool = field(
         default=False,
-        metadata=describe_field("Whether `tools` may name some that are absent: for what comes later."),
+        metadata=describe_field("Allow `tools` to name tools that do not exist yet."),
     )
 
     def __post_init__(self) -> None:
@@ -108,9 +107,7 @@ class TrustOrgSettings:
 
     trust: TrustSettings | None = field(
         default=None,
-        metadata=describe_field(
-            "Where it stands, the engine keeps track of how far texts are trusted; null: it does not."
-        ),
+        metadata=describe_field("Trust tracking: labels and rules; null: off."),
     )
 
 
@@ -120,8 +117,8 @@ class AgentTrustSettings:
 
     clean: str = field(
         metadata=describe_field(
-            "A word of `order`. Turns for requests that are trusted so far, or further, are shown nothing "
-            "that is trusted less, but for answers that can hold no sentence."
+            "A label of `order`. Turns for requests with this label or a higher one are shown no text "
+            "with a lower label, except answers that can hold no sentence."
         )
     )
 
@@ -132,7 +129,7 @@ class TrustResumeSettings:
 
     trust: AgentTrustSettings | None = field(
         default=None,
-        metadata=describe_field("What turns are shown of texts that are trusted less; null: all."),
+        metadata=describe_field("Limit on the less trusted texts that a turn is shown; null: none."),
     )
 
 

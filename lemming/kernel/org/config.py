@@ -49,22 +49,22 @@ class OrgSettings:
     visibility: Literal["order", "tick"] = field(
         default="order",
         metadata=describe_field(
-            '"order": a turn sees what agents before it wrote in the same tick. '
-            '"tick": entries written in a tick are seen from the next tick on.'
+            '"order": a turn sees entries that earlier agents wrote in the same tick. "tick": entries '
+            "are visible from the next tick on."
         ),
     )
     durability: Literal["turn", "tick", "off"] = field(
         default="turn",
         metadata=describe_field(
-            'When bytes are forced to the disk: after each answer, once a tick, or never. "off" '
-            "survives a killed process, not power loss."
+            'When files are synced: after each answer ("turn"), once a tick ("tick"), or never ("off").'
+            ' "off" survives a killed process, not a power cut.'
         ),
     )
     max_parallel: int | None = field(
         default=None,
         metadata=describe_field(
-            "Turns of a tick, and calls of a reply, that may run at once: they write the same one by one. "
-            "null: 8, and as many turns of each model as its `max_concurrent` says.",
+            "Maximum number of parallel turns of a tick, and of parallel calls of a reply; the files "
+            "are the same. null: 8, and as many turns of each model as its `max_concurrent`.",
             ge=1,
             le=10_000,
         ),
@@ -72,107 +72,104 @@ class OrgSettings:
     executor: Literal["threads", "serial", "dask"] = field(
         default="threads",
         metadata=describe_field(
-            'How turns are taken. "threads": each on a thread of its own. "serial": one after '
-            'another. "dask": on threads, and the calls to models are made by a cluster\'s workers.'
+            'How turns run. "threads": each on its own thread. "serial": one after another. "dask": on '
+            "threads, with model calls made by a cluster's workers."
         ),
     )
     executor_address: str = field(
         default="",
-        metadata=describe_field('Where the scheduler of the cluster listens, for "dask": tcp://host:8786.'),
+        metadata=describe_field('Address of the cluster\'s scheduler, for "dask": tcp://host:8786.'),
     )
     tick_interval_s: float = field(
         default=60.0,
-        metadata=describe_field("Pause between ticks of run-forever, from start to start.", ge=0),
+        metadata=describe_field("Seconds between the starts of two ticks of run-forever.", ge=0),
     )
     timezone: str | None = field(
-        default=None, metadata=describe_field("Time zone of schedules that name none, such as Europe/Berlin.")
+        default=None, metadata=describe_field("Time zone of schedules without one, such as Europe/Berlin.")
     )
     ticks_in_a_row: int = field(
         default=100,
-        metadata=describe_field("Ticks that may follow each other at once: --eager, `lemming ask`.", ge=1),
+        metadata=describe_field("Maximum number of ticks without a pause: --eager, `lemming ask`.", ge=1),
     )
     retention_ticks: int = field(
         default=1000,
-        metadata=describe_field("Outbox entries older than this many ticks are removed; 0 keeps all.", ge=0),
+        metadata=describe_field("Age in ticks at which outbox entries are removed; 0 keeps all.", ge=0),
     )
     plain_journals: int = field(
         default=200,
         metadata=describe_field(
-            "Journals of this many ticks stay files of their own; older ones are packed, a "
-            "hundred ticks to a file, in logs/ticks/sealed.",
+            "Number of ticks whose journals stay plain files; older ones are packed, a hundred ticks to"
+            " a file, in logs/ticks/sealed.",
             ge=0,
         ),
     )
     kept_journals: int | None = field(
         default=None,
         metadata=describe_field(
-            "Packed journals older than this many ticks are removed, a hundred ticks at a time: what they "
-            "told is gone; null keeps all.",
+            "Age in ticks at which packed journals are removed, a hundred ticks at a time; null keeps all.",
             ge=0,
         ),
     )
-    inbox_limit: int = field(default=50, metadata=describe_field("Entries a prompt may show.", ge=1, le=1000))
+    inbox_limit: int = field(
+        default=50, metadata=describe_field("Maximum number of new entries in a prompt.", ge=1, le=1000)
+    )
     inbox_chars: int = field(
-        default=24_000, metadata=describe_field("Characters of entries a prompt may show.", ge=1)
+        default=24_000, metadata=describe_field("Maximum characters of entries in a prompt.", ge=1)
     )
     memory_chars: int = field(
-        default=16_000, metadata=describe_field("Characters of memory a prompt may show.", ge=0)
+        default=16_000, metadata=describe_field("Maximum characters of memory in a prompt.", ge=0)
     )
     max_attempts: int = field(
         default=3,
-        metadata=describe_field(
-            "A turn in which the engine died this often without getting further is given up.", ge=1
-        ),
+        metadata=describe_field("Number of crashes without progress after which a turn is abandoned.", ge=1),
     )
     history: Literal["off", "git"] = field(
         default="off",
-        metadata=describe_field(
-            '"git": every tick that changed something is a commit in .lemming/history.git.'
-        ),
+        metadata=describe_field('"git": every tick with changes becomes a commit in .lemming/history.git.'),
     )
     create_agent_allowed: list[str] = field(
         default_factory=lambda: ["hr"], metadata=describe_field("Agents that may call create_agent.")
     )
     create_agent_models: list[str] = field(
         default_factory=list,
-        metadata=describe_field("Model keys that a new agent may have, beside the key of who creates it."),
+        metadata=describe_field("Model keys that a new agent may have, beside its creator's."),
     )
     create_agent_per_turn: int = field(
-        default=4, metadata=describe_field("Agents that one turn may create.", ge=0, le=64)
+        default=4, metadata=describe_field("Maximum number of agents that one turn creates.", ge=0, le=64)
     )
     create_agent_max_agents: int = field(
         default=100,
-        metadata=describe_field("Once there are so many agents, create_agent makes no more.", ge=0),
+        metadata=describe_field("Maximum number of agents; then create_agent refuses.", ge=0),
     )
     create_agent_max_depth: int | None = field(
         default=None,
         metadata=describe_field(
-            "So many agents may have created one another: 1 lets none that was created create others; null: "
-            "no limit but that create_agent_allowed must name each.",
+            "Maximum generations of created agents: with 1 a created agent cannot create others; null: "
+            "no limit. create_agent_allowed must name each creator.",
             ge=0,
         ),
     )
     plugins: list[str] = field(
         default_factory=list,
-        metadata=describe_field("Python modules imported at start; they register tools and providers."),
+        metadata=describe_field("Python modules to import at the start; they register tools and providers."),
     )
     tool_files: list[str] = field(
         default_factory=list,
         metadata=describe_field(
-            "Files whose functions with @tool are tools: tools/*.py for all agents, agents/*/tools/*.py for "
-            "one each. Their code is run."
+            "Files with @tool functions: tools/*.py for all agents, agents/*/tools/*.py for one agent. "
+            "Their code is run."
         ),
     )
     tool_max_memory_bytes: int = field(
         default=1 << 30,
         metadata=describe_field(
-            "Memory that a process which runs functions with @tool may have.", ge=128 << 20
+            "Maximum memory of a process that runs @tool functions, in bytes.", ge=128 << 20
         ),
     )
     tool_timeout_s: float = field(
         default=120.0,
         metadata=describe_field(
-            "Longest time a call of a tool of your own may take; a class may say another.",
+            "Timeout of a call of your own tools, in seconds; a class may set another.",
             gt=0,
             le=86_400,
         ),
@@ -180,32 +177,30 @@ class OrgSettings:
     purpose: str = field(
         default="",
         metadata=describe_field(
-            "What the organisation is for, in one sentence: it stands in the head of the page."
+            "Purpose of the organisation, in one sentence, for the head of the dashboard."
         ),
     )
     on_failure: list[str] = field(
         default_factory=list,
         metadata=describe_field(
-            "A program and its arguments, run once when an agent, or the engine, begins to fail: facts as "
-            "JSON on standard input and in LEMMING_... variables; 30 s at most."
+            "A program and its arguments, run once when an agent or the engine starts to fail. It gets "
+            "the facts as JSON on standard input and in LEMMING_... variables, and 30 s."
         ),
     )
     on_waiting: list[str] = field(
         default_factory=list,
-        metadata=describe_field("The same, run once when something begins to wait for a person."),
+        metadata=describe_field("The same, run once when something starts to wait for a person."),
     )
     paused: str = field(
         default="",
         metadata=describe_field(
-            "Any text, such as since when, by whom and why: nobody takes a turn, ticks are counted. "
+            "Any text, such as the reason: no agent takes a turn, and ticks are counted. Set by "
             "`lemming pause`."
         ),
     )
     capabilities: dict[str, dict[str, Any]] = field(
         default_factory=dict,
-        metadata=describe_field(
-            "What capabilities that do not ship are told for all, by their names: docs/capabilities.md."
-        ),
+        metadata=describe_field("Settings of third-party capabilities, by name: docs/capabilities.md."),
     )
     defaults: AgentDefaults = field(default_factory=AgentDefaults)
     quota: Quota = field(default_factory=Quota)

@@ -17,97 +17,103 @@ from lemming.kernel.providers import list_option_names
 class ModelEntry:
     """An entry of `config/models.json`, referenced by a resume's `model.key`."""
 
-    provider: str = field(metadata=describe_field("openai, anthropic, ollama, local, cli, ...", min_length=1))
-    model: str = field(default="", metadata=describe_field("The model's name at the provider."))
+    provider: str = field(
+        metadata=describe_field(
+            "Name of the provider: openai, anthropic, ollama, local, cli, ...", min_length=1
+        )
+    )
+    model: str = field(default="", metadata=describe_field("Name of the model at the provider."))
     options: dict[str, Any] = field(
         default_factory=dict,
-        metadata=describe_field("Arguments of the provider: base_url, api_key_env, command, file, ..."),
+        metadata=describe_field("Options of the provider: base_url, api_key_env, command, file, ..."),
     )
     temperature: float | None = field(
         default=None,
         metadata=describe_field(
-            "Sampling temperature, where a resume sets none; null: the backend's.", ge=0, le=2
+            "Sampling temperature, unless a resume sets one; null: the backend's.", ge=0, le=2
         ),
     )
-    max_output_tokens: int = field(default=2048, metadata=describe_field("Longest answer, in tokens.", ge=1))
+    max_output_tokens: int = field(
+        default=2048, metadata=describe_field("Maximum length of an answer, in tokens.", ge=1)
+    )
     context_tokens: int | None = field(
         default=None,
         metadata=describe_field(
-            "Longest prompt and answer together, in tokens; null: as the provider says.",
+            "Maximum length of prompt and answer together, in tokens; null: as the provider says.",
             ge=256,
         ),
     )
     tools_share: float = field(
         default=0.1,
         metadata=describe_field(
-            "Share of context_tokens beyond which tools are found by tool_search.", ge=0, le=1
+            "Share of context_tokens above which tools are offered by tool_search.", ge=0, le=1
         ),
     )
     deadline_s: float = field(
         default=120.0,
         metadata=describe_field(
-            "Longest wait for one answer, retries and pauses included, waits for room by the limits below "
-            "not.",
+            "Timeout of a call in seconds, retries included, waits for the rate limits below excluded.",
             gt=0,
         ),
     )
     batch_deadline_s: float = field(
         default=86_400.0,
-        metadata=describe_field("Longest wait for a batch; calls without an answer then go live.", gt=0),
+        metadata=describe_field("Timeout of a batch in seconds; unanswered calls are then made live.", gt=0),
     )
     batch_price_factor: float = field(
         default=0.5,
-        metadata=describe_field("What a batch's tokens cost in dollars, against the price.", ge=0, le=1),
+        metadata=describe_field("Factor on the price in dollars for tokens of a batch.", ge=0, le=1),
     )
     attempts: int = field(
-        default=4, metadata=describe_field("Tries of one call, the first included.", ge=1, le=10)
+        default=4, metadata=describe_field("Maximum attempts of one call, the first included.", ge=1, le=10)
     )
     max_concurrent: int | None = field(
         default=None,
         metadata=describe_field(
-            "Calls that may be under way at once; null: 64 of a hosted model, 4 of a server on this machine, "
-            "1 of the embedded model, else as many as turns.",
+            "Maximum number of concurrent calls; null: 64 for a hosted model, 4 for a server on this "
+            "machine, 1 for the embedded model, else as many as turns.",
             ge=1,
         ),
     )
     max_concurrency: int | None = field(
-        default=None, metadata=describe_field("The old name of `max_concurrent`, which goes before.", ge=1)
+        default=None, metadata=describe_field("Old name of `max_concurrent`, which takes precedence.", ge=1)
     )
     requests_per_minute: int | None = field(
         default=None,
-        metadata=describe_field("Calls sent in any 60 s, attempts included; null: no limit.", ge=1),
+        metadata=describe_field("Maximum calls in any 60 seconds, attempts included; null: no limit.", ge=1),
     )
     tokens_per_minute: int | None = field(
-        default=None, metadata=describe_field("Tokens in and out in any 60 seconds; null: no limit.", ge=1)
+        default=None,
+        metadata=describe_field("Maximum input and output tokens in any 60 seconds; null: no limit.", ge=1),
     )
     tools: Literal["native", "contract"] | None = field(
         default=None,
         metadata=describe_field(
-            'How tools are called. "native": by the backend\'s own tool calls; "contract": by the reply\'s '
-            "JSON; null: native where the backend prefers it (openai, anthropic)."
+            'How tools are called. "native": by the backend\'s tool calls; "contract": by the JSON of '
+            "the reply; null: native where the backend prefers it (openai, anthropic)."
         ),
     )
     images: bool = field(
         default=False,
-        metadata=describe_field("Whether the model takes images: those attached to the entries it is shown."),
+        metadata=describe_field("True if the model takes images, which are attached to entries."),
     )
     prompt: Literal["fit", "brief", "full", "tools", "values"] | None = field(
         default=None,
         metadata=describe_field(
-            'Form of prompts and replies; null: "fit", or "full" for replies that are written beforehand '
-            '(scripted, replay). "fit": the simplest that can express what the turn may do. '
-            '"brief": likewise, for very small models. "full": the contract with its four keys. "tools": '
-            'one action a step, never native tools. "values": JSON instead of prose, for programs.'
+            'Form of prompts and replies; null: "fit", or "full" for recorded replies (scripted, '
+            'replay). "fit": the simplest that can express what the turn may do. "brief": the same for '
+            'very small models. "full": the contract with its four keys. "tools": one action a step, '
+            'never native tools. "values": JSON instead of prose, for programs.'
         ),
     )
     per_call: float = field(
-        default=1.0, metadata=describe_field("Credits a call costs.", ge=0, le=MAX_AMOUNT)
+        default=1.0, metadata=describe_field("Credits for each call.", ge=0, le=MAX_AMOUNT)
     )
     per_1k_input_tokens: float = field(
-        default=0.0, metadata=describe_field("Credits per 1,000 tokens in.", ge=0, le=MAX_AMOUNT)
+        default=0.0, metadata=describe_field("Credits per 1,000 input tokens.", ge=0, le=MAX_AMOUNT)
     )
     per_1k_output_tokens: float = field(
-        default=0.0, metadata=describe_field("Credits per 1,000 tokens out.", ge=0, le=MAX_AMOUNT)
+        default=0.0, metadata=describe_field("Credits per 1,000 output tokens.", ge=0, le=MAX_AMOUNT)
     )
     usd_per_million_input_tokens: float | None = field(
         default=None, metadata=describe_field("Price in dollars; null: unknown.", ge=0, le=MAX_AMOUNT)

@@ -24,12 +24,12 @@ class AgentModel:
     key: str = field(default="default", metadata=describe_field("A key of config/models.json.", min_length=1))
     temperature: float | None = field(
         default=None,
-        metadata=describe_field("Sampling temperature; null leaves it to the model's entry.", ge=0, le=2),
+        metadata=describe_field("Sampling temperature; null: that of the model's line.", ge=0, le=2),
     )
     fallback: list[str] = field(
         default_factory=list,
         metadata=describe_field(
-            "Model keys asked in this order when the one before gives no answer.", max_length=8
+            "Model keys to call, in this order, when the one before gives no answer.", max_length=8
         ),
     )
 
@@ -40,11 +40,11 @@ class FileAccess:
 
     allow_read: list[str] = field(
         default_factory=lambda: ["./workspace"],
-        metadata=describe_field("Roots below which tools may read files."),
+        metadata=describe_field("Folders and files that tools may read."),
     )
     allow_write: list[str] = field(
         default_factory=lambda: ["./workspace"],
-        metadata=describe_field("Roots below which tools may write files."),
+        metadata=describe_field("Folders and files that tools may write."),
     )
 
 
@@ -54,26 +54,24 @@ class AgentPermissions:
 
     read_outboxes: list[str] = field(
         default_factory=list,
-        metadata=describe_field('Agents whose outboxes are in the inbox; "*" means all others.'),
+        metadata=describe_field('Agents whose outboxes the agent reads; "*" means all others.'),
     )
     tools: list[str] = field(
         default_factory=list,
         metadata=describe_field(
-            'Tools the agent may call, beside those always allowed; "weather_*" stands for all that begin so.'
+            'Tools the agent may call, beside those always allowed; "weather_*" is a pattern.'
         ),
     )
     file_access: FileAccess = field(default_factory=FileAccess)
     read_memories: list[str] = field(
         default_factory=list,
         metadata=describe_field(
-            'Memories of others that its prompts show, as AGENT/KEY: "planner/goal", "desk/*".'
+            'Memories of other agents in its prompts, as AGENT/KEY: "planner/goal", "desk/*".'
         ),
     )
     may_be_absent: bool = field(
         default=False,
-        metadata=describe_field(
-            "Whether agents and tools that are named here may be absent: for what comes later."
-        ),
+        metadata=describe_field("Allow names of agents and tools that do not exist yet."),
     )
 
     @cached_property
@@ -88,11 +86,13 @@ class AgentCredits:
 
     max_credits: float | None = field(
         default=None,
-        metadata=describe_field("No model call is made beyond this; null: no limit.", ge=0, le=MAX_AMOUNT),
+        metadata=describe_field("Maximum credits; null: no limit.", ge=0, le=MAX_AMOUNT),
     )
     soft_cap: float | None = field(
         default=None,
-        metadata=describe_field("One warning in log and prompt when this is reached.", ge=0, le=MAX_AMOUNT),
+        metadata=describe_field(
+            "Credits at which the log and the prompt show one warning.", ge=0, le=MAX_AMOUNT
+        ),
     )
 
 
@@ -101,7 +101,7 @@ class Allocation(AgentCredits):
     """An entry of `config/credits.json`."""
 
     may_be_absent: bool = field(
-        default=False, metadata=describe_field("Whether that agent may be absent: for one who comes later.")
+        default=False, metadata=describe_field("Allow an agent that does not exist yet.")
     )
 
 
@@ -112,8 +112,8 @@ class TurnLimits:
     max_steps: int | None = field(
         default=None,
         metadata=describe_field(
-            "Model calls a turn may make. Default 8; 1 where the model is asked for the whole contract, "
-            "without a strategy and without native tools.",
+            "Maximum model calls of a turn. Default 8; 1 with the whole contract, without a strategy "
+            "and without native tools.",
             ge=1,
             le=50,
         ),
@@ -121,34 +121,34 @@ class TurnLimits:
     repairs: int | None = field(
         default=None,
         metadata=describe_field(
-            "Corrective calls after a reply that is not the contract. Default 1.", ge=0, le=5
+            "Maximum corrective calls after a reply that breaks the contract. Default 1.", ge=0, le=5
         ),
     )
     tool_timeout_s: float | None = field(
         default=None,
         metadata=describe_field(
-            "Longest time a call of a tool may take; null: what tool and organisation say.", gt=0
+            "Timeout of a tool call in seconds; null: that of the tool or the organisation.", gt=0
         ),
     )
     deadline_s: float | None = field(
         default=None,
         metadata=describe_field(
-            "Time for the whole turn: questions to models, retries, calls of tools. What it has come to then "
-            "is kept. null: none.",
+            "Timeout of the whole turn in seconds: model calls, retries, tool calls. Results so far are"
+            " kept. null: none.",
             gt=0,
         ),
     )
     max_entries: int = field(
-        default=64, metadata=describe_field("Outbox entries one reply may write.", ge=0, le=64)
+        default=64, metadata=describe_field("Maximum entries of one reply.", ge=0, le=64)
     )
     max_tool_calls: int = field(
         default=64,
-        metadata=describe_field("Tool calls of one reply that are made; the rest is left out.", ge=1, le=128),
+        metadata=describe_field("Maximum tool calls of one reply; the rest is left out.", ge=1, le=128),
     )
     max_approvals: int = field(
         default=5,
         metadata=describe_field(
-            "Calls, and as many entries, that one turn may ask persons to approve; more have to wait.",
+            "Maximum calls, and maximum entries, that one turn asks persons to approve; others wait.",
             ge=1,
             le=64,
         ),
@@ -160,15 +160,15 @@ class TurnLimits:
     take: Take = field(
         default=None,
         metadata=describe_field(
-            '"one": a turn is for one request that is open, and shows that and what belongs to it; "all": '
-            "requests are part of the inbox. Default: one, of those who wait for the answer (`lemming ask`, "
-            "programs, agents whose team has this one); all, of the others."
+            '"one": a turn is for one open request, and shows only what belongs to it; "all": requests '
+            'are part of the inbox. Default: "one" for askers that wait for the answer (`lemming ask`, '
+            'programs, agents whose team has this one), "all" for others.'
         ),
     )
     requests: int = field(
         default=1,
         metadata=describe_field(
-            "Open requests that the agent takes in one tick, each in a turn of its own; more wait for the "
+            "Maximum number of open requests in one tick, each in its own turn; others wait for the "
             "next tick.",
             ge=1,
             le=TURNS_PER_TICK,
@@ -177,8 +177,8 @@ class TurnLimits:
     strategy: str | None = field(
         default=None,
         metadata=describe_field(
-            'How a turn asks and acts: "react", "plan_execute", "reflexion", or one of a plugin; null: '
-            "react, with one step where max_steps says nothing."
+            'How a turn calls its model and acts: "react", "plan_execute", "reflexion", or one of a '
+            "plugin; null: react, with one step unless max_steps is set."
         ),
     )
     options: dict[str, Any] = field(
@@ -192,19 +192,21 @@ class LoopLimits:
 
     warn_after: int | None = field(
         default=None,
-        metadata=describe_field("Equal results in a row after which the agent is told.", ge=2, le=10_000),
+        metadata=describe_field(
+            "Number of equal results in a row after which the agent is warned.", ge=2, le=10_000
+        ),
     )
     stop_after: int | None = field(
         default=None,
         metadata=describe_field(
-            "Equal results in a row after which the request fails, or the agent is paused.", ge=2, le=10_000
+            "Number of equal results in a row after which the request fails, or the agent is paused.",
+            ge=2,
+            le=10_000,
         ),
     )
     max_calls: int | None = field(
         default=None,
-        metadata=describe_field(
-            "Model calls that the agent's turns for one request may make before it fails.", ge=1, le=10_000
-        ),
+        metadata=describe_field("Maximum model calls for one request; then it fails.", ge=1, le=10_000),
     )
 
 
@@ -222,16 +224,14 @@ class ContextFile:
 
     file: str = field(
         metadata=describe_field(
-            "A path the agent may read, such as ./shared/facts.txt; * in the name: every file that is there.",
+            "A path the agent may read, such as ./shared/facts.txt; * in the name: all matching files.",
             min_length=1,
         )
     )
-    label: str = field(
-        default="", metadata=describe_field("What the prompt calls it; default: the file's name.")
-    )
+    label: str = field(default="", metadata=describe_field("Label in the prompt; default: the file's name."))
     take: Literal["all", "next_line"] = field(
         default="all",
-        metadata=describe_field('"next_line": one line a turn, in turn, starting over at the end.'),
+        metadata=describe_field('"next_line": one line each turn, from the start again after the last.'),
     )
 
 
@@ -248,26 +248,24 @@ class Agent:
     """One agent, as defined by its resume."""
 
     name: str = field(metadata=describe_field("The name of the agent's folder."))
-    title: str = field(default="", metadata=describe_field("What the agent is called in prompts and tables."))
+    title: str = field(default="", metadata=describe_field("Title of the agent in prompts and tables."))
     model: AgentModel = field(default_factory=AgentModel)
     permissions: AgentPermissions = field(default_factory=AgentPermissions)
     schedule: AgentSchedule = field(default_factory=AgentSchedule)
-    instructions: str = field(metadata=describe_field("What the agent is told to be and do.", min_length=1))
+    instructions: str = field(metadata=describe_field("Instructions for the agent.", min_length=1))
     credits: AgentCredits = field(default_factory=AgentCredits)
-    turn: TurnLimits = field(default_factory=TurnLimits, metadata=describe_field("What one turn may do."))
+    turn: TurnLimits = field(default_factory=TurnLimits, metadata=describe_field("Limits of one turn."))
     loops: LoopLimits = field(default_factory=LoopLimits)
     created_by: str = field(
         default="",
-        metadata=describe_field(
-            "The agent that created it, and whose limits it shares; create_agent writes it."
-        ),
+        metadata=describe_field("The agent that created it and whose limits it shares; set by create_agent."),
     )
     context: list[ContextFile] = field(
-        default_factory=list, metadata=describe_field("Files that are put into every prompt.")
+        default_factory=list, metadata=describe_field("Files to show in every prompt.")
     )
     clock: bool = field(
         default=False,
-        metadata=describe_field("Put date, time, weekday and time zone into every prompt of the agent."),
+        metadata=describe_field("Show date, time, weekday and time zone in every prompt."),
     )
     examples: list[Example] = field(
         default_factory=list, metadata=describe_field("Example turns; small models need two.", max_length=20)
@@ -275,13 +273,13 @@ class Agent:
     paused: str = field(
         default="",
         metadata=describe_field(
-            "Any text, such as since when, by whom and why: the agent takes no turns. `lemming pause`."
+            "Any text, such as the reason: the agent takes no turns. Set by `lemming pause`."
         ),
     )
 
     capabilities: dict[str, dict[str, Any]] = field(
         default_factory=dict,
-        metadata=describe_field("What capabilities that do not ship are told of this agent, by their names."),
+        metadata=describe_field("Settings of third-party capabilities for this agent, by name."),
     )
     extensions: dict[str, Any] = field(default_factory=dict, metadata=INTERNAL_FIELD)
     """The values of keys that capabilities read, by key: those that the resume has."""

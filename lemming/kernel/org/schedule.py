@@ -21,40 +21,43 @@ class AgentSchedule:
     """Interval of an agent's turns in ticks, and the offset of the interval."""
 
     run_every_n_ticks: int = field(
-        default=1, metadata=describe_field("Fire when (tick + phase_offset) is divisible by this.", ge=1)
+        default=1,
+        metadata=describe_field("The agent is due when (tick + phase_offset) is divisible by this.", ge=1),
     )
     phase_offset: int = field(
-        default=0, metadata=describe_field("Shift in ticks; also places the agent inside the tick.")
+        default=0, metadata=describe_field("Shift in ticks; it also sets the order inside a tick.")
     )
     wake: Wake | None = field(
         default=None,
         metadata=describe_field(
-            '"changed": fire only if something the turn would read has changed since the last '
-            'turn; "addressed": only if something is asked of the agent, answered or said to it by name; '
-            '"always": fire whenever due. Default: the org\'s default, else "always".'
+            '"changed": take a turn only if an input has changed since the last one; "addressed": only '
+            'if the agent is asked, answered or addressed by name; "always": whenever due. Default: '
+            'that of config/org.json, else "always".'
         ),
     )
     cron: str | None = field(
         default=None,
         metadata=describe_field(
-            'Fire by the clock: "0 9 * * mon-fri" (minute, hour, day, month, weekday), or @hourly, @daily, '
-            "@weekly, @monthly, @yearly. With run_every_n_ticks above 1, both must hold."
+            'Cron expression: "0 9 * * mon-fri" (minute, hour, day, month, weekday), or @hourly, '
+            "@daily, @weekly, @monthly, @yearly. With run_every_n_ticks above 1, both must hold."
         ),
     )
     timezone: str | None = field(
         default=None,
-        metadata=describe_field("Time zone of cron and clock, such as Europe/Berlin. Default: the org's."),
+        metadata=describe_field(
+            "Time zone of cron and clock, such as Europe/Berlin. Default: that of config/org.json."
+        ),
     )
     missed: Literal["once", "skip"] = field(
         default="once",
         metadata=describe_field(
-            'A moment that passed while nothing ran. "once": one turn makes up for all of them; "skip": '
-            "only for those younger than grace_minutes."
+            'Missed moments. "once": one turn for all of them; "skip": only for those younger than '
+            "grace_minutes."
         ),
     )
     grace_minutes: float = field(
         default=60.0,
-        metadata=describe_field('How late a turn may still come, with "missed": "skip".', ge=0, le=1e6),
+        metadata=describe_field('Maximum delay in minutes, with "missed": "skip".', ge=0, le=1e6),
     )
 
 

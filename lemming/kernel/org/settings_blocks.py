@@ -17,7 +17,7 @@ class TurnDefaults:
         default=None, metadata=describe_field('Default of a resume\'s "turn.max_steps".', ge=1, le=50)
     )
     repairs: int = field(
-        default=1, metadata=describe_field("Corrective calls after a bad reply.", ge=0, le=5)
+        default=1, metadata=describe_field("Maximum corrective calls after a bad reply.", ge=0, le=5)
     )
 
 
@@ -35,11 +35,13 @@ class Quota:
 
     max_bytes: int = field(
         default=1 << 30,
-        metadata=describe_field("Bytes of all files: file_write and shell stop there.", ge=1 << 20),
+        metadata=describe_field("Maximum bytes of all files; file_write and shell stop there.", ge=1 << 20),
     )
     max_files: int = field(
         default=100_000,
-        metadata=describe_field("Files and folders: file_write and shell stop there.", ge=100, le=1_000_000),
+        metadata=describe_field(
+            "Maximum number of files and folders; file_write and shell stop there.", ge=100, le=1_000_000
+        ),
     )
 
 
@@ -49,19 +51,21 @@ class LoopSettings:
 
     warn_after: int = field(
         default=3,
-        metadata=describe_field("Equal results in a row after which the agent is told.", ge=2, le=10_000),
+        metadata=describe_field(
+            "Number of equal results in a row after which the agent is warned.", ge=2, le=10_000
+        ),
     )
     stop_after: int = field(
         default=4,
         metadata=describe_field(
-            "Equal results in a row after which the request fails, or the agent is paused.", ge=2, le=10_000
+            "Number of equal results in a row after which the request fails, or the agent is paused.",
+            ge=2,
+            le=10_000,
         ),
     )
     max_calls: int = field(
         default=25,
-        metadata=describe_field(
-            "Model calls that an agent's turns for one request may make before it fails.", ge=1, le=10_000
-        ),
+        metadata=describe_field("Maximum model calls for one request; then it fails.", ge=1, le=10_000),
     )
 
 
@@ -71,32 +75,38 @@ class FindingSettings:
 
     window: int = field(
         default=50,
-        metadata=describe_field("Ticks that are looked at: the newest with turns.", ge=1, le=100_000),
+        metadata=describe_field("Number of ticks to check: the newest with turns.", ge=1, le=100_000),
     )
     off: list[FindingKind] = field(
-        default_factory=list, metadata=describe_field("Kinds of findings that nobody is told of.")
+        default_factory=list, metadata=describe_field("Kinds of findings that are not reported.")
     )
     repeats: int = field(
-        default=3, metadata=describe_field("So many turns of an agent say or do the same.", ge=2, le=10_000)
+        default=3,
+        metadata=describe_field("Number of turns of an agent that say or do the same.", ge=2, le=10_000),
     )
     ping_pong: int = field(
         default=4,
-        metadata=describe_field("So often two agents answer each other, and nothing else.", ge=2, le=10_000),
+        metadata=describe_field(
+            "Number of times two agents answer each other, and nothing else.", ge=2, le=10_000
+        ),
     )
     works_on: int = field(
         default=3,
-        metadata=describe_field("So many turns are taken after what they were for is over.", ge=1, le=10_000),
+        metadata=describe_field("Number of turns after their task has ended.", ge=1, le=10_000),
     )
     dropped: int = field(
-        default=10, metadata=describe_field("For so many ticks nobody works on a request.", ge=1, le=100_000)
+        default=10,
+        metadata=describe_field("Number of ticks in which nobody works on a request.", ge=1, le=100_000),
     )
     unread: int = field(
         default=5,
         metadata=describe_field(
-            "So many turns its reader takes without being shown an entry.", ge=1, le=10_000
+            "Number of turns that a reader takes without being shown an entry.", ge=1, le=10_000
         ),
     )
     no_progress: int = field(
         default=10,
-        metadata=describe_field("So many turns in a row cost credits and leave nothing.", ge=2, le=10_000),
+        metadata=describe_field(
+            "Number of turns in a row that cost credits and produce nothing.", ge=2, le=10_000
+        ),
     )

@@ -31,60 +31,60 @@ RULES = (
     FindingRule(
         "repeats",
         "repeats itself",
-        "An agent writes the same text, or makes the same call and is given the same, again and again.",
-        "polling that is given something else; a question that was answered; the same answer to several "
-        "requests; what comes round rarely",
+        "An agent repeats the same text, or the same call with the same result.",
+        "polling with changing results; answered questions; the same answer to several requests; rare "
+        "repetitions",
         repetition.find_repetition,
     ),
     FindingRule(
         "ping_pong",
         "ping-pong",
-        "Two agents are shown nothing but each other's entries and do nothing but answer them.",
-        "exchanges that leave a file or a memory, call a tool, or hear of somebody else on the way",
+        "Two agents see only each other's entries and do nothing but answer them.",
+        "exchanges that write a file or a memory, call a tool, or involve another agent",
         repetition.find_ping_pong,
     ),
     FindingRule(
         "works_on",
-        "works on after the end",
-        "An agent has answered, is shown nothing new, and takes turns that cost credits and leave nothing.",
-        "turns that leave something, or that follow from something new",
+        "continues after the end",
+        "An agent has answered, sees nothing new, and takes turns that cost credits and produce nothing.",
+        "turns that produce something, or follow from something new",
         repetition.find_idle_work,
     ),
     FindingRule(
         "dropped",
         "dropped request",
-        "Nobody works on a request, though its holder may read it; or it expired without an answer.",
-        "requests to people (`lemming waiting`), for a time to come, whose holder waits for others or has "
-        "let the asker know of something",
+        "Nobody works on a request that its holder can read, or it expired without an answer.",
+        "requests to people (`lemming waiting`); requests for later; requests whose holder waits for "
+        "others or has reported to the asker",
         neglected_work.find_dropped_requests,
     ),
     FindingRule(
         "unread",
         "unread",
-        "An agent is not shown what is addressed to it, turn after turn; or it was removed before.",
+        "An agent is not shown an entry that is addressed to it for many turns, or it expires before.",
         "requests, which have turns of their own; readers that take no turns",
         neglected_work.find_unread_entries,
     ),
     FindingRule(
         "claims",
-        "says, but does not do",
-        "A text says that a file was written, or a tool called, and no turn of the agent up to then did.",
-        "what others did, what is still to be done, files that are there",
+        "claims without doing",
+        "A text claims that a file was written or a tool called, and no earlier turn of the agent did so.",
+        "work of others, future work, files that exist",
         false_claims.find_false_claims,
     ),
     FindingRule(
         "unverified",
         "not verified",
-        "What an agent wrote left though its judge did not pass it, or a request that says `expect` or "
-        "`verify` was answered and nobody judged that.",
-        "what did not leave",
+        "An entry was sent although its judge rejected it, or a request with `expect` or `verify` was "
+        "answered without a judge.",
+        "entries that were not sent",
         neglected_work.find_unverified_work,
     ),
     FindingRule(
         "no_progress",
         "spends without progress",
-        "Turns in a row cost credits and leave no entry, file or memory, and no call gives anything new.",
-        "turns that wait for others; what costs nothing",
+        "Turns in a row cost credits and write no entry, file or memory, and no call returns anything new.",
+        "turns that wait for others; turns that cost nothing",
         repetition.find_stalled_agents,
     ),
 )
