@@ -47,15 +47,22 @@ def __getattr__(name: str) -> Any:
 
 
 _MOVED = {
-    **dict.fromkeys(("schedule", "config", "models", "organisation", "resume"), "kernel.org"),
-    **dict.fromkeys(("clock", "contract", "kinds", "paths", "quoting"), "kernel.base"),
-    **dict.fromkeys(("events", "report"), "kernel.journal"),
-    **dict.fromkeys(("arguments", "declared", "toolset"), "kernel.tools"),
-    **dict.fromkeys(("access", "files", "journal", "llm", "mail", "plugins", "tick", "turn"), "kernel"),
-    **dict.fromkeys(
-        ("approvals", "channels", "gates", "mcp", "plans", "skills", "toolbox", "trust"), "capabilities"
-    ),
-    "when": "capabilities.conditions",
+    **{name: f"kernel.org.{name}" for name in ("schedule", "config", "organisation", "resume")},
+    **{name: f"kernel.base.{name}" for name in ("clock", "contract", "paths")},
+    **{name: f"kernel.tools.{name}" for name in ("arguments", "toolset")},
+    **{name: f"kernel.{name}" for name in ("access", "files", "journal", "llm", "plugins", "tick", "turn")},
+    **{
+        name: f"capabilities.{name}"
+        for name in ("approvals", "channels", "gates", "mcp", "plans", "skills", "toolbox", "trust")
+    },
+    "models": "kernel.org.model_entries",
+    "kinds": "kernel.base.entry_kinds",
+    "quoting": "kernel.base.untrusted_quoting",
+    "events": "kernel.journal.engine_events",
+    "report": "kernel.journal.turn_report",
+    "declared": "kernel.tools.tool_decorator",
+    "mail": "kernel.inboxes",
+    "when": "capabilities.conditions.predicates",
 }
 """Modules that stood in this package up to 0.2.0, and where each is now."""
 
@@ -69,7 +76,7 @@ class _MovedModules:
         package, _, submodule = name.partition(".")
         old = submodule.partition(".")[0]
         if package == __name__ and old in _MOVED:
-            message = f"{package}.{old} is {package}.{_MOVED[old]}.{old} now"
+            message = f"{package}.{old} is {package}.{_MOVED[old]} now"
             raise ModuleNotFoundError(message, name=name)
 
 

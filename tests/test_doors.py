@@ -9,10 +9,13 @@ from package import TREES, calls, nodes
 FUNCTIONS = "lemming.capabilities.toolbox.functions"
 TOOL_FILES = "capabilities/toolbox/functions/tool_files.py"
 LOADS_FILES_OF_TOOLS = {
-    "load": {TOOL_FILES, "capabilities/toolbox/functions/worker.py"},  # the worker is given their bytes
+    "load_module": {
+        TOOL_FILES,
+        "capabilities/toolbox/functions/worker.py",
+    },  # the worker is given their bytes
     "load_file": {TOOL_FILES},
     "load_all": {TOOL_FILES},
-    "try_out": {TOOL_FILES},
+    "load_in_worker": {TOOL_FILES},
 }
 
 
@@ -35,8 +38,8 @@ def test_files_of_tools_are_loaded_by_nobody_else() -> None:
 def test_the_agreement_is_asked_for_before_a_file_of_tools_is_loaded() -> None:
     refresh = next(it for it in nodes(TOOL_FILES) if isinstance(it, ast.FunctionDef) and it.name == "refresh")
     line = {ast.unparse(it.func): it.lineno for it in ast.walk(refresh) if isinstance(it, ast.Call)}
-    assert line["self._org.own(Consent).require_sources"] < line["self._load"]
-    assert [text for text, _ in calls(TOOL_FILES)].count("self._load") == 1
+    assert line["self._org.get_cache(WorkspaceTrust).require_sources"] < line["self._load_tools"]
+    assert [text for text, _ in calls(TOOL_FILES)].count("self._load_tools") == 1
 
 
 WRITES_OUTSIDE = {
@@ -60,15 +63,15 @@ def test_what_is_written_for_others_outside_goes_through_one_writer() -> None:
         name
         for name in TREES
         for text, call in calls(name)
-        if text in ("fs.publish", "fs.create") and any(word.arg == "is_org" for word in call.keywords)
+        if text in ("fs.write_atomic", "fs.create") and any(word.arg == "is_org" for word in call.keywords)
     }
-    private = {name for name in TREES for text, _ in calls(name) if text == "fs.publish_private"}
+    private = {name for name in TREES for text, _ in calls(name) if text == "fs.write_private"}
     assert outside == WRITES_OUTSIDE
     assert private == WRITES_PRIVATELY
-    assert not {text for text, _ in calls("commands/export.py")} & {"fs.publish", "fs.create"}
+    assert not {text for text, _ in calls("commands/export.py")} & {"fs.write_atomic", "fs.create"}
 
 
 def test_entries_are_made_into_files_by_people_and_turns_alone() -> None:
-    writers = {name for name in TREES for text, _ in calls(name) if text == "entry_effect"}
-    writers |= {name for name in TREES if "entry_effect" in imported_from(name, "lemming.kernel.messages")}
+    writers = {name for name in TREES for text, _ in calls(name) if text == "to_file_effect"}
+    writers |= {name for name in TREES if "to_file_effect" in imported_from(name, "lemming.kernel.messages")}
     assert writers == WRITES_ENTRIES

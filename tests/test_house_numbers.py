@@ -46,7 +46,7 @@ def makes_an_integer(node: ast.AST) -> bool:
     is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "int"
     if not is_call or len(node.args) != 1 or isinstance(node.args[0], ast.Compare | ast.BoolOp | ast.UnaryOp):
         return False
-    return not re.match(r"(sys\.argv\b|is_|LARGEST_AMOUNT$)", ast.unparse(node.args[0]))
+    return not re.match(r"(sys\.argv\b|is_|MAX_AMOUNT$)", ast.unparse(node.args[0]))
 
 
 def says_by_key(node: ast.AST) -> bool:

@@ -13,12 +13,12 @@ from package import TREES, calls, nodes, own_imports
 OF_THE_PROCESS = {
     (
         "kernel/files/disk.py",
-        "_in_place",
+        "_disk_stack",
     ): "the disk that tests put in the place of the real one, for a block",
     ("kernel/files/disk.py", "_observers"): "who is told of changes while a block runs; each may name a root",
     (
         "kernel/files/stat_cache.py",
-        "_exact",
+        "_exact_devices",
     ): "what was learned of devices, which is so for all that is on them",
     (
         "kernel/logging_config.py",
@@ -26,9 +26,9 @@ OF_THE_PROCESS = {
     ): "what a caller set by setup_logging, which shares but a path with run_tick",
     (
         "kernel/base/redaction/secrets.py",
-        "_known",
+        "_secrets",
     ): "a secret is kept out of every file, whoever named it",
-    ("kernel/base/redaction/secrets.py", "_named"): "as _known",
+    ("kernel/base/redaction/secrets.py", "_named_variables"): "as _secrets",
     (
         "kernel/access/code_guard.py",
         "_guards",
@@ -37,7 +37,7 @@ OF_THE_PROCESS = {
         "capabilities/toolbox/functions/worker_pool.py",
         "_LOADED",
     ): "to load files of tools takes half a second, for each tick",
-    ("kernel/base/redaction/secrets.py", "_written"): "as _known",
+    ("kernel/base/redaction/secrets.py", "_config_passwords"): "as _secrets",
     (
         "kernel/plugins/plugin_registry.py",
         "_registrations",
@@ -48,7 +48,7 @@ OF_THE_PROCESS = {
         "kernel/tick/executors/collecting.py",
         "_blocks",
     ): "how many ticks are under way: the interpreter has one garbage collector",
-    ("kernel/tick/executors/collecting.py", "_before"): "how it was set before them",
+    ("kernel/tick/executors/collecting.py", "_saved_threshold"): "how it was set before them",
     ("capabilities/concurrency/async_calls.py", "_current"): "the loop on which the clients of SDKs live",
     (
         "capabilities/embedded_models/llama_provider.py",
@@ -57,7 +57,7 @@ OF_THE_PROCESS = {
 }
 # Functions that remember what they returned for a path, which is no organisation's.
 REMEMBERS_A_PATH = {
-    ("git_history/git_repository.py", "_version_on"): "the programs on a PATH",
+    ("git_history/git_repository.py", "_probe_git_version"): "the programs on a PATH",
 }
 
 WRITERS = {
@@ -170,12 +170,12 @@ def test_only_fs_uses_the_system_calls_that_write() -> None:
     users = [
         name for name in TREES if "kernel.files.disk" in own_imports(name) and not name.startswith("testing")
     ]
-    assert users == ["kernel/files/safe_folder.py", "kernel/files/fs.py"]
+    assert users == ["kernel/files/fs.py", "kernel/files/safe_folder.py"]
 
 
 PEOPLES_FILES = {"ORG_FILE", "MODELS_FILE", "CREDITS_FILE", "CALENDAR_FILE", "resume_file"}
 WRITES_PEOPLES_FILES = {
-    ("commands/init.py", "paths.resume_file(FIRST)"): "a new organisation, in a folder of its own",
+    ("commands/init.py", "paths.resume_file(FIRST_AGENT)"): "a new organisation, in a folder of its own",
     ("evals/stand_in_copy.py", "MODELS_FILE"): "a copy",
     ("evals/stand_in_copy.py", "ORG_FILE"): "a copy",
 }
@@ -188,14 +188,14 @@ def test_settings_and_resumes_that_are_there_are_changed_through_one_door() -> N
         for node in nodes(name)
         if isinstance(node, ast.ImportFrom)
         and node.module == "lemming.kernel.files.org_lock"
-        and any(alias.name == "changing" for alias in node.names)
+        and any(alias.name == "lock_folder" for alias in node.names)
     }
     assert holders == {"kernel/org/changing.py"}
     written = {
         (name, ast.unparse(node.args[1]))
         for name in TREES
         for called, node in calls(name)
-        if called == "fs.publish" and len(node.args) > 1
+        if called == "fs.write_atomic" and len(node.args) > 1
         for it in ast.walk(node.args[1])
         if getattr(it, "id", getattr(it, "attr", "")) in PEOPLES_FILES
     }

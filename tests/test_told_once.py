@@ -11,8 +11,11 @@ PACKAGE = Path(lemming.__file__).parent
 SCREENS = ("commands", "dashboard")
 READERS = frozenset(
     {
-        *(f"lemming.kernel.journal.{it}" for it in ("file", "ledger", "sealing")),
-        *(f"lemming.kernel.inboxes.{it}" for it in ("inbox", "index", "misplaced", "visibility")),
+        *(f"lemming.kernel.journal.{it}" for it in ("journal_file", "journal_packing", "ledger")),
+        *(
+            f"lemming.kernel.inboxes.{it}"
+            for it in ("entry_index", "inbox", "misplaced_entries", "visibility")
+        ),
     }
 )
 ACT = {

@@ -73,7 +73,7 @@ def backup(
 def format_size(number: int) -> str:
     """Format a number of bytes for people.
 
-    >>> size_in_words(999), size_in_words(1_500_000)
+    >>> format_size(999), format_size(1_500_000)
     ('999 bytes', '1.5 MB')
     """
     if number < 10_000:

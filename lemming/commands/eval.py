@@ -22,7 +22,6 @@ from lemming.commands.terminal import (
 )
 from lemming.commands.trust import require_trust_for_copy
 from lemming.commands.why import render_tree
-from lemming.evals.case_format import Case, case_file, list_case_names, select_cases
 from lemming.kernel.access import permission_bindings
 from lemming.kernel.access.code_guard import allow_code
 from lemming.kernel.access.workspace_trust import RequiredPermission
@@ -30,6 +29,7 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.files.output_files import without_secrets, write_output
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.queries.case_format import Case, case_file, list_case_names, select_cases
 
 if TYPE_CHECKING:
     from lemming.evals.eval_results import Result, RunTally

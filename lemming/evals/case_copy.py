@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lemming.evals.case_format import SAME_ORG, Case, case_file
 from lemming.evals.stand_in_copy import remove_external_grants
 from lemming.git_history.journal_copies import copy_journals
 from lemming.journal_tools.fork import SettingOverride, apply_override, fork, require_effect
@@ -24,6 +23,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.providers import is_channel, is_person
+from lemming.queries.case_format import SAME_ORG, Case, case_file
 
 EXCLUDED_FOLDERS = frozenset({paths.EVALS, "logs"})
 LIMIT_BYTES = 64 << 20

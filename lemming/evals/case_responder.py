@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from lemming.capabilities.scripted_models.scripted_provider import ScriptedProvider
-from lemming.evals.case_format import RECORD_FILE, SCRIPT_FILE, Case, case_file
 from lemming.evals.rehearsal.recorded_prompts import hash_prompt
 from lemming.evals.rehearsal.spending_budget import SpendingBudget
 from lemming.kernel.base.contract import ToolCall
@@ -33,6 +32,7 @@ from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.providers import Reply, Request
 from lemming.kernel.tools import ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.queries.case_format import RECORD_FILE, SCRIPT_FILE, Case, case_file
 
 FREE_PROVIDERS = frozenset({"scripted", "replay"})
 """Providers that are recordings themselves."""

@@ -12,7 +12,6 @@ from typing import Any
 from lemming.capabilities.requests.current_requests import load_requests
 from lemming.capabilities.requests.request_people import require_person, require_reachable, suggest_permission
 from lemming.engine import run_opened
-from lemming.evals.case_format import Case, CaseMessage
 from lemming.evals.case_responder import CaseResponder
 from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
 from lemming.kernel import messages
@@ -33,6 +32,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.operations.burst import BurstController
+from lemming.queries.case_format import Case, CaseMessage
 
 DEFAULT_START_TIME = "2026-01-01T09:00:00.000Z"
 """What the clock says in the first tick of an organisation that has run none."""

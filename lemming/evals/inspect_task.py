@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lemming.evals.case_format import load_case, select_cases
 from lemming.evals.case_responder import AnswerCache
 from lemming.evals.suite import RunOptions, run_case_in_copy
 from lemming.kernel.org.organisation import Organisation
+from lemming.queries.case_format import load_case, select_cases
 
 if TYPE_CHECKING:
     from inspect_ai import Task

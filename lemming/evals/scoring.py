@@ -13,17 +13,6 @@ from lemming.capabilities.conditions.regex_search import compile_regex
 from lemming.capabilities.judges.judge_prompts import ResolvedJudge, build_judge_prompt, parse_verdict
 from lemming.capabilities.judges.judges_settings import parse_judge_target
 from lemming.capabilities.requests.current_requests import load_requests
-from lemming.evals.case_format import (
-    CommandCheck,
-    Expectation,
-    ExpectedAnswer,
-    ExpectedCall,
-    ExpectedCost,
-    ExpectedEntry,
-    ExpectedFile,
-    ExpectedFindings,
-    JudgeCheck,
-)
 from lemming.evals.case_run import CaseRun
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ContractError, ProviderError, UsageError
@@ -35,6 +24,17 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Request, require_usable_finish
 from lemming.kernel.turn.verdict import VERDICT_SCHEMA
 from lemming.operations.alert_command import run_command
+from lemming.queries.case_format import (
+    CommandCheck,
+    Expectation,
+    ExpectedAnswer,
+    ExpectedCall,
+    ExpectedCost,
+    ExpectedEntry,
+    ExpectedFile,
+    ExpectedFindings,
+    JudgeCheck,
+)
 from lemming.queries.findings.finding_rules import find_findings
 
 FILE_LIMIT_BYTES = 64 << 20

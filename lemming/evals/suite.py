@@ -11,7 +11,6 @@ from itertools import product
 from pathlib import Path
 
 from lemming.evals.case_copy import make_copy
-from lemming.evals.case_format import Case, load_case
 from lemming.evals.case_responder import AnswerCache, CaseResponder
 from lemming.evals.case_run import CaseRun, open_case, run_case
 from lemming.evals.eval_results import Failure, Result
@@ -25,6 +24,7 @@ from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.base.errors import LemmingError, NotTrusted, UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import OrgPath
+from lemming.queries.case_format import Case, load_case
 
 DEFAULT_ARM = "as it is"
 PROVENANCE_DEPTH = 1

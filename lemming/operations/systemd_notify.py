@@ -178,7 +178,7 @@ class EngineProgress:
 def compute_max_silence_s(config: Config, *, batch: bool) -> float:
     """Return the maximum silence of a healthy engine in seconds: the longest deadline plus a margin.
 
-    >>> compute_max_silence_s(Config(Org(tool_timeout_s=300), {}, {}), batch=False)
+    >>> compute_max_silence_s(Config(OrgSettings(tool_timeout_s=300), {}, {}), batch=False)
     420.0
     """
     org = config.org

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from lemming.capabilities.conditions import predicates
-from lemming.evals.case_format import Case
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.base.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
@@ -26,6 +25,7 @@ from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Allocation
 from lemming.kernel.plugins.capability_loader import format_class
+from lemming.queries.case_format import Case
 
 Schema = dict[str, Any]
 DRAFT = "https://json-schema.org/draft/2020-12/schema"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lemming.cli import run
-from lemming.evals.case_format import load_case
 from lemming.kernel.base.errors import ConfigError
+from lemming.queries.case_format import load_case
 from lemming.testing import make_org, resume
 
 FINE: dict[str, Any] = {"expect": [{"entry": {"author": "ada"}}]}

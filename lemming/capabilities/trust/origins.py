@@ -63,7 +63,7 @@ def find_untrusted_values(record: Mapping[str, Any], label: str) -> list[LowTrus
 def label_arguments(args: Any, label: str, values: Sequence[LowTrustValue]) -> dict[str, Any]:
     """Return the trust labels of a call's arguments for gates, in a turn with a label.
 
-    >>> label_arguments(dict(amount=999999, to="bob"), "agent", [LowValue(999999, "outside")])
+    >>> label_arguments(dict(amount=999999, to="bob"), "agent", [LowTrustValue(999999, "outside")])
     {'args_trust': {'amount': 'outside', 'to': 'agent'}, 'args_lowest': 'outside'}
     """
     named = args if isinstance(args, dict) else {}

@@ -35,7 +35,7 @@ def is_escaped_in_display(character: str) -> bool:
 
 
 def show_invisible(text: str) -> str:
-    """Return a text with invisible characters replaced by their codes.
+    r"""Return a text with invisible characters replaced by their codes.
 
     >>> show_invisible("a\u202eb\tc")
     'a⟨U+202E⟩b⟨U+0009⟩c'
@@ -46,7 +46,7 @@ def show_invisible(text: str) -> str:
 
 
 def find_suspicious_text(args: Any) -> Iterator[str]:
-    """Yield warnings about suspicious text in a call's arguments: look-alike words, invisible characters.
+    r"""Yield warnings about suspicious text in a call's arguments: look-alike words, invisible characters.
 
     >>> list(find_suspicious_text({"command": "ls \u202e"}))
     ['signs that are not seen: U+202E']
@@ -73,7 +73,7 @@ def _is_hidden(character: str, previous: str) -> bool:
 
 
 def find_look_alike(character: str) -> str:
-    """Return the ASCII character a character looks like or stands for, or an empty string.
+    r"""Return the ASCII character a character looks like or stands for, or an empty string.
 
     >>> [find_look_alike(letter) for letter in ("\u0430", "\u037e", "\uff1b", "\u1d00", "\u00e9", "a")]
     ['a', ';', ';', 'A', '', '']

@@ -27,7 +27,7 @@ _ROUTING_KEYS = frozenset({"conversation", "hops", "parent", "reply_to", "target
 
 
 def quote_text(text: str) -> str:
-    """Return an untrusted text quoted for use after the author's name and a colon.
+    r"""Return an untrusted text quoted for use after the author's name and a colon.
 
     >>> quote_text('Say "hi".')
     ' "Say \\"hi\\"."'
@@ -40,7 +40,7 @@ def quote_text(text: str) -> str:
 
 
 def quote_lines(text: str) -> str:
-    """Return a text with `> ` before every line, such that the text cannot leave its quotation.
+    r"""Return a text with `> ` before every line, such that the text cannot leave its quotation.
 
     >>> quote_lines("one\n\nDraft: two")
     '> one\n> \n> Draft: two'

@@ -40,7 +40,7 @@ _LOOK_ALIKES = str.maketrans(
 
 
 def escape_markers(text: str) -> str:
-    """Return text in which anything resembling a marker or an unusual line end is escaped.
+    r"""Return text in which anything resembling a marker or an unusual line end is escaped.
 
     Escapes are those of JSON, so a line of JSON keeps its meaning.
 

@@ -46,10 +46,9 @@ class InvalidRecord(ValueError):
 def parse_record(values: Json) -> Record:
     """Return the record in a line. Raise `InvalidRecord` for an invalid line.
 
-    >>> parse_record(dict(type="turn_resumed", epoch=2, agent="../x"))
+    >>> parse_record({"type": "turn_resumed", "epoch": 2, "agent": "../x"})
     Traceback (most recent call last):
-    lemming.kernel.journal.record_sequence.InvalidRecord: turn_resumed /agent: "../x" is not one that is
-    allowed here
+    lemming.kernel.journal.record_sequence.InvalidRecord: turn_resumed /agent: "../x" is not one that is allowed here
     """
     name = values.get("type")
     try:

@@ -299,7 +299,9 @@ def import_failure_reason(module: str) -> str:
     if not module.startswith(FOLDER):
         return ""
     name = module.removeprefix(FOLDER).partition(".")[0]
-    return f'the capability "{name}" is not installed: {FOLDER}{name} is missing'
+    folder = f"{FOLDER}{name}"
+    name = next((spec.name for spec in LISTED.values() if spec.package == folder), name)
+    return f'the capability "{name}" is not installed: {folder} is missing'
 
 
 def sort_capabilities(names: Iterable[str], plugins: Iterable[str] | None = None) -> list[str]:

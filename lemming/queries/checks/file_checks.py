@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from functools import partial
 
 from lemming.capabilities.store.store_values import validate_store
-from lemming.evals.case_format import SAME_ORG, Case, case_file, list_case_names, load_case
 from lemming.journal_tools.outbox_validation import validate_outbox, validate_outbox_files
 from lemming.kernel.agents import suggest_agent
 from lemming.kernel.base import paths
@@ -21,6 +20,7 @@ from lemming.kernel.memory import load_memories
 from lemming.kernel.tick.lock_holder import load_last_tick
 from lemming.kernel.tick.tick_counter import explain_skipped_ticks, load_tick
 from lemming.queries.capability_status import list_capability_names, validate_agents_use, validate_org
+from lemming.queries.case_format import SAME_ORG, Case, case_file, list_case_names, load_case
 from lemming.queries.checks.check_registry import Check, CheckScope, to_problem
 from lemming.queries.checks.targets import check_targets
 from lemming.queries.org_validation import validate_resumes, validate_settings

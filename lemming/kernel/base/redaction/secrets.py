@@ -175,7 +175,7 @@ def redact_bytes(text: bytes) -> bytes:
 
 
 def redact_content(content: bytes) -> bytes:
-    """Return a file's content without secrets; in binary content, asterisks replace them.
+    r"""Return a file's content without secrets; in binary content, asterisks replace them.
 
     Beyond `MAX_SCANNED_BYTES` bytes only literal values are found.
 
@@ -213,7 +213,7 @@ def redact(text: str) -> str:
 
 
 def redacted_excerpt(text: str, limit_chars: int = 200) -> str:
-    """Return foreign text on one line, redacted and shortened, for use in an error message.
+    r"""Return foreign text on one line, redacted and shortened, for use in an error message.
 
     >>> redacted_excerpt("<html>\n  <body>Bad gateway", 14)
     '<html> <body>…'
