@@ -8,62 +8,42 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 
-from lemming.kernel.base import paths
-from lemming.kernel.base.clock import Clock, elapsed_ms
+from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.integers import LAST_TICK
-from lemming.kernel.files import fs
-from lemming.kernel.files.stat_cache import path_exists
-from lemming.kernel.journal.engine_events import Observer, TickBegins, TickEnds, ignore_event
+from lemming.kernel.journal.engine_events import Observer, ignore_event
 from lemming.kernel.journal.journal_file import (
-    OWN_LIMIT_BYTES,
-    Durability,
     Journal,
     is_committed,
     journal_ticks,
     read_journal,
 )
-from lemming.kernel.journal.journal_packing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
 from lemming.kernel.journal.journal_records import (
     Record,
     TickCommitted,
-    TurnCommitted,
     TurnEnded,
-    TurnSkipped,
 )
 from lemming.kernel.journal.record_lookup import find_plan
-from lemming.kernel.journal.turn_report import TickReport, TurnReport
-from lemming.kernel.logging_config import EngineLog
-from lemming.kernel.org.config import Config
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.org.schedule import is_due, sort_by_fire_point
-from lemming.kernel.plugins.plugin_registry import load_installed_plugins
-from lemming.kernel.tick.clock_reading import clock_setback_problem, previous_reading
+from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.kernel.tick.gateways import Gateways
-from lemming.kernel.tick.missing_ledger_lines import find_lost_turns
-from lemming.kernel.tick.next_tick import find_next_tick, require_newest, summarize_progress
+from lemming.kernel.tick.next_tick import find_next_tick
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot, apply_server_scan, find_unknown_tools, take_snapshot
 from lemming.kernel.tick.tick_counter import (
-    encode_counter,
     load_counter,
     load_tick,
-    missing_counter_problem,
     persist_tick,
-    require_no_later_turns,
 )
 from lemming.operations.engine_session import open_to_run
 from lemming.operations.interval_timer import IntervalTimer, count_remaining_ticks
+from lemming.operations.one_tick import run_one_tick
 
-RESERVED_BYTES = 1 << 20  # of room on the disk, before anything is paid for
 __all__ = [
     "get_firing_agents", "load_tick", "persist_tick", "recorded_report", "run_forever", "run_once",
     "run_opened", "run_tick", "ticks",
@@ -98,9 +78,7 @@ def run_opened(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
     """Run a tick as `run_tick` does, in an opened organisation; `advance` persists the next tick."""
     if report := recorded_report(runtime.org, tick):
         return report
-    report = _run_tick(runtime, tick, journal_ticks(runtime.org, with_sealed=False), advance=advance)
-    _deliver_messages(runtime, report)
-    return report
+    return run_one_tick(runtime, tick, journal_ticks(runtime.org, with_sealed=False), advance=advance)
 
 
 def run_once(
@@ -242,19 +220,10 @@ def build_report(tick: int, records: Sequence[Record]) -> TickReport:
     )
 
 
-def _run_next(runtime: Runtime, tick: int) -> TickReport:
-    journalled_ticks = journal_ticks(runtime.org, with_sealed=False)
-    report = _run_tick(
-        runtime, _resolve_next_tick(runtime, tick, journalled_ticks), journalled_ticks, advance=True
-    )
-    _deliver_messages(runtime, report)
-    return runtime.record_tick(report)
-
-
-def _deliver_messages(runtime: Runtime, report: TickReport) -> None:
-    """Deliver entries addressed to channels, after their tick is over."""
-    if runtime.gateways and report.is_complete:
-        runtime.gateways.deliver(runtime.load_config(), report, runtime.clock.now, runtime.report_problem)
+def _run_next(runtime: Runtime, counted: int) -> TickReport:
+    journalled = journal_ticks(runtime.org, with_sealed=False)
+    tick = _resolve_next_tick(runtime, counted, journalled)
+    return runtime.record_tick(run_one_tick(runtime, tick, journalled, advance=True))
 
 
 def _resolve_next_tick(runtime: Runtime, counted: int, journalled_ticks: list[int]) -> int:
@@ -281,144 +250,3 @@ def _resolve_next_tick(runtime: Runtime, counted: int, journalled_ticks: list[in
             totals = build_report(journal.tick, journal.records).totals
             journal.append(TickCommitted(tick=journal.tick, advanced=True, totals=totals))
     return next_tick.tick
-
-
-def _run_tick(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> TickReport:
-    """Run a tick as described in docs/concepts.md; `ticks` are the ticks with a journal of their own."""
-    began = time.perf_counter()
-    config = runtime.load_config()
-    base, durability = runtime.base, config.org.durability
-    if not path_exists(f"{base}/{paths.TICK_FILE}"):  # the first run ever: before there is a journal
-        if problem := missing_counter_problem(base):
-            runtime.report_problem(problem)
-        persist_tick(base, load_tick(base), sync=durability != "off")
-    require_newest(runtime.org, tick, ticks)
-    is_begun = ticks[-1:] == [tick]
-    if not runtime.has_checked_history:  # once, as the engine starts
-        runtime.has_checked_history = True
-        if lost_turns := find_lost_turns(runtime.org, [at for at in ticks if at < tick]):
-            from lemming.kernel.tick.turn_file_repair import write_lost_turns
-
-            write_lost_turns(runtime, config, lost_turns)
-    # Before the snapshot: what has arrived is for this tick.
-    if config.has_channels and runtime.uses_gateways:
-        runtime.gateways = runtime.org.get_cache(Gateways)
-        runtime.gateways.receive(config, tick, runtime.clock.now, runtime.report_problem)
-    records = read_journal(runtime.org, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
-    started = find_plan(records)
-    plan, since = (
-        TickPlan.from_record(started) if started else None,
-        partial(runtime.previous_reading, tick, ticks),
-    )
-    snapshot = take_snapshot(runtime.org, config, tick, plan, at=runtime.now(), since=since)
-    if runtime.is_immediate and not started:
-        from lemming.kernel.tick.pending_work import immediate_snapshot  # a tick by the clock does not look
-
-        snapshot = immediate_snapshot(snapshot)
-    if runtime.chosen:
-        from lemming.kernel.tick.named_agents import select_agents
-
-        snapshot = select_agents(runtime, snapshot, is_begun=started is not None)
-    if not started and runtime.is_live:
-        snapshot.record_schedules()
-    # Again, as the agents are known now, whose programs and servers need a word as well.
-    runtime.require_trusted(config, snapshot.survey.agents)
-    if problem := clock_setback_problem(snapshot.plan.at, snapshot.plan.since):
-        runtime.report_problem(problem)
-    _announce_tick(runtime, snapshot, records)
-    if (
-        not is_begun
-        and (turns := snapshot.quiet_reports()) is not None
-        and runtime.can_be_quiet(config, ticks)
-    ):
-        return _end_quiet_tick(runtime, snapshot, turns, began, advance=advance)
-    if not is_begun and tick != runtime.last_tick + 1:  # else this engine has written the ledgers
-        require_no_later_turns(runtime.org, tick, snapshot.plan.order)
-    snapshot = apply_server_scan(snapshot, started, runtime.scan_servers)
-    from lemming.kernel.tick.running_tick import (
-        Tick,  # all that a turn needs, and a tick without turns does not
-    )
-    from lemming.operations.looping import pause_looping_agents
-
-    with Journal(
-        runtime.org,
-        tick,
-        epoch=runtime.epoch,
-        durability=durability,
-        prompts=runtime.prompts,
-        tell=runtime.notify if runtime.has_observers else ignore_event,
-    ) as journal:
-        journal.reserve(RESERVED_BYTES)
-        current = Tick.start_or_resume(
-            runtime, journal, snapshot, previous=next((at for at in reversed(ticks) if at < tick), None)
-        )
-        runtime.start_batching(journal)
-        current.take_turns()
-        report = current.report(began)
-        if current.is_stopped:
-            return report
-        current.remove_expired_entries()
-        pause_looping_agents(runtime, report)
-        if runtime.is_live:  # jobs that its turns made count from this reading on, not from the next
-            snapshot.record_schedules()
-        _advance_counter(base, tick, snapshot.next_reading, durability, advance=advance)
-        journal.append(TickCommitted(tick=report.tick, advanced=advance, totals=report.totals))
-    if ticks and ticks[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
-        _archive_journals(runtime.org, tick, config)
-    runtime.notify(TickEnds(report=report))
-    return report
-
-
-def _archive_journals(org: Organisation, tick: int, config: Config) -> None:
-    """Pack old journals, and remove the oldest according to the settings."""
-    seal_old_journals(org, tick, config.org.plain_journals)
-    if config.org.kept_journals is not None:
-        for segment in remove_old_segments(org, tick, config.org.kept_journals):
-            EngineLog(org).info("journals_removed", tick=tick, file=segment)
-
-
-def _announce_tick(runtime: Runtime, snapshot: Snapshot, records: list[Record]) -> None:
-    """Notify observers that a tick begins, or that an interrupted tick resumes from the records."""
-    if snapshot.plan.order or find_unknown_tools(snapshot):
-        load_installed_plugins()
-    if runtime.has_observers:
-        progress = summarize_progress(records) if records else {}
-        runtime.notify(TickBegins(**snapshot.plan.as_json(), **progress))
-    for problem in (*snapshot.config.warnings, *snapshot.survey.warnings, *find_unknown_tools(snapshot)):
-        runtime.report_problem(problem)
-
-
-def _end_quiet_tick(
-    runtime: Runtime, snapshot: Snapshot, turn_reports: Sequence[TurnReport], began: float, *, advance: bool
-) -> TickReport:
-    """End a tick without turns: no journal is written, only the counter."""
-    tick = snapshot.tick
-    if runtime.has_observers:
-        for turn_report in turn_reports:
-            runtime.notify(
-                (TurnSkipped if turn_report.status == "skipped" else TurnCommitted)(report=turn_report)
-            )
-    if advance:
-        is_synced = snapshot.config.org.durability != "off"
-        persist_tick(runtime.base, tick + 1, read_at=snapshot.next_reading, sync=is_synced)
-    report = TickReport(
-        tick=tick,
-        turns=(*turn_reports, *snapshot.plan.excluded_reports()),
-        not_due=len(snapshot.plan.not_due),
-        is_quiet=True,
-        duration_ms=elapsed_ms(began),
-        base=str(runtime.base),
-    )
-    runtime.notify(TickEnds(report=report))
-    return report
-
-
-def _advance_counter(base: Path, tick: int, read_at: str, durability: Durability, *, advance: bool) -> None:
-    """Make everything survive power loss with one flush, and advance the counter."""
-    if not advance:
-        if durability != "off":
-            fs.sync_file_system(base)
-    elif durability == "off":
-        persist_tick(base, tick + 1, read_at=read_at)
-    else:
-        fs.write_after_sync(base, paths.TICK_FILE, encode_counter(tick + 1, read_at))
