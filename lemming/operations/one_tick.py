@@ -110,7 +110,8 @@ def _run_with_journal(
         runtime.start_batching(journal)
 
         # 5. Every turn: record its inputs, ask, act, write its files, commit. A committed turn is not taken
-        #    again. Turns that do not wait for each other run in parallel; the files are the same.
+        #    again. Turns that do not wait for each other run in parallel; the files are the same. From here:
+        #    `Tick` -> `AgentTurns` (the turns of one agent) -> `take_turn` in `turn_loop` (one turn).
         current.take_turns()
         report = current.report(began)
         if current.is_stopped:  # the operator stopped it: the next run finishes this tick
