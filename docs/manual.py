@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from lemming.cli import COMMANDS, load_command
+from lemming.cli import load_command
+from lemming.commands.command_table import COMMANDS
 from lemming.kernel.files import fs
 
 DESCRIPTION = """\

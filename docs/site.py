@@ -213,7 +213,7 @@ def _build_gallery(folder: Path) -> str:
             base = Path(temporary, name)
             _run_command(Path(temporary), "init", str(base), "--template", name)
             printed = _run_command(base, "run-forever", "--max-ticks", str(TEMPLATE_TICKS), "--interval", "0")
-            _run_command(base, "report", "--html", str(folder / name))
+            _run_command(base, "report", "--output", str(folder / name))
             purpose = json.loads((base / "config/org.json").read_bytes())["purpose"]
             lines += [f"## {name}", "", purpose, "", f"    lemming init {name} --template {name}", ""]
             lines += ["```text", *_extract_active_ticks(printed), "```", ""]

@@ -6,7 +6,7 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +14,20 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from lemming.commands.command_session import CommandSession
-from lemming.commands.command_suggestions import COMMAND_SUGGESTIONS, DASHBOARD_VIEWS, suggestions_for_command
+from lemming.commands.command_table import (
+    COMMAND_SUGGESTIONS,
+    COMMANDS,
+    DASHBOARD_VIEWS,
+    GROUPS,
+    MODULES,
+    OLD_COMMANDS,
+    SECTIONS,
+    list_group,
+    replace_old_names,
+    suggestions_for_command,
+)
 from lemming.commands.error_reporting import run_guarded
-from lemming.commands.terminal import print_data, print_text
+from lemming.commands.terminal import print_data, print_notice, print_text
 from lemming.kernel.access.code_guard import guard_code
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.version import __version__
@@ -24,136 +35,9 @@ from lemming.kernel.base.version import __version__
 if TYPE_CHECKING:
     from lemming.kernel.org.organisation import Organisation
 
-SECTIONS = {
-    "Begin": {
-        "init": "Make an organisation in a folder.",
-        "run-once": "Run one tick.",
-        "run-forever": "Run tick after tick.",
-    },
-    "Talk with agents": {
-        "ask": "Ask an agent something and print the answer.",
-        "chat": "Talk with an agent: one question after another.",
-        "send": "Write a message into a person's outbox.",
-        "requests": "Show who waits for what, and who holds it.",
-    },
-    "Decide": {
-        "waiting": "Show what waits for a person.",
-        "answer": "Answer what was asked of a person.",
-        "approve": "Approve a call that waits for it.",
-        "deny": "Say no to one.",
-    },
-    "See what happens": {
-        "status": "Show where the organisation stands.",
-        "dash": "Show it all on a page in the browser, live.",
-        "plan": "Show who fires in the coming ticks.",
-        "tick": "Show one tick whole.",
-        "why": "Show where an entry, a memory or a file came from.",
-        "cost": "Show what was spent, by agent, model, request, tick or day.",
-        "logs": "Show the engine's log, or an agent's.",
-    },
-    "Change": {
-        "agents": "List, show, make, rename and remove agents.",
-        "models": "See which models can be used; choose, try out and fetch one.",
-        "tools": "See the tools there are; call one; write a new one.",
-        "gates": "See the rules of what may pass; ask what they say of a call.",
-        "trust": "See what running it does outside its folder; agree to it.",
-        "pause": "Let an agent, or all of them, take no turns for a while.",
-        "resume": "Let it take turns again.",
-    },
-    "Check and keep": {
-        "check": "Check everything: validate, doctor and verify in one.",
-        "repair": "Mend what needs a person.",
-        "history": "Show what has been kept, tick by tick; turn it on and off.",
-        "backup": "Write the whole organisation into one file.",
-    },
-    "Exchange": {
-        "import": "Take over agents of other programs.",
-        "export": "Tell of agents in the form of other programs.",
-    },
-}
-"""What people use, by what they want to do: what `lemming --help` shows."""
-
-WITHIN = {
-    "run-forever": {
-        "service": "Make it a service that the machine starts and watches.",
-        "serve": "Listen for http and mail channels.",
-    },
-    "requests": {"cancel": "End a request that nobody needs any more."},
-    "waiting": {"approvals": "Show what waits for a person; one whole."},
-    "status": {"watch": "Show the organisation in one terminal screen, live."},
-    "dash": {"report": "Write that page as files that open from disk."},
-    "plan": {"calendar": "Show the jobs that come up by the clock."},
-    "logs": {
-        "events": "Show what happened, one JSON object a line.",
-        "metrics": "Print what ledgers and journals say, for Prometheus.",
-    },
-    "agents": {
-        "inbox": "Show what an agent's next turn would see.",
-        "outbox": "Show what an agent has written.",
-        "prompt": "Show what an agent's model would be sent now.",
-        "memory": "See and change what an agent remembers.",
-        "credits": "See and raise what agents may spend.",
-        "graph": "Draw who reads, asks and hands on to whom.",
-        "plans": "Show the plans that agents follow, and where each run stands.",
-        "channels": "Show what came and went through channels.",
-        "skills": "See the skills that agents may look up.",
-    },
-    "tools": {"mcp": "See and try MCP servers, accept what they have, be one."},
-    "trust": {"vouch": "Say that something from outside may be trusted."},
-    "check": {
-        "validate": "Say all that is wrong with the files people write.",
-        "doctor": "Check the machine and the organisation.",
-        "verify": "Check every file against the journals.",
-        "findings": "Show what goes wrong in what agents do: circles, dropped requests.",
-        "eval": "Try the organisation with cases, in copies of it.",
-        "replay": "Run recorded ticks again and compare.",
-        "chaos": "Kill the engine on a copy of the organisation, and compare.",
-    },
-    "repair": {
-        "prune": "Take away what is kept beyond the settings.",
-        "upgrade": "Write files as this version does.",
-    },
-    "history": {
-        "show": "Show what a tick changed.",
-        "diff": "Show how the files differ between two ticks.",
-        "fork": "Make an organisation that goes on from a tick of this one.",
-        "rehearse": "Run recorded ticks again with a change: what would be different.",
-        "compare": "Show what differs between two organisations.",
-        "rewind": "Bring this organisation back to a tick.",
-        "bisect": "Find the first tick whose files make a command fail.",
-    },
-    "backup": {"restore": "Make an organisation of a backup."},
-    "import": {"apply": "Make or change an organisation as one file says."},
-    "export": {"schema": "Print the JSON Schema of a file format."},
-}
-"""The commands that stand within another, and also alone: `lemming history diff` is `lemming diff`."""
-
-COMMANDS = {
-    title: {
-        command_name: text
-        for name in names
-        for command_name, text in ((name, names[name]), *WITHIN.get(name, {}).items())
-    }
-    for title, names in SECTIONS.items()
-}
-"""All commands, each behind the one that it stands within."""
-
-PLACES = {
-    "apply": "import_apply:apply", "approvals": "waiting:waiting", "answer": "requests:answer",
-    "bisect": "history:bisect", "cancel": "requests:cancel", "chat": "ask:chat", "compare": "rehearse:compare",
-    "credits": "cost:app", "deny": "approve:deny", "diff": "history:diff",
-    "doctor": "check:doctor", "fork": "history:fork",
-    "import": "import_apply:app", "inbox": "mailboxes:inbox",
-    "metrics": "events:metrics", "outbox": "mailboxes:outbox", "prune": "repair:prune",
-    "report": "dash:report", "restore": "backup:restore", "resume": "pause:resume", "rewind": "history:rewind",
-    "run-forever": "run:run_forever", "run-once": "run:run_once", "show": "history:show_tick",
-    "upgrade": "repair:upgrade", "vouch": "endorse:vouch", "validate": "check:validate", "verify": "check:verify",
-}  # fmt: skip
-"""Where a command stands that is no module of its name: the module, and the name in it."""
-
 _SHOWS_ALL = "lemming.shows_all"
 
-ROOT_HELP = "The organisation's folder. Default: the nearest."
+ROOT_HELP = "Folder of the organisation. Default: the nearest one upwards."
 
 
 class CommandTable(TyperGroup):
@@ -165,26 +49,32 @@ class CommandTable(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or None for an unknown name."""
-        return load_command(cmd_name) if cmd_name in self.list_commands(ctx) else None
+        name = OLD_COMMANDS.get(cmd_name, cmd_name)
+        return load_command(name) if name in self.list_commands(ctx) else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return name, command and remaining arguments. Raises `UsageError` with the most similar name."""
-        name, names = DASHBOARD_VIEWS.get(args[0], args[0]), self.list_commands(ctx)
+        typed, names = DASHBOARD_VIEWS.get(args[0], args[0]), self.list_commands(ctx)
+        name = OLD_COMMANDS.get(typed, typed)
         if name not in names and not ctx.resilient_parsing:
             from lemming.kernel.base.jsontext import did_you_mean
 
             hint = COMMAND_SUGGESTIONS.get(name) or did_you_mean(name, names) or "lemming --help"
             raise UsageError(f'there is no command "{name}"', hint=hint)
         remaining = args[1:]
-        if remaining and remaining[0] in WITHIN.get(name, ()) and not _is_agent_name(ctx, remaining[0]):
-            name, *remaining = remaining
+        if remaining and remaining[0] in list_group(name) and not _is_agent_name(ctx, remaining[0]):
+            typed, *remaining = remaining
+            name = OLD_COMMANDS.get(typed, typed)
+        remaining, renamed = replace_old_names(name, remaining)
+        if not ctx.resilient_parsing and "--json" not in remaining:
+            _print_new_names(({typed: name} if typed != name else {}) | renamed)
         if ctx.obj:
             ctx.obj.command = f"lemming {name}"
         resolved = super().resolve_command(ctx, [name, *remaining])
         if ctx.obj and remaining:
             ctx.obj.typed_within = (
                 remaining[0],
-                suggestions_for_command(name, resolved[1], WITHIN.get(name, ()), remaining[0]),
+                suggestions_for_command(name, resolved[1], list_group(name), remaining[0]),
             )
         return resolved
 
@@ -218,7 +108,7 @@ class CommandTable(TyperGroup):
         for title, names in SECTIONS.items():
             with formatter.section(title):
                 for name, about in names.items():
-                    inner = WITHIN.get(name, {}) if shows_all else {}
+                    inner = GROUPS.get(name, {}) if shows_all else {}
                     formatter.write_dl(
                         [
                             (name.ljust(11), about),
@@ -226,8 +116,17 @@ class CommandTable(TyperGroup):
                         ]
                     )
         if not shows_all:
-            with formatter.section(f"{sum(map(len, WITHIN.values()))} more stand within these"):
-                formatter.write_dl([("lemming --help --all", "Show every command.")])
+            with formatter.section(f"{sum(map(len, GROUPS.values()))} more commands belong to these groups"):
+                formatter.write_dl([("lemming --help --all", "List all commands, with those in groups.")])
+
+
+def _print_new_names(renamed: Mapping[str, str]) -> None:
+    """Print the new names of old names to a person; scripts and logs, without a terminal, get no such line."""
+    if sys.stderr.isatty():
+        for old, new in renamed.items():
+            print_notice(
+                f"note: `lemming {old}` is now `lemming {new}`; the old name still works", style="dim"
+            )
 
 
 def _is_agent_name(ctx: Any, name: str) -> bool:
@@ -291,6 +190,7 @@ def _default_to_false(option: Any) -> Any:
 
 def load_command(name: str) -> Any:
     """Return a command of the table: a group is the `app` of its module, a single command a function."""
+    name = OLD_COMMANDS.get(name, name)
     from lemming.commands.command_context import (
         to_typer_command,  # what a command needs, and `--help` does not
     )
@@ -299,7 +199,7 @@ def load_command(name: str) -> Any:
     if missing := missing_for_command(name):
         raise UsageError(missing, hint="install lemming-engine again")
     function_name = name.replace("-", "_")
-    module_name, _, attribute = PLACES.get(name, function_name).partition(":")
+    module_name, _, attribute = MODULES.get(name, function_name).partition(":")
     module = import_module(f"lemming.commands.{module_name}")
     command_object = getattr(module, attribute or function_name, None) or module.app
     if not isinstance(command_object, typer.Typer):
@@ -307,10 +207,10 @@ def load_command(name: str) -> Any:
         wrapper.command(name, cls=Command)(to_typer_command(command_object))
         command_object = wrapper
     command = typer.main.get_command(command_object)
-    if inner := WITHIN.get(name):
+    if inner := GROUPS.get(name):
         width = max(map(len, inner))
         lines = (f"  lemming {name} {inner_name:<{width}}  {about}" for inner_name, about in inner.items())
-        command.epilog = "\n".join(("\b", "Within it:", *lines))
+        command.epilog = "\n".join(("\b", "Commands in this group:", *lines))
     return command
 
 
@@ -351,14 +251,14 @@ def _global_options(
     every: Annotated[
         bool,
         typer.Option(
-            "--all", callback=_print_full_help, is_eager=True, help="Show every command in this help."
+            "--all", callback=_print_full_help, is_eager=True, help="List all commands, with those in groups."
         ),
     ] = False,
 ) -> None:
     """LeMMing: an organisation of AI agents in a folder.
 
-    Start with `lemming init desk --template desk`. Data goes to standard output, everything else to standard
-    error, and every command takes --json.
+    Start with `lemming init desk --template desk`. Data goes to standard output, messages go to standard
+    error. Every command accepts --json.
     """
 
 

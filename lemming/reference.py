@@ -15,7 +15,8 @@ import re
 import sys
 import textwrap
 import typing
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ import typer
 
 import lemming.capabilities.batches.batch_records
 import lemming.kernel.journal.engine_events
-from lemming.cli import COMMANDS, ROOT_HELP, WITHIN, load_command, make_app
+from lemming.cli import ROOT_HELP, load_command, make_app
+from lemming.commands.command_table import COMMANDS, GROUPS, OLD_COMMANDS, OLD_SUBCOMMANDS
 from lemming.commands.terminal import print_notice
 from lemming.kernel.files import fs
 from lemming.kernel.files.fast_decoder import file_key
@@ -134,68 +136,106 @@ def _first_sentence(kind: type[Event]) -> str:
 
 
 def render_command_line() -> str:
-    """Return a section for every command: usage, description, arguments and options."""
+    """Return a section for each command: arguments, description, examples and options.
+
+    Options of many commands are described once, in a table; the commands list their names.
+    """
     root = typer.main.get_command(make_app())
-    folder = ["`-C <path>`, `--root <path>`", f"{ROOT_HELP} Environment: `LEMMING_ROOT`."]
-    parts = [
-        "## Global options\n",
-        _render_parameters(root, typer.Context(root, info_name="lemming"), folder),
+    folder = ("`-C <path>`, `--root <path>`", f"{ROOT_HELP} Environment: `LEMMING_ROOT`.")
+    rows = [list(folder), *map(list, _iter_parameters(root, typer.Context(root, info_name="lemming")))]
+    commands = {
+        title: [
+            command for name in section for command in _iter_commands(load_command(name), f"lemming {name}")
+        ]
+        for title, section in COMMANDS.items()
+    }
+    uses = Counter(
+        parameter
+        for section in commands.values()
+        for path, command in section
+        for parameter in _iter_parameters(command, typer.Context(command, info_name=path))
+    )
+    common = sorted(parameter for parameter, count in uses.items() if count >= _COMMON_FROM)
+    parts = ["## Global options\n", _render_table(["Option", "Meaning"], rows)]
+    parts += [
+        "## Common arguments and options\n",
+        _render_table(["Name", "Meaning"], [list(row) for row in common]),
     ]
-    for title, section in COMMANDS.items():
+    for title, section in commands.items():
         parts.append(f"## {title}\n")
-        for name in section:
-            outer = next(
-                (f"lemming {outer_name} {name}" for outer_name, inner in WITHIN.items() if name in inner), ""
-            )
-            parts += _render_command(load_command(name), f"lemming {name}", outer)
+        for path, command in section:
+            parts += _render_command(command, path, common)
     return "\n".join(parts)
 
 
-def _render_command(command: Any, path: str, other: str = "") -> Iterator[str]:
-    """Yield the sections of a command; `other` is its path within an outer command, if any."""
-    inner = getattr(command, "commands", None)
-    if inner:
-        for name, subcommand in inner.items():
-            yield from _render_command(subcommand, f"{path} {name}", other and f"{other} {name}")
+_COMMON_FROM = 4
+"""Number of commands from which on a parameter is described once for all."""
+_TEXT_WIDTH = 150
+
+
+def _iter_commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the path and the command, or those of each subcommand."""
+    if not getattr(command, "commands", None):
+        yield path, command
         return
+    for name, subcommand in command.commands.items():
+        yield from _iter_commands(subcommand, f"{path} {name}")
+
+
+def _render_command(command: Any, path: str, common: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield heading, description, examples and parameters of a command."""
     context = typer.Context(command, info_name=path)
-    yield f"### {path}\n"
-    yield f"```text\n{path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
-    yield _to_markdown(command.help or "")
-    if other:
-        yield f"Also `{other}`.\n"
-    if parameters := _render_parameters(command, context):
-        yield parameters
+    pieces = [piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]"]
+    arguments = re.sub(r"[{}]", "", " ".join(pieces)).replace("[[", "[").replace("]]", "]")
+    yield f"### {path} {arguments}".rstrip() + "\n"
+    yield _to_markdown(command.help or "", _describe_other_names(path))
+    parameters = list(_iter_parameters(command, context))
+    lines = [f"- {names}: {about}" for names, about in parameters if (names, about) not in common]
+    if shared := [names for names, about in parameters if (names, about) in common]:
+        lines.append(f"- Common: {'; '.join(shared)}.")
+    if lines:
+        yield "\n".join(textwrap.fill(line, _TEXT_WIDTH, subsequent_indent="  ") for line in lines) + "\n"
 
 
-def _to_markdown(text: str) -> str:
-    """Return help text as Markdown: paragraphs, and code blocks for blocks with preserved lines."""
+def _describe_other_names(path: str) -> str:
+    """Return a sentence with the path within a group and the old name, if any."""
+    _, name, *subcommands = path.split()
+    groups = [group for group, inner in GROUPS.items() if name in inner]
+    old_names = [old for old, new in OLD_COMMANDS.items() if new == name]
+    old_names += [
+        f"{name} {old}" for old, new in OLD_SUBCOMMANDS.get(name, {}).items() if subcommands[:1] == [new]
+    ]
+    sentences = [f"Also: `lemming {' '.join([group, name, *subcommands])}`." for group in groups]
+    sentences += [f"Old name: `lemming {old}`." for old in old_names]
+    return " ".join(sentences)
+
+
+def _to_markdown(text: str, note: str) -> str:
+    """Return help text as Markdown: paragraphs, the first with a note, and blocks with preserved lines as code."""
     paragraphs = []
-    for block in re.split(r"\n\s*\n", text.strip()):
+    for index, block in enumerate(re.split(r"\n\s*\n", text.strip())):
         if not block.startswith("\b"):
-            paragraphs.append(textwrap.fill(" ".join(block.split()), 100, break_on_hyphens=False))
+            words = [*block.split(), *(note.split(" ") if index == 0 and note else ())]
+            paragraphs.append(textwrap.fill(" ".join(words), _TEXT_WIDTH, break_on_hyphens=False))
             continue
         lines = [line for line in block.split("\n")[1:] if not line.startswith("Example")]
-        code = "\n".join(line.removeprefix("  ") for line in lines)
-        paragraphs.append(f"```sh\n{code}\n```")
+        paragraphs.append("\n".join(f"    {line.removeprefix('  ')}".rstrip() for line in lines))
     return "\n\n".join(paragraphs) + "\n"
 
 
-def _render_parameters(command: Any, context: Any, *extra_rows: list[str]) -> str:
-    rows = [
-        *extra_rows,
-        *(
-            _parameter_row(parameter, context)
-            for parameter in command.params
-            if "--json" not in parameter.opts
-        ),
-    ]
-    return _render_table(["Parameter", "Meaning"], rows) if rows else ""
+def _iter_parameters(command: Any, context: Any) -> Iterator[tuple[str, str]]:
+    """Yield the names and the meaning of each parameter except --json."""
+    for parameter in command.params:
+        if "--json" not in parameter.opts:
+            yield _describe_parameter(parameter, context)
 
 
-def _parameter_row(parameter: Any, context: Any) -> list[str]:
+def _describe_parameter(parameter: Any, context: Any) -> tuple[str, str]:
     is_argument = parameter.param_type_name == "argument"
-    names = [parameter.display_name_raw] if is_argument else parameter.opts
+    names = parameter.opts
+    if is_argument:
+        name = parameter.display_name_raw.strip("[]")
+        names = [name if parameter.required else f"[{name}]"]
     takes_value = not is_argument and not parameter.is_flag
     value = f" {parameter.metavar or parameter.display_type(context)}" if takes_value else ""
     about = parameter.help or ""
@@ -203,7 +243,7 @@ def _parameter_row(parameter: Any, context: Any) -> list[str]:
         about += f" Default: `{parameter.default}`."
     if variable := getattr(parameter, "envvar", None):
         about += f" Environment: `{variable}`."
-    return [", ".join(f"`{name}{value}`" for name in names), about]
+    return ", ".join(f"`{name}{value}`" for name in names), about
 
 
 # --- the resume --------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ from lemming.operations.naming import find_referring_agents, remove_references
 from lemming.operations.pending_rename import find_pending_rename, require_no_rename
 from lemming.queries.credit_accounts import AgentDetails, load_agent_details
 
-app = make_command_group("List, show, make, rename and remove agents.", cls=AgentFallbackGroup)
+app = make_command_group("List, show, create, rename and remove agents.", cls=AgentFallbackGroup)
 
 
 @app.subcommand("list")
@@ -198,7 +198,7 @@ def remove_agent(
     context: CommandContext,
     name: AgentName,
     mend: Annotated[
-        bool, option("--mend", "Remove its name from the teams and reading lists of other agents, too.")
+        bool, option("--mend", "Also remove the agent's name from teams and reading lists of other agents.")
     ] = False,
 ) -> None:
     """Remove an agent; its folder is archived in aside/ and can be restored.

@@ -73,22 +73,23 @@ def print_remaining_decisions(base: OrgPath, identity: str) -> None:
 
 def approve(
     context: CommandContext,
-    reference: Annotated[
-        str | None, argument("ID", "A request's id, the beginning of it, or its call's.")
-    ] = None,
+    reference: Annotated[str | None, argument("ID", "Id of the request or of its call, or a prefix.")] = None,
     edit: Annotated[
-        list[str] | None, option("--edit KEY=VALUE", "Make it with this argument. May be repeated.")
+        list[str] | None,
+        option("--edit KEY=VALUE", "Change an argument of the call before it runs. Repeatable."),
     ] = None,
     for_: Annotated[
-        str | None, option("--for tool", '"tool": this gate asks no more about the agent\'s calls of it.')
+        str | None, option("--for tool", 'With "tool": stop asking about this agent\'s calls of the tool.')
     ] = None,
-    every: Annotated[bool, option("--all", "All that wait, of one tool.")] = False,
-    tool: Annotated[str | None, option("--tool TOOL", "Which, with --all.")] = None,
-    agent: Annotated[str | None, option("--agent AGENT", "Whose, with --all.")] = None,
-    yes: Annotated[bool, option("--yes", "With --all: do not list and ask first.")] = False,
+    every: Annotated[bool, option("--all", "Approve all waiting calls of one tool.")] = False,
+    tool: Annotated[str | None, option("--tool TOOL", "With --all: the tool.")] = None,
+    agent: Annotated[
+        str | None, option("--agent AGENT", "With --all: the agent that makes the calls.")
+    ] = None,
+    yes: Annotated[bool, option("--yes", "With --all: skip the list and the confirmation.")] = False,
     ahead: Annotated[
         tuple[str, str, str] | None,
-        option("--ahead AGENT TOOL ARGS", "In advance, once; ARGS is a JSON object."),
+        option("--in-advance AGENT TOOL ARGS", "Approve one future call; ARGS is a JSON object."),
     ] = None,
     person: AsPerson = None,
 ) -> None:
@@ -104,16 +105,16 @@ def approve(
       lemming approve 3fa9c1 --edit "command=git push --dry-run"
       lemming approve 3fa9c1 --for tool
       lemming approve --all --tool file_write
-      lemming approve --ahead ada shell '{"command": "git push"}'
+      lemming approve --in-advance ada shell '{"command": "git push"}'
     """
     base = context.org
     modes = [
         option_name
-        for option_name, value in (("ID", reference), ("--all", every), ("--ahead", ahead))
+        for option_name, value in (("ID", reference), ("--all", every), ("--in-advance", ahead))
         if value
     ]
     if len(modes) != 1:
-        hint = "lemming approve ID, or --all --tool TOOL, or --ahead AGENT TOOL ARGS"
+        hint = "lemming approve ID, or --all --tool TOOL, or --in-advance AGENT TOOL ARGS"
         raise UsageError("what is to be approved?" if not modes else f"{modes[0]} or {modes[1]}", hint=hint)
     if for_ not in (None, "tool"):
         raise UsageError(f'--for "{for_}"', hint="--for tool: it may be called from now on")
@@ -170,14 +171,12 @@ def _approve_all(
 
 def deny(
     context: CommandContext,
-    reference: Annotated[
-        str | None, argument("ID", "A request's id, the beginning of it, or its call's.")
-    ] = None,
-    reason: Annotated[str, option("--reason TEXT", "Why not; the agent is told.")] = "",
-    every: Annotated[bool, option("--all", "All calls and entries that wait.")] = False,
-    tool: Annotated[str | None, option("--tool TOOL", "With --all: of this tool.")] = None,
-    agent: Annotated[str | None, option("--agent AGENT", "With --all: of this agent.")] = None,
-    yes: Annotated[bool, option("--yes", "With --all: do not list and ask first.")] = False,
+    reference: Annotated[str | None, argument("ID", "Id of the request or of its call, or a prefix.")] = None,
+    reason: Annotated[str, option("--reason TEXT", "Reason that the agent is told.")] = "",
+    every: Annotated[bool, option("--all", "Deny all waiting calls and entries.")] = False,
+    tool: Annotated[str | None, option("--tool TOOL", "With --all: only calls of this tool.")] = None,
+    agent: Annotated[str | None, option("--agent AGENT", "With --all: only calls of this agent.")] = None,
+    yes: Annotated[bool, option("--yes", "With --all: skip the list and the confirmation.")] = False,
     person: AsPerson = None,
 ) -> None:
     """Deny a waiting call or plan. Prints the path of the new entry.

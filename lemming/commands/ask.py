@@ -160,14 +160,12 @@ def show_answer(outcome: AskOutcome[Any]) -> None:
         )
 
 
-Conversation = Annotated[
-    str, option("--conversation NAME", "Keep it together with what was asked under this name.")
-]
+Conversation = Annotated[str, option("--conversation NAME", "Continue the conversation with this name.")]
 Timeout = Annotated[
     float | None,
     option(
         "--timeout DURATION",
-        "Wait no longer: 90 (seconds), 10m, 2h. Default: for ever.",
+        "Stop waiting after this time: 90 (seconds), 10m, 2h. Default: wait forever.",
         parser=parse_seconds,
     ),
 ]
@@ -175,7 +173,7 @@ Deadline = Annotated[
     Any,
     option(
         "--deadline TICKS|DURATION",
-        "It expires so many ticks after this one, or after 30m, 2h.",
+        "Expire the request after N ticks or after a time: 30m, 2h.",
         parser=parse_ticks_or_duration,
     ),
 ]
@@ -184,19 +182,17 @@ Deadline = Annotated[
 def ask(
     context: CommandContext,
     agent: AgentName,
-    text: Annotated[list[str], argument("TEXT", 'What to ask; "-" reads it from standard input.')],
+    text: Annotated[list[str], argument("TEXT", 'The question; "-" reads standard input.')],
     person: AsPerson = None,
     conversation: Conversation = "",
     timeout: Timeout = None,
     deadline: Deadline = None,
     schema: Annotated[
-        Path | None, option("--schema FILE", "The JSON Schema that the answer must satisfy.")
+        Path | None, option("--schema FILE", "JSON Schema file that the answer must satisfy.")
     ] = None,
     budget: Annotated[
         str | None,
-        option(
-            "--budget AMOUNT", 'What it may cost, with all that is asked for it: credits, or "9000 tokens".'
-        ),
+        option("--budget AMOUNT", 'Maximum cost including sub-requests: credits, or "9000 tokens".'),
     ] = None,
     watch: Watch = False,
     trust: Trust = False,
@@ -214,7 +210,7 @@ def ask(
     \b
     Examples:
       lemming ask editor "Which story leads today?"
-      lemming ask editor --watch "And why?"
+      lemming ask editor --stream "And why?"
       lemming ask editor --timeout 5m --conversation ferry "And tomorrow?"
       lemming ask editor --schema verdict.json --json "Is it true?" | jq .answer
     """
@@ -289,7 +285,7 @@ def chat(
     agent: AgentName,
     person: AsPerson = None,
     conversation: Annotated[
-        str, option("--conversation NAME", "Go on with this one. Default: a new one.")
+        str, option("--conversation NAME", "Continue this conversation. Default: start a new one.")
     ] = "",
     timeout: Timeout = None,
     watch: Watch = False,

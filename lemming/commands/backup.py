@@ -19,14 +19,14 @@ def backup(
     context: CommandContext,
     file: Annotated[
         Path,
-        argument("FILE", "A name that ends in .tar.gz, or a folder to put it into."),
+        argument("FILE", "Output file (.tar.gz), or a folder."),
     ],
-    force: Annotated[bool, option("--force", "Replace what is there.")] = False,
+    force: Annotated[bool, option("--force", "Overwrite an existing file.")] = False,
     wait: Annotated[
         float | None,
         option(
             "--wait DURATION",
-            "Beside an engine: how long to wait for a moment between two ticks. Default: 1m.",
+            "While an engine runs: maximum wait for a pause between ticks. Default: 1m.",
             parser=parse_seconds,
         ),
     ] = None,
@@ -83,15 +83,15 @@ def format_size(number: int) -> str:
 
 def restore(
     context: CommandContext,
-    file: Annotated[Path, argument("FILE", "What `lemming backup` wrote.")],
+    file: Annotated[Path, argument("FILE", "Backup file written by `lemming backup`.")],
     folder: Annotated[
-        Path, argument("[DIR]", "Empty, or made if need be. Default: the current folder.")
+        Path, argument("[DIR]", "Target folder: empty or new. Default: the current folder.")
     ] = Path(),
     max_bytes: Annotated[
         int | None,
         option(
             "--max-bytes N",
-            "Unpack at most N bytes. Default: 256 MiB, and 100 times the size of the file.",
+            "Unpack at most N bytes. Default: 256 MiB and 100 times the file size.",
             min=1,
         ),
     ] = None,

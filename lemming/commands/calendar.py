@@ -111,7 +111,7 @@ def calendar(context: CommandContext, limit: Limit = None) -> None:
     """List scheduled jobs with their next and last run.
 
     Jobs are in config/calendar.json. A job is a request of the agent whose model key is clock; `lemming
-    requests --of AGENT` lists these requests. Jobs that agents manage themselves are listed as AGENT.NAME.
+    requests --from AGENT` lists these requests. Jobs that agents manage themselves are listed as AGENT.NAME.
 
     \b
     Example:

@@ -71,11 +71,11 @@ class ChaosResult:
 
 def chaos(
     context: CommandContext,
-    kills: Annotated[int, option("--kills", "How often to kill.", min=1, max=10_000)] = 20,
-    seed: Annotated[int, option("--seed", "Chooses the moments.")] = 0,
+    kills: Annotated[int, option("--kills", "Number of kills.", min=1, max=10_000)] = 20,
+    seed: Annotated[int, option("--seed", "Random seed for the kill times.")] = 0,
     answers: Annotated[
         int | None,
-        option("--here N", "No copy: begin a tick of this organisation, and kill it after N answers.", min=1),
+        option("--in-place N", "Do not copy: start a tick here and kill it after N answers.", min=1),
     ] = None,
 ) -> None:
     """Test crash recovery: kill the engine on a copy and compare.
@@ -84,7 +84,7 @@ def chaos(
     copy is temporary. Models answer from the journals or from a stand-in, so nothing is paid. Tools with
     outside effects are not called.
 
-    With --here, nothing is copied: a tick starts in this organisation as with run-once, and this process is
+    With --in-place, nothing is copied: a tick starts in this organisation as with run-once, and this process is
     killed after N model answers are in the journal. Use run-once to watch the recovery.
 
     Exit status: 0 the files are the same and no kill repeated more than the calls in flight; 1 otherwise.
@@ -93,7 +93,7 @@ def chaos(
     Examples:
       lemming chaos
       lemming chaos --kills 100 --seed 7
-      lemming chaos --here 1 || lemming run-once
+      lemming chaos --in-place 1 || lemming run-once
       lemming chaos --json | jq .calls_repeated
     """
     base = context.org
@@ -125,7 +125,7 @@ def _run_until_killed(base: OrgPath, answers: int, *, as_json: bool) -> NoReturn
     narrator.print_tick_summary(report)
     answer_count = answers - remaining
     hint = (
-        f"lemming chaos --here {answer_count}, in a tick like this"
+        f"lemming chaos --in-place {answer_count}, in a tick like this"
         if answer_count
         else "in a tick in which models answer"
     )

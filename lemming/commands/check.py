@@ -52,13 +52,9 @@ _COLOURS: dict[str, Style] = {"note": "green", "warning": "yellow", "error": "re
 
 def check(
     context: CommandContext,
-    names: Annotated[
-        list[str] | None, argument("NAME...", "Checks by their names. Default: all of the three.")
-    ] = None,
-    listed: Annotated[
-        bool, option("--list", "Show every check, what it costs, and which command asks it.")
-    ] = False,
-    every: Annotated[bool, option("--all", "Look at all entries and journals.")] = False,
+    names: Annotated[list[str] | None, argument("NAME...", "Names of checks to run. Default: all.")] = None,
+    listed: Annotated[bool, option("--list", "List all checks with their cost and command.")] = False,
+    every: Annotated[bool, option("--all", "Check all entries and journals.")] = False,
     newest: Newest = None,
     quiet: Quiet = False,
 ) -> None:
@@ -233,7 +229,7 @@ def _print_summary(name: str, counts: Counts) -> None:
 def validate(
     context: CommandContext,
     agent: AnyAgentName = None,
-    every: Annotated[bool, option("--all", "Open every entry, however many there are.")] = False,
+    every: Annotated[bool, option("--all", "Check every entry.")] = False,
     newest: Newest = None,
 ) -> None:
     """Validate resumes, settings, entries, memories and evals.
@@ -302,7 +298,7 @@ def doctor(
     context: CommandContext,
     connect: Annotated[
         bool,
-        option("--connect", "Connect to the cluster at executor_address, which may run_checks code here."),
+        option("--connect", "Connect to the cluster at executor_address, which may run code here."),
     ] = False,
 ) -> None:
     """Check this machine and installation, and suggest fixes.
@@ -331,9 +327,9 @@ def doctor(
 def verify(
     context: CommandContext,
     ticks: Annotated[
-        str | None, argument("TICKS", "7, or 3..9: only what these ticks wrote. Default: all.")
+        str | None, argument("TICKS", "Verify only files written in these ticks: 7 or 3..9. Default: all.")
     ] = None,
-    every: Annotated[bool, option("--all", "Take every journal apart, however many there are.")] = False,
+    every: Annotated[bool, option("--all", "Parse every journal in full.")] = False,
     newest: Newest = None,
     quiet: Quiet = False,
 ) -> None:

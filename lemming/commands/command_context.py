@@ -91,7 +91,7 @@ class CommandContext:
         return self.as_json
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 
 def to_typer_command(function: Callable[..., None]) -> Callable[..., None]:
@@ -324,25 +324,30 @@ def parse_ticks_or_duration(text: str) -> int | str:
 _SECONDS_IN = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,9})?) ?(?P<unit>[smhd]?)", re.ASCII)
 
-AgentName = Annotated[str, argument("AGENT", "An agent's name.", completes_agents=True)]
+AgentName = Annotated[str, argument("AGENT", "Name of the agent.", completes_agents=True)]
 AnyAgentName = Annotated[
-    str | None, argument("AGENT", "An agent's name; all without one.", completes_agents=True)
+    str | None, argument("AGENT", "Name of an agent; default: all agents.", completes_agents=True)
 ]
-RequestId = Annotated[str, argument("ID", "A request's id, the beginning of it, or AUTHOR/TICK_ID.")]
+RequestId = Annotated[str, argument("ID", "Request id, a prefix of it, or AUTHOR/TICK_ID.")]
 AsPerson = Annotated[
-    str | None, option("--as PERSON", "Who you are, where there are several people.", completes_agents=True)
+    str | None,
+    option("--as PERSON", "The person you act as; required when there are several.", completes_agents=True),
 ]
 Batch = Annotated[
     bool,
-    option("--batch", "Send model calls through batch APIs: about half the price, answered within a day."),
+    option("--batch", "Use batch APIs for model calls: about half the price, results within a day."),
 ]
-Watch = Annotated[bool, option("--watch", "Show the answers of models as they are written.")]
-Trust = Annotated[bool, option("--trust", "Agree, for this run, to what `lemming trust` shows.")]
-Quiet = Annotated[bool, option("-q --quiet", "Say nothing unless something goes wrong.")]
-Limit = Annotated[int | None, option("--limit N", "Show N at most, and say how many more there are.", min=1)]
+Watch = Annotated[bool, option("--stream", "Stream model output as it arrives.")]
+Trust = Annotated[
+    bool, option("--trust", "Grant, for this run only, the permissions that `lemming trust` lists.")
+]
+Quiet = Annotated[bool, option("-q --quiet", "Print errors only.")]
+Limit = Annotated[
+    int | None, option("--limit N", "Show at most N rows and print how many were omitted.", min=1)
+]
 Newest = Annotated[
     int | None,
-    option("--newest N", "Look at no more than the newest N journals, and N entries of each outbox.", min=1),
+    option("--newest N", "Check only the newest N journals and the newest N entries of each outbox.", min=1),
 ]
 
 

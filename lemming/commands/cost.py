@@ -50,11 +50,12 @@ COLUMNS = (
 
 def cost(
     context: CommandContext,
-    by: Annotated[str, option("--by GROUP", f"One of {', '.join(GROUPS)}.")] = "agent",
-    since: Annotated[int, option("--since TICK", "Only turns of this tick and later ones.", min=0)] = 0,
-    as_csv: Annotated[bool, option("--csv", "Print CSV: every row, no total.")] = False,
+    by: Annotated[str, option("--by GROUP", f"Group by {', '.join(GROUPS[:-1])} or {GROUPS[-1]}.")] = "agent",
+    since: Annotated[int, option("--since TICK", "Count only turns from this tick on.", min=0)] = 0,
+    as_csv: Annotated[bool, option("--csv", "Print CSV with all rows and no total.")] = False,
     limit: Annotated[
-        int | None, option("--limit N", "Only the N that cost most; of ticks and days the newest.", min=1)
+        int | None,
+        option("--limit N", "Show the N most expensive rows; for ticks and days, the newest N.", min=1),
     ] = None,
 ) -> None:
     """Show spending by agent, model, request, tick or day.
@@ -234,7 +235,7 @@ def _print_omissions(costs: CostReport) -> None:
         print_notice(f"the journal of tick {tick} cannot be read; `lemming verify` says why", style="yellow")
 
 
-app = make_command_group("See and raise what agents may spend.", cls=AgentFallbackGroup)
+app = make_command_group("Show spending limits and grant credits.", cls=AgentFallbackGroup)
 
 
 @app.subcommand("show")
@@ -292,7 +293,7 @@ def grant_credits(
     name: AgentName,
     amount: Annotated[
         float,
-        argument("AMOUNT", "Credits to add to what it may spend; below 0: to take back."),
+        argument("AMOUNT", "Credits to add; a negative amount lowers the limit."),
     ],
 ) -> None:
     """Raise an agent's credit limit.

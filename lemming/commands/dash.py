@@ -35,11 +35,13 @@ INSTALL = install_command("dash")
 
 def dash(
     context: CommandContext,
-    port: Annotated[int | None, option("--port PORT", "Where to listen; 0: any.", min=0, max=65535)] = None,
-    read_only: Annotated[bool, option("--read-only", "Look only.")] = False,
+    port: Annotated[
+        int | None, option("--port PORT", "Port to listen on; 0 picks a free port.", min=0, max=65535)
+    ] = None,
+    read_only: Annotated[bool, option("--read-only", "Disable all actions.")] = False,
     no_open: Annotated[bool, option("--no-open", "Do not open a browser.")] = False,
     keep_token: Annotated[
-        bool, option("--keep-token", "Let in who was let in before: tabs come back after a restart.")
+        bool, option("--keep-token", "Reuse the last access token, so open tabs reconnect after a restart.")
     ] = False,
     person: AsPerson = None,
 ) -> None:
@@ -110,7 +112,7 @@ def report(
     context: CommandContext,
     html: Annotated[
         Path,
-        option("--html DIR", "Where to write it: a new folder, or an earlier report."),
+        option("--output DIR", "Output folder: a new one, or an earlier report to replace."),
     ],
     ticks: Ticks = None,
 ) -> None:
@@ -122,9 +124,9 @@ def report(
 
     \b
     Examples:
-      lemming report --html ../report
-      lemming report --html ../report --ticks 100..200
-      lemming report --html ../report --json | jq -r .page
+      lemming report --output ../report
+      lemming report --output ../report --ticks 100..200
+      lemming report --output ../report --json | jq -r .page
     """
     from lemming.dashboard.report_builder import write_report
 

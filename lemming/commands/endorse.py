@@ -1,4 +1,4 @@
-"""`lemming vouch`: endorse an entry, a memory or a file with the trust of a person."""
+"""`lemming endorse`: endorse an entry, a memory or a file with the trust of a person."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 
 
-def vouch(
+def endorse(
     context: CommandContext,
-    target: Annotated[str, argument("TARGET", "An entry's id, a file, or AGENT/memory/KEY.")],
+    target: Annotated[str, argument("TARGET", "Entry id, file path, or AGENT/memory/KEY.")],
     person: AsPerson = None,
 ) -> None:
     """Endorse outside content as trusted: turns that see it keep their trust label.
@@ -34,9 +34,9 @@ def vouch(
 
     \b
     Examples:
-      lemming vouch 3fa9c1d2e0b7
-      lemming vouch shared/prices.csv --as eve
-      lemming vouch editor/memory/sources
+      lemming endorse 3fa9c1d2e0b7
+      lemming endorse shared/prices.csv --as eve
+      lemming endorse editor/memory/sources
     """
     base = context.org
     if "trust" not in load_config(base).org.extensions:
@@ -56,7 +56,7 @@ def vouch(
     if context.print_as_json("entry", entry.as_json()):
         return
     print_data(entry.file)
-    print_notice(f"{author} vouches for {content_name}{f' as it is now ({digest[:12]})' if digest else ''}")
+    print_notice(f"{author} endorses {content_name}{f' as it is now ({digest[:12]})' if digest else ''}")
 
 
 def _resolve_target(base: OrgPath, target: str) -> tuple[str, str]:

@@ -47,33 +47,41 @@ def eval(
     context: CommandContext,
     names: Annotated[
         list[str] | None,
-        argument("[NAME]...", "Which cases; all without one.", autocompletion=_complete_case_names),
+        argument("[NAME]...", "Cases to run. Default: all.", autocompletion=_complete_case_names),
     ] = None,
     model: Annotated[
-        list[str] | None, option("--model KEY", "Run all with this model for all agents. Repeatable.")
+        list[str] | None, option("--model KEY", "Run the cases with this model for all agents. Repeatable.")
     ] = None,
     settings: Annotated[
-        list[str] | None, option("--set FILE:POINTER=VALUE", "Change one value. Repeatable.")
+        list[str] | None, option("--set FILE:POINTER=VALUE", "Override one value of a JSON file. Repeatable.")
     ] = None,
     arm: Annotated[
         list[str] | None,
-        option("--arm NAME=FILE:POINTER=VALUE", "Run all so too; NAME= is as it is. Repeatable."),
+        option(
+            "--variant NAME=FILE:POINTER=VALUE",
+            'Also run the cases with this override; "NAME=" alone is the unchanged baseline. Repeatable.',
+        ),
     ] = None,
     repeat: Annotated[
-        int | None, option("--repeat N", "How often; else by the case.", min=1, max=1000)
+        int | None, option("--repeat N", "Number of runs per case. Default: from the case.", min=1, max=1000)
     ] = None,
     record: Annotated[
-        bool, option("--record", "Ask models what is not recorded yet, and keep what they say.")
+        bool, option("--record", "Call models for answers that are not recorded, and record them.")
     ] = False,
     budget: Annotated[
-        float | None, option("--budget USD", "Make no call that could exceed it.", min=0)
+        float | None, option("--budget USD", "Stop before a call could exceed this amount.", min=0)
     ] = None,
     tools: Annotated[
-        bool, option("--tools", "Make calls that send something too; else they are refused.")
+        bool,
+        option(
+            "--allow-side-effects", "Also run tool calls that send something; otherwise they are refused."
+        ),
     ] = False,
-    keep: Annotated[Path | None, option("--keep DIR", "Keep the copies of runs that fail here.")] = None,
-    out: Annotated[Path | None, option("--out FILE", "Write the runs here, a JSON object a line.")] = None,
-    junit_file: Annotated[Path | None, option("--junit FILE", "Write the runs here as JUnit XML.")] = None,
+    keep: Annotated[
+        Path | None, option("--keep-failed DIR", "Keep the copies of failed runs in this folder.")
+    ] = None,
+    out: Annotated[Path | None, option("--output FILE", "Write the results as JSON Lines.")] = None,
+    junit_file: Annotated[Path | None, option("--junit FILE", "Write the results as JUnit XML.")] = None,
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
@@ -89,7 +97,7 @@ def eval(
     Examples:
       lemming eval
       lemming eval ferry --record --budget 0.50
-      lemming eval --repeat 5 --arm before= --arm short=agents/editor/resume.json:/instructions="Be short."
+      lemming eval --repeat 5 --variant before= --variant short=agents/editor/resume.json:/instructions="Be short."
       lemming eval --model fast --model full --record
       lemming eval --json | jq -c 'select(.type == "eval_run") | [.case, .arm, .passed, .state_root]'
     """

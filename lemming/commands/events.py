@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from lemming.kernel.journal.journal_file import JournalContents
 
 
-Ticks = Annotated[str | None, option("--ticks TICKS", "One tick (7), or several: 3..9, 3.., ..9.")]
+Ticks = Annotated[str | None, option("--ticks TICKS", "Ticks to include: 7, 3..9, 3.. or ..9.")]
 Follow = Annotated[
-    bool, option("-f --follow", "Go on with what is to come; without --ticks only with that. Ctrl-C ends it.")
+    bool, option("-f --follow", "Follow new ticks until Ctrl-C; without --ticks, print new ticks only.")
 ]
 
 
@@ -57,10 +57,11 @@ def events(
     ticks: Ticks = None,
     follow: Follow = False,
     types: Annotated[
-        list[str] | None, option("--type TYPE", f"Only these, several times: {', '.join(TYPES)}.")
+        list[str] | None,
+        option("--type TYPE", f"Show events of this type only. Repeatable: {', '.join(TYPES)}."),
     ] = None,
     agent: Annotated[
-        str | None, option("--agent AGENT", "Only what is about this agent's turns.", completes_agents=True)
+        str | None, option("--agent AGENT", "Show events of this agent's turns only.", completes_agents=True)
     ] = None,
 ) -> None:
     """Print events from the journals, one JSON object per line, as `lemming run-once --json` does.

@@ -47,13 +47,15 @@ A2A_VERSION = "1.0"
 CARD_FILE = "agent-card.json"
 NO_SERVER = "https://localhost/agents"
 
-app = make_command_group("Tell of agents, and of what they did, in the form of other programs.")
+app = make_command_group("Export agents and traces for other programs.")
 
 
 @app.subcommand("org")
 def export_org_command(
     context: CommandContext,
-    output: Annotated[Path | None, option("--output FILE", "Write it there; not over a file.")] = None,
+    output: Annotated[
+        Path | None, option("--output FILE", "Write to this new file instead of standard output.")
+    ] = None,
 ) -> None:
     """Print the organisation as one YAML document for `lemming apply`.
 
@@ -82,13 +84,14 @@ def export_a2a(
     context: CommandContext,
     agent: AnyAgentName = None,
     url: Annotated[
-        str, option("--url URL", "Where an A2A server answers; /NAME is added for each of several.")
+        str, option("--url URL", "URL of the A2A server; /NAME is appended when there are several agents.")
     ] = "",
     binding: Annotated[
-        Literal["JSONRPC", "GRPC", "HTTP+JSON"], option("--binding NAME", "JSONRPC, GRPC or HTTP+JSON.")
+        Literal["JSONRPC", "GRPC", "HTTP+JSON"],
+        option("--binding NAME", "Protocol binding: JSONRPC, GRPC or HTTP+JSON."),
     ] = "JSONRPC",
     output: Annotated[
-        Path | None, option("--output DIR", f"Write NAME/{CARD_FILE} for each into this folder.")
+        Path | None, option("--output DIR", f"Write NAME/{CARD_FILE} for each agent into this folder.")
     ] = None,
 ) -> None:
     """Print A2A agent cards (version 1.0): name, title, description, skills.
@@ -188,22 +191,26 @@ def export_otel(
     context: CommandContext,
     ticks: Ticks = None,
     follow: Follow = False,
-    post: Annotated[str, option("--post URL", "Send them to this collector, OTLP over HTTP.")] = "",
-    content: Annotated[bool, option("--content", "With prompts, answers, arguments and results.")] = False,
+    post: Annotated[
+        str, option("--endpoint URL", "Send the traces to this collector by OTLP over HTTP.")
+    ] = "",
+    content: Annotated[
+        bool, option("--include-content", "Include prompts, answers, arguments and results.")
+    ] = False,
 ) -> None:
     """Export ticks as OpenTelemetry traces, to standard output or a collector.
 
     A trace contains the tick, the turns, and their model and tool calls. The output is lines of OTLP/JSON.
     Ids are derived from the content, so sending a tick twice changes nothing. With --follow, each tick is
-    sent when it ends; sending is retried while the collector is down. Texts are omitted unless --content is
+    sent when it ends; sending is retried while the collector is down. Texts are omitted unless --include-content is
     given. The service name is the folder's name or OTEL_SERVICE_NAME; headers for the collector come from
     OTEL_EXPORTER_OTLP_HEADERS.
 
     \b
     Examples:
       lemming export otel --ticks 3..9 > traces.jsonl
-      lemming export otel --ticks 3..9 --post http://127.0.0.1:4318
-      lemming export otel --follow --post http://127.0.0.1:4318
+      lemming export otel --ticks 3..9 --endpoint http://127.0.0.1:4318
+      lemming export otel --follow --endpoint http://127.0.0.1:4318
     """
     from lemming.journal_tools.recorded_tick import to_recorded_tick
     from lemming.telemetry.journal_follower import is_finished
@@ -264,7 +271,9 @@ def _send(collector: Collector, request: dict[str, Any], tick: int, url: str) ->
     try:
         collector.send(request)
     except NotSent as error:
-        hint = f"{error.hint}; `lemming export otel --ticks {tick}.. --post {strip_userinfo(url)}` goes on"
+        hint = (
+            f"{error.hint}; `lemming export otel --ticks {tick}.. --endpoint {strip_userinfo(url)}` goes on"
+        )
         raise NotSent(error.message, where=f"tick {tick}", hint=hint) from error
 
 

@@ -23,13 +23,13 @@ _TITLES = {rule.kind: rule.title for rule in RULES}
 def findings(
     context: CommandContext,
     agent: AnyAgentName = None,
-    kind: Annotated[str | None, option("--kind KIND", f"Only one of {', '.join(KINDS)}.")] = None,
-    ticks: Annotated[
-        str | None, option("--ticks A..B", "Which: 3..9, 3.., ..9 or 7. Default: the newest.")
+    kind: Annotated[
+        str | None, option("--kind KIND", f"Show findings of this kind only: {', '.join(KINDS)}.")
     ] = None,
-    check: Annotated[
-        bool, option("--check", "End with exit status 1 when there are any: for monitors.")
-    ] = False,
+    ticks: Annotated[
+        str | None, option("--ticks A..B", "Ticks to include: 7, 3..9, 3.. or ..9. Default: the newest.")
+    ] = None,
+    check: Annotated[bool, option("--check", "Exit with 1 when there are findings, for monitoring.")] = False,
     limit: Limit = None,
 ) -> None:
     """Show problems in agent behaviour: loops, dropped requests, false claims.

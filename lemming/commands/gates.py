@@ -53,13 +53,14 @@ _CALL_OUTCOMES: dict[Then, str] = {
     "stop": "it is not made, and the turn ends",
 }
 _SENTENCE_WIDTH = 300
-AgentName = Annotated[str, argument("AGENT", "Whose.", completes_agents=True)]
+AgentName = Annotated[str, argument("AGENT", "Agent that makes the call.", completes_agents=True)]
 
 
 def list_gates(
     context: CommandContext,
     agent: Annotated[
-        str | None, option("--agent AGENT", "Only those it passes.", completes_agents=True)
+        str | None,
+        option("--agent AGENT", "Show gates that apply to this agent only.", completes_agents=True),
     ] = None,
     limit: Limit = None,
 ) -> None:
@@ -85,11 +86,11 @@ def list_gates(
         return
     print_columns(rows)
     if not rows:
-        print_notice("no gates: everything passes. `lemming gates standard` prints a table to begin with")
+        print_notice("no gates: everything passes. `lemming gates defaults` prints a table to begin with")
 
 
 app = make_command_group(
-    "See the gates there are, what they would say of a call, and what an agent could cause.",
+    "List gates and explain what they decide about a call.",
     default=list_gates,
 )
 app.subcommand("list")(list_gates)
@@ -99,12 +100,12 @@ app.subcommand("list")(list_gates)
 def explain(
     context: CommandContext,
     agent: AgentName,
-    tool: Annotated[str, argument("TOOL", "The tool that it would call.")],
+    tool: Annotated[str, argument("TOOL", "Tool to call.")],
     given: Annotated[
-        list[str] | None, argument("[ARGS]", "A JSON object, or KEY=VALUE... Values: JSON, else text.")
+        list[str] | None, argument("[ARGS]", "Arguments: a JSON object, or KEY=VALUE pairs.")
     ] = None,
     trust: Annotated[
-        str | None, option("--trust WORD", "How far its turn is trusted. Default: as the agent is.")
+        str | None, option("--trust-label LABEL", "Trust label of the turn. Default: the agent's own.")
     ] = None,
 ) -> None:
     """Explain what the gates decide about a call, with reasons.
@@ -114,7 +115,7 @@ def explain(
     \b
     Examples:
       lemming gates explain ada shell command="git push"
-      lemming gates explain ada file_write '{"path": "shared/x", "content": "y"}' --trust outside
+      lemming gates explain ada file_write '{"path": "shared/x", "content": "y"}' --trust-label outside
     """
     from lemming.capabilities.gates.call_explanation import build_tool_context, explain_call, find_agent
 
@@ -127,7 +128,7 @@ def explain(
         _print_preview(preview)
 
 
-@app.subcommand("reach")
+@app.subcommand("blast-radius")
 def reach(context: CommandContext, agent: AgentName) -> None:
     """Show everything an agent could cause, directly or through others.
 
@@ -138,8 +139,8 @@ def reach(context: CommandContext, agent: AgentName) -> None:
 
     \b
     Examples:
-      lemming gates reach ada
-      lemming gates reach ada --json | jq '.through[].agent'
+      lemming gates blast-radius ada
+      lemming gates blast-radius ada --json | jq '.through[].agent'
     """
     from lemming.capabilities.gates.blast_radius import BlastRadiusAnalysis
     from lemming.capabilities.gates.call_explanation import find_agent
@@ -153,16 +154,16 @@ def reach(context: CommandContext, agent: AgentName) -> None:
         _print_blast_radius(blast_radius)
 
 
-@app.subcommand("standard")
+@app.subcommand("defaults")
 def show_standard(
-    context: CommandContext, write: Annotated[bool, option("--write", "Put it into config/org.json.")] = False
+    context: CommandContext, write: Annotated[bool, option("--write", "Add them to config/org.json.")] = False
 ) -> None:
     """Print the recommended gates for turns that have seen untrusted text.
 
     \b
     Examples:
-      lemming gates standard
-      lemming gates standard --write
+      lemming gates defaults
+      lemming gates defaults --write
     """
     if write:
         base = context.org
@@ -175,7 +176,7 @@ def show_standard(
 def _write_standard(base: Organisation) -> None:
     """Add the recommended gates to the settings. Raises `UsageError` if the settings have gates already."""
     if get_gates(load_config(base).org):
-        hint = "`lemming gates standard` prints the table: take from it what you miss"
+        hint = "`lemming gates defaults` prints the table: take from it what you miss"
         raise UsageError(f"{ORG_FILE} has gates already", hint=hint)
     with edit_file(base, ORG_FILE) as edit:
         document: dict[str, Any] = parse(edit.raw, allow_bom=True)

@@ -20,13 +20,13 @@ _DOT_SHAPES = {"person": "ellipse", "channel": "parallelogram", "model": "box", 
 
 def graph(
     context: CommandContext,
-    format: Annotated[str, option("--format FORMAT", f"One of {', '.join(FORMATS)}.")] = "mermaid",
+    format: Annotated[
+        str, option("--format FORMAT", f"Output format: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
+    ] = "mermaid",
     agent: Annotated[
-        str | None, option("--agent AGENT", "Only this one and its neighbours.", completes_agents=True)
+        str | None, option("--agent AGENT", "Show only this agent and its neighbours.", completes_agents=True)
     ] = None,
-    ticks: Annotated[
-        int, option("--ticks N", "Count the traffic of the newest N ticks.", min=1)
-    ] = DEFAULT_TICKS,
+    ticks: Annotated[int, option("--ticks N", "Count traffic of the newest N ticks.", min=1)] = DEFAULT_TICKS,
 ) -> None:
     """Draw the graph of who reads, asks and delegates to whom, with traffic counts.
 

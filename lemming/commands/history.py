@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 _STYLES: dict[str, Style] = {"+": "green", "-": "red", "@": "dim"}
 _DIFF_HEADER = re.compile(r"(diff --git |index |--- |\+\+\+ |(new|deleted) file |(old|new) mode )")
 
-OneAgent = Annotated[str | None, argument("[AGENT]", "Only this agent's files.", completes_agents=True)]
-OnlyStat = Annotated[bool, option("--stat", "Only the files and how many lines, no text.")]
+OneAgent = Annotated[str | None, argument("[AGENT]", "Show this agent's files only.", completes_agents=True)]
+OnlyStat = Annotated[bool, option("--stat", "Show file names and line counts only.")]
 
 
 def print_changes(changes: StateDiff, *, only_stat: bool) -> None:
@@ -101,11 +101,11 @@ def history(
         str | None,
         argument(
             "[AGENT|on|off]",
-            "Only commits that changed this agent's files; or turn the history on or off.",
+            'Agent to filter by, or "on" / "off" to switch the history.',
             completes_agents=True,
         ),
     ] = None,
-    number: Annotated[int, option("-n --limit N", "How many of the newest; 0 shows all.", min=0)] = 20,
+    number: Annotated[int, option("-n --limit N", "Show the newest N commits; 0 shows all.", min=0)] = 20,
 ) -> None:
     """Show the history of ticks, or turn it on or off. Each line is a tick with changes, or edits by hand.
 
@@ -183,7 +183,7 @@ def _rebuild_history(base: OrgPath) -> int:
 
 def show_tick(
     context: CommandContext,
-    tick: Annotated[str, argument("TICK", "A tick, or a commit as `lemming history` shows it.")],
+    tick: Annotated[str, argument("TICK", "Tick number, or a commit from `lemming history`.")],
     agent: OneAgent = None,
     only_stat: OnlyStat = False,
 ) -> None:
@@ -217,7 +217,7 @@ def show_tick(
     print_changes(changes, only_stat=only_stat)
 
 
-_STATE_HELP = "A tick, a commit of `lemming history`, or `now`."
+_STATE_HELP = 'Tick number, commit, or "now".'
 
 
 def diff(
@@ -256,13 +256,13 @@ def _changes_to_json(changes: StateDiff, *, only_stat: bool) -> dict[str, Any]:
 
 def fork(
     context: CommandContext,
-    folder: Annotated[Path, argument("DIR", "Where; empty, or made if need be.")],
-    at: Annotated[str, option("--at TICK", "A tick, or a commit of `lemming history`.")],
+    folder: Annotated[Path, argument("DIR", "Folder for the fork: empty or new.")],
+    at: Annotated[str, option("--at TICK", "Tick number, or a commit from `lemming history`.")],
     settings: Annotated[
         list[str] | None,
         option(
             "--set FILE:POINTER=VALUE",
-            "Change one value of a JSON file in the fork; JSON, else text. May be repeated.",
+            "Override one value of a JSON file in the fork (JSON or plain text). Repeatable.",
         ),
     ] = None,
 ) -> None:
@@ -298,8 +298,8 @@ def fork(
 
 def rewind(
     context: CommandContext,
-    to: Annotated[str, option("--to TICK", "A tick, or a commit of `lemming history`.")],
-    is_sure: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
+    to: Annotated[str, option("--to TICK", "Tick number, or a commit from `lemming history`.")],
+    is_sure: Annotated[bool, option("--yes -y", "Apply the changes; without it, only list them.")] = False,
 ) -> None:
     """Rewind this organisation to an earlier tick.
 
@@ -348,9 +348,9 @@ def _print_rewind(result: RewindResult, *, as_json: bool) -> None:
 
 def bisect(
     context: CommandContext,
-    command: Annotated[str, argument("COMMAND", "A shell command; exit status 0 means good.")],
-    good: Annotated[str, option("--good A", "A tick after which it succeeds.")],
-    bad: Annotated[str, option("--bad B", "A later tick after which it fails.")],
+    command: Annotated[str, argument("COMMAND", "Shell command to run; exit status 0 means good.")],
+    good: Annotated[str, option("--good A", "Tick at which the command succeeds.")],
+    bad: Annotated[str, option("--bad B", "Later tick at which the command fails.")],
 ) -> None:
     """Find the first tick at which a command fails. No model is called.
 

@@ -52,23 +52,19 @@ _SENTENCE_WIDTH = 300
 
 def apply(
     context: CommandContext,
-    file: Annotated[Path, argument("FILE", "YAML, .toml or .json; docs/AGENT_GUIDE.md.")],
+    file: Annotated[Path, argument("FILE", "Document in YAML, TOML or JSON (docs/AGENT_GUIDE.md).")],
     folder: Annotated[
         Path | None,
         argument(
             "DIR",
-            "The organisation's folder, made if need be. Default: the nearest, else the current folder.",
+            "Target folder; created if missing. Default: the nearest organisation, else the current folder.",
         ),
     ] = None,
     yes: Annotated[
         bool,
-        option(
-            "--yes -y", "PlannedWrite files that are load_existing_defaults, and take the code it brings."
-        ),
+        option("--yes -y", "Overwrite existing files and accept code from the document."),
     ] = False,
-    dry_run: Annotated[
-        bool, option("--dry-run", "Say what would be written, and write_files nothing.")
-    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Show what would be written, and write nothing.")] = False,
 ) -> None:
     """Create or update an organisation from one file: its agents, models, settings and files.
 
@@ -192,14 +188,14 @@ def _print_apply_report(base: Path, pieces: OrgDocument, file: Path) -> None:
     print_notice(f"{format_count(len(pieces.resumes), 'agent')}; next: {cd_command}lemming run-once")
 
 
-app = make_command_group("Take over agents of other programs: docs/AGENT_GUIDE.md.")
+app = make_command_group("Import agents from other programs.")
 
 Take = Callable[[ImportSource, ImportTarget, ImportResult], None]
-Folder = Annotated[Path, argument("DIR", "The folder to import from.", show_default=False)]
+Folder = Annotated[Path, argument("DIR", "Folder to import from.", show_default=False)]
 Into = Annotated[
-    Path | None, option("--into ORG", "The organisation's folder; made if need be. Default: the nearest.")
+    Path | None, option("--into ORG", "Target organisation; created if missing. Default: the nearest.")
 ]
-DryRun = Annotated[bool, option("--dry-run", "Say what would be written, and write_files nothing.")]
+DryRun = Annotated[bool, option("--dry-run", "Show what would be written, and write nothing.")]
 
 
 @app.subcommand("claude")

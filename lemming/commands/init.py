@@ -133,11 +133,11 @@ _CURRENT_FOLDER_WORDS = ("existing", "here", "this", "current")
 def init(
     context: CommandContext,
     folder: Annotated[
-        Path, argument("DIR", "Made if need be; none: the current folder.", show_default=False)
+        Path, argument("DIR", "Folder to create; default: the current folder.", show_default=False)
     ] = Path("."),
     template: Annotated[
         Literal["newsroom", "recorded", "empty", "desk", "research", "watch", "review", "game"] | None,
-        option("--template NAME", "What to begin with; see above. Default: asks, or newsroom."),
+        option("--template NAME", "Template to start from. Default: ask on a terminal, else newsroom."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:

@@ -33,15 +33,16 @@ def logs(
     context: CommandContext,
     name: Annotated[
         str | None,
-        argument("AGENT", "An agent's name; without one, the engine's log.", completes_agents=True),
+        argument("AGENT", "Agent whose log to show. Default: the engine's log.", completes_agents=True),
     ] = None,
-    number: Annotated[int, option("-n --limit N", "How many lines.", min=0)] = 20,
-    follow: Annotated[bool, option("-f --follow", "Go on as lines are added; Ctrl-C ends it.")] = False,
+    number: Annotated[int, option("-n --limit N", "Number of lines to show.", min=0)] = 20,
+    follow: Annotated[bool, option("-f --follow", "Follow the log until Ctrl-C.")] = False,
     since: Annotated[
-        float | None, option("--since DURATION", "Only of the last 90s, 15m, 2h, 3d.", parser=parse_seconds)
+        float | None,
+        option("--since DURATION", "Show lines of this period only: 90s, 15m, 2h, 3d.", parser=parse_seconds),
     ] = None,
-    level: Annotated[Level | None, option("--level", "Only lines of this level and above.")] = None,
-    grep: Annotated[str, option("--grep TEXT", "Only lines that hold this text, in whatever case.")] = "",
+    level: Annotated[Level | None, option("--level", "Show lines of this level and above only.")] = None,
+    grep: Annotated[str, option("--grep TEXT", "Show lines that contain this text, ignoring case.")] = "",
 ) -> None:
     """Show the log of the engine or of an agent.
 

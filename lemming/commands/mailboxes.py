@@ -52,11 +52,9 @@ def print_entries_as_json(entries: Iterable[OutboxEntry], *, unread: Iterable[st
 def inbox(
     context: CommandContext,
     name: AgentName,
-    number: Annotated[int, option("-n --limit N", "How many entries at most.", min=1)] = 50,
-    peek: Annotated[bool, option("--peek", "For a person: what is shown stays unread.")] = False,
-    all_read: Annotated[
-        bool, option("--all-read", "For a person: all there is counts as read, shown or not.")
-    ] = False,
+    number: Annotated[int, option("-n --limit N", "Show at most N entries.", min=1)] = 50,
+    peek: Annotated[bool, option("--peek", "For a person: keep the entries unread.")] = False,
+    all_read: Annotated[bool, option("--mark-all-read", "For a person: mark all entries as read.")] = False,
 ) -> None:
     """Show the entries that an agent's next turn will see: new entries (*), then earlier entries.
 
@@ -97,8 +95,8 @@ def _print_omitted_entries(messages: MessageList, *, is_person: bool) -> None:
 def outbox(
     context: CommandContext,
     name: AgentName,
-    number: Annotated[int, option("-n --limit N", "How many entries at most.", min=1)] = 20,
-    kind: Annotated[MessageKind | None, option("--kind KIND", "Only entries of this kind.")] = None,
+    number: Annotated[int, option("-n --limit N", "Show at most N entries.", min=1)] = 20,
+    kind: Annotated[MessageKind | None, option("--kind KIND", "Show entries of this kind only.")] = None,
 ) -> None:
     """Show the newest entries of an agent's outbox, oldest first.
 

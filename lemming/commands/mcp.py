@@ -49,9 +49,9 @@ from lemming.kernel.org.organisation import Organisation
 if TYPE_CHECKING:
     from lemming.capabilities.mcp.server_sessions import ServerListing
 
-app = make_command_group("See and try MCP servers, accept what they have, and be one.")
+app = make_command_group("Manage MCP servers, or serve this organisation over MCP.")
 
-ServerName = Annotated[str | None, argument("SERVER", "A server's name; all without one.")]
+ServerName = Annotated[str | None, argument("SERVER", "Name of a server; default: all servers.")]
 
 NONE = 'config/mcp.json has none, such as {"servers": {"time": {"command": ["mcp-server-time"]}}}'
 COLUMNS = {
@@ -90,9 +90,9 @@ def list_servers(context: CommandContext, name: ServerName = None, limit: Limit 
 def try_servers(
     context: CommandContext,
     name: ServerName = None,
-    tool: Annotated[str | None, option("--call TOOL", "Call a tool of SERVER, as an agent would.")] = None,
-    args: Annotated[str, option("--args JSON", "The arguments of the call, as a JSON object.")] = "{}",
-    yes: Annotated[bool, option("--yes -y", "With --call: also one that may do something outside.")] = False,
+    tool: Annotated[str | None, option("--call TOOL", "Call this tool of SERVER as an agent would.")] = None,
+    args: Annotated[str, option("--args JSON", "Arguments of the call as a JSON object.")] = "{}",
+    yes: Annotated[bool, option("--yes -y", "With --call: allow tools with outside effects.")] = False,
     trust: Trust = False,
 ) -> None:
     """Connect to servers and show their tools and latency.
@@ -135,7 +135,7 @@ def try_servers(
 def accept(
     context: CommandContext,
     name: ServerName = None,
-    yes: Annotated[bool, option("--yes -y", "Do not ask.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Skip the confirmation.")] = False,
     trust: Trust = False,
 ) -> None:
     """Accept the current tools and descriptions of servers.
@@ -184,10 +184,13 @@ def accept(
 def serve(
     context: CommandContext,
     http: Annotated[
-        int | None, option("--http PORT", "By HTTP on 127.0.0.1; 0: any port.", min=0, max=65535)
+        int | None,
+        option("--http PORT", "Serve over HTTP on 127.0.0.1:PORT; 0 picks a free port.", min=0, max=65535),
     ] = None,
-    write: Annotated[bool, option("--write", "A client may ask, send and answer as a person, too.")] = False,
-    person: Annotated[str, option("--as PERSON", "Who it speaks for, where there are several people.")] = "",
+    write: Annotated[bool, option("--write", "Let clients ask, send and answer as a person.")] = False,
+    person: Annotated[
+        str, option("--as PERSON", "Person the client acts as; required when there are several.")
+    ] = "",
 ) -> None:
     """Serve this organisation over MCP.
 

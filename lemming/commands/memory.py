@@ -19,9 +19,9 @@ from lemming.kernel import memory as store
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
 
-Key = Annotated[str, argument("KEY", "The memory's name.")]
+Key = Annotated[str, argument("KEY", "Key of the memory.")]
 
-app = make_command_group("See and change what an agent remembers.", cls=AgentListGroup)
+app = make_command_group("Show and change an agent's memory.", cls=AgentListGroup)
 
 
 @app.subcommand("list")
@@ -54,7 +54,7 @@ def set_memory(
     context: CommandContext,
     agent: AgentName,
     key: Key,
-    value: Annotated[str, argument("VALUE", 'JSON, else taken as text; "-": standard input.')],
+    value: Annotated[str, argument("VALUE", 'JSON or plain text; "-" reads standard input.')],
 ) -> None:
     """Set a memory.
 

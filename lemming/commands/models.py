@@ -41,21 +41,19 @@ if TYPE_CHECKING:
     from lemming.operations.served_models import ModelServer, ServedModels
 
 Agents = Annotated[
-    list[str] | None, option("--agents AGENT", "Only this agent; repeat it.", completes_agents=True)
+    list[str] | None, option("--agent AGENT", "Change only this agent. Repeatable.", completes_agents=True)
 ]
 
 
 def use_model(
     context: CommandContext,
-    key: Annotated[
-        str, argument("KEY", "A key of config/models.json, an embedded model, or PROVIDER/MODEL.")
-    ],
+    key: Annotated[str, argument("KEY", "Key in config/models.json, an embedded model, or PROVIDER/MODEL.")],
     agents: Agents = None,
 ) -> None:
-    """Set the model of all agents with "default", or of the agents given by --agents.
+    """Set the model of all agents with "default", or of the agents given by --agent.
 
-    Without --agents, the line "default" of config/models.json gets the content of the line KEY. With
-    --agents, the resumes of
+    Without --agent, the line "default" of config/models.json gets the content of the line KEY. With
+    --agent, the resumes of
     the given agents name KEY. Other content of the files stays unchanged.
 
     An embedded model, or PROVIDER/MODEL, gets a new line if there is none; missing weights of an embedded
@@ -66,7 +64,7 @@ def use_model(
       lemming models use fast
       lemming models use qwen2.5-coder-0.5b-instruct
       lemming models use ollama/llama3.2
-      lemming models use fast --agents editor --agents planner
+      lemming models use fast --agent editor --agent planner
     """
     from lemming.operations.choose_model import DEFAULT_KEY, set_agent_model, set_default_model
 
@@ -149,13 +147,13 @@ def _print_unchanged_agents(base: Any, default_key: str) -> None:
     unchanged = [agent for agent in survey_agents(base).agents.values() if agent.model.key != default_key]
     if unchanged:
         agent_list = ", ".join(f"{agent.name} ({agent.model.key})" for agent in unchanged[:10])
-        print_notice(f"as before: {one_line(agent_list, 300)}; --agents NAME changes one")
+        print_notice(f"as before: {one_line(agent_list, 300)}; --agent NAME changes one")
 
 
 def try_model(
     context: CommandContext,
-    key: Annotated[str, argument("KEY", "A key of config/models.json.")] = "default",
-    write: Annotated[bool, option("--write", "Write the keys that work better into the line.")] = False,
+    key: Annotated[str, argument("KEY", "Key in config/models.json.")] = "default",
+    write: Annotated[bool, option("--write", "Write the better settings into the line.")] = False,
     trust: Trust = False,
 ) -> None:
     """Test a model with small calls; show features, cost and latency.
@@ -196,7 +194,7 @@ def try_model(
 _READINESS_TEXT = {True: "ready", False: "NOT READY", None: "unchecked"}
 _UPDATE_INTERVAL_S = 0.2
 
-app = make_command_group("See which models can be used; choose, try out and fetch one.")
+app = make_command_group("List, choose, test and download models.")
 app.subcommand("use")(use_model)
 app.subcommand("test")(try_model)
 
@@ -204,7 +202,7 @@ app.subcommand("test")(try_model)
 @app.subcommand("list")
 def list_models(
     context: CommandContext,
-    no_servers: Annotated[bool, option("--no-servers", "Ask no server which models it serves.")] = False,
+    no_servers: Annotated[bool, option("--no-servers", "Do not query servers for their models.")] = False,
     limit: Limit = None,
 ) -> None:
     """List model keys with their readiness on this machine; makes no model calls.
@@ -254,9 +252,9 @@ def _format_remark(row: dict[str, Any]) -> str:
 @app.subcommand("pull")
 def pull_model(
     context: CommandContext,
-    name: Annotated[str, argument("NAME", "An embedded model, or a key that stands for one.")] = LOCAL_MODEL,
+    name: Annotated[str, argument("NAME", "Embedded model, or a key that refers to one.")] = LOCAL_MODEL,
     if_missing: Annotated[
-        bool, option("--if-missing", "Do and say nothing when they are on this machine.")
+        bool, option("--if-missing", "Do nothing when the weights are already here.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -301,10 +299,10 @@ def _fetch_weights(name: str, *, is_shown: bool) -> Path:
     return file
 
 
-@app.subcommand("adopt")
+@app.subcommand("add-weights")
 def adopt_model(
     context: CommandContext,
-    file: Annotated[Path, argument("FILE", "A GGUF file that is on this machine.")],
+    file: Annotated[Path, argument("FILE", "GGUF file on this machine.")],
     quiet: Quiet = False,
 ) -> None:
     """Add a weights file that you already have, verified by SHA-256.
@@ -314,7 +312,7 @@ def adopt_model(
 
     \b
     Example:
-      lemming models adopt ~/Downloads/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf
+      lemming models add-weights ~/Downloads/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf
     """
     from lemming.capabilities.embedded_models.model_weights import copy_known_weights, get_models_folder
 

@@ -44,67 +44,65 @@ def new_agent(
     other: Annotated[
         str | None,
         option(
-            "--from OTHER",
-            "Begin with the resume of this agent; the other options change it.",
+            "--copy-from AGENT",
+            "Start from this agent's resume; other options override it.",
             completes_agents=True,
         ),
     ] = None,
-    title: Annotated[str, option("--title TEXT", "What it is called in tables and prompts.")] = "",
-    instructions: Annotated[str, option("--instructions TEXT", "What it is told to be and do.")] = "",
+    title: Annotated[str, option("--title TEXT", "Title shown in tables and prompts.")] = "",
+    instructions: Annotated[str, option("--instructions TEXT", "Instructions for the agent's model.")] = "",
     model: Annotated[
-        str | None, option("--model KEY", 'A key of config/models.json; "default" without one.')
+        str | None, option("--model KEY", 'Key in config/models.json. Default: "default".')
     ] = None,
     read: Annotated[
         list[str] | None,
         option(
             "--read NAME",
-            'An agent whose outbox it reads; "*" is all. May be repeated.',
+            'Agent whose outbox it may read; "*" for all. Repeatable.',
             completes_agents=True,
         ),
     ] = None,
-    tool: Annotated[list[str] | None, option("--tool NAME", "A tool it may call. May be repeated.")] = None,
+    tool: Annotated[list[str] | None, option("--tool NAME", "Tool it may call. Repeatable.")] = None,
     allow_read: Annotated[
         list[str] | None,
         option(
             "--allow-read PATH",
-            "A folder whose files its tools may read, such as ./shared. May be repeated; "
-            "./workspace without one.",
+            "Folder its tools may read, such as ./shared. Repeatable. Default: ./workspace.",
         ),
     ] = None,
     allow_write: Annotated[
         list[str] | None,
         option(
             "--allow-write PATH",
-            "A folder whose files its tools may write. May be repeated; ./workspace without one.",
+            "Folder its tools may write. Repeatable. Default: ./workspace.",
         ),
     ] = None,
-    every: Annotated[int | None, option("--every N", "Fire every N ticks.", min=1)] = None,
-    offset: Annotated[int | None, option("--offset N", "Shift the firing by so many ticks.")] = None,
+    every: Annotated[int | None, option("--every N", "Run every N ticks.", min=1)] = None,
+    offset: Annotated[int | None, option("--offset N", "Shift the schedule by N ticks.")] = None,
     cron: Annotated[
-        str | None, option("--cron EXPRESSION", 'Fire by the clock: "0 9 * * 1-5"; docs/time.md.')
+        str | None, option("--cron EXPRESSION", 'Run on a cron schedule: "0 9 * * 1-5" (docs/time.md).')
     ] = None,
     timezone: Annotated[
-        str | None, option("--timezone ZONE", "Whose clock. Default: this machine's.")
+        str | None, option("--timezone ZONE", "Time zone of the cron schedule. Default: this machine's.")
     ] = None,
     wake: Annotated[
         Literal["always", "changed", "addressed"] | None,
         option(
             "--wake WHEN",
-            "changed: a due turn is taken only if something it reads has changed; addressed: only if "
-            "something names it; always: each.",
+            "When a due turn runs: changed (its inputs changed), addressed (an entry names it) or always.",
         ),
     ] = None,
     steps: Annotated[
-        int | None, option("--steps N", "Model calls a turn may make to use tools.", min=1, max=50)
+        int | None, option("--max-steps N", "Maximum number of model calls per turn.", min=1, max=50)
     ] = None,
     kinds: Annotated[
-        list[str] | None, option("--kinds KIND", "A kind of entry it may write. May be repeated, or a,b.")
+        list[str] | None, option("--kinds KIND", "Entry kind it may write. Repeatable, or comma-separated.")
     ] = None,
     ask: Annotated[
         list[str] | None,
         option(
             "--ask NAME",
-            "An agent it may ask: both read each other then. May be repeated.",
+            "Agent it may ask; lets both read each other. Repeatable.",
             completes_agents=True,
         ),
     ] = None,
@@ -112,7 +110,7 @@ def new_agent(
         list[str] | None,
         option(
             "--asked-by NAME",
-            "An agent that may ask it: both read each other, and it wakes when asked. May be repeated.",
+            "Agent that may ask it; lets both read each other and wakes it when asked. Repeatable.",
             completes_agents=True,
         ),
     ] = None,
@@ -120,12 +118,14 @@ def new_agent(
         list[str] | None,
         option(
             "--approve WHAT",
-            "Tools, or classes (write, send, execute), whose calls wait for a person. Or a,b.",
+            "Tools or tool classes (write, send, execute) that need approval. Repeatable, or comma-separated.",
         ),
     ] = None,
-    strategy: Annotated[str | None, option("--strategy NAME", "react, plan_execute or reflexion.")] = None,
+    strategy: Annotated[
+        str | None, option("--strategy NAME", "Strategy: react, plan_execute or reflexion.")
+    ] = None,
     budget: Annotated[
-        str | None, option("--budget N", 'Credits in all, dollars ("$2") or "9000 tokens".')
+        str | None, option("--budget N", 'Spending limit: credits, dollars ("$2") or "9000 tokens".')
     ] = None,
 ) -> None:
     """Create an agent: write agents/NAME/resume.json.
@@ -137,8 +137,8 @@ def new_agent(
     \b
     Examples:
       lemming agents new critic --read editor --instructions "Say what is missing in the headline."
-      lemming agents new radio --from editor --read human
-      lemming agents new clerk --read human --tool file_write --allow-write ./shared --steps 3
+      lemming agents new radio --copy-from editor --read human
+      lemming agents new clerk --read human --tool file_write --allow-write ./shared --max-steps 3
       lemming agents new radio --read human --cron "0 9 * * 1-5"
       lemming agents new scout --asked-by lead --tool http_get --budget '$2'
       lemming agents new deployer --read human --tool shell --approve execute,send

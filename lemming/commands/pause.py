@@ -1,4 +1,4 @@
-"""`lemming pause` and `lemming resume`: pause agents, or the whole organisation."""
+"""`lemming pause` and `lemming unpause`: pause agents, or the whole organisation."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from lemming.operations.agent_pause import unpause_agent as end_pause
 def pause(
     context: CommandContext,
     agent: AnyAgentName = None,
-    why: Annotated[str, option("--why TEXT", "A word for whoever looks later.")] = "",
+    reason: Annotated[str, option("--reason TEXT", "Reason to record.")] = "",
 ) -> None:
-    """Pause an agent, or all agents, until `lemming resume`.
+    """Pause an agent, or all agents, until `lemming unpause`.
 
     The command writes the key "paused" into the agent's resume or into config/org.json; removing the key by
     hand also ends the pause. A running engine notices at its next tick. Ticks continue to be counted, entries
@@ -38,13 +38,13 @@ def pause(
 
     \b
     Examples:
-      lemming pause editor --why "too dear"
+      lemming pause editor --reason "too expensive"
       lemming pause
     """
     base = context.org
     if agent and is_person_agent(find_agent(base, agent), load_config(base)):
         raise UsageError(f"{agent} takes no turns anyway: a person speaks for it", hint="lemming agents list")
-    text = make_pause_text(timestamp(SystemClock().now()), _get_user_name(), one_line(why, 200))
+    text = make_pause_text(timestamp(SystemClock().now()), _get_user_name(), one_line(reason, 200))
     recorded_text = begin_pause(base, agent, text)
     if context.as_json:
         facts = {"agent": agent, "paused": recorded_text, "was_paused": recorded_text != text}
@@ -55,7 +55,7 @@ def pause(
     print_notice(f"{subject} is {already_text}{one_line(format_pause(recorded_text), 400)} ({file})")
     if engine := find_running_engine(base):
         print_notice(f"from its next tick on, of {describe_engine(engine)}")
-    print_notice(f"`lemming resume{f' {agent}' if agent else ''}` ends it")
+    print_notice(f"`lemming unpause{f' {agent}' if agent else ''}` ends it")
 
 
 def _get_user_name() -> str:
@@ -66,15 +66,15 @@ def _get_user_name() -> str:
         return f"user {os.geteuid()}"
 
 
-def resume(context: CommandContext, agent: AnyAgentName = None) -> None:
+def unpause(context: CommandContext, agent: AnyAgentName = None) -> None:
     """Unpause an agent, or all agents.
 
     Without a name, the pause of the organisation ends; agents paused by name stay paused.
 
     \b
     Examples:
-      lemming resume editor
-      lemming resume
+      lemming unpause editor
+      lemming unpause
     """
     base = context.org
     if agent:
@@ -89,4 +89,4 @@ def resume(context: CommandContext, agent: AnyAgentName = None) -> None:
     print_notice(f"{subject} {description}")
     if agent and load_config(base).org.paused:
         paused = one_line(format_pause(load_pause(base, None)), 400)
-        print_notice(f"the organisation is {paused}: `lemming resume` ends that", style="yellow")
+        print_notice(f"the organisation is {paused}: `lemming unpause` ends that", style="yellow")

@@ -59,7 +59,7 @@ def list_plans(context: CommandContext) -> None:
 
 
 app = make_command_group(
-    "See the plans that agents follow, and where each run stands.", cls=AgentFallbackGroup, default=list_plans
+    "List plans and the state of their runs.", cls=AgentFallbackGroup, default=list_plans
 )
 
 
@@ -67,9 +67,7 @@ app = make_command_group(
 def show_plan(
     context: CommandContext,
     name: AgentName,
-    as_diagram: Annotated[
-        bool, option("--mermaid", "As a Mermaid flowchart, for a page that draws them.")
-    ] = False,
+    as_diagram: Annotated[bool, option("--mermaid", "Print a Mermaid flowchart.")] = False,
 ) -> None:
     """Show the steps and runs of an agent's plan.
 

@@ -40,7 +40,7 @@ def prompt(
     context: CommandContext,
     agent: AgentName,
     count: Annotated[
-        bool, option("--count/--no-count", "Have the model's server count the tokens, or estimate them.")
+        bool, option("--count/--no-count", "Count tokens by the model's server, or estimate them.")
     ] = True,
 ) -> None:
     """Show the prompt that an agent's next turn would send, and count its tokens. Nothing is written.

@@ -40,10 +40,10 @@ _VALUE_WIDTH = 200
 
 def compare(
     context: CommandContext,
-    before: Annotated[Path, argument("DIR", "An organisation's folder.")],
-    after: Annotated[Path, argument("DIR", "Another one's.")],
+    before: Annotated[Path, argument("DIR", "Folder of an organisation.")],
+    after: Annotated[Path, argument("DIR", "Folder of the other organisation.")],
     ticks: Annotated[
-        str | None, option("--ticks A..B", "Compare entries of these ticks only: 3..9, 3.., ..9 or 7.")
+        str | None, option("--ticks A..B", "Compare entries of these ticks only: 7, 3..9, 3.. or ..9.")
     ] = None,
 ) -> None:
     """Compare two organisations: agents, settings, entries, files and spending.
@@ -128,21 +128,26 @@ def rehearse(
         list[str] | None,
         option(
             "--set FILE:POINTER=VALUE",
-            "Change one value of a JSON file in the rehearsal; JSON, else text. May be repeated.",
+            "Override one value of a JSON file in the rehearsal (JSON or plain text). Repeatable.",
         ),
     ] = None,
-    ticks: Annotated[str | None, option("--ticks A..B", "Which: 3..9, 3.., ..9 or 7. Default: all.")] = None,
+    ticks: Annotated[
+        str | None, option("--ticks A..B", "Ticks to include: 7, 3..9, 3.. or ..9. Default: all.")
+    ] = None,
     budget: Annotated[
-        float | None, option("--budget USD", "Make no call by which more could be spent.", min=0)
+        float | None, option("--budget USD", "Stop before a call could exceed this amount.", min=0)
     ] = None,
     dry_run: Annotated[
-        bool, option("--dry-run", "Ask nobody: say how many questions would differ, at what cost.")
+        bool, option("--dry-run", "Call no model; show how many prompts would differ and the cost.")
     ] = False,
     tools: Annotated[
-        bool, option("--tools", "Also make calls that reach outside, where the record has none like it.")
+        bool,
+        option(
+            "--allow-side-effects", "Also run tool calls with outside effects that have no recorded result."
+        ),
     ] = False,
     keep: Annotated[
-        Path | None, option("--keep DIR", "Keep the fork here; one that was interrupted goes on.")
+        Path | None, option("--keep DIR", "Keep the fork in this folder; continues an interrupted rehearsal.")
     ] = None,
     trust: Trust = False,
 ) -> None:

@@ -38,14 +38,14 @@ _REPAIRS_PENDING_STATUS = 1
 def repair(
     context: CommandContext,
     call: Annotated[
-        str | None, argument("CALL", "With --mark or --retry: a call, as TICK/AGENT/INDEX.")
+        str | None, argument("CALL", "With --mark or --retry: the call, as TICK/AGENT/INDEX.")
     ] = None,
     mark: Annotated[
         Literal["done", "failed"] | None,
-        option("--mark", "Say whether a call whose outcome is unknown did happen."),
+        option("--mark", "Record whether a call with unknown outcome succeeded."),
     ] = None,
-    retry: Annotated[bool, option("--retry", "Run a call whose outcome is unknown once more.")] = False,
-    yes: Annotated[bool, option("--yes -y", "Do what would be done.")] = False,
+    retry: Annotated[bool, option("--retry", "Retry a call with unknown outcome.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Apply the repairs.")] = False,
     trust: Trust = False,
 ) -> None:
     """Repair damage that needs a person's decision; without --yes, list the repairs.
@@ -154,20 +154,20 @@ _DEFAULT_AGE_S = 30 * 86_400.0
 
 def prune(
     context: CommandContext,
-    yes: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Apply the changes; without it, only list them.")] = False,
     older_than: Annotated[
         float | None,
         option(
             "--older-than DURATION",
-            "Full logs and what was set aside: only what is older than this. Default: 30d.",
+            "Remove only rotated logs and archived files older than this. Default: 30d.",
             parser=parse_seconds,
         ),
     ] = None,
     journals: Annotated[
         int | None,
         option(
-            "--journals TICKS",
-            "Keep packed journals of so many ticks. Default: kept_journals in config/org.json.",
+            "--keep-ticks N",
+            "Keep packed journals of the last N ticks. Default: kept_journals in config/org.json.",
             min=0,
         ),
     ] = None,
@@ -183,7 +183,7 @@ def prune(
     Examples:
       lemming prune
       lemming prune --older-than 7d --yes
-      lemming prune --journals 1000 --yes
+      lemming prune --keep-ticks 1000 --yes
     """
     base = context.org
     surplus_items = find_prunable_items(
@@ -236,7 +236,7 @@ def _print_surplus(
 
 def upgrade(
     context: CommandContext,
-    yes: Annotated[bool, option("--yes -y", "Do it; without this, only show it.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Apply the changes; without it, only list them.")] = False,
 ) -> None:
     """Upgrade files to the current format; without --yes, list the changes.
 

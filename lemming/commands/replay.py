@@ -25,9 +25,12 @@ _MAX_FILES_NAMED = 5
 def replay(
     context: CommandContext,
     ticks: Annotated[
-        str | None, argument("TICKS", "7, or 3..9; all without. With --into: up to there.")
+        str | None,
+        argument("TICKS", "Ticks to replay: 7 or 3..9. Default: all. With --into: replay up to this tick."),
     ] = None,
-    into: Annotated[Path | None, option("--into DIR", "Run the whole engine again, in a new folder.")] = None,
+    into: Annotated[
+        Path | None, option("--into DIR", "Replay the whole organisation in a new folder.")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Replay recorded ticks and compare the results; stop at the first difference and print a diff.

@@ -60,17 +60,23 @@ _TEXT_WIDTH = 70
 
 def requests(
     context: CommandContext,
-    reference: Annotated[str | None, argument("ID", "One request: its id, or the beginning of it.")] = None,
-    is_open: Annotated[bool, option("--open", "Only those that are open.")] = False,
+    reference: Annotated[str | None, argument("ID", "Show one request: its id, or a prefix of it.")] = None,
+    is_open: Annotated[bool, option("--open", "Show open requests only.")] = False,
     of: Annotated[
-        str | None, option("--of ASKER", "Only those that ASKER asked.", completes_agents=True)
+        str | None, option("--from AGENT", "Show requests made by this agent only.", completes_agents=True)
     ] = None,
     to: Annotated[
         str | None,
-        option("--to HOLDER", "Only those that HOLDER is or was to answer.", completes_agents=True),
+        option(
+            "--held-by AGENT",
+            "Show requests assigned to this agent only, now or earlier.",
+            completes_agents=True,
+        ),
     ] = None,
-    tree: Annotated[str | None, option("--tree ID", "A request with all that it is part of.")] = None,
-    number: Annotated[int, option("-n --limit N", "How many at most: the newest.", min=1)] = 30,
+    tree: Annotated[
+        str | None, option("--tree ID", "Show the whole tree of requests that ID belongs to.")
+    ] = None,
+    number: Annotated[int, option("-n --limit N", "Show the newest N requests.", min=1)] = 30,
 ) -> None:
     """List requests with their holder, state and cost.
 
@@ -80,7 +86,7 @@ def requests(
     \b
     Examples:
       lemming requests --open
-      lemming requests --to editor -n 5
+      lemming requests --held-by editor -n 5
       lemming requests 3fa9c1
       lemming requests --json | jq 'select(.end == "expired") | .id'
     """
@@ -207,7 +213,7 @@ def _describe_cost(cost: RequestCost) -> str:
 def cancel(
     context: CommandContext,
     reference: RequestId,
-    text: Annotated[list[str] | None, argument("WHY", "Why, for whoever holds it.")] = None,
+    text: Annotated[list[str] | None, argument("WHY", "Reason that the holder is told.")] = None,
     person: AsPerson = None,
 ) -> None:
     """Cancel a request and its sub-requests. Prints the path of the new entry.
@@ -228,13 +234,11 @@ def cancel(
 def answer(
     context: CommandContext,
     reference: RequestId,
-    text: Annotated[
-        list[str] | None, argument("TEXT", 'What to answer; "-" reads it from standard input.')
-    ] = None,
+    text: Annotated[list[str] | None, argument("TEXT", 'The answer; "-" reads standard input.')] = None,
     field: Annotated[
-        list[str] | None, option("--field NAME=VALUE", "A field of the answer. May be repeated.")
+        list[str] | None, option("--field NAME=VALUE", "Set one field of the answer. Repeatable.")
     ] = None,
-    refuse: Annotated[bool, option("--refuse", "Say no to answering it; TEXT may say why.")] = False,
+    refuse: Annotated[bool, option("--refuse", "Decline to answer; TEXT may give the reason.")] = False,
     person: AsPerson = None,
 ) -> None:
     """Answer a question that waits for a person. Prints the path of the new entry.

@@ -33,17 +33,17 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 def run_once(
     context: CommandContext,
     dry_run: Annotated[
-        bool, option("--dry-run", "Show who would fire and each prompt; call and write nothing.")
+        bool, option("--dry-run", "Show the agents that would run and their prompts; change nothing.")
     ] = False,
     until_quiet: Annotated[
         bool,
-        option("--until-quiet", "Run further ticks at once while something new is addressed to an agent."),
+        option("--until-idle", "Keep running ticks until no agent has anything new."),
     ] = False,
     agent: Annotated[
         list[str] | None,
         option(
             "--agent NAME",
-            "Give only this agent a turn, whatever its schedule says. Repeat it for several agents.",
+            "Run only this agent, whatever its schedule. Repeatable.",
             completes_agents=True,
         ),
     ] = None,
@@ -68,7 +68,7 @@ def run_once(
       lemming run-once --dry-run
       lemming run-once --agent keeper
       lemming run-once --batch
-      lemming run-once --watch
+      lemming run-once --stream
       lemming run-once --json | jq -c 'select(.type == "turn_ended") | [.agent, .status]'
     """
     base, agents = context.org, list(dict.fromkeys(agent or ()))
@@ -119,13 +119,15 @@ def _print_missed_turns(report: TickReport, due: list[str], selected_agents: lis
         if turn.agent in selected_agents and turn.agent not in due and turn.status == "skipped":
             print_notice(f"  {turn.agent} takes no turn: {one_line(turn.reason, 300)}{_suggest_fix(turn)}")
     if report.not_due and not (due or selected_agents):
-        print_notice("  `lemming plan` says when; `lemming run-once --agent NAME` gives an agent a turn now")
+        print_notice(
+            "  `lemming schedule` says when; `lemming run-once --agent NAME` gives an agent a turn now"
+        )
 
 
 def _suggest_fix(turn: TurnReport) -> str:
     if turn.reason.startswith("the organisation is paused"):
-        return " (`lemming resume`)"
-    return f" (`lemming resume {turn.agent}`)" if turn.reason.startswith("paused") else ""
+        return " (`lemming unpause`)"
+    return f" (`lemming unpause {turn.agent}`)" if turn.reason.startswith("paused") else ""
 
 
 def run_forever(
@@ -134,23 +136,21 @@ def run_forever(
         float | None,
         option(
             "--interval DURATION",
-            "From one tick's start to the next: 10 (seconds), 5m, 2h. Default: config/org.json.",
+            "Time between the starts of two ticks: 10 (seconds), 5m, 2h. Default: from config/org.json.",
             parser=parse_seconds,
         ),
     ] = None,
-    max_ticks: Annotated[int | None, option("--max-ticks N", "End after this many ticks.", min=1)] = None,
-    until_tick: Annotated[int | None, option("--until-tick N", "End when tick N has run.", min=0)] = None,
+    max_ticks: Annotated[int | None, option("--max-ticks N", "Stop after N ticks.", min=1)] = None,
+    until_tick: Annotated[int | None, option("--until-tick N", "Stop after tick N.", min=0)] = None,
     wake_on_change: Annotated[
         bool,
-        option(
-            "--wake-on-change", "Sleep while nobody is due; a change of a file begins the next tick at once."
-        ),
+        option("--wake-on-change", "Sleep until an agent is due or a file changes."),
     ] = False,
     health: Annotated[
         int | None,
         option(
             "--health PORT",
-            "Answer GET /healthz on 127.0.0.1:PORT: 200 or 503, and what `status --check` says.",
+            "Serve GET /healthz on 127.0.0.1:PORT: 200 or 503 with the result of `status --check`.",
             min=0,
             max=65535,
         ),
@@ -159,13 +159,13 @@ def run_forever(
         int | None,
         option(
             "--serve PORT",
-            "See to http and mail channels too, as `lemming serve --port PORT` does.",
+            "Also serve http and mail channels on PORT, as `lemming serve` does.",
             min=0,
             max=65535,
         ),
     ] = None,
     eager: Annotated[
-        bool, option("--eager", "Begin the next tick at once while something new is addressed to an agent.")
+        bool, option("--burst", "Start the next tick immediately while an agent has something new.")
     ] = False,
     batch: Batch = False,
     trust: Trust = False,
@@ -181,7 +181,7 @@ def run_forever(
     With --wake-on-change, the engine sleeps until an agent is due, or until a resume, a memory, an outbox, a
     context file or a setting changes. Skipped ticks are counted at wake-up.
 
-    With --eager, the next tick starts immediately while an agent has new input: an entry that names the
+    With --burst, the next tick starts immediately while an agent has new input: an entry that names the
     agent, an awaited answer, or a result of a tool. After `ticks_in_a_row` ticks (config/org.json) the engine
     pauses anyway.
 
@@ -189,7 +189,7 @@ def run_forever(
     Examples:
       lemming run-forever --interval 10
       lemming run-forever --max-ticks 5 --interval 0
-      lemming run-forever --interval 10m --wake-on-change --eager
+      lemming run-forever --interval 10m --wake-on-change --burst
       lemming run-forever --health 8642
     """
     base = context.org

@@ -11,24 +11,24 @@ from lemming.queries.format_schemas import get_schema
 
 FormatName = Literal[
     "resume", "outbox", "memory", "store", "mark", "models", "org", "credits", "calendar", "mcp", "mcp_lock",
-    "tick", "plan", "eval", "turn", "journal", "shown",
+    "tick", "plan", "eval", "reply", "journal", "output",
 ]  # fmt: skip
 
 
-def schema(context: CommandContext, name: Annotated[FormatName, argument("FORMAT", "Which format.")]) -> None:
+def schema(
+    context: CommandContext, name: Annotated[FormatName, argument("FORMAT", "Name of the format.")]
+) -> None:
     """Print the JSON Schema of a file format.
 
-    FORMAT is one of resume, outbox, memory, store, models, org, credits, calendar, mcp, mcp_lock, tick, plan,
-    eval, turn (a
-    reply), journal (a journal line) and shown (an output line of read-only commands with --json). With
-    --json, the schema is
-    printed on one line.
+    FORMAT is one of resume, outbox, memory, store, mark, models, org, credits, calendar, mcp, mcp_lock, tick,
+    plan, eval, reply (a model's reply), journal (a journal line) and output (an output line of read-only
+    commands with --json). With --json, the schema is printed on one line.
 
     \b
     Example:
       lemming schema resume > resume.schema.json
     """
-    document = get_schema(name)
+    document = get_schema({"output": "shown", "reply": "turn"}.get(name, name))
     if context.as_json:
         print_data(dump_compact(document).decode())
     else:

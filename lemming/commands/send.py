@@ -41,31 +41,31 @@ _MAX_READERS_NAMED = 5
 
 def send(
     context: CommandContext,
-    text: Annotated[
-        list[str] | None, argument("TEXT", 'What to say; "-" reads it from standard input.')
-    ] = None,
-    author: Annotated[str, option("--as NAME", "The person's agent.", completes_agents=True)] = "human",
+    text: Annotated[list[str] | None, argument("TEXT", 'The message; "-" reads standard input.')] = None,
+    author: Annotated[
+        str, option("--as NAME", "The person who sends the message.", completes_agents=True)
+    ] = "human",
     to: Annotated[
-        str | None, option("--to NAME", "Whom it is correct_typo for.", completes_agents=True)
+        str | None, option("--to NAME", "Agent that the message is addressed to.", completes_agents=True)
     ] = None,
     kind: Annotated[
-        MessageKind, option("--kind KIND", "message, report, request, response or status.")
+        MessageKind, option("--kind KIND", "Kind of the entry: message, report, request, response or status.")
     ] = "message",
-    tag: Annotated[list[str] | None, option("--tag TAG", "A tag. May be repeated.")] = None,
+    tag: Annotated[list[str] | None, option("--tag TAG", "Add a tag. Repeatable.")] = None,
     payload: Annotated[
-        str | None, option("--payload JSON", "Further keys of the payload, as a JSON object.")
+        str | None, option("--payload JSON", "Additional payload keys as a JSON object.")
     ] = None,
     attach: Annotated[
-        list[Path] | None, option("--attach FILE", "A file of the organisation. May be repeated.")
+        list[Path] | None, option("--attach FILE", "Attach a file of the organisation. Repeatable.")
     ] = None,
     at: Annotated[
-        str | None, option("--at WHEN", 'Not before: "tomorrow 9:00", 17:30, "fri 8:15", ISO.')
+        str | None, option("--at WHEN", 'Deliver at this time: "tomorrow 9:00", 17:30, "fri 8:15" or ISO.')
     ] = None,
     after: Annotated[
-        str | None, option("--in DURATION", "Not before so long from now: 90s, 30m, 2h, 1h30m, 3d.")
+        str | None, option("--in DURATION", "Deliver after this time: 90s, 30m, 2h, 1h30m, 3d.")
     ] = None,
     every: Annotated[
-        str | None, option("--every CRON", 'Again and again, as a job: "0 9 * * mon", @daily.')
+        str | None, option("--every CRON", 'Repeat on a cron schedule: "0 9 * * mon", @daily.')
     ] = None,
 ) -> None:
     """Send a message as a person. Readers of the person's outbox see the message in their next turn.

@@ -21,11 +21,11 @@ from lemming.kernel.base.errors import Problem, UsageError
 
 def serve(
     context: CommandContext,
-    port: Annotated[int, option("--port PORT", "Where to listen; 0: any.", min=0, max=65535)] = PORT,
-    host: Annotated[str, option("--host ADDRESS", "The address to listen on: this machine's own.")] = HOST,
-    metrics: Annotated[
-        bool, option("--metrics", "Answer GET /metrics too, as `lemming metrics` does.")
-    ] = False,
+    port: Annotated[
+        int, option("--port PORT", "Port to listen on; 0 picks a free port.", min=0, max=65535)
+    ] = PORT,
+    host: Annotated[str, option("--host ADDRESS", "Address to listen on.")] = HOST,
+    metrics: Annotated[bool, option("--metrics", "Also serve GET /metrics in Prometheus format.")] = False,
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:

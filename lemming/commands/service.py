@@ -30,21 +30,35 @@ _LIMIT_BYTES = 1 << 20
 def service(
     context: CommandContext,
     form: Annotated[
-        Form, option("--form", "systemd: a unit of your own; launchd (macOS) and compose are printed.")
+        Form,
+        option("--form", "Service manager: systemd (writes a user unit), launchd or compose (both printed)."),
     ] = "systemd",
-    only_print: Annotated[bool, option("--print", "Print it; write nothing.")] = False,
-    name: Annotated[str, option("--name NAME", "The service's name. Default: from the folder's.")] = "",
+    only_print: Annotated[bool, option("--print", "Print the unit without writing it.")] = False,
+    name: Annotated[str, option("--name NAME", "Name of the service. Default: the folder's name.")] = "",
     interval: Annotated[
         float | None,
-        option("--interval DURATION", "As of run-forever. Default: config/org.json.", parser=parse_seconds),
+        option(
+            "--interval DURATION",
+            "Time between ticks, as for `run-forever --interval`.",
+            parser=parse_seconds,
+        ),
     ] = None,
-    wake_on_change: Annotated[bool, option("--wake-on-change", "As of run-forever.")] = False,
-    health: Annotated[int | None, option("--health PORT", "As of run-forever.", min=1, max=65535)] = None,
+    wake_on_change: Annotated[
+        bool,
+        option(
+            "--wake-on-change",
+            "Sleep until an agent is due or a file changes, as `run-forever --wake-on-change` does.",
+        ),
+    ] = False,
+    health: Annotated[
+        int | None,
+        option("--health PORT", "Serve /healthz on PORT, as `run-forever --health` does.", min=1, max=65535),
+    ] = None,
     serve: Annotated[
         int | None,
         option(
             "--serve PORT",
-            "As of run-forever: http and mail channels too, which nobody sees to without it.",
+            "Also serve http and mail channels on PORT; without it they are not served.",
             min=1,
             max=65535,
         ),

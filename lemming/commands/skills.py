@@ -16,7 +16,7 @@ from lemming.kernel.org.organisation import Organisation
 
 _SHIPPED_SKILL = Path(__file__).parents[1] / "agent_skill/lemming-organisations/SKILL.md"
 
-app = make_command_group("See the skills that agents may look up: docs/AGENT_GUIDE.md.")
+app = make_command_group("List, show and export skills.")
 
 NONE = 'no skills here: write skills/NAME/SKILL.md, and "skills": ["NAME"] in a resume'
 COLUMNS = {
@@ -49,7 +49,7 @@ def list_skills(context: CommandContext, limit: Limit = None) -> None:
 
 @app.subcommand("show")
 def show_skill(
-    context: CommandContext, name: Annotated[str, argument("NAME", "A skill's name, or its folder.")]
+    context: CommandContext, name: Annotated[str, argument("NAME", "Name of the skill, or its folder.")]
 ) -> None:
     """Show a skill as agents read it, with its problems.
 
@@ -75,7 +75,7 @@ def show_skill(
 def export_skill(
     context: CommandContext,
     folder: Annotated[
-        Path, argument("DIR", "Where your coding agent looks for skills, such as .claude/skills.")
+        Path, argument("DIR", "Skills folder of your coding agent, such as .claude/skills.")
     ] = Path(".agents/skills"),
 ) -> None:
     """Write the skill that teaches coding agents to build organisations; replaces an existing copy.

@@ -35,19 +35,17 @@ _MAX_FACTS_SHOWN = 8
 
 def status(
     context: CommandContext,
-    check: Annotated[
-        bool, option("--check", "End with exit status 1 when something is wrong: for monitors.")
-    ] = False,
+    check: Annotated[bool, option("--check", "Exit with 1 when something is wrong, for monitoring.")] = False,
     max_age: Annotated[
         float | None,
         option(
             "--max-age DURATION",
-            "With --check: it is wrong, too, when the last tick is older: 90 (seconds), 10m, 2h, 1d.",
+            "With --check: also fail when the last tick is older than this: 90 (seconds), 10m, 2h, 1d.",
             parser=parse_seconds,
         ),
     ] = None,
     limit: Annotated[
-        int | None, option("--limit N", "Show N agents at most, those in trouble first.", min=1)
+        int | None, option("--limit N", "Show at most N agents, failing agents first.", min=1)
     ] = None,
 ) -> None:
     """Show the status of the organisation and its agents: tick, engine, agents and problems.
@@ -156,10 +154,10 @@ def _print_pauses(survey: Survey, config: Config) -> None:
     """Print the paused agents, each with author and time of the pause, and the command for ending the pause."""
     if config.org.paused:
         print_data(
-            f"{style_text(one_line(format_pause(config.org.paused), 400), 'yellow')}; `lemming resume` ends it"
+            f"{style_text(one_line(format_pause(config.org.paused), 400), 'yellow')}; `lemming unpause` ends it"
         )
     for name, text in survey.paused_agents.items():
-        print_data(f"{name} is {one_line(format_pause(text), 400)}; `lemming resume {name}` ends it")
+        print_data(f"{name} is {one_line(format_pause(text), 400)}; `lemming unpause {name}` ends it")
 
 
 def _format_next_turn(line: AgentStatus) -> str:

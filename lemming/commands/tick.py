@@ -30,8 +30,8 @@ _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yell
 
 def tick(
     context: CommandContext,
-    number: Annotated[int | None, argument("TICK", "Which tick; default: the last one.", min=0)] = None,
-    prompts: Annotated[bool, option("--prompts", "Show the prompts too, not their size only.")] = False,
+    number: Annotated[int | None, argument("TICK", "Tick to show. Default: the last tick.", min=0)] = None,
+    prompts: Annotated[bool, option("--prompts", "Show the full prompts instead of their size.")] = False,
 ) -> None:
     """Show one tick in full: prompts, answers, tool calls, files, cost.
 

@@ -109,10 +109,12 @@ def _find_only_agent(base: Organisation) -> Agent | None:
     return active_agents[0] if len(active_agents) == 1 else None
 
 
-app = make_command_group("See the tools there are, call one as an agent does, write a new one.")
+app = make_command_group("List, show, call and create tools.")
 
-Name = Annotated[str, argument("NAME", "The tool's name.")]
-AsAgent = Annotated[str | None, option("--agent AGENT", "As whom, or for whom.", completes_agents=True)]
+Name = Annotated[str, argument("NAME", "Name of the tool.")]
+AsAgent = Annotated[
+    str | None, option("--agent AGENT", "Agent whose permissions apply.", completes_agents=True)
+]
 
 COLUMNS = {
     "TOOL": "tool", "CLASS": "class", "FROM": "from", "WHO MAY CALL IT": lambda tool_row: ", ".join(tool_row["agents"]),
@@ -176,12 +178,12 @@ def call(
     context: CommandContext,
     name: Name,
     given: Annotated[
-        list[str] | None, argument("KEY=VALUE...", "Arguments: JSON, else taken as text.")
+        list[str] | None, argument("KEY=VALUE...", "Arguments; values are JSON or plain text.")
     ] = None,
     agent: AsAgent = None,
-    args: Annotated[str | None, option("--args JSON", "All arguments.")] = None,
+    args: Annotated[str | None, option("--args JSON", "All arguments as one JSON object.")] = None,
     yes: Annotated[
-        bool, option("--yes -y", "Write what it wants written; run it if it reaches outside.")
+        bool, option("--yes -y", "Apply its effects, and run tools with outside effects.")
     ] = False,
     trust: Trust = False,
 ) -> None:
@@ -213,9 +215,9 @@ def call(
 @app.subcommand("new")
 def new(
     context: CommandContext,
-    name: Annotated[str, argument("NAME", "The new tool's name.")],
+    name: Annotated[str, argument("NAME", "Name of the new tool.")],
     agent: Annotated[
-        str | None, option("--agent AGENT", "Let this agent call it. Default: the only one.")
+        str | None, option("--agent AGENT", "Agent that may call it. Default: the only agent.")
     ] = None,
 ) -> None:
     """Create tools/NAME.py with an example function, and let an agent call it.

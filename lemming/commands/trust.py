@@ -31,7 +31,7 @@ _SENTENCE_WIDTH = 400
 
 
 def trust(
-    context: CommandContext, yes: Annotated[bool, option("--yes -y", "Agree to all of it.")] = False
+    context: CommandContext, yes: Annotated[bool, option("--yes -y", "Grant all of them.")] = False
 ) -> None:
     """Show and grant the permissions this organisation needs outside its folder.
 

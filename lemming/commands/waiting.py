@@ -99,13 +99,15 @@ def _wrap_text(text: str, width: int, *, at_spaces: bool = False) -> Iterator[st
     yield text
 
 
-ForPerson = Annotated[str | None, option("--as PERSON", "Only what waits for PERSON.", completes_agents=True)]
+ForPerson = Annotated[
+    str | None, option("--as PERSON", "Show items for this person only.", completes_agents=True)
+]
 
 
 def waiting(
     context: CommandContext,
     reference: Annotated[
-        str | None, argument("ID", "One of them whole: a request's id, or that of its call.")
+        str | None, argument("ID", "Show one item in full: id of the request or of its call.")
     ] = None,
     person: ForPerson = None,
     limit: Limit = None,

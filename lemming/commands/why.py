@@ -33,12 +33,12 @@ _CUTOFF_TEXTS = {
 
 def why(
     context: CommandContext,
-    target: Annotated[str, argument("TARGET", "An entry's id, a file, or AGENT/memory/KEY.")],
-    depth: Annotated[int, option("--depth N", "How many turns to go back.", min=1, max=100)] = 3,
+    target: Annotated[str, argument("TARGET", "Entry id, file path, or AGENT/memory/KEY.")],
+    depth: Annotated[int, option("--depth N", "Number of turns to trace back.", min=1, max=100)] = 3,
     everything: Annotated[
-        bool, option("--all", "Show entries again that are told elsewhere in the tree.")
+        bool, option("--all", "Repeat entries that already appear elsewhere in the tree.")
     ] = False,
-    grep: Annotated[str, option("--grep TEXT", "Show only the branches that contain a text.")] = "",
+    grep: Annotated[str, option("--grep TEXT", "Show only branches that contain this text.")] = "",
 ) -> None:
     """Trace where an entry, a memory or a file came from.
 

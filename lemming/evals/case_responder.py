@@ -138,7 +138,7 @@ class CaseResponder:
     ) -> ToolResult:
         """Return the result of a tool call: from the case, from the copy, or from the recording.
 
-        A call of class `send` could reach other machines, so such calls run only with --tools.
+        A call of class `send` could reach other machines, so such calls run only with --allow-side-effects.
         """
         tools = get_toolset(context.settings, context.org)
         tool = tools.allowed_tools(context.agent, context.settings).get(call.tool)

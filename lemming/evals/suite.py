@@ -146,7 +146,9 @@ def _make_copy_folder(parent: Path | None, name: str, arm: Arm, repeat: int) -> 
     if parent is not None:
         folder = parent / "-".join([name, _NOT_IN_A_NAME.sub("_", arm.name), str(repeat + 1)])
         if folder.exists():
-            raise UsageError("this is there already", where=str(folder), hint="give --keep another folder")
+            raise UsageError(
+                "this is there already", where=str(folder), hint="give --keep-failed another folder"
+            )
         yield folder
         return
     with tempfile.TemporaryDirectory(prefix="lemming-eval-") as temporary:

@@ -144,7 +144,7 @@ def _stat_files(folder: Path) -> list[tuple[str, int, int]]:
 
 def _make_busy_error(org: Organisation, wait_s: float, busy: OrgBusy) -> OrgBusy:
     hint = (
-        "`lemming pause`, `lemming backup`, `lemming resume`; or --wait for longer; or end the engine first: "
+        "`lemming pause`, `lemming backup`, `lemming unpause`; or --wait for longer; or end the engine first: "
         "nothing is lost, and a backup then waits for nobody"
     )
     return OrgBusy(

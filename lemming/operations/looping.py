@@ -27,7 +27,7 @@ def pause_looping_agents(runtime: Runtime, report: TickReport) -> None:
             pause_agent(runtime.base, turn.agent, reason)
         except LemmingError as error:  # its resume cannot be written, or is gone
             message = f"{turn.agent} could not be paused ({error}): {turn.stopped}"
-        hint = f"`lemming tick {report.tick}` shows the last of them; `lemming resume {turn.agent}` ends it"
+        hint = f"`lemming tick {report.tick}` shows the last of them; `lemming unpause {turn.agent}` ends it"
         file = paths.resume_file(turn.agent)
         runtime.report_problem(
             Problem(message, file, hint=hint, severity="warning", code="LMG-405"), turn.agent

@@ -45,7 +45,9 @@ def resolve_endpoint(url: str) -> str:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f'"{url[:100]}" is no address of a collector', hint="--post http://127.0.0.1:4318")
+        raise UsageError(
+            f'"{url[:100]}" is no address of a collector', hint="--endpoint http://127.0.0.1:4318"
+        )
     return urlunsplit(parts._replace(path="/v1/traces")) if parts.path in ("", "/") else url
 
 

@@ -66,7 +66,7 @@ def test_with_json_the_error_is_an_object_on_standard_output(base: Path, lemming
         (["run-onec"], 'there is no command "run-onec"', 'did you mean "run-once"?'),
         (["run-once", "--jsn"], "no such option: --jsn", "lemming run-once --help"),
         (["prompt"], "missing argument 'AGENT'", "lemming prompt --help"),
-        (["plan", "--why", "ada"], "requires 2 arguments", "lemming plan --help"),
+        (["schedule", "--why", "ada"], "requires 2 arguments", "lemming schedule --help"),
         (["outbox", "ada", "-n", "0"], "'-n': expected a number of at least 1", "lemming outbox --help"),
         (["tick", "nine"], "'TICK': expected a whole number, found \"nine\"", "lemming tick --help"),
         (["schema", "resum"], "'resum' is not one of", 'did you mean "resume"?'),

@@ -19,13 +19,13 @@ from lemming.testing import make_org, resume, tree
 FURTHER = [
     "chat ada", "dash", "bisect --good 1 --bad 2 true", "models use gpt", "agents new cyd", "tools new other",
     *(f"import {of} ../other --into ." for of in ("claude", "openclaw", "company")), "compare ../org .",
-    "run-once", "run-forever", "gates standard --write", "fork --at 1 ../fork", "rewind --to 1",
-    "agents rm ada", "plan", "prune --yes", "show --at 1", "diff 1..2",
+    "run-once", "run-forever", "gates defaults --write", "fork --at 1 ../fork", "rewind --to 1",
+    "agents rm ada", "schedule", "prune --yes", "show --at 1", "diff 1..2",
 ]  # fmt: skip
-PRINTS = {"gates standard"}
+PRINTS = {"gates defaults"}
 OF_NO_ORGANISATION = {
     "skills export",
-    "models adopt",
+    "models add-weights",
     "models pull",
     "init",
     "restore",

@@ -273,7 +273,7 @@ def test_an_agent_that_goes_by_the_clock_has_a_turn_when_it_is_named(base: Path,
 def test_a_paused_agent_that_is_named_says_so_and_how_it_goes_on(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", paused="too dear"))
     ran = lemming("run-once", "--agent", "ada")
-    assert "ada takes no turn: paused: too dear (`lemming resume ada`)" in ran.err
+    assert "ada takes no turn: paused: too dear (`lemming unpause ada`)" in ran.err
 
 
 def test_a_name_that_is_mistyped_is_refused_with_the_nearest(base: Path, lemming: Lemming) -> None:

@@ -26,18 +26,18 @@ from lemming.queries.views.view_registry import VIEWS, build_view
 from lemming.testing import FrozenClock, make_org, resume, say
 
 LOOKS = [
-    "status", "status --check", "plan", "plan 5", "plan --why ada bob", "plans show", "plans show planner",
+    "status", "status --check", "schedule", "schedule 5", "schedule --why ada bob", "plans show", "plans show planner",
     "calendar", "prompt ada", "prompt bob", "inbox ada", "outbox ada", "channels", "tick", "tick 1",
     "tick 1 --prompts", "why ada", "logs", "logs ada", "cost", "findings", "graph", "watch",
-    "requests", "waiting", "approvals",
+    "requests", "waiting",
     "agents list", "agents show ada", "memory list ada", "memory get ada key", "credits show", "skills list",
     "skills show pdf", "tools list", "tools show file_read", "tools show trap", "models list",
-    "models show", "mcp list", "export a2a", "export org", "export otel", "export otel --content", "metrics",
+    "models show", "mcp list", "export a2a", "export org", "export otel", "export otel --include-content", "metrics",
     "events", "events --ticks 1..2",
     "history", "show 1", "diff 1 2", "compare . .", "validate", "validate ada",
     "doctor", "verify", "replay", "schema resume", "trust", "run-once --dry-run", "service --print", "repair",
     "prune", "rewind 1", "upgrade", "mcp serve --help", "check",
-    "gates list", "gates explain ada shell command=ls", "gates reach ada", "gates standard",
+    "gates list", "gates explain ada shell command=ls", "gates blast-radius ada", "gates defaults",
 ]  # fmt: skip
 WAIT = [
     "run-once", "run-forever --max-ticks 1", "serve", "ask ada hello", "tools call trap", "mcp test",
@@ -48,20 +48,20 @@ NOT_LOOKING = {
     "run-once", "run-forever", "serve", "ask", "chat", "tools call", "models test", "mcp test", "mcp accept",
     "mcp serve", "chaos", "eval", "rehearse",  # they wait for an agreement
     "dash",  # answers for the person who clicks
-    "init", "restore", "answer", "approve", "deny", "cancel", "pause", "resume", "backup", "send", "vouch",
+    "init", "restore", "answer", "approve", "deny", "cancel", "pause", "unpause", "backup", "send", "endorse",
     "agents new", "agents copy", "agents rename", "agents rm", "memory set", "memory rm", "credits grant",
-    "tools new", "models use", "models pull", "models adopt", "import claude", "import openclaw",
+    "tools new", "models use", "models pull", "models add-weights", "import claude", "import openclaw",
     "import company", "apply",
     "fork", "skills export", "report",  # they write files, and nothing else: `CHANGES`
     "bisect",  # runs what a person types
 }  # fmt: skip
 CHANGES = [
-    "pause ada", "resume ada", "send --to ada hello", "vouch ada", "agents new cyd --instructions x",
+    "pause ada", "unpause ada", "send --to ada hello", "endorse ada", "agents new cyd --instructions x",
     "agents copy ada dan", "agents rename dan eve", "agents rm eve --yes", "memory set ada key 1",
     "apply ../idea.yaml --yes",
     "memory rm ada key", "credits grant ada 5", "tools new other", "models use ada program", "fork 1 ../fork",
     "backup ../backup.tar.gz", "cancel abc", "answer abc x", "approve abc", "deny abc",
-    "skills export ../skills", "report --html ../report",
+    "skills export ../skills", "report --output ../report",
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.commands.command_suggestions import READ_ONLY_COMMANDS
+from lemming.commands.command_table import READ_ONLY_COMMANDS
 from lemming.kernel.files import fs
 from lemming.testing import make_org, resume
 
@@ -154,7 +154,7 @@ def test_a_mistyped_command_or_option_within_another_is_named_and_led_to_the_nea
     ("typed", "wrong", "fix"),
     [
         ("pause lisa", 'there is no agent "lisa"', 'did you mean "lise"?'),
-        ("resume lisa", 'there is no agent "lisa"', 'did you mean "lise"?'),
+        ("unpause lisa", 'there is no agent "lisa"', 'did you mean "lise"?'),
         ("findings lisa", 'there is no agent "lisa"', 'did you mean "lise"?'),
         ("pause shop", 'there is no agent "shop"', "agents here: ada, lise"),
         ("logs shop", 'there is no agent "shop"', "agents here: ada, lise"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.cli import COMMANDS
+from lemming.commands.command_table import COMMANDS
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.testing import tree
 

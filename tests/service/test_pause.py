@@ -155,7 +155,7 @@ def test_the_commands_say_who_is_paused_since_when_and_by_whom(base: Path, lemmi
     ran = lemming("pause", "bob", "--why", "too dear")
     assert (ran.status, ran.out) == (0, "")
     assert "bob is paused since 20" in ran.err
-    assert "`lemming resume bob` ends it" in ran.err
+    assert "`lemming unpause bob` ends it" in ran.err
     assert "already paused" in lemming("pause", "bob").err
     status = lemming("status").out
     assert "bob is paused since 20" in status
@@ -169,7 +169,7 @@ def test_the_commands_say_who_is_paused_since_when_and_by_whom(base: Path, lemmi
     assert "is not paused" in lemming("resume", "bob").err
     assert lemming("pause", "--json").objects[0]["was_paused"] is False
     assert "the organisation is paused since" in lemming("run-once").err
-    assert "`lemming resume` ends it" in lemming("status").out
+    assert "`lemming unpause` ends it" in lemming("status").out
     assert "the organisation is paused since" in lemming("resume", "bob").err
     assert lemming("resume", "--json").objects[0]["was_paused"] is True
 

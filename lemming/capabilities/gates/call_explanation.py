@@ -216,7 +216,7 @@ class _RecordingStub:
 
 def _require_label(trust: str | None, labels: list[str]) -> None:
     if trust is not None and not labels:
-        hint = '"trust": {} in config/org.json has the engine track it (`lemming gates standard`)'
+        hint = '"trust": {} in config/org.json has the engine track it (`lemming gates defaults`)'
         raise UsageError("nobody tracks here how far texts are trusted", hint=hint)
     if trust is not None and trust not in labels:
         hint = did_you_mean(trust, labels) or f"the words are {', '.join(labels)}"

@@ -31,7 +31,9 @@ from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tools import EngineTool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
 
-NOT_MADE = "not made: this is a rehearsal, and no such call is in the record (`--tools` makes it)"
+NOT_MADE = (
+    "not made: this is a rehearsal, and no such call is in the record (`--allow-side-effects` makes it)"
+)
 RECORDINGS = frozenset({"scripted", "replay"})
 _INSIDE = frozenset({"read", "write", "administer"})
 

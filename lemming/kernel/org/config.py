@@ -89,7 +89,7 @@ class OrgSettings:
     )
     ticks_in_a_row: int = field(
         default=100,
-        metadata=describe_field("Maximum number of ticks without a pause: --eager, `lemming ask`.", ge=1),
+        metadata=describe_field("Maximum number of ticks without a pause: --burst, `lemming ask`.", ge=1),
     )
     retention_ticks: int = field(
         default=1000,

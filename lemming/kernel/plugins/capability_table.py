@@ -107,7 +107,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "lemming.capabilities.approvals.approvals_capability:ApprovalsCapability",
             gates=frozenset({"ask"}),
             turn=("max_approvals",),
-            commands=("approvals", "approve", "deny"),
+            commands=("approve", "deny"),
             request_path=("call", "gate"),
             needs=("gates", REQUESTS),
             can_begin=True,
@@ -277,7 +277,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "lemming.capabilities.trust.trust_capability:TrustCapability",
             resume={"trust": "lemming.capabilities.trust.trust_settings:TrustResumeSettings"},
             org={"trust": "lemming.capabilities.trust.trust_settings:TrustOrgSettings"},
-            commands=("vouch",),
+            commands=("endorse",),
         ),
         CapabilitySpec(
             "windows",

@@ -34,7 +34,7 @@ FIXES = {
     "ConfigError": "lemming validate",
     "LimitReached": "change the line that it names, or wait until its window is over: docs/money.md",
     "OutOfCredits": "lemming credits grant {agent} AMOUNT",
-    "Paused": "lemming resume",
+    "Paused": "lemming unpause",
     "UnknownModel": "lemming models list",
 }
 MIN_FREE_BYTES, LOW_FREE_BYTES = 64 << 20, 1 << 30

@@ -83,7 +83,7 @@ def _dropped_finding(scan: FindingScan, request: RequestView, assignment: Assign
 
 def _suggest_fix(scan: FindingScan, request: RequestView, assignee: str) -> str:
     if scan.agents[assignee].paused:
-        return f"`lemming resume {assignee}` lets it go on"
+        return f"`lemming unpause {assignee}` lets it go on"
     return f"`lemming logs {assignee}` shows what it does instead, `lemming cancel {request.id}` ends it"
 
 

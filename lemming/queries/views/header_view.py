@@ -88,7 +88,7 @@ def _describe_state(
 ) -> tuple[str, str]:
     """Return the state of the organisation as a code, and a sentence with the reason."""
     if config.org.paused:
-        return "paused", f"{format_pause(config.org.paused)}; `lemming resume` ends it"
+        return "paused", f"{format_pause(config.org.paused)}; `lemming unpause` ends it"
     if engine and is_begun:
         working = [
             name for name, activity in find_current_activities(org, tick).items() if not activity.is_over

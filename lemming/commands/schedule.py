@@ -1,4 +1,4 @@
-"""`lemming plan`: the agents that run in the next ticks."""
+"""`lemming schedule`: the agents that run in the next ticks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from lemming.queries.forecast import TickForecast, explain_wait, forecast_tick, 
 NAMES_SHOWN = 6
 
 
-def plan(
+def schedule(
     context: CommandContext,
-    ticks: Annotated[int, option("--ticks N", "How many ticks to print_data.", min=1, max=10_000)] = 1,
-    start: Annotated[int | None, option("--from T", "The first tick; default: the next one.", min=0)] = None,
+    ticks: Annotated[int, option("--ticks N", "Number of ticks to show.", min=1, max=10_000)] = 1,
+    start: Annotated[
+        int | None, option("--from TICK", "First tick to show. Default: the next tick.", min=0)
+    ] = None,
     why: Annotated[
-        tuple[str, str] | None, option("--why A B", "Say which permission makes A wait for B, or B for A.")
+        tuple[str, str] | None, option("--why A B", "Explain why agent A waits for agent B, or B for A.")
     ] = None,
     until: Annotated[
-        str | None, option("--until WHEN", 'List what comes up by the clock until then: "fri", 3d, ISO.')
+        str | None, option("--until WHEN", 'List clock-driven events until this time: "fri", 3d, ISO.')
     ] = None,
 ) -> None:
     """Show which agents run in the next ticks, and in what order.
@@ -40,10 +42,10 @@ def plan(
 
     \b
     Examples:
-      lemming plan
-      lemming plan --ticks 10
-      lemming plan --why editor agency
-      lemming plan --until "fri 18:00"
+      lemming schedule
+      lemming schedule --ticks 10
+      lemming schedule --why editor agency
+      lemming schedule --until "fri 18:00"
     """
     org = Organisation.from_path(context.org)
     config = load_settings(org)

@@ -1,0 +1,277 @@
+"""Names of the commands: sections of the help, groups, old names, and suggestions for wrong names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+SECTIONS = {
+    "Start": {
+        "init": "Create an organisation in a folder.",
+        "run-once": "Run one tick.",
+        "run-forever": "Run ticks continuously.",
+    },
+    "Talk with agents": {
+        "ask": "Ask an agent a question and print the answer.",
+        "chat": "Chat with an agent interactively.",
+        "send": "Send a message as a person.",
+        "requests": "List requests with their holder, state and cost.",
+    },
+    "Decide": {
+        "waiting": "List calls, questions and plans that wait for a person.",
+        "approve": "Approve a waiting call or plan.",
+    },
+    "See what happens": {
+        "status": "Show the status of the organisation and its agents.",
+        "dash": "Open the live dashboard in the browser.",
+        "schedule": "Show which agents run in the next ticks, and in what order.",
+        "why": "Trace where an entry, a memory or a file came from.",
+        "cost": "Show spending by agent, model, request, tick or day.",
+        "logs": "Show the log of the engine or of an agent.",
+    },
+    "Configure": {
+        "agents": "List, show, create, rename and remove agents.",
+        "models": "List, choose, test and download models.",
+        "tools": "List, show, call and create tools.",
+        "gates": "List gates and explain what they decide about a call.",
+        "trust": "Show and grant the permissions this organisation needs.",
+    },
+    "Check and keep": {
+        "check": "Run all checks: validate, doctor and verify.",
+        "history": "Show the history of ticks, or turn it on or off.",
+        "backup": "Back up the organisation to one file.",
+    },
+    "Exchange": {
+        "import": "Import agents from other programs.",
+        "export": "Export agents and traces for other programs.",
+    },
+}
+"""The main commands by purpose: the contents of `lemming --help`."""
+
+GROUPS = {
+    "run-forever": {
+        "service": "Install this organisation as a system service.",
+        "serve": "Serve http and mail channels.",
+    },
+    "requests": {"cancel": "Cancel a request and its sub-requests."},
+    "waiting": {"answer": "Answer a question that waits for a person."},
+    "approve": {"deny": "Deny a waiting call or plan."},
+    "status": {"watch": "Show a live status screen in the terminal."},
+    "dash": {"report": "Export the dashboard as static files."},
+    "schedule": {"calendar": "List scheduled jobs with their next and last run."},
+    "logs": {
+        "events": "Print events from the journals, one JSON object per line.",
+        "metrics": "Print metrics in Prometheus format.",
+    },
+    "agents": {
+        "inbox": "Show the entries that an agent's next turn will see.",
+        "outbox": "Show the newest entries of an agent's outbox.",
+        "prompt": "Show the prompt that an agent's next turn would send.",
+        "memory": "Show and change an agent's memory.",
+        "credits": "Show spending limits and grant credits.",
+        "graph": "Draw the graph of who reads, asks and delegates to whom.",
+        "plans": "List plans and the state of their runs.",
+        "channels": "List channels with their traffic and errors.",
+        "skills": "List, show and export skills.",
+        "pause": "Pause an agent, or all agents.",
+        "unpause": "Unpause an agent, or all agents.",
+    },
+    "tools": {"mcp": "Manage MCP servers, or serve this organisation over MCP."},
+    "trust": {"endorse": "Endorse outside content as trusted."},
+    "check": {
+        "validate": "Validate resumes, settings, entries, memories and evals.",
+        "doctor": "Check this machine and installation, and suggest fixes.",
+        "verify": "Verify every file against the journals and print the state root.",
+        "repair": "Repair damage that needs a person's decision.",
+        "findings": "Show problems in agent behaviour: loops, dropped requests, false claims.",
+        "eval": "Run eval cases in throw-away copies.",
+        "replay": "Replay recorded ticks and compare the results.",
+        "chaos": "Test crash recovery: kill the engine on a copy and compare.",
+    },
+    "history": {
+        "tick": "Show one tick in full: prompts, answers, tool calls, files, cost.",
+        "show": "Show the files that a tick changed.",
+        "diff": "Show file differences between two ticks.",
+        "fork": "Create a copy that continues from a tick.",
+        "rehearse": "Rerun recorded ticks with a change and show what differs.",
+        "compare": "Compare two organisations.",
+        "rewind": "Rewind this organisation to an earlier tick.",
+        "bisect": "Find the first tick at which a command fails.",
+    },
+    "backup": {
+        "restore": "Restore an organisation from a backup.",
+        "prune": "Remove old journals, logs and archived files.",
+        "upgrade": "Upgrade files to the current format.",
+    },
+    "import": {"apply": "Create or update an organisation from one file."},
+    "export": {"schema": "Print the JSON Schema of a file format."},
+}
+"""The commands in a group; each also works alone: `lemming history diff` is `lemming diff`."""
+
+COMMANDS = {
+    title: {
+        command_name: text
+        for name in names
+        for command_name, text in ((name, names[name]), *GROUPS.get(name, {}).items())
+    }
+    for title, names in SECTIONS.items()
+}
+"""All commands, each after the main command of the group."""
+
+MODULES = {
+    "answer": "requests:answer", "apply": "import_apply:apply", "bisect": "history:bisect",
+    "cancel": "requests:cancel", "chat": "ask:chat", "compare": "rehearse:compare", "credits": "cost:app",
+    "deny": "approve:deny", "diff": "history:diff", "doctor": "check:doctor", "fork": "history:fork",
+    "import": "import_apply:app", "inbox": "mailboxes:inbox", "metrics": "events:metrics",
+    "outbox": "mailboxes:outbox", "prune": "repair:prune", "report": "dash:report", "restore": "backup:restore",
+    "rewind": "history:rewind", "run-forever": "run:run_forever", "run-once": "run:run_once",
+    "show": "history:show_tick", "unpause": "pause:unpause", "upgrade": "repair:upgrade",
+    "validate": "check:validate", "verify": "check:verify",
+}  # fmt: skip
+"""Module and name of each command without a module of its own."""
+
+# --- old names -----------------------------------------------------------------------------------
+
+OLD_COMMANDS = {"approvals": "waiting", "plan": "schedule", "resume": "unpause", "vouch": "endorse"}
+"""Old names of commands."""
+
+OLD_GROUPS = {"repair": ("prune", "upgrade"), "waiting": ("approvals",)}
+"""Commands that were in another group."""
+
+OLD_SUBCOMMANDS = {
+    "gates": {"reach": "blast-radius", "standard": "defaults"},
+    "models": {"adopt": "add-weights"},
+    "schema": {"shown": "output", "turn": "reply"},
+}
+"""Old names of subcommands, and of arguments that name one of several things."""
+
+OLD_OPTIONS = {
+    "agents new": {"--from": "--copy-from", "--steps": "--max-steps"},
+    "approve": {"--ahead": "--in-advance"},
+    "ask": {"--watch": "--stream"},
+    "chaos": {"--here": "--in-place"},
+    "chat": {"--watch": "--stream"},
+    "eval": {
+        "--arm": "--variant", "--keep": "--keep-failed", "--out": "--output", "--tools": "--allow-side-effects",
+    },
+    "export otel": {"--content": "--include-content", "--post": "--endpoint"},
+    "gates explain": {"--trust": "--trust-label"},
+    "inbox": {"--all-read": "--mark-all-read"},
+    "models use": {"--agents": "--agent"},
+    "pause": {"--why": "--reason"},
+    "prune": {"--journals": "--keep-ticks"},
+    "rehearse": {"--tools": "--allow-side-effects"},
+    "report": {"--html": "--output"},
+    "requests": {"--of": "--from", "--to": "--held-by"},
+    "run-forever": {"--eager": "--burst"},
+    "run-once": {"--until-quiet": "--until-idle", "--watch": "--stream"},
+}  # fmt: skip
+"""Old names of options, by command."""
+
+
+def list_group(name: str) -> Iterable[str]:
+    """Return the commands that a command accepts as the next word, with their old names."""
+    inner = (*GROUPS.get(name, ()), *OLD_GROUPS.get(name, ()))
+    return (*inner, *(old for old, new in OLD_COMMANDS.items() if new in inner))
+
+
+def replace_old_names(name: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Replace old subcommands and options of a command with the new names.
+
+    Returns:
+        The new arguments, and the new name of each old name, both after `lemming`.
+    """
+    words, renamed = list(arguments), {}
+    if words and (subcommand := OLD_SUBCOMMANDS.get(name, {}).get(words[0])):
+        renamed[f"{name} {words[0]}"] = f"{name} {subcommand}"
+        words[0] = subcommand
+    key = f"{name} {words[0]}" if words and f"{name} {words[0]}" in OLD_OPTIONS else name
+    options = OLD_OPTIONS.get(key, {})
+    end = words.index("--") if "--" in words else len(words)
+    for index, word in enumerate(words[:end]):
+        option, equals, value = word.partition("=")
+        if option in options:
+            words[index] = f"{options[option]}{equals}{value}"
+            renamed[f"{key} {option}"] = f"{key} {options[option]}"
+    return words, renamed
+
+
+# --- suggestions ---------------------------------------------------------------------------------
+
+DASHBOARD_VIEWS = {"money": "cost", "map": "graph", "ticks": "tick"}
+"""Names of dashboard views, each with the command that shows the same."""
+
+COMMAND_SUGGESTIONS = {
+    "run": "lemming run-once runs one tick, lemming run-forever runs ticks continuously",
+    "disable": "lemming pause AGENT",
+    "start": "lemming run-forever runs ticks continuously, until Ctrl-C",
+    "stop": "Ctrl-C, or `kill PID`, ends run-forever after the running turns; lemming status shows the PID",
+    "dashboard": "lemming dash",
+    "ui": "lemming dash",
+    "web": "lemming dash",
+    "page": "lemming dash",
+    "daemon": "lemming service",
+    "install": "lemming service",
+    "systemd": "lemming service",
+    "ls": "lemming agents list, or lemming outbox",
+    "list": "lemming agents list",
+    "new": "lemming agents new NAME, or lemming init DIR",
+    "rm": "lemming agents rm NAME",
+    "remove": "lemming agents rm NAME",
+    "version": "lemming --version",
+    "delete": "lemming agents rm NAME",
+    "create": "lemming agents new NAME, or lemming init DIR",
+    "add": "lemming agents new NAME",
+    "grant": "lemming credits grant NAME N",
+    "undo": "lemming rewind --to TICK, with lemming history on",
+    "reset": "lemming rewind --to TICK, with lemming history on",
+    "kill": "`kill PID` ends run-forever; lemming status shows the PID",
+    "message": "lemming send TEXT",
+    "tail": "lemming logs",
+    "turn": "lemming tick TICK",
+    "feed": "lemming outbox NAME, or lemming watch",
+    "settings": "config/org.json, models.json and credits.json: edit them, then lemming check",
+    "jobs": "lemming schedule calendar",
+    "cron": "lemming calendar; a resume's schedule has cron too",
+    "remind": 'lemming send --at "tomorrow 9:00" --to AGENT TEXT',
+    "edit": "an editor: agents/NAME/resume.json and config/*.json; then lemming validate",
+    "config": "config/org.json, models.json and credits.json: edit them, then lemming validate",
+}
+"""Words typed in place of a command, each with the suggestion."""
+
+SUBCOMMAND_SUGGESTIONS = {
+    "agents": {
+        **dict.fromkeys(("remove", "delete"), "lemming agents rm NAME"),
+        **dict.fromkeys(("add", "create"), "lemming agents new NAME"),
+        "edit": "an editor: agents/NAME/resume.json; then lemming validate",
+    },
+    "check": {"list": "lemming check --list"},
+    "calendar": dict.fromkeys(("add", "new"), 'lemming send --every "0 9 * * mon" --to AGENT TEXT'),
+    "credits": {"add": "lemming credits grant NAME N"},
+    "memory": dict.fromkeys(("remove", "delete"), "lemming memory rm AGENT KEY"),
+    "trust": dict.fromkeys(("agree", "accept"), "lemming trust"),
+}
+"""Words typed in place of a subcommand, by command."""
+
+READ_ONLY_COMMANDS = frozenset((
+    "calendar", "channels", "cost", "events", "findings", "graph", "history", "logs", "metrics", "requests",
+    "schedule", "status", "tick", "trust", "waiting",
+))  # fmt: skip
+"""Commands that change nothing when run without arguments; "list" and "show" after them lead to them."""
+
+
+def suggestions_for_command(name: str, command: Any, within: Iterable[str], typed: str) -> dict[str, str]:
+    """Return words that users may type after a command, each with a suggestion.
+
+    `within`: names of the subcommands.
+    """
+    if typed in getattr(command, "commands", ()):
+        return {}
+    suggestions = {subcommand: f'did you mean "{subcommand}"?' for subcommand in within}
+    if name in READ_ONLY_COMMANDS:
+        first_argument = next(
+            (subcommand for subcommand in command.params if subcommand.param_type_name == "argument"), None
+        )
+        metavar = first_argument.metavar or "" if first_argument else ""
+        suggestions = {"list": f"lemming {name}", "show": f"lemming {name} {metavar}".strip(), **suggestions}
+    return suggestions | SUBCOMMAND_SUGGESTIONS.get(name, {})

@@ -1,0 +1,95 @@
+"""Names of 0.2.0 keep working; a person at a terminal is told the new name once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from terminal import Lemming, Ran
+
+from lemming.cli import load_command
+from lemming.commands.command_table import (
+    COMMANDS,
+    OLD_COMMANDS,
+    OLD_GROUPS,
+    OLD_OPTIONS,
+    OLD_SUBCOMMANDS,
+    replace_old_names,
+)
+from lemming.testing import make_org, resume
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("plan", "schedule"),
+        ("plan calendar", "calendar"),
+        ("plan --why bob ada", "schedule --why bob ada"),
+        ("approvals", "waiting"),
+        ("waiting approvals", "waiting"),
+        ("resume ada", "unpause ada"),
+        ("vouch ada/memory/goal", "endorse ada/memory/goal"),
+        ("trust vouch ada/memory/goal", "endorse ada/memory/goal"),
+        ("gates reach ada", "gates blast-radius ada"),
+        ("gates standard", "gates defaults"),
+        ("gates explain ada shell --trust=outside", "gates explain ada shell --trust-label=outside"),
+        ("models adopt nothing.gguf", "models add-weights nothing.gguf"),
+        ("requests --of ada --to bob", "requests --from ada --held-by bob"),
+        ("repair prune --journals 5", "prune --keep-ticks 5"),
+        ("repair upgrade", "backup upgrade"),
+        ("schema turn", "schema reply"),
+        ("schema shown", "schema output"),
+    ],
+)
+def test_an_old_name_does_what_the_new_one_does(base: Path, lemming: Lemming, old: str, new: str) -> None:
+    ran: list[Ran] = []
+    for words in (old, new):
+        make_org(base, resume("ada"), resume("bob"), org={"trust": {}})
+        lemming("memory", "set", "ada", "goal", "to write")
+        ran.append(lemming(*words.split(), "--json"))
+    assert ran[0] == ran[1]
+    assert "there is no command" not in ran[0].err
+    assert "no such option" not in ran[0].err
+
+
+@pytest.mark.parametrize(
+    ("command", "old", "new"),
+    [(command, old, new) for command, options in OLD_OPTIONS.items() for old, new in options.items()],
+)
+def test_an_old_option_is_an_option_of_the_command_no_more_and_its_new_name_is(
+    command: str, old: str, new: str
+) -> None:
+    name, *rest = command.split()
+    loaded: Any = load_command(name)
+    for word in rest:
+        loaded = loaded.commands[word]
+    options = {option for parameter in loaded.params for option in parameter.opts}
+    assert (old in options, new in options) == (command == "requests" and old == "--from", True)
+    assert replace_old_names(name, [*rest, old, "x", "--", old])[0] == [*rest, new, "x", "--", old]
+    assert replace_old_names(name, [*rest, f"{old}=x"])[0] == [*rest, f"{new}=x"]
+
+
+def test_an_old_name_is_in_no_help_and_no_group() -> None:
+    names = [name for section in COMMANDS.values() for name in section]
+    assert {*OLD_COMMANDS} & {*names} == set()
+    assert {*OLD_COMMANDS.values()} <= {*names}
+    for name, inner in OLD_GROUPS.items():
+        assert {*inner} <= {*names, *OLD_COMMANDS}, name
+    for name, subcommands in OLD_SUBCOMMANDS.items():
+        assert {*subcommands} & {*getattr(load_command(name), "commands", ())} == set()
+
+
+def test_only_a_person_at_a_terminal_is_told_the_new_name(
+    base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_org(base, resume("ada"))
+    assert lemming("plan").err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert lemming("plan").err == "note: `lemming plan` is now `lemming schedule`; the old name still works\n"
+    assert "`lemming prune --journals` is now `lemming prune --keep-ticks`" in (
+        lemming("prune", "--journals", "5").err
+    )
+    assert lemming("plan", "--json").err == ""
+    assert lemming("schedule").err == ""
