@@ -45,7 +45,7 @@ class CalendarJob:
     missed: Literal["once", "skip"] = field(
         default="once",
         metadata=describe_field(
-            'Missed moments. "once": one request for all of them; "skip": only those younger than '
+            'Missed times. "once": one request for all of them; "skip": only those younger than '
             "grace_minutes."
         ),
     )
@@ -65,7 +65,7 @@ class CalendarJob:
     overlap: Literal["skip", "queue", "allow"] = field(
         default="skip",
         metadata=describe_field(
-            'While the last request of this job is open: "skip" the moment, "queue" one until it ends, '
+            'While the last request of this job is open: "skip" this time, "queue" one until it ends, '
             'or "allow" several.'
         ),
     )
@@ -83,7 +83,7 @@ class AgentJobSettings:
         default=5, metadata=describe_field("Maximum number of jobs of one agent.", ge=0, le=20)
     )
     min_minutes: float = field(
-        default=60.0, metadata=describe_field("Minimum minutes between two moments.", ge=1)
+        default=60.0, metadata=describe_field("Minimum minutes between two times.", ge=1)
     )
 
 

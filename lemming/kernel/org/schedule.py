@@ -51,7 +51,7 @@ class AgentSchedule:
     missed: Literal["once", "skip"] = field(
         default="once",
         metadata=describe_field(
-            'Missed moments. "once": one turn for all of them; "skip": only for those younger than '
+            'Missed times. "once": one turn for all of them; "skip": only for those younger than '
             "grace_minutes."
         ),
     )
