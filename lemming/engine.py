@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from lemming.kernel.base.aliases import accept_old_keywords
 from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.integers import LAST_TICK
@@ -134,6 +135,7 @@ def run_forever(
         pass
 
 
+@accept_old_keywords
 def ticks(
     base_path: str | os.PathLike[str],
     *,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lemming.capabilities.strategies.strategy_registry import StrategyInputs, strategy
+from lemming.kernel.base.aliases import old_names_of
 from lemming.kernel.base.contract import MemoryUpdate, NewEntry, ToolCall, TurnReply
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.providers import Message
@@ -26,3 +29,6 @@ __all__ = [
     "TurnReply",
     "strategy",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = old_names_of(__name__)

@@ -38,6 +38,9 @@ OF_THE_PROCESS = {
         "_LOADED",
     ): "to load files of tools takes half a second, for each tick",
     ("kernel/base/redaction/secrets.py", "_config_passwords"): "as _secrets",
+    ("kernel/base/aliases.py", "_warned"): "old names warn once in a process",
+    ("kernel/base/aliases.py", "_classes"): "a class with old names registers as its module is imported",
+    ("kernel/base/aliases.py", "_state"): "whether a plugin with old names was loaded",
     (
         "kernel/plugins/plugin_registry.py",
         "_registrations",

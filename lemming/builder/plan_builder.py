@@ -22,6 +22,7 @@ from lemming.capabilities.plans.plan_mermaid import to_mermaid
 from lemming.capabilities.plans.plan_rules import require_valid
 from lemming.capabilities.plans.reference_validation import find_named_step
 from lemming.capabilities.requests.typed_answers import make_answer_parser
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.tools.tool_decorator import get_declaration
@@ -30,6 +31,7 @@ Json = dict[str, Any]
 _FILE = "plan.json"
 
 
+@accept_old_names
 class Condition:
     """A condition of a plan or gate; combine conditions with `&`, `|` and `~`."""
 
@@ -94,6 +96,7 @@ class RunValue:
         return Condition({"field": self.path, "op": op, **({"value": value[0]} if value else {})})
 
 
+@accept_old_names
 class PlanStep(RunValue):
     """A step of a plan, or a member of a parallel step. `functions` are Python functions used as tools."""
 

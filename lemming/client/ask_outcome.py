@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from lemming.capabilities.requests.request_view import End, RequestView
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import to_line
 
@@ -20,6 +21,7 @@ class NotAnswered(LemmingError):
     code = "LMG-110"
 
 
+@accept_old_names
 @dataclass(frozen=True, kw_only=True)
 class AskOutcome(Generic[T]):
     """Outcome of a question.

@@ -9,6 +9,7 @@ from typing import Any
 from lemming.capabilities.approvals.write_decisions import decide
 from lemming.capabilities.requests.request_entries import write_answer
 from lemming.capabilities.requests.waiting_items import PersonInboxItem, list_person_inbox
+from lemming.kernel.base.aliases import accept_old_keywords
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.organisation import Organisation
 
@@ -17,6 +18,7 @@ PendingItem = str | PersonInboxItem
 """What waits for a person: one of `waiting`, or the id of its request."""
 
 
+@accept_old_keywords
 def answer(
     org: str | os.PathLike[str],
     item: PendingItem,
@@ -34,6 +36,7 @@ def answer(
     ).file
 
 
+@accept_old_keywords
 def approve(
     org: str | os.PathLike[str],
     item: PendingItem,
@@ -51,6 +54,7 @@ def approve(
     return decide(Organisation.from_path(org), _get_id(item), "approve", person=person, edits=edited).file
 
 
+@accept_old_keywords
 def deny(
     org: str | os.PathLike[str], item: PendingItem, reason: str = "", *, person: str | None = None
 ) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from lemming.kernel.base import paths
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import correct_typo, did_you_mean, dump_compact, locate
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
@@ -39,6 +40,7 @@ OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
 WRITTEN_FOLDERS = ("outbox", "memory")
 
 
+@accept_old_names
 @dataclass(frozen=True)
 class Survey:
     """Content of `agents/`: valid agents by name, and the problems of the other folders.

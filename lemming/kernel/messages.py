@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.entry_ids import (
     BY_HAND,
     find_entry_numbers,
@@ -59,6 +60,7 @@ EVERYBODY = frozenset({"*", "all"})
 NOBODY_IN_PARTICULAR: frozenset[str] = frozenset()
 
 
+@accept_old_names
 @dataclass  # made for every turn, and a frozen one takes three times as long
 class OutboxEntry:
     """A message in its author's outbox. Immutable by convention."""
@@ -150,6 +152,7 @@ class OutboxEntry:
         return agents.isdisjoint(self.targets - {self.agent})
 
 
+@accept_old_names
 class EntryName(NamedTuple):
     """Facts about an entry from its file name alone. Sorts by (tick, number, id).
 

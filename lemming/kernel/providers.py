@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from lemming.kernel.base.aliases import accept_old_names, find_renamed
 from lemming.kernel.base.errors import (
     AnswerTooLarge,
     ConfigError,
@@ -120,6 +121,7 @@ def require_usable_finish(finish: str, text: str = "") -> None:
         raise ContractError("the model refused to answer")
 
 
+@accept_old_names
 class LLMProvider(ABC):
     """A model backend. A provider must implement only `call`."""
 
@@ -394,4 +396,4 @@ def _load(import_path: str) -> Any:
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return _load(_LAZY[name])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return find_renamed(__name__, name)

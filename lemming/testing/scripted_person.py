@@ -28,6 +28,7 @@ from lemming.capabilities.requests.request_index import RequestEntryIndex
 from lemming.capabilities.requests.request_view import AllRequests, RequestView
 from lemming.kernel.agents import list_agent_folders, survey_agents
 from lemming.kernel.base import paths
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.clock import FrozenClock, timestamp
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files import fs
@@ -43,6 +44,7 @@ Answer = str | dict[str, Any] | None
 """A text, or the keys of the answer's payload (`status` among them); None: nothing is said."""
 
 
+@accept_old_names
 class ScriptedPerson:
     """A person who answers requests by the first matching pattern of a script.
 

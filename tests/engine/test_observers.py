@@ -118,16 +118,16 @@ def test_what_an_observer_raises_ends_the_run_and_the_next_one_goes_on(org: Path
 
 
 PLUGIN = """
-from lemming.kernel.journal.engine_events import register_observer
+from lemming.kernel.journal.engine_events import observer
 from lemming.kernel.journal.journal_records import ModelReplied
 
 HEARD = []
 
-@register_observer
+@observer
 def listens(event):
     HEARD.append(event.kind)
 
-@register_observer
+@observer
 def breaks(event):
     if isinstance(event, ModelReplied):
         raise ValueError("no more")

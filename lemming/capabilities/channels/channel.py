@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from lemming.capabilities.channels.channel_log import ChannelHistory, ChannelLog, ChannelLogs
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
+from lemming.kernel.base.aliases import accept_old_fields, accept_old_names, old_names_of
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import (
@@ -70,6 +71,7 @@ class InboundMessage:
     verified: Mapping[str, str] = field(default_factory=dict)
 
 
+@accept_old_names
 @dataclass(frozen=True)
 class OutgoingEntry:
     """Entry to deliver. `answers`: the entry of the channel's agent answered by this response."""
@@ -93,6 +95,7 @@ class OutgoingEntry:
         return payload_text(self.entry.payload)
 
 
+@accept_old_fields
 class PollResult(NamedTuple):
     """Result of polling a channel. `waiting`: number of messages left for later.
 
@@ -103,6 +106,7 @@ class PollResult(NamedTuple):
     poll_after_s: float | None = None
 
 
+@accept_old_names
 class Channel(LLMProvider):
     """Channel to the outside. A channel that only sends needs only `deliver`."""
 
@@ -196,6 +200,7 @@ class Receipt(NamedTuple):
         return self.identity.rpartition("_")[2]
 
 
+@accept_old_names
 @dataclass(frozen=True)
 class ChannelContext:
     """Context of one channel in an organisation. `tick` and `now` return the next tick and the time.
@@ -358,3 +363,7 @@ def wrap_provider_errors() -> Iterator[None]:
         if isinstance(error, DiskError) and not error.concerns_one_file:
             raise
         raise Unavailable(redacted_excerpt(f"{type(error).__name__}: {error}", 400)) from error
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_names_of(__name__)

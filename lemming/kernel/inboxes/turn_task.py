@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import OutboxEntry
 
 
+@accept_old_names
 class RequestOutcome(NamedTuple):
     """Outcome of a sub-request: the asking entry and the answer."""
 
@@ -28,6 +30,7 @@ class RequestOutcome(NamedTuple):
         return default if isinstance(default, dict) else {"text": default}
 
 
+@accept_old_names
 class Task(NamedTuple):
     """Task of a turn. `request` is None for a continuation of the agent's own sub-requests.
 

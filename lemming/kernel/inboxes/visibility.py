@@ -15,6 +15,7 @@ from itertools import chain, filterfalse, islice
 from typing import Any, Literal
 
 from lemming.kernel.agents import Agent
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.descriptors import StatusPair
 from lemming.kernel.files.stat_cache import PathState
@@ -239,6 +240,7 @@ class MailView:
         insort(self._today_of.setdefault(name.author, []), name)
 
 
+@accept_old_names
 class ReaderView:
     """Entries visible to a reader in a tick, and the part already shown according to `mark`. Names only."""
 

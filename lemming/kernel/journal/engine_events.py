@@ -11,11 +11,13 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import LemmingError, Problem
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
 from lemming.kernel.journal.turn_report import TickReport
 
 
+@accept_old_names
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Event:
     """An event: a frozen value with the keyword arguments as its attributes.
@@ -87,7 +89,7 @@ def ignore_event(_: Event) -> None:
     """Ignore an event."""
 
 
-def register_observer(function: ObserverT) -> ObserverT:
+def observer(function: ObserverT) -> ObserverT:
     """Register a function as an observer for organisations that list its module as a plugin: docs/events.md.
 
     An exception from the observer is reported and ends its calls for the current tick; the run continues.
@@ -103,9 +105,9 @@ def notify_observers(event: Event, observers: Iterable[Observer]) -> None:
 
     Re-raise an observer's exception, marked as an observer's error.
     """
-    for observer in observers:
+    for observe in observers:
         try:
-            observer(event)
+            observe(event)
         except Exception as error:
             # Marked for the edges on the way up, which would else blame the turn under way.
             vars(error)[_OBSERVERS] = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_origin, get_type_hints
 
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.entry_kinds import OnError
 from lemming.kernel.base.errors import Outcome
 from lemming.kernel.base.redaction.secrets import redact_json
@@ -49,6 +50,7 @@ from lemming.kernel.plugins.capability_table import RECORDED
 TurnNumber = Annotated[Count, {"description": "Number of the agent's turn in the tick; left out for 0."}]
 
 
+@accept_old_names
 class Record(Event):
     """A record of a journal."""
 
@@ -149,7 +151,7 @@ class TurnStarted(Record):
         def __getattr__(self, name: str) -> Any:
             if name in PREFIX_FIELDS and self._is_resolved():
                 return vars(self)[name]
-            raise AttributeError(name)
+            return super().__getattr__(name)
 
     def as_json(self) -> Json:
         """Return the record as JSON values, without `type`, `epoch` and `check`."""

@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from lemming.kernel.base import paths
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import RECORD_DEPTH, dump_compact, parse
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
@@ -58,6 +59,7 @@ def _amount(default: Any) -> Any:
     return field(default=default, metadata={"ge": 0, "le": MAX_AMOUNT})
 
 
+@accept_old_names
 @dataclass  # made for every turn, and a frozen one takes three times as long
 class AgentState:
     """State of an agent after its latest turn. All numbers are totals, never differences.

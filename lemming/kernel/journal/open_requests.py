@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.journal.recorded_dialogue import Dialogue
 
@@ -52,6 +53,7 @@ class SubRequest(_SparseJson):
         return self.request, self.to
 
 
+@accept_old_names
 @dataclass(frozen=True, kw_only=True)
 class OpenRequest(_SparseJson):
     """A request that has had a turn and is still open.

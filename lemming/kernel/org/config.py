@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from hashlib import sha256
 from operator import is_
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lemming.kernel.base import paths
+from lemming.kernel.base.aliases import accept_old_names, old_names_of
 from lemming.kernel.base.errors import ConfigError, Problem, UnknownModel
 from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, did_you_mean, parse
 from lemming.kernel.base.redaction.secrets import register_secret_variables
@@ -39,6 +40,7 @@ DEFAULT_PARALLEL = 8
 _SCHEDULER = re.compile(r"(tcp|tls|ws|wss)://[^/\s]+\Z")
 
 
+@accept_old_names
 @dataclass(frozen=True, kw_only=True)
 class OrgSettings:
     """Settings for the whole organisation."""
@@ -219,6 +221,7 @@ class OrgSettings:
         return self.max_parallel or DEFAULT_PARALLEL
 
 
+@accept_old_names
 @dataclass(frozen=True)
 class Config:
     """All settings, read once; `warnings` are for people, not for the engine."""
@@ -424,3 +427,7 @@ def parse_capability_block(
         return to_value(kind, blocks[name])
     except (TypeError, ValueError) as error:
         raise ConfigError(f"capabilities.{name}: {error}", where=file) from error
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_names_of(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import Problem, UnknownModel
 from lemming.kernel.base.jsontext import correct_typo
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT, describe_field
@@ -13,6 +14,7 @@ from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.providers import list_option_names
 
 
+@accept_old_names
 @dataclass(frozen=True, kw_only=True)
 class ModelEntry:
     """An entry of `config/models.json`, referenced by a resume's `model.key`."""

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lemming.kernel.base import paths
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.files.stat_cache import FileCache
 
 T = TypeVar("T")
 
 
+@accept_old_names
 class Organisation:
     """One organisation's folder, with this process's caches.
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS, MessageKind
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
@@ -243,6 +244,7 @@ class Example:
     output: str = field(metadata=describe_field("The text of the one entry it wrote."))
 
 
+@accept_old_names
 @dataclass(frozen=True, kw_only=True)
 class Agent:
     """One agent, as defined by its resume."""

@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.entry_kinds import MessageKind
@@ -42,6 +43,7 @@ class RequestedEffects:
     state: dict[str, Any] | None = None
 
 
+@accept_old_names
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
     """Caller, organisation and time of a tool call, with the files staged by the turn.

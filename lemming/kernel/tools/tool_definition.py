@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.agents import Agent
+from lemming.kernel.base.aliases import accept_old_fields, accept_old_names
 from lemming.kernel.base.entry_kinds import OnError, ToolClass
 from lemming.kernel.base.errors import InvalidArguments, Outcome, PermissionDenied
 from lemming.kernel.base.name_patterns import is_match
@@ -36,6 +37,7 @@ NOWHERE: Places = {}
 INFERRED: Any = ""
 
 
+@accept_old_fields
 @dataclass(frozen=True)
 class ToolResult:
     """Result of a call: success, and the text for the agent.
@@ -66,6 +68,7 @@ class ToolResult:
             object.__setattr__(self, "outcome", "ok" if self.success else "failed")
 
 
+@accept_old_names
 class Tool(ABC):
     """An action available to agents. Its arguments are the keyword arguments of `execute`.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from lemming.kernel.base.aliases import accept_old_fields, accept_old_names
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.times.parse_times import Expiry
 from lemming.kernel.files.effects import FileEffect
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from lemming.kernel.journal.journal_file import Journal
 
 
+@accept_old_fields
 class ApprovalRequest(NamedTuple):
     """A required approval: by one of `persons` (None: by anybody), before the earliest time in `expires`.
 
@@ -70,6 +72,7 @@ CheckFunctions = Callable[[tuple[str, ...]], Callable[[str, Json], CheckFinding 
 """Gives the functions of plugins, which are asked by name."""
 
 
+@accept_old_fields
 class ApprovalOutcome(NamedTuple):
     """Decision on a call that needs approval: the result, or None if the call may run.
 
@@ -97,6 +100,7 @@ class ApprovalBroker(Protocol):
         ...
 
 
+@accept_old_fields
 class LowTrustValue(NamedTuple):
     """A value from an answer with less trust than the turn, and the trust label."""
 
@@ -104,6 +108,7 @@ class LowTrustValue(NamedTuple):
     label: str
 
 
+@accept_old_fields
 class TurnTrust(NamedTuple):
     """Current trust label of a turn and the source that lowered the trust; empty without tracking.
 
@@ -115,6 +120,7 @@ class TurnTrust(NamedTuple):
     facts_of: Callable[[Any], Json] = lambda _: {}
 
 
+@accept_old_fields
 class AllowedCall(NamedTuple):
     """A call that may run, with the verdicts and the recorded state of the approval."""
 
@@ -178,6 +184,7 @@ class SpendingLimits(Protocol):
         ...
 
 
+@accept_old_names
 class BatchContext(NamedTuple):
     """Environment of a tick's model calls for a batcher, with the `journal` of their records.
 
@@ -215,6 +222,7 @@ class CallBatcher(Protocol):
         ...
 
 
+@accept_old_fields
 class SharedResource(NamedTuple):
     """A resource besides files that turns of a tick share.
 
@@ -232,6 +240,7 @@ IsPreapproved = Callable[[OutboxEntry], bool]
 """Says whether a person has let an entry in."""
 
 
+@accept_old_names
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class ContextCandidates:
     """Candidates for the content of a turn. `render_results` returns the results for the task that passed."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lemming.kernel.base.aliases import accept_old_names, old_names_of
 from lemming.kernel.base.contract import MemoryUpdate, ToolCall, TurnReply, extract_object
 from lemming.kernel.base.errors import ContractError, Outcome, OutOfCredits
 from lemming.kernel.providers import Message
@@ -45,6 +46,7 @@ class NoMoreReplies(Exception):
     """The turn has reached the maximum number of replies; a strategy lets this exception through."""
 
 
+@accept_old_names
 class Turn:
     """A turn from the strategy's point of view: inputs and current results. Read-only.
 
@@ -327,3 +329,7 @@ def to_assistant_message(answer: Answer, max_calls: int) -> Message:
     calls = {"calls": answer.calls[:max_calls]} if answer.calls else {}
     backend_values = {"kept": answer.kept} if answer.kept is not None else {}
     return {"role": "assistant", "content": answer.text, **calls, **backend_values}
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_names_of(__name__)

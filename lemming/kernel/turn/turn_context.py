@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from lemming.kernel.agents import Agent
+from lemming.kernel.base.aliases import accept_old_fields, accept_old_names
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.inbox import Inbox
 from lemming.kernel.inboxes.turn_task import Task
@@ -36,6 +37,7 @@ ReplyHold = Callable[[OutboxEntry, Collection[str], Mapping[str, bool]], bool]
 they were not."""
 
 
+@accept_old_names
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class TurnContext:
     """A turn in preparation: the organisation at the start of the tick, and the agent with the state.
@@ -54,6 +56,7 @@ class TurnContext:
     agent_settings: Any = None
 
 
+@accept_old_fields
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class VisibleContext:
     """The content of a turn before the prompt is built; gates have let all of this pass.
@@ -83,6 +86,7 @@ class TickLimits(Protocol):
         ...
 
 
+@accept_old_fields
 class Rejected(NamedTuple):
     """A rejection with the reason, which the model sees."""
 
@@ -94,6 +98,7 @@ class NoSettings:
     """Settings of a capability without settings: the block is `{}`."""
 
 
+@accept_old_fields
 class SkipReason(NamedTuple):
     """Reason an agent cannot continue.
 
@@ -111,6 +116,7 @@ class CapabilityStatus(NamedTuple):
     text: str
 
 
+@accept_old_fields
 class StatusContext(NamedTuple):
     """An organisation as a status screen shows it, for one capability in use.
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base import paths
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import LemmingError, Problem
 from lemming.kernel.files.effects import FileEffect
@@ -86,6 +87,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@accept_old_names
 class TurnInterceptor:
     """Interceptor of a turn for one capability.
 
@@ -254,6 +256,7 @@ class TurnInterceptor:
         return state
 
 
+@accept_old_names
 class Capability:
     """Entry point of a capability for the engine: one stateless value per process.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import (
     LemmingError,
@@ -41,6 +42,7 @@ from lemming.kernel.turn.turn_state_values import TurnStateValues
 from lemming.kernel.turn.turn_values import Answer
 
 
+@accept_old_names
 class TurnState(TurnStateValues):
     """State of a turn, with the methods that apply replies and calls to the state."""
 

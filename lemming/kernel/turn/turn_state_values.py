@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import (
     LemmingError,
@@ -30,6 +31,7 @@ DEFAULT_LOOP_SETTINGS = LoopSettings()
 PAUSING_ERRORS = (LimitReached, Paused, TurnTooLong)
 
 
+@accept_old_names
 class TurnStateValues:
     """Values of a turn's state.
 

@@ -1,0 +1,323 @@
+"""Table of old names, read by `aliases` at the first use of an old name. `docs/renamed.md` shows it.
+
+Modules and classes are written without the leading `lemming.`. A pair `old=new` is a name, an attribute or a keyword.
+"""
+
+from __future__ import annotations
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return dict(pair.split("=") for pair in text.split())
+
+
+_MODULES = {
+    "asking": "client",
+    "asking.outcome": "client.ask_outcome",
+    "asking.people": "client.person_actions",
+    "asking.questions": "client.ask_client",
+    "asking.streams": "client.event_stream",
+    "building": "builder",
+    "building.organisations": "builder.org_builder",
+    "building.plans": "builder.plan_builder",
+    "capabilities.approvals.always": "capabilities.approvals.standing_approvals",
+    "capabilities.batches.api": "capabilities.batches.batch_api",
+    "capabilities.cluster.calls": "capabilities.cluster.cluster_calls",
+    "capabilities.conditions.when": "capabilities.conditions.predicates",
+    "capabilities.gates.checks": "capabilities.gates.check_functions",
+    "capabilities.scripted": "capabilities.scripted_models",
+    "capabilities.scripted.scripted": "capabilities.scripted_models.scripted_provider",
+    "capabilities.strategies.registry": "capabilities.strategies.strategy_registry",
+    "evals.inspect": "evals.inspect_task",
+    "exchange": "import_export",
+    "facts": "queries",
+    "facts.findings": "queries.findings",
+    "facts.findings.rules": "queries.findings.finding_rules",
+    "facts.problems": "queries.org_validation",
+    "facts.views": "queries.views",
+    "facts.views.dispatch": "queries.views.view_registry",
+    "history": "git_history",
+    "kernel.base.kinds": "kernel.base.entry_kinds",
+    "kernel.base.quoting": "kernel.base.untrusted_quoting",
+    "kernel.files.fitting": "kernel.files.fast_decoder",
+    "kernel.journal.begun": "kernel.journal.open_requests",
+    "kernel.journal.events": "kernel.journal.engine_events",
+    "kernel.journal.file": "kernel.journal.journal_file",
+    "kernel.journal.records": "kernel.journal.journal_records",
+    "kernel.journal.report": "kernel.journal.turn_report",
+    "kernel.mail": "kernel.inboxes",
+    "kernel.mail.agenda": "kernel.inboxes.turn_agenda",
+    "kernel.mail.answers": "kernel.inboxes.answer_payload",
+    "kernel.mail.index": "kernel.inboxes.entry_index",
+    "kernel.mail.task": "kernel.inboxes.turn_task",
+    "kernel.mail.visibility": "kernel.inboxes.visibility",
+    "kernel.org.format": "kernel.org.format_version",
+    "kernel.org.models": "kernel.org.model_entries",
+    "kernel.plugins.capabilities": "kernel.plugins.capability_loader",
+    "kernel.plugins.registry": "kernel.plugins.plugin_registry",
+    "kernel.tick.seams": "kernel.tick.tick_hooks",
+    "kernel.tools.context": "kernel.tools.tool_context",
+    "kernel.tools.declared": "kernel.tools.tool_decorator",
+    "kernel.tools.definition": "kernel.tools.tool_definition",
+    "kernel.turn.draft": "kernel.turn.turn_state",
+    "kernel.turn.draft_state": "kernel.turn.turn_state_values",
+    "kernel.turn.labels": "kernel.turn.prompt_labels",
+    "kernel.turn.moments": "kernel.turn.turn_context",
+    "kernel.turn.opening": "kernel.turn.prompt_prefix",
+    "kernel.turn.places": "kernel.turn.guards",
+    "kernel.turn.preparing": "kernel.turn.context_provider",
+    "kernel.turn.seams": "kernel.turn.turn_hooks",
+    "kernel.turn.seen": "kernel.turn.prompt_input",
+    "kernel.turn.values": "kernel.turn.turn_values",
+    "service": "operations",
+    "telemetry.readings": "telemetry.journal_follower",
+    "testing.faults": "testing.fault_injection",
+    "testing.people": "testing.scripted_person",
+    "timeline": "journal_tools",
+    "timeline.record": "journal_tools.recorded_tick",
+}
+NAMES = _pairs(
+    "Answers=AnswerSource Asking=ApprovalRequest Awaits=ReplyHold Beforehand=StrategyInputs "
+    "Begun=OpenRequest CallEffects=RequestedEffects CallLookout=ToolCallGuard Called=CallResult "
+    "CallsOfTick=BatchContext Carried=PayloadWithDigests Coming=UpcomingEvent Draft=TurnState "
+    "DraftState=TurnStateValues Ended=RequestOutcome Fact=CapabilityStatus Found=CheckFinding "
+    "FunctionBroke=CheckFunctionError Functions=CheckFunctions Gathering=CallBatcher Held=ApprovalOutcome "
+    "Hold=ApprovalHandler Holder=ApprovalBroker InUse=StatusContext "
+    "Keeps=RetentionHold Labels=PromptLabels LetsIn=IsPreapproved "
+    "Lookout=TurnGuard LowValue=LowTrustValue Mail=MailView Message=InboundMessage Moment=TurnContext "
+    "NamedOnly=AddressedOnlyAgenda NamedStrategy=RegisteredStrategy No=Rejected Opening=PromptPrefix "
+    "Openings=PromptPrefixCache Org=OrgSettings Outgoing=OutgoingEntry OwnFolders=OwnFolderCheck "
+    "Paid=PricedAnswer Passed=AllowedCall Platter=DurableDisk Point=CrashPoint Preparation=ContextProvider "
+    "Rest=SkipReason Seen=PromptInput Shared=SharedResource Showing=VisibleContext "
+    "Soon=PollResult Surroundings=TickContext TakesBatches=BatchProvider TickLook=TickView "
+    "TickPart=TickInterceptor ToShow=ContextCandidates Tracing=TaintTracker "
+    "Trusted=TurnTrust TurnPart=TurnInterceptor View=ReaderView Waits=PendingItem "
+    "Words=TrustLabeler about=describe_field agent_folders=list_agent_folders answer_in=parse_answer "
+    "answered=answer_each_tick code_of=error_code "
+    "content_of=encode_record entry_effect=to_file_effect "
+    "events_in=iter_events findings_of=find_findings ignore=ignore_event interrupted=interrupted_result "
+    "is_of_a_provider=is_provider_error latest_survey=get_latest_survey may_be_of_a_turn=may_be_from_turn "
+    "memory_effect=make_memory_effect name_of=error_name name_of_entry=make_entry_name "
+    "names_in=parse_file_names names_of=parse_identities nearest_agent=suggest_agent "
+    "one_survey=hold_survey option_names=list_option_names "
+    "problems_of_agents=validate_agents problems_of_config=validate_config "
+    "problems_of_resume=validate_resume problems_of_resumes=validate_resumes "
+    "problems_of_settings=validate_settings provider_class=get_provider_class "
+    "providers_of=available_providers question_in=question_digest "
+    "read_memories=load_memories read_tick=load_tick_record recorded_failure=restore_error "
+    "require_reply=require_usable_finish send=write_person_entry server_sources=get_server_sources "
+    "shipped_tools=iter_shipped_tools targets_in=parse_targets toolset_of=get_toolset "
+    "trust_in=get_trust_label view=build_view waiting=list_person_inbox "
+    "why_no_server=missing_server_tool_reason"
+)
+_MEMBERS = {
+    "kernel.turn.turn_hooks.TurnInterceptor": (
+        "opens=on_turn_start steps=strategy drives=wrap_run reads=validate_reply fits=validate_entries "
+        "carries=attach_digests replied=after_reply watches=guard takes=handle_call trust=trust_label "
+        "writes=before_write shown_result=render_result asks=on_approval_required holds=pending_state "
+        "stopped=on_limit_reached seals=finalize adds=extra_requests added=on_requests_added "
+        "concludes=on_turn_end may_rest=can_skip_response waits_for=wait_reason amends=update_agent_state "
+        "fills=complete_entry leaving=before_entry closes=save_state draft=turn_state given=snapshot"
+    ),
+    "kernel.turn.turn_hooks.Capability": (
+        "settings_in=org_settings settings_of=agent_settings habits=turn_policy "
+        "entries_of=entries_from_call prepare=context_provider part=interceptor holder=approval_broker "
+        "model_of=resolve_model completes=before_model_call looks_at_calls=tool_call_guard "
+        "limits=tick_limits gathers=call_batcher shares=shared_resources words=trust_labeler "
+        "tracing=taint_tracker why_not=resume_blocker given_up=on_turn_abandoned purpose_in=parse_purpose "
+        "awaits=reply_hold keeps=retention_hold kept_results=results_after_abandon "
+        "require_kept=validate_state require_held=validate_pending_state rest=skip_reason "
+        "asked=sub_requests raises=limit_raises decides=can_decide waiting=pending_approvals note=call_note "
+        "problems=validate_agent problems_of_org=validate_org problems_of_key=validate_settings "
+        "problems_of_files=validate_files wrong_with=validate_references tools_named=tool_references "
+        "roots_outside=external_roots files_outside=external_files questions=auxiliary_prompts "
+        "renaming=wrap_rename reaches=required_permissions facts=status_lines settings=org_settings_type "
+        "resume_settings=agent_settings_type"
+    ),
+    "kernel.turn.context_provider.ContextProvider": (
+        "finds=scan_files rests=should_skip_request is_led=should_continue_request why_resting=skip_reason "
+        "wakes_at=next_wake_tick labels=prompt_labels withholds=should_withhold is_refused=should_reject "
+        "lets_in=is_preapproved wakes=should_wake ends=request_outcomes "
+        "earlier_results=render_earlier_results looks=filter_candidates shows=adjust_context "
+        "sections=prompt_sections forms=payload_schemas annotates=annotate_prompt given=snapshot "
+        "moment=context"
+    ),
+    "kernel.turn.turn_context.TurnContext": "now=tick_context held=unwritten_files own=agent_settings",
+    "kernel.turn.turn_context.VisibleContext": (
+        "left_out=omitted_count before=leading_sections also=other_entries also_memories=other_memories "
+        "to_come=pending_indexes"
+    ),
+    "kernel.turn.turn_context.Rejected": "why=reason",
+    "kernel.turn.turn_context.SkipReason": "why=reason comes_by_itself=resolves_itself",
+    "kernel.turn.turn_context.StatusContext": "kept=states",
+    "kernel.turn.guards.ApprovalRequest": "why=reason further=other_lines",
+    "kernel.turn.guards.ApprovalOutcome": "kept=states",
+    "kernel.turn.guards.AllowedCall": "kept=states",
+    "kernel.turn.guards.SharedResource": "what=name",
+    "kernel.turn.guards.LowTrustValue": "word=label",
+    "kernel.turn.guards.TurnTrust": "word=label",
+    "kernel.turn.guards.ContextCandidates": "asked=requests tell=render_results",
+    "kernel.turn.guards.BatchContext": "now=clock",
+    "kernel.turn.turn_values.TurnInputs": "question=first_messages",
+    "kernel.turn.turn_state.TurnState": (
+        "read=read_reply act=stage_reply room=remaining_entries write=stage_entry as_entry=to_entry "
+        "waits_until=reveal_time use=call_tool refuse=refuse_call stop=fail"
+    ),
+    "kernel.turn.turn_state_values.TurnStateValues": (
+        "unshown=unshown_results unshown_places=unshown_indexes has_results_to_tell=has_unshown_results "
+        "held_up=pause_reason trust=trust_label questions=call_count may_rest=can_skip_response "
+        "status_of=get_status tell=render_result show=set_prompt continue_with=set_dialogue "
+        "accepted=accepted_count aside=auxiliary_answers asked=pending_indexes calls=call_ids "
+        "found=found_tools held=pending_states in_vain=failed_attempts is_handed_on=is_handed_off "
+        "last_words=failure_entries left=remaining_work lost=write_off lost_entries=misaddressed_entries "
+        "misfit=answer_violation noted=report_fields numbers=call_numbers outside=external_results "
+        "over=forced_end passed_on=transferred seams=hooks settled=written_ahead shown=shown_count "
+        "stopped_by=stop_error untold=hidden_indexes used=tools_used"
+    ),
+    "kernel.turn.strategy.Turn": (
+        "value=ask_json reply=ask_reply leave=leave_note shown=append_results is_over=is_finished "
+        "given=snapshot"
+    ),
+    "kernel.turn.prompt_input.PromptInput": (
+        "asked=requests outside=extra_values added=sections left_out=omitted_count before=leading_sections "
+        "told_by=source_paths jobs_kept=job_memories"
+    ),
+    "kernel.turn.prompt_labels.PromptLabels": (
+        "entry=label_entry ended=label_outcome memory=label_memory of_entry=entry_prefix "
+        "of_memory=memory_prefix of_result=result_prefix values=template_values"
+    ),
+    "kernel.tick.tick_hooks.TickInterceptor": (
+        "by_clock=uses_clock rests=skipped_agents reads=read_paths may_read=optional_read_paths "
+        "comes=upcoming_events ends=on_tick_end"
+    ),
+    "kernel.tick.tick_hooks.UpcomingEvent": "what=description",
+    "kernel.tools.tool_definition.Tool": (
+        "why_refused=refusal_reason reads=read_paths writes=write_paths "
+        "reaches_outside=describe_side_effects source=source_file is_planned=is_plan_only "
+        "defined_by=definition says_parameters=has_custom_schema check=parse_arguments"
+    ),
+    "kernel.tools.tool_definition.ToolResult": "kept=state",
+    "kernel.tools.tool_context.ToolContext": (
+        "place=resolve_path all_wanted=requested_effects wanted=requested look=check_result worked=successes"
+    ),
+    "kernel.providers.LLMProvider": "complete_heard=complete_streaming",
+    "capabilities.channels.channel.Channel": "arrived=pending_arrivals place=endpoint watched=watch_folder",
+    "capabilities.channels.channel.ChannelContext": (
+        "room=remaining_entries refuse=record_refusal payload=build_payload require_few=require_below_limit "
+        "own_entries=list_entries"
+    ),
+    "capabilities.channels.channel.OutgoingEntry": "asked=answered_id",
+    "capabilities.channels.channel.PollResult": "again_s=poll_after_s",
+    "kernel.inboxes.turn_task.RequestOutcome": "payload=answer_payload asked=sub_request",
+    "kernel.inboxes.turn_task.Task": "begun=open_request asked=outcomes",
+    "kernel.inboxes.visibility.ReaderView": (
+        "fresh=iter_unread fresh_by_turns=iter_unread_fair count_fresh=count_unread known=iter_other "
+        "mark_after=next_mark fresh_of=iter_author_unread sees=can_see"
+    ),
+    "kernel.journal.open_requests.OpenRequest": (
+        "open=open_sub_requests goes_on=can_continue wakes_at=next_wake_tick ended=with_outcomes "
+        "is_only_shown=is_untouched says_anything=is_worth_recording has_an_end=has_deadline"
+    ),
+    "kernel.journal.ledger.AgentState": "used_up=consumed_credits having_spent=with_spending place=position",
+    "kernel.journal.engine_events.Event": "about=agent_name as_shown=as_output_json",
+    "kernel.journal.journal_records.Record": "for_line=as_journal_json sent_calls=submitted_calls",
+    "kernel.agents.Survey": (
+        "further=extension_keys paused=paused_agents askers=teams_by_member order=turn_order "
+        "names_capabilities=has_plugin_capabilities names_servers=has_server_tools"
+    ),
+    "kernel.messages.OutboxEntry": "line=prompt_line is_new_to=is_news_to_reader told=summary_line",
+    "kernel.messages.EntryName": "is_derived=has_engine_id",
+    "kernel.org.model_entries.ModelEntry": "calls_at_once=concurrency_limit",
+    "kernel.org.resume.Agent": "plain=as_json",
+    "kernel.org.config.Config": "channels_among=find_channels",
+    "kernel.org.config.OrgSettings": "parallel=parallel_limit",
+    "kernel.org.organisation.Organisation": "at=from_path own=get_cache",
+    "client.ask_outcome.AskOutcome": "why_unanswered=unanswered_reason",
+    "builder.plan_builder.Condition": "plain=json",
+    "builder.plan_builder.PlanStep": "plain=json",
+    "testing.scripted_person.ScriptedPerson": "said=replies",
+    "kernel.turn.guards.ApprovalBroker": "hold=request_approval",
+    "kernel.turn.guards.ToolCallGuard": "before=before_call after=after_call",
+    "kernel.turn.guards.SpendingLimits": "look=check_call lost=write_off",
+    "kernel.turn.guards.CallBatcher": "entered=add_turns left=remove_turn",
+    "kernel.turn.guards.TurnGuard": (
+        "look_at_entry=check_entry look_at_memory=check_memory look_at_effects=check_effects "
+        "judged_call=check_call judged_result=check_result taken_back=reset"
+    ),
+    "kernel.turn.guards.TrustLabeler": "usual=default known=normalize of_entry=entry_label of_memories=memory_labels",
+    "kernel.turn.guards.TaintTracker": (
+        "word=label word_after=next_label look=inspect_call recorded_result=label_result take=record_result"
+    ),
+    "kernel.turn.turn_context.TickLimits": "of=limits_for_turn",
+    "kernel.inboxes.turn_agenda.Agenda": (
+        "next=next_task beside=inbox_requests sets_aside=is_excluded is_kept=is_deferred "
+        "is_nothing_new=is_irrelevant"
+    ),
+    "kernel.turn.turn_values.Purpose": "id=reference answered=answered_calls why_unpaid=over_budget_reason",
+}
+_KEYWORDS = {
+    "client.person_actions.answer": "waits=item",
+    "client.person_actions.approve": "waits=item",
+    "client.person_actions.deny": "waits=item",
+    "engine.ticks": "hurried=immediate",
+}
+_RESULTS = {
+    "agenda": "kernel.inboxes.turn_agenda.Agenda",
+    "approval_broker": "kernel.turn.guards.ApprovalBroker",
+    "call_batcher": "kernel.turn.guards.CallBatcher",
+    "guard": "kernel.turn.guards.TurnGuard",
+    "limits_for_turn": "kernel.turn.guards.SpendingLimits",
+    "taint_tracker": "kernel.turn.guards.TaintTracker",
+    "tick_limits": "kernel.turn.turn_context.TickLimits",
+    "tool_call_guard": "kernel.turn.guards.ToolCallGuard",
+    "trust_labeler": "kernel.turn.guards.TrustLabeler",
+}
+_MOVED = {
+    "access": "kernel.access",
+    "approvals": "capabilities.approvals",
+    "arguments": "kernel.tools.arguments",
+    "channels": "capabilities.channels",
+    "clock": "kernel.base.clock",
+    "config": "kernel.org.config",
+    "contract": "kernel.base.contract",
+    "declared": "kernel.tools.tool_decorator",
+    "events": "kernel.journal.engine_events",
+    "files": "kernel.files",
+    "gates": "capabilities.gates",
+    "journal": "kernel.journal",
+    "kinds": "kernel.base.entry_kinds",
+    "llm": "kernel.llm",
+    "mail": "kernel.inboxes",
+    "mcp": "capabilities.mcp",
+    "models": "kernel.org.model_entries",
+    "organisation": "kernel.org.organisation",
+    "paths": "kernel.base.paths",
+    "plans": "capabilities.plans",
+    "plugins": "kernel.plugins",
+    "quoting": "kernel.base.untrusted_quoting",
+    "report": "kernel.journal.turn_report",
+    "resume": "kernel.org.resume",
+    "schedule": "kernel.org.schedule",
+    "skills": "capabilities.skills",
+    "tick": "kernel.tick",
+    "toolbox": "capabilities.toolbox",
+    "toolset": "kernel.tools.toolset",
+    "trust": "capabilities.trust",
+    "turn": "kernel.turn",
+    "when": "capabilities.conditions.predicates",
+}
+
+
+def _full(path: str) -> str:
+    return f"lemming.{path}"
+
+
+MODULES = {_full(old): _full(new) for old, new in _MODULES.items()}
+"""New path of each renamed module."""
+MEMBERS = {_full(name): _pairs(text) for name, text in _MEMBERS.items()}
+"""New names of the attributes and hooks of each class."""
+KEYWORDS = {_full(name): _pairs(text) for name, text in _KEYWORDS.items()}
+"""New names of the keyword arguments of each function. The fields of a value are in `MEMBERS`."""
+RESULTS = {hook: _full(name) for hook, name in _RESULTS.items()}
+"""Protocol of the object that a hook returns."""
+MOVED = {_full(old): _full(new) for old, new in _MOVED.items()}
+"""Current path of each module that was moved before 0.2.0. The old path does not work."""

@@ -1,0 +1,235 @@
+"""Old names of public modules, classes, hooks, attributes and keyword arguments.
+
+Each old name still works and warns once per process with a DeprecationWarning. `alias_table` has the names; it is
+imported at the first use of an old name, so a program with the new names pays nothing. docs/renamed.md lists them.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import FunctionType, ModuleType
+from typing import Any, ParamSpec, TypeVar
+
+_PACKAGE = __name__.partition(".")[0]
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+_warned: set[str] = set()
+_classes: list[type] = []
+_state = {"has_descriptors": False}
+
+
+def _table() -> Any:
+    return import_module("lemming.kernel.base.alias_table")
+
+
+def warn_once(old: str, new: str, *, depth: int) -> None:
+    """Warn about the use of an old name, once per process. `depth`: frames between this call and the use."""
+    if old not in _warned:
+        _warned.add(old)
+        message = f"{old} is now {new}. docs/renamed.md lists all new names."
+        warnings.warn(message, DeprecationWarning, stacklevel=depth + 2)
+
+
+# --- modules
+
+
+class _OldModule(ModuleType):
+    """Stand-in for a renamed module: passes each name on to the new module."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        new_module = import_module(_table().MODULES[self.__name__])
+        if hasattr(new_module, name):
+            return getattr(new_module, name)
+        return find_renamed(new_module.__name__, name)
+
+
+class _OldModuleLoader:
+    """Loader of the stand-in of a renamed module."""
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        return _OldModule(spec.name)
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        warn_once(module.__name__, _table().MODULES[module.__name__], depth=1)
+
+
+def find_old_module(name: str) -> ModuleSpec | None:
+    """Return the spec of a renamed module's stand-in, or None for a module that was never renamed.
+
+    Raises: ModuleNotFoundError with the new path of a module that was moved before 0.2.0.
+    """
+    if new_path := _table().MOVED.get(name):
+        raise ModuleNotFoundError(f"{name} is now {new_path}", name=name)
+    if name in _table().MODULES:
+        return ModuleSpec(name, _OldModuleLoader, is_package=True)  # type: ignore[arg-type]
+    return None
+
+
+def find_renamed(module: str, name: str) -> Any:
+    """Return the value of a module under its old name.
+
+    Raises: AttributeError for a name that the module never had.
+    """
+    new_name = "" if name.startswith("__") else _table().NAMES.get(name, "")
+    if not new_name or not hasattr(sys.modules[module], new_name):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    warn_once(f"{module}.{name}", new_name, depth=2)
+    return getattr(sys.modules[module], new_name)
+
+
+def old_names_of(module: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module with old names."""
+    return lambda name: find_renamed(module, name)
+
+
+# --- attributes and hooks
+
+
+def accept_old_names(cls: type[_T]) -> type[_T]:
+    """Class decorator: accept the old names of attributes, of constructor keywords, and of overridden hooks."""
+    init_subclass = vars(cls).get("__init_subclass__")
+
+    def adopt_subclass(subclass: Any, /, **options: Any) -> None:
+        if not subclass.__module__.startswith(f"{_PACKAGE}."):
+            _adopt(subclass)
+        if init_subclass:
+            init_subclass.__func__(subclass, **options)
+        else:
+            parent: Any = super(cls, subclass)
+            parent.__init_subclass__(**options)
+
+    set_attribute: Any = setattr  # these names belong to the type system, and mypy would follow them
+    set_attribute(cls, "__getattr__", _get_renamed)
+    set_attribute(cls, "__init_subclass__", classmethod(adopt_subclass))
+    _classes.append(cls)
+    if _state["has_descriptors"]:
+        _add_descriptors(cls)
+    return cls
+
+
+def _get_renamed(value: Any, name: str) -> Any:
+    if not name.startswith("_"):
+        for cls in type(value).__mro__:
+            if new_name := _renamed_members(cls).get(name):
+                warn_once(f"{cls.__name__}.{name}", new_name, depth=1)
+                return getattr(value, new_name)
+    raise AttributeError(f"{type(value).__name__!r} object has no attribute {name!r}", name=name, obj=value)
+
+
+def _renamed_members(cls: type) -> Mapping[str, str]:
+    members: Mapping[str, str] = _table().MEMBERS.get(f"{cls.__module__}.{cls.__qualname__}", {})
+    return members
+
+
+def _adopt(cls: type) -> None:
+    """Give the overrides of a plugin's class that have old names the new names too."""
+    for base in cls.__mro__[1:]:
+        for old_name, new_name in _renamed_members(base).items():
+            override = vars(cls).get(old_name)
+            if override is None or new_name in vars(cls):
+                continue
+            warn_once(f"{base.__name__}.{old_name}", new_name, depth=2)
+            if isinstance(override, FunctionType) and (protocol := _table().RESULTS.get(new_name)):
+                override = _adopt_result(override, protocol)
+            setattr(cls, new_name, override)
+            _add_all_descriptors()
+
+
+def _adopt_result(hook: Callable[..., Any], protocol: str) -> Callable[..., Any]:
+    """Return a hook whose result, an object with the old methods of a protocol, has the new ones too."""
+
+    @functools.wraps(hook)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        result = hook(*arguments, **keywords)
+        for old_name, new_name in _table().MEMBERS[protocol].items():
+            if result is not None and hasattr(type(result), old_name) and not hasattr(type(result), new_name):
+                warn_once(f"{protocol.rpartition('.')[2]}.{old_name}", new_name, depth=2)
+                method = vars(type(result))[old_name]
+                if isinstance(method, FunctionType) and (inner := _table().RESULTS.get(new_name)):
+                    method = _adopt_result(method, inner)
+                setattr(type(result), new_name, method)
+        return result
+
+    return call
+
+
+class _OldName:
+    """Descriptor for an old name: for `super().old_name()` of an override, and for access through the class."""
+
+    def __init__(self, base: type, old_name: str, new_name: str) -> None:
+        self.base, self.old_name, self.new_name = base, old_name, new_name
+
+    def __get__(self, value: Any, owner: type) -> Any:
+        warn_once(f"{self.base.__name__}.{self.old_name}", self.new_name, depth=1)
+        if value is None:
+            return getattr(owner, self.new_name)
+        overrides = [
+            cls for cls in owner.__mro__ if not isinstance(vars(cls).get(self.old_name, self), _OldName)
+        ]
+        return getattr(super(overrides[-1], value) if overrides else value, self.new_name)
+
+
+class _OldField(_OldName):
+    """The same for a field of a mutable value, which plugins also set."""
+
+    def __set__(self, value: Any, content: Any) -> None:
+        warn_once(f"{self.base.__name__}.{self.old_name}", self.new_name, depth=1)
+        setattr(value, self.new_name, content)
+
+
+def _add_all_descriptors() -> None:
+    """Add the descriptors to all classes: a plugin with old names is loaded."""
+    if not _state["has_descriptors"]:
+        _state["has_descriptors"] = True
+        for cls in _classes:
+            _add_descriptors(cls)
+
+
+def _add_descriptors(cls: type) -> None:
+    for old_name, new_name in _renamed_members(cls).items():
+        kind = _OldField if hasattr(cls, "__dataclass_fields__") else _OldName
+        setattr(cls, old_name, kind(cls, old_name, new_name))
+
+
+# --- keyword arguments
+
+
+def accept_old_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorator: accept the old names of a function's keyword arguments."""
+    return _accept_keywords(function, f"{function.__module__}.{function.__qualname__}")
+
+
+def _accept_keywords(function: Callable[_P, _R], owner: str) -> Callable[_P, _R]:
+    @functools.wraps(function)
+    def call(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
+        try:
+            return function(*arguments, **keywords)
+        except TypeError:
+            renamed = _table().KEYWORDS.get(owner) or _table().MEMBERS.get(owner, {})
+            if renamed.keys().isdisjoint(keywords):
+                raise
+            current: Any = {name: value for name, value in keywords.items() if name not in renamed}
+            for name in keywords.keys() & renamed.keys():
+                warn_once(f"{owner.rpartition('.')[2]}({name}=)", f"{renamed[name]}=", depth=1)
+                current[renamed[name]] = keywords[name]
+            return function(*arguments, **current)
+
+    return call
+
+
+def accept_old_fields(cls: type[_T]) -> type[_T]:
+    """Class decorator for values that plugins make: accept the old names of the fields as keywords too."""
+    constructor = "__init__" if hasattr(cls, "__dataclass_fields__") else "__new__"
+    accepting = _accept_keywords(getattr(cls, constructor), f"{cls.__module__}.{cls.__qualname__}")
+    setattr(cls, constructor, accepting if constructor == "__init__" else staticmethod(accepting))
+    return accept_old_names(cls)

@@ -1,0 +1,206 @@
+"""Old names work and warn once: docs/renamed.md. The files beside this one are programs as 0.2.0 documented them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lemming
+from lemming.engine import run_once, ticks
+from lemming.kernel.base import alias_table, aliases
+from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.turn_hooks import TurnInterceptor
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The warnings of a test, as in a fresh process."""
+    monkeypatch.setattr(aliases, "_warned", set())
+    texts: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", lambda message, *_: texts.append(str(message)))
+        yield texts
+
+
+def load_class(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+@pytest.mark.parametrize(("old", "new"), alias_table.MODULES.items())
+def test_an_old_module_is_the_new_one(old: str, new: str, warned: list[str]) -> None:
+    sys.modules.pop(old, None)
+    assert import_module(old).__name__ == old
+    assert f"{old} is now {new}. docs/renamed.md lists all new names." in warned
+    assert import_module(new)
+
+
+@pytest.mark.parametrize("name", alias_table.MOVED)
+def test_a_module_that_was_moved_before_says_where_it_is(name: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=f"{name} is now (.*)") as refused:
+        import_module(name)
+    assert find_spec(str(refused.value).split()[-1])
+
+
+def test_a_name_in_a_module_that_was_moved_before_says_where_it_is() -> None:
+    with pytest.raises(ImportError, match=r"lemming\.schedule is now lemming\.kernel\.org\.schedule"):
+        from lemming.schedule import is_due  # type: ignore[import-not-found]  # noqa: F401
+
+
+def test_a_module_that_never_was_is_not_found() -> None:
+    with pytest.raises(ModuleNotFoundError, match="No module named"):
+        import_module("lemming.nothing")
+
+
+@pytest.mark.parametrize("owner", alias_table.MEMBERS)
+def test_each_new_attribute_is_there_and_no_old_one_is(owner: str) -> None:
+    cls = load_class(owner)
+    source = Path(sys.modules[cls.__module__].__file__ or "").read_text()
+    for old, new in alias_table.MEMBERS[owner].items():
+        assert f"def {new}(" in source or f"{new}: " in source or f".{new}" in source, f"{owner}.{new}"
+        assert isinstance(vars(cls).get(old, aliases._OldName(cls, old, new)), aliases._OldName), old
+
+
+def test_each_new_name_is_in_a_module_that_passes_it_on() -> None:
+    modules = {
+        *alias_table.MODULES.values(),
+        "lemming.kernel.org.config",
+        "lemming.capabilities.channels.channel",
+    }
+    doors = {
+        f"lemming.{name}"
+        for name in ("agents", "errors", "memory", "messages", "providers", "strategies", "tools")
+    }
+    names = {name for module in modules | doors for name in vars(import_module(module))} | {*lemming.__all__}
+    assert {*alias_table.NAMES.values()} - names == set()
+
+
+def test_an_old_name_warns_once_and_says_where_it_was_typed(warned: list[str]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert lemming.waiting is lemming.waiting is lemming.list_person_inbox  # type: ignore[attr-defined]
+    (warning,) = caught
+    assert (
+        str(warning.message)
+        == "lemming.waiting is now list_person_inbox. docs/renamed.md lists all new names."
+    )
+    assert (warning.category, warning.filename) == (DeprecationWarning, __file__)
+
+
+def test_old_attributes_and_keywords_work(warned: list[str]) -> None:
+    result: Any = ToolResult(True, kept={"a": {}})  # type: ignore[call-arg]
+    assert result.kept == {"a": {}}
+    assert [text.partition(" is ")[0] for text in warned] == ["ToolResult(kept=)", "ToolResult.kept"]
+
+
+def test_an_unknown_attribute_or_keyword_is_refused_as_ever() -> None:
+    with pytest.raises(AttributeError, match="'ToolResult' object has no attribute 'keeps'"):
+        ToolResult(True).keeps  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(TypeError, match="keeps"):
+        ToolResult(True, keeps={})  # type: ignore[call-arg]
+    with pytest.raises(AttributeError, match="module 'lemming' has no attribute 'nothing'"):
+        lemming.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_an_old_keyword_of_a_function_works(tmp_path: Path, warned: list[str]) -> None:
+    base = make_org(tmp_path, resume("ada"))
+    reports = list(ticks(base, max_ticks=1, interval_s=0, hurried=True, clock=FrozenClock()))  # type: ignore[call-arg]
+    assert len(reports) == 1
+    assert warned == ["ticks(hurried=) is now immediate=. docs/renamed.md lists all new names."]
+
+
+def test_overrides_under_old_and_new_names_can_be_mixed(warned: list[str]) -> None:
+    class Old(TurnInterceptor):
+        def waits_for(self) -> str:
+            inherited: str = super().waits_for()  # type: ignore[misc]
+            return f"old{inherited}"
+
+    class New(Old):
+        def wait_reason(self) -> str:
+            return f"new {super().wait_reason()}"
+
+    part: Any = New("x", turn_state=None, snapshot={})  # type: ignore[arg-type]
+    assert (part.wait_reason(), Old.wait_reason(part), part.given) == ("new old", "old", {})
+
+
+def test_the_old_example_and_its_old_tests_run_unchanged(tmp_path: Path) -> None:
+    shutil.copy(HERE / "lemming_quota.py", tmp_path)
+    shutil.copy(HERE / "quota_checks.py", tmp_path / "test_quota.py")
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_quota.py")
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True
+    )
+    assert "4 passed" in done.stdout, done.stdout
+    assert "TurnInterceptor.leaving is now before_entry" in done.stdout
+
+
+def test_old_plugins_take_turns_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warned: list[str]
+) -> None:
+    monkeypatch.syspath_prepend(HERE)
+    strategy = {"turn": {"strategy": "best_of"}, "capabilities": {"prudence": {}}}
+    tools = {"permissions": {"read_outboxes": ["*"], "tools": ["weekday", "where"]}}
+    base = make_org(
+        tmp_path,
+        resume("ada", **strategy, **tools),
+        resume("gate", model={"key": "gate"}),
+        resume("polly", model={"key": "polly"}),
+        org={"plugins": ["old_plugins"], "gates": [{"at": "out", "check": "no_prices", "then": "block"}]},
+        models={"gate": {"provider": "door"}, "polly": {"provider": "parrot", "model": "polly"}},
+        script=[
+            {
+                "agent": "ada",
+                "step": 2,
+                "reply": say("5 EUR", outbox_entries=[*map(entry, ("5 EUR", "haste", "calm"))]),
+            },
+            {"agent": "ada", "reply": "a draft"},
+        ],
+    )
+    report = run_once(base, clock=FrozenClock())
+    turns = {turn.agent: turn for turn in report.turns}
+    assert [turns[name].status for name in ("ada", "polly", "gate")] == ["done", "done", "skipped"]
+    assert turns["ada"].remarks[1:] == ["outbox_entries: too hasty"]
+    assert turns["ada"].verdicts[0]["why"] == "it names a price"
+    assert [used["tool"] for used in turns["ada"].tools[2:]] == ["weekday", "where"]
+    state = read_state(base, "ada")
+    assert state.kept["prudence"] == {"turns": 1, "given": 1}
+    assert state.results[-1]["output"] == f"Thursday {base / 'agents/ada/workspace/x'} False {{}}"
+    (started,) = (line for line in journal_lines(base, 1) if line.get("agent") == "ada" and "prompt" in line)
+    prompt = "".join(message["content"] for message in started["prompt"])
+    assert "Be prudent." in prompt
+    seen = import_module("old_plugins").SEEN
+    assert sorted(seen) == [
+        "['Be prudent.', 'more'] [('Rule', 'No haste.')]",
+        "ada done",
+        "out: calm ",
+        "polly done",
+    ]
+    assert len(warned) == len({*warned})
+
+
+def entry(text: str) -> dict[str, Any]:
+    return {"kind": "message", "payload": {"text": text, "target": "gate"}, "tags": []}
+
+
+def test_a_program_with_the_new_names_loads_no_table_of_old_ones(tmp_path: Path) -> None:
+    make_org(tmp_path, resume("ada"))
+    code = "import sys, lemming.engine; lemming.engine.run_once('.'); print('lemming.kernel.base.alias_table' in sys.modules)"
+    done = subprocess.run(
+        (sys.executable, "-c", code), cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
