@@ -129,7 +129,7 @@ def test_who_gives_up_says_how_to_go_on(org: Path, lemming: Lemming, collector: 
     *sent, error = ran.objects
     assert [it["tick"] for it in sent] == [1]
     assert (error["code"], error["where"]) == ("LMG-109", "tick 2")
-    assert f"lemming export otel --ticks 2.. --post {collector.url}" in error["hint"]
+    assert f"lemming export otel --ticks 2.. --endpoint {collector.url}" in error["hint"]
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:4318", "ftp://127.0.0.1", "http://"])

@@ -79,7 +79,7 @@ def test_packed_journals_are_looked_at_like_the_others(base: Path) -> None:
     before = summarize_ticks(Organisation(base), range(95, 106))
     assert seal_old_journals(base, 106, 1)
     assert summarize_ticks(Organisation(base), range(95, 106)) == before
-    older = build_ticks_view(base, end_tick=100, count=3)
+    older = build_ticks_view(base, before=100, count=3)
     assert [it["tick"] for it in older["ticks"]] == [97, 98, 99]
     assert older["older"]
 

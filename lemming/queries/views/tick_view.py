@@ -63,7 +63,7 @@ def build_tick_view(
 def _load_tick_strip(org: Organisation, number: int, count: int) -> list[dict[str, Any]]:
     """Return the aligned stretch of `count` ticks around a tick, and the first tick after the stretch."""
     end_tick = number - number % count + count + 1
-    strip: list[dict[str, Any]] = build_ticks_view(org, end_tick=end_tick, count=count + 1)["ticks"]
+    strip: list[dict[str, Any]] = build_ticks_view(org, before=end_tick, count=count + 1)["ticks"]
     return strip
 
 
@@ -313,7 +313,7 @@ _STATUSES_BY_SEVERITY = ("failed", "waiting", "done", "skipped")
 
 
 def build_ticks_view(
-    org: OrgPath, *, end_tick: int | None = None, count: int = DEFAULT_STRIP_TICKS
+    org: OrgPath, *, before: int | None = None, count: int = DEFAULT_STRIP_TICKS
 ) -> dict[str, Any]:
     """Return the newest ticks with a journal, oldest first; with `before`, ticks before this tick.
 
@@ -322,7 +322,7 @@ def build_ticks_view(
     journal.
     """
     org, count = Organisation.from_path(org), min(max(count, 1), MAX_STRIP_TICKS)
-    numbers = started_journals(org, count + 1, before_tick=end_tick)
+    numbers = started_journals(org, count + 1, before_tick=before)
     older, numbers = len(numbers) > count, numbers[-count:]
     is_running = find_running_engine(org) is not None
     return {
