@@ -189,7 +189,7 @@ import resource, socket, sys, threading
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 from pathlib import Path
 from lemming.capabilities.channel_server.channel_service import run_channel_server
-with run_channel_server(Path(sys.argv[1]), port=0, stop=threading.Event(), tell=lambda _: None) as found:
+with run_channel_server(Path(sys.argv[1]), port=0, stop=threading.Event(), report=lambda _: None) as found:
     print(found.port, flush=True)
     sys.stdin.readline()
     kept = [open("/dev/null") for _ in range(16)]

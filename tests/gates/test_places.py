@@ -121,7 +121,7 @@ from lemming.tools import ToolContext, tool
 @tool(places=["where"], process=False)
 def print_out(ctx: ToolContext, where: str = "drafts/today") -> str:
     "Print a file."
-    return f"printed {ctx.place(where).relative_to(ctx.base)}"
+    return f"printed {ctx.resolve_path(where).relative_to(ctx.base)}"
 
 
 @check

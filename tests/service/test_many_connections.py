@@ -36,7 +36,7 @@ with serve_page(base, port=0, token="token") as address:
 """,
     "serve": """
 from lemming.capabilities.channel_server.channel_service import run_channel_server
-with run_channel_server(base, port=0, stop=threading.Event(), tell=lambda _: None) as found:
+with run_channel_server(base, port=0, stop=threading.Event(), report=lambda _: None) as found:
     print(found.port, flush=True)
     threading.Event().wait()
 """,
