@@ -297,7 +297,9 @@ def _split_root_option(args: list[str]) -> tuple[str | None, list[str]]:
     for index, argument in enumerate(args[:end]):
         if argument in ("-C", "--root"):
             if index + 1 == len(args):
-                raise UsageError(f"option {argument} needs a folder", hint=f"lemming {argument} DIR status")
+                raise UsageError(
+                    f"option {argument} requires a folder", hint=f"lemming {argument} DIR status"
+                )
             return args[index + 1], [*args[:index], *args[index + 2 :]]
         if argument.startswith("--root="):
             return argument.removeprefix("--root="), [*args[:index], *args[index + 1 :]]

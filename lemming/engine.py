@@ -70,7 +70,7 @@ def run_tick(
     of its journal. Raises `OrgBusy`, `ConfigError`, `CorruptState`, `DiskError`.
     """
     if not 0 <= tick <= LAST_TICK:
-        raise UsageError(f"there is no tick {tick}", hint=f"ticks are 0 to {LAST_TICK}")
+        raise UsageError(f"tick must be 0 to {LAST_TICK}, got {tick}")
     with open_to_run(base_path, command="run_tick", clock=clock, notify=notify, stop=stop) as runtime:
         return runtime.record_tick(run_opened(runtime, tick, advance=False))
 

@@ -275,7 +275,7 @@ def test_an_engine_is_left_where_all_are_taken_out_and_a_screen_says_what_it_lac
     assert python(engine, "-m", "lemming", "-C", str(there), "run-once", "--quiet").returncode == 0
     found = python(engine, "-m", "lemming", "-C", str(there), "status")
     assert found.returncode == 3
-    assert 'status cannot go on: the capability "' in found.stderr
+    assert 'status cannot continue: the capability "' in found.stderr
     assert "is not installed" in found.stderr
     assert "internal error" not in found.stderr
 

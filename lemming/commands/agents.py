@@ -270,5 +270,5 @@ def _require_no_open_tick(base: OrgPath) -> None:
     tick = load_tick(base)
     if is_tick_incomplete(base, tick):
         raise UsageError(
-            f"tick {tick} is not finished", hint="`lemming run-once` finishes it; then try again"
+            f"tick {tick} is not finished", hint="finish it with `lemming run-once`, then try again"
         )

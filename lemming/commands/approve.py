@@ -39,7 +39,9 @@ def list_waiting_calls(
     items_by_id = {item.identity: item for item in reversed(waiting)}
     if not items_by_id:
         subject = f"no call{f' of {tool}' if tool else ''}{f' by {agent}' if agent else ''}"
-        raise UsageError(f"{subject} waits for approval", hint="`lemming waiting` lists all that wait")
+        raise UsageError(
+            f"{subject} waits for approval", hint="list the pending calls with `lemming waiting`"
+        )
     return [*reversed(items_by_id.values())]
 
 
@@ -115,9 +117,14 @@ def approve(
     ]
     if len(modes) != 1:
         hint = "lemming approve ID, or --all --tool TOOL, or --in-advance AGENT TOOL ARGS"
-        raise UsageError("what is to be approved?" if not modes else f"{modes[0]} or {modes[1]}", hint=hint)
+        raise UsageError(
+            "no call is named" if not modes else f"{modes[0]} and {modes[1]} exclude each other", hint=hint
+        )
     if for_ not in (None, "tool"):
-        raise UsageError(f'--for "{for_}"', hint="--for tool: it may be called from now on")
+        raise UsageError(
+            f'--for must be "tool", got "{for_}"',
+            hint="write --for tool to approve all later calls of the tool",
+        )
     if ahead:
         args = parse_json_object(ahead[2], "ARGS", '{"command": "git push"}')
         context.print_entry(preapprove_call(base, ahead[0], ahead[1], args, person=person))
@@ -136,7 +143,7 @@ def _approve_one(
         return
     _, request, call = find_pending_request(base, reference)
     if is_for_tool and call is None:
-        raise UsageError("no call waits there that a gate could let pass", hint="lemming approve ID")
+        raise UsageError("no call of this tool is pending at a gate", hint="lemming approve ID")
     if is_for_tool and call:
         require_gate_exists(base, call, request.asker)
     entry = decide(base, reference, "approve", person=person, edits=edits)
@@ -161,7 +168,7 @@ def _approve_all(
     skip_confirmation: bool,
 ) -> None:
     if tool is None:
-        raise UsageError("--all of which tool?", hint="lemming approve --all --tool file_write")
+        raise UsageError("--all requires --tool", hint="lemming approve --all --tool file_write")
     items = list_waiting_calls(context.org, tool=tool, agent=agent, person=person)
     for item in items if not context.as_json else ():
         print_call(item.call or {}, [(item.person, item.at_deadline)])
@@ -188,11 +195,9 @@ def deny(
     """
     base = context.org
     if every == bool(reference):
-        raise UsageError(
-            "what is to be denied?", hint="lemming deny ID, or --all [--tool TOOL] [--agent AGENT]"
-        )
+        raise UsageError("no call is named", hint="lemming deny ID, or --all [--tool TOOL] [--agent AGENT]")
     if (tool or agent) and not every:
-        raise UsageError("--tool and --agent are for --all", hint="lemming deny --all --tool TOOL")
+        raise UsageError("--tool and --agent require --all", hint="lemming deny --all --tool TOOL")
     if reference:
         context.print_entry(decide(base, reference, "deny", person=person, text=reason))
         return

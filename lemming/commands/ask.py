@@ -267,15 +267,17 @@ def _load_schema(file: Path) -> dict[str, Any]:
         with file.open("rb") as stream:
             schema = parse(stream.read(DEFAULT_LIMIT_BYTES + 1), allow_bom=True)
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}", hint="--schema FILE") from error
+        raise UsageError(
+            f"{file} cannot be read: {error.strerror}", hint="name a readable file with --schema FILE"
+        ) from error
     except JsonProblem as error:
         raise UsageError(f"{file} is not JSON: {error.message} (line {error.line})") from error
     if not isinstance(schema, dict):
-        raise UsageError(f"{file} holds no JSON Schema", hint="it is a JSON object")
+        raise UsageError(f"{file} must contain a JSON Schema (an object)", hint="see json-schema.org")
     violation, pointer = find_schema_flaw(schema)
     if violation:
         raise UsageError(
-            f"{file}{pointer and ' ' + pointer}: {violation}", hint="json-schema.org says what a schema is"
+            f"{file}{pointer and ' ' + pointer}: {violation}", hint="correct the schema; see json-schema.org"
         )
     return schema
 
@@ -355,9 +357,9 @@ def _run_command(ctx: typer.Context, line: str) -> None:
         try:
             args = shlex.split(line)
         except ValueError as error:
-            raise UsageError(f"{error}: {line}", hint="close what is quoted") from error
+            raise UsageError(f"{error}: {line}", hint="close the quotes") from error
         if args[:1] == ["chat"]:
-            raise UsageError("this is a chat already", hint="Ctrl-D ends it")
+            raise UsageError("a chat is already running", hint="press Ctrl-D to end it")
         if not args or args[0] == "help":
             args = [*args[1:], "--help"]
         status = root.command.main(args, "lemming", standalone_mode=False, obj=session)

@@ -206,7 +206,7 @@ def _require_tick_ended(status: int, error_text: str) -> None:
     """Raise `LemmingError` if the exit status is not the status of a complete tick."""
     if status not in TICK_ENDED:
         raise LemmingError(
-            f"the engine ended with {status} on the copy: {error_text.strip()}", hint="see `lemming doctor`"
+            f"the engine ended with {status} on the copy: {error_text.strip()}", hint="run `lemming doctor`"
         )
 
 

@@ -161,15 +161,15 @@ def _require_org_folder(folder: Path) -> Path:
     """Return the organisation at or above a folder. Raises `NotAnOrg` if there is none."""
     base = folder.expanduser().absolute()
     if base.exists() and not base.is_dir():
-        raise NotAnOrg("is no folder", where=str(base), hint="name the organisation's folder")
+        raise NotAnOrg("not a folder", where=str(base), hint="name the organisation's folder")
     if not base.is_dir():
-        hint = f"correct the name, or make an organisation there with `lemming init {folder}`"
-        raise NotAnOrg("there is no such folder", where=str(base), hint=hint)
+        hint = f"correct the name, or create an organisation there with `lemming init {folder}`"
+        raise NotAnOrg("the folder does not exist", where=str(base), hint=hint)
     if not (base / "agents").is_dir():
         if parent_org := next(filter(is_org, base.parents), None):
             return parent_org
-        hint = f"make one there with `lemming init {folder}`"
-        raise NotAnOrg("there is no agents/ folder here", where=str(base), hint=hint)
+        hint = f"create an organisation there with `lemming init {folder}`"
+        raise NotAnOrg("the folder has no agents/ folder", where=str(base), hint=hint)
     return base
 
 
@@ -177,7 +177,7 @@ def _find_nearest_org(start: Path) -> Path:
     for folder in (start, *start.parents):
         if is_org(folder):
             return folder
-    hint = "make one with `lemming init DIR`, or name one with `lemming -C DIR ...` or LEMMING_ROOT"
+    hint = "create one with `lemming init DIR`, or name one with `lemming -C DIR ...` or LEMMING_ROOT"
     raise NotAnOrg("no organisation in this folder or above it", where=str(start), hint=hint)
 
 
@@ -192,7 +192,7 @@ def get_agent_path(name: str) -> str:
 def get_new_agent_path(name: str) -> str:
     """Return `agents/<name>`. Raises `UsageError` for a name unavailable to a new agent."""
     if name_error := new_agent_name_error(name):
-        raise UsageError(name_error, hint="take another name")
+        raise UsageError(name_error, hint="choose another name")
     return agent_folder(name)
 
 
@@ -207,7 +207,7 @@ class AgentFallbackGroup(TyperGroup):
             folders = list_agent_folders(find_org(ctx))
             if args[0] not in folders:
                 hint = did_you_mean(args[0], [*self.commands, *folders]) or f"{ctx.command_path} --help"
-                raise UsageError(f'there is no command and no agent "{args[0]}"', hint=hint)
+                raise UsageError(f'there is no command or agent "{args[0]}"', hint=hint)
             args = [self.default_command, *args]
         return super().resolve_command(ctx, args)
 
@@ -302,7 +302,7 @@ def parse_seconds(text: str) -> float:
     """
     amount = _DURATION.fullmatch(text.strip())
     if amount is None:
-        raise ValueError(f'"{text}" is no duration: write seconds, or 90s, 10m, 2h, 1d')
+        raise ValueError(f'expected seconds or a duration such as 90s, 10m, 2h or 1d, got "{text}"')
     return float(amount["number"]) * _SECONDS_IN[amount["unit"]]
 
 

@@ -75,10 +75,11 @@ def cost(
     """
     if by not in GROUPS:
         raise UsageError(
-            f'--by "{by}" is none of {", ".join(GROUPS)}', hint=did_you_mean(by, GROUPS) or "--by agent"
+            f'--by must be one of {", ".join(GROUPS)}, got "{by}"',
+            hint=did_you_mean(by, GROUPS) or "--by agent",
         )
     if as_csv and context.as_json:
-        raise UsageError("--csv and --json are two forms of the same", hint="give one of them")
+        raise UsageError("--csv and --json exclude each other", hint="use one of them")
     with report_progress("adding up") as progress:
         costs = compute_costs(context.org, by, since=since, progress=progress)  # type: ignore[arg-type]
     rows = context.limit_rows(_sort_rows(costs, is_ranked=limit is not None), limit)
@@ -316,8 +317,8 @@ def grant_credits(
         old_limit = resolve_credits(config, name, agent.credits).max_credits or 0.0
         new_limit = old_limit + amount
         if not 0 <= new_limit <= MAX_AMOUNT or not math.isfinite(amount):
-            hint = f"it may be anything from 0 to {MAX_AMOUNT:g}"
-            raise UsageError(f"{name} may spend {old_limit:g}; that cannot change by {amount:g}", hint=hint)
+            hint = f"choose a change that keeps the limit between 0 and {MAX_AMOUNT:g}"
+            raise UsageError(f"the limit of {name} ({old_limit:g}) cannot change by {amount:g}", hint=hint)
         document = parse(edit.raw, allow_bom=True)
         stored_limit = int(new_limit) if new_limit == int(new_limit) else new_limit
         edit.publish(dump_pretty({**document, name: {**document.get(name, {}), "max_credits": stored_limit}}))

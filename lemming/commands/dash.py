@@ -60,7 +60,7 @@ def dash(
     base = context.org
     if not is_installed():
         raise UsageError(
-            f"the page needs {' and '.join(_REQUIRED_MODULES)}, which are not installed", hint=INSTALL
+            f"the dashboard requires {' and '.join(_REQUIRED_MODULES)}, which are not installed", hint=INSTALL
         )
     if person is not None:
         _require_person(base, person)
@@ -100,7 +100,7 @@ def _require_person(base: OrgPath, name: str) -> None:
     people = find_people(survey_agents(base), load_config(base))
     if name not in people:
         hint = f"people here: {', '.join(people) or 'none; an agent with the model key human is one'}"
-        raise UsageError(f"{name} speaks for itself: a model answers for it", hint=hint)
+        raise UsageError(f"{name} is not a person: a model answers for it", hint=hint)
 
 
 def is_installed() -> bool:

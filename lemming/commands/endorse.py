@@ -41,7 +41,7 @@ def endorse(
     base = context.org
     if "trust" not in load_config(base).org.extensions:
         hint = 'set "trust": {} in config/org.json'
-        raise UsageError("this organisation does not track how far texts are trusted", hint=hint)
+        raise UsageError("trust tracking is off in this organisation", hint=hint)
     author = choose_person(load_requests(base), person)
     content_name, digest = _resolve_target(base, target)
     entry = messages.write_person_entry(
@@ -68,4 +68,4 @@ def _resolve_target(base: OrgPath, target: str) -> tuple[str, str]:
             return f"{parts[1]}/{parts[3].removesuffix('.json')}", ""
     elif digest := compute_file_digest(base, path):
         return path, digest
-    raise UsageError(f'there is no file "{target}"', hint="an entry's id, a file, or AGENT/memory/KEY")
+    raise UsageError(f'there is no file "{target}"', hint="name an entry's id, a file, or AGENT/memory/KEY")

@@ -133,7 +133,9 @@ def _to_lemming_error(error: Exception, command: str) -> LemmingError | None:
     if isinstance(error, typer.TyperException):
         return _to_usage_error(error, command)
     if isinstance(error, ModuleNotFoundError) and (import_problem := _explain_import_error(error.name or "")):
-        return ConfigError(f"{command} cannot go on: {import_problem}", hint="install lemming-engine again")
+        return ConfigError(
+            f"{command} cannot continue: {import_problem}", hint="install lemming-engine again"
+        )
     if isinstance(error, OSError) and error.filename is not None:
         return DiskError(error.strerror or str(error), where=os.fsdecode(error.filename))
     return None
@@ -160,7 +162,7 @@ def _to_usage_error(error: typer.TyperException, command: str) -> UsageError:
     command = context.command_path if context else command
     option = getattr(error, "option_name", "")
     if option in ("-C", "--root", "--version"):
-        hint = f"{option} stands before the command: lemming {option} ..."
+        hint = f"put {option} before the command: lemming {option} ..."
     else:
         hint = f"{command} --help"
     message = str(error.format_message()).replace("Value error, ", "").replace("'-n' / '--limit'", "'-n'")
@@ -191,7 +193,7 @@ def _to_internal_error(error: Exception) -> LemmingError:
     return LemmingError(
         f"internal error: {type(error).__name__}: {terminal.one_line(str(error), 300)}",
         where=f"{Path(frame.filename).name}:{frame.lineno}",
-        hint=f"this is a mistake in LeMMing or in a plugin; {DEBUG_ENV}=1 shows the traceback",
+        hint=f"this is a bug in LeMMing or in a plugin; set {DEBUG_ENV}=1 to see the traceback",
     )
 
 

@@ -109,9 +109,9 @@ def eval(
     output_paths = _resolve_output_paths(out, junit_file)
     if keep is not None and keep.expanduser().resolve().is_relative_to(Path(base).resolve()):
         raise UsageError(
-            "copies cannot be kept inside the organisation",
+            "--keep must name a folder outside the organisation",
             where=str(keep),
-            hint="name a folder elsewhere",
+            hint="name another folder",
         )
     spending = SpendingBudget(budget)
     agree = partial(_confirm_trust, base, trusts=trust, records=record, can_ask=not context.as_json)
@@ -152,7 +152,7 @@ def _resolve_output_paths(*paths: Path | None) -> list[Path | None]:
     resolved = [path.expanduser().absolute() if path else None for path in paths]
     for path in resolved:
         if path and not path.parent.is_dir():
-            raise UsageError("there is no such folder", where=str(path.parent), hint="make it first")
+            raise UsageError("the folder does not exist", where=str(path.parent), hint="create it first")
     return resolved
 
 

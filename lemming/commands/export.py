@@ -74,7 +74,7 @@ def export_org_command(
     if output is None:
         print_text(text.rstrip("\n"))
     elif not create_output(output.expanduser().absolute(), text.encode()):
-        raise UsageError("it is there already", where=str(output), hint="name another file")
+        raise UsageError("the file already exists", where=str(output), hint="name another file")
     for path in omitted_paths:
         print_notice(f"left out, no text or too long: {path}", style="yellow")
 

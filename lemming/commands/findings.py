@@ -49,7 +49,7 @@ def findings(
         require_agent_folder(base, agent)
     if kind is not None and kind not in KINDS:
         raise UsageError(
-            f'there is no kind of finding "{kind}"',
+            f'there is no finding kind "{kind}"',
             hint=did_you_mean(kind, KINDS) or f"one of {', '.join(KINDS)}",
         )
     first, last = parse_tick_range(ticks) if ticks is not None else (None, None)

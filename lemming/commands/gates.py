@@ -176,8 +176,8 @@ def show_standard(
 def _write_standard(base: Organisation) -> None:
     """Add the recommended gates to the settings. Raises `UsageError` if the settings have gates already."""
     if get_gates(load_config(base).org):
-        hint = "`lemming gates defaults` prints the table: take from it what you miss"
-        raise UsageError(f"{ORG_FILE} has gates already", hint=hint)
+        hint = "print the table with `lemming gates defaults` and copy the gates you need"
+        raise UsageError(f"{ORG_FILE} already has gates", hint=hint)
     with edit_file(base, ORG_FILE) as edit:
         document: dict[str, Any] = parse(edit.raw, allow_bom=True)
         table = standard_gates()

@@ -43,7 +43,7 @@ def graph(
     """
     if format not in FORMATS:
         hint = did_you_mean(format, FORMATS) or "--format mermaid"
-        raise UsageError(f'--format "{format}" is none of {", ".join(FORMATS)}', hint=hint)
+        raise UsageError(f'--format must be one of {", ".join(FORMATS)}, got "{format}"', hint=hint)
     base = context.org
     if agent is not None:
         require_agent_folder(base, agent)

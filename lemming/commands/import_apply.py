@@ -135,7 +135,7 @@ def prepare_org_folder(folder: Path) -> tuple[Path, dict[str, bytes]]:
     files = load_template("empty")
     if existing := [name for name in ("agents", *files) if (base / name).exists()]:
         hint = "name another folder, or move it away"
-        raise UsageError(f"no organisation, and {existing[0]} is there", where=str(base), hint=hint)
+        raise UsageError(f"not an organisation, and {existing[0]} already exists", where=str(base), hint=hint)
     return base, files
 
 
@@ -158,9 +158,9 @@ def _require_confirmation(
             return
         raise typer.Exit(1)
     folder_arg = f" {folder}" if folder else ""
-    hint = f"read it, then: lemming apply {file}{folder_arg} --yes"
+    hint = f"read it, then run: lemming apply {file}{folder_arg} --yes"
     if preview.effects:
-        raise NotTrusted("it brings code, and nothing was written", where=str(file), hint=hint)
+        raise NotTrusted("the file contains code; nothing was written", where=str(file), hint=hint)
     raise UsageError(
         f"{format_count(len(changed_paths), 'file')} would change; nothing was written",
         where=str(file),

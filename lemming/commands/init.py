@@ -218,11 +218,11 @@ def _reject_ambiguous_folder(base: Path, folder: Path) -> None:
         base.name == parent.name and not any(parent.iterdir())
     )
     if means_current_folder and not base.exists() and parent == Path.cwd() and not folder.is_absolute():
-        hint = f"`lemming init` alone makes it in the current folder; {base} names a new one in it"
+        hint = f"run `lemming init` alone to use the current folder; {base} would be a new folder in it"
         raise UsageError(f'is "{folder}" the current folder?', where=str(parent), hint=hint)
     if parent.name == "agents" and is_org(parent.parent):
-        hint = f"`lemming agents new {base.name}` makes an agent"
-        raise UsageError("this folder holds the agents of an organisation", where=str(parent), hint=hint)
+        hint = f"create an agent with `lemming agents new {base.name}`"
+        raise UsageError("the folder is the agents/ folder of an organisation", where=str(parent), hint=hint)
 
 
 def _refuse_to_overwrite(base: Path, folder: Path, files: list[str]) -> None:
@@ -232,12 +232,12 @@ def _refuse_to_overwrite(base: Path, folder: Path, files: list[str]) -> None:
         present.insert(0, "agents")
     if is_org(base):
         raise UsageError(
-            "there is an organisation already", where=str(base), hint="`lemming status` shows it"
+            "the folder is already an organisation", where=str(base), hint="see it with `lemming status`"
         )
     if present:
         names = ", ".join(present[:4]) + (", ..." if len(present) > 4 else "")
         raise UsageError(
-            f"{names} already there; nothing was written",
+            f"{names} already present; nothing was written",
             where=str(base),
             hint="choose another folder, or move these away",
         )

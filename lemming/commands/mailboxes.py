@@ -76,7 +76,10 @@ def inbox(
         _print_omitted_entries(messages, is_person=is_person)
     if not is_person:
         if peek or all_read:
-            raise UsageError(f"{name} is no person", hint="its own turns tell what it has read")
+            raise UsageError(
+                f"{name} is not a person",
+                hint="leave out --peek and --mark-all-read; the turns of an agent record its reads",
+            )
     elif all_read or not (peek or context.as_json):
         record_read_mark(base, name, messages.mark_of_all if all_read else messages.mark)
 

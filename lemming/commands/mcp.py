@@ -111,7 +111,7 @@ def try_servers(
     config = _load_mcp_config(base)
     server_names = _select_servers(config, name)
     if tool is not None and name is None:
-        raise UsageError("--call needs the name of a server", hint="lemming mcp test SERVER --call TOOL")
+        raise UsageError("--call requires the name of a server", hint="lemming mcp test SERVER --call TOOL")
     arguments = parse_json_object(args, "--args", '{"path": "a.txt"}')
     require_workspace_trust(base, is_trusted=trust, servers=server_names)
     require_sdk()
@@ -311,9 +311,9 @@ def _resolve_tool(
         raise UsageError(f'{name} offers no tool "{one_line(tool, 80)}" ("tools": {patterns})', hint=hint)
     tool_class = get_tool_class(server, server_tools.tools[tool])
     if tool_class != "read" and not allows_side_effects:
-        hint = "--yes calls it; a tool only reads where it says so and the server's line has trust_hints"
+        hint = "add --yes to call it; a tool counts as read-only if it says so and its server has trust_hints"
         raise UsageError(
-            f"{tool} is of class {tool_class}, may do something outside, and was not called", hint=hint
+            f"{tool} was not called: it has class {tool_class} and may have effects outside", hint=hint
         )
     return tool
 

@@ -77,7 +77,7 @@ def use_model(
         changed_files = [resume_file(name) for name in names if set_agent_model(base, name, key)]
     else:
         if key == DEFAULT_KEY:
-            raise UsageError('"default" is the default already', hint="lemming models list")
+            raise UsageError('"default" is already the default', hint="lemming models list")
         is_new, previous_key = set_default_model(base, key)
         changed_files = [MODELS_FILE] if is_new else []
     changed_files += [MODELS_FILE] if is_line_added and MODELS_FILE not in changed_files else []

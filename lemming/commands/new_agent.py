@@ -185,8 +185,8 @@ def _require_team_exists(base: OrgPath, names: list[str]) -> None:
     for name in names:
         if name not in agents:
             suggestion = did_you_mean(name, list(agents)) or f"agents: {', '.join(agents)}"
-            hint = f"{suggestion}; or first: lemming agents new {name}"
-            raise UsageError(f'there is no agent "{name}" to be in a team', hint=hint)
+            hint = f"{suggestion}; or create it first: lemming agents new {name}"
+            raise UsageError(f'there is no agent "{name}" for the team', hint=hint)
 
 
 def _allow_missing_authors(base: OrgPath, resume: dict[str, Any]) -> None:
@@ -224,7 +224,7 @@ def read_resume_json(base: OrgPath, name: str) -> dict[str, Any]:
 def _validate_kinds(kinds: list[str]) -> list[str]:
     for kind in kinds:
         if kind not in MESSAGE_KINDS:
-            raise UsageError(f'there is no kind "{kind}"', hint=f"kinds: {', '.join(MESSAGE_KINDS)}")
+            raise UsageError(f'--kind must be one of {", ".join(MESSAGE_KINDS)}, got "{kind}"')
     return kinds
 
 
@@ -276,7 +276,7 @@ def _reject_unknown_choices(base: OrgPath, resume: dict[str, Any]) -> None:
     except UnknownModel as error:
         raise UsageError(error.message, where=error.where, hint=error.hint) from error
     except ToolError as error:
-        hint = f"{error.hint}; or write it: lemming tools new NAME"
+        hint = f"{error.hint}; or create it: lemming tools new NAME"
         raise UsageError(error.message, where=error.where, hint=hint) from error
 
 

@@ -43,7 +43,7 @@ def pause(
     """
     base = context.org
     if agent and is_person_agent(find_agent(base, agent), load_config(base)):
-        raise UsageError(f"{agent} takes no turns anyway: a person speaks for it", hint="lemming agents list")
+        raise UsageError(f"{agent} takes no turns: a person writes for it", hint="lemming agents list")
     text = make_pause_text(timestamp(SystemClock().now()), _get_user_name(), one_line(reason, 200))
     recorded_text = begin_pause(base, agent, text)
     if context.as_json:

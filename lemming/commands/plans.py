@@ -82,12 +82,12 @@ def show_plan(
     if name not in agents or not is_planner(agents[name], config):
         planners = [planner for planner, agent in agents.items() if is_planner(agent, config)]
         hint = did_you_mean(name, planners) or f"agents with plans: {', '.join(planners) or 'none'}"
-        raise UsageError(f"{name} follows no plan", where=plan_file(name), hint=hint)
+        raise UsageError(f"{name} does not follow a plan", where=plan_file(name), hint=hint)
     status = get_plan_status(org, name)
     if context.print_as_json("plan_of", _plan_to_json(status)):
         return
     if status.plan is None:
-        raise ConfigError(status.problem, hint=f"`lemming validate {name}` says what is wrong")
+        raise ConfigError(status.problem, hint=f"run `lemming validate {name}`")
     if as_diagram:
         for line in to_mermaid(status.plan).split("\n"):
             print_data(line)

@@ -62,7 +62,10 @@ def prompt(
     find_agent(base, agent)
     preview = preview_tick(base, load_settings(base))
     if not has_model_turns(preview.snapshot.agent(agent), preview.snapshot.config):
-        raise UsageError(f"others speak for {agent}; no model is ever asked", hint=f"lemming inbox {agent}")
+        raise UsageError(
+            f"{agent} has no prompt: it does not call a model",
+            hint=f"see its messages with `lemming inbox {agent}`",
+        )
     prompt_preview = preview.build_prompt(agent)
     inputs = prompt_preview.inputs
     sent = build_first_request(preview.snapshot, inputs)

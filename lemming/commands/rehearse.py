@@ -71,7 +71,9 @@ def _open_org(folder: Path) -> Organisation:
     """Open the organisation in a folder. Raises `NotAnOrg` if there is none."""
     org = Organisation.from_path(folder.expanduser().resolve())
     if not (org.base / "agents").is_dir():
-        raise NotAnOrg("there is no agents/ folder here", where=str(org.base), hint="name an organisation's")
+        raise NotAnOrg(
+            "the folder has no agents/ folder", where=str(org.base), hint="name an organisation's folder"
+        )
     require_known_format(org.base)
     return org
 
@@ -182,7 +184,7 @@ def rehearse(
         makes_calls=tools,
     )
     if keep is not None and dry_run:
-        raise UsageError("--dry-run keeps nothing", hint="leave out one of --keep and --dry-run")
+        raise UsageError("--keep and --dry-run exclude each other", hint="use one of them")
     require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
     with tempfile.TemporaryDirectory(prefix="lemming-rehearsal-") as scratch, stop_on_signals() as switch:
         folder = Path(scratch, "fork") if keep is None else keep.expanduser().resolve()
@@ -194,7 +196,7 @@ def rehearse(
     if rehearsal.stopped_by is not None:
         raise rehearsal.stopped_by
     if rehearsal.cannot_tell and not dry_run:
-        hint = f"a model that can: --set agents/{rehearsal.scripted[0]}/resume.json:/model/key=KEY"
+        hint = f"use another model: --set agents/{rehearsal.scripted[0]}/resume.json:/model/key=KEY"
         raise UsageError(rehearsal.cannot_tell, hint=hint)
     if rehearsal.last < rehearsal_options.last:
         raise typer.Exit(switch.exit_status)

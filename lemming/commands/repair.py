@@ -70,7 +70,7 @@ def repair(
     base = context.org
     if (mark is not None) + retry != (call is not None):
         raise UsageError(
-            "a call goes with either --mark or --retry",
+            "a call requires either --mark or --retry",
             hint="lemming repair --mark done 42/editor/0, or lemming repair --retry 42/editor/0",
         )
     with open_org(base, command="repair") as runtime:

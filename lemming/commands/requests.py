@@ -277,14 +277,14 @@ def answer(
 def _parse_field(request: RequestView, typed_field: str) -> tuple[str, Any]:
     name, equals, value = typed_field.partition("=")
     if not equals:
-        raise UsageError(f'--field "{typed_field}" has no value', hint="--field NAME=VALUE")
+        raise UsageError(f'--field "{typed_field}" has no value', hint="write --field NAME=VALUE")
     return name, parse_field(get_answer_schema(request), name, value)
 
 
 def _prompt_for_answer(request: RequestView) -> tuple[str, dict[str, Any]]:
     """Prompt on the terminal for an answer: each field, or a text."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("nothing to answer with", hint=describe_fields(request))
+        raise UsageError("the answer is empty", hint=describe_fields(request))
     print_notice(f"{request.asker} asks: {request.text}", style="bold")
     properties = get_properties(get_answer_schema(request))
     if not properties:

@@ -123,7 +123,7 @@ def _reject_missing_to_option(text: list[str], other_agents: list[str]) -> None:
         return
     quoted_text = shlex.quote(" ".join(text[1:]))
     raise UsageError(
-        f'an entry to "{name}" must have --to {name}: without it, it goes to everybody',
+        f'a message to "{name}" must have --to {name}; without it, the message goes to everybody',
         hint=f"lemming send --to {name} {quoted_text}; to everybody: the text in one pair of quotes",
     )
 
@@ -135,7 +135,7 @@ def _require_person(base: OrgPath, author: str, config: Config) -> None:
     agents = survey_agents(base).agents.values()
     people = ", ".join(agent.name for agent in agents if is_person_agent(agent, config))
     raise UsageError(
-        f"{author} speaks for itself: a model answers for it",
+        f"{author} is not a person: a model answers for it",
         hint=f"people here: {people or 'none; an agent with the model key human is one'}",
     )
 
@@ -143,10 +143,10 @@ def _require_person(base: OrgPath, author: str, config: Config) -> None:
 def _validate_job_options(to: str | None, text: list[str] | None, delivery_key: dict[str, str]) -> None:
     """Raise `UsageError` for options that contradict --every."""
     if delivery_key:
-        raise UsageError("--every excludes --at and --in", hint="the cron expression says when")
+        raise UsageError("--every excludes --at and --in", hint="use one of them")
     if to is None or not text:
         hint = 'lemming send --every "0 9 * * mon" --to editor "What was last week?"'
-        raise UsageError("--every needs --to and a text", hint=hint)
+        raise UsageError("--every requires --to and a text", hint=hint)
 
 
 def _build_delivery_time(at: str | None, delay: str | None, config: Config) -> dict[str, str]:
@@ -154,22 +154,22 @@ def _build_delivery_time(at: str | None, delay: str | None, config: Config) -> d
     if at is None and delay is None:
         return {}
     if at is not None and delay is not None:
-        raise UsageError("--at and --in exclude each other", hint="name the moment, or how long from now")
+        raise UsageError("--at and --in exclude each other", hint="use one of them")
     current_time = SystemClock().now()
     if delay is not None:
         return {"not_before": timestamp(current_time + parse_duration(delay))}
     delivery_time = parse_moment(at or "", current_time, config.org.timezone or "UTC")
     if delivery_time <= current_time:
         raise UsageError(
-            f"{format_moment(delivery_time)} has passed",
-            hint="name a moment to come, or send it without --at",
+            f"the delivery time must be in the future, got {format_moment(delivery_time)}",
+            hint="name a later moment, or leave out --at",
         )
     return {"not_before": timestamp(delivery_time)}
 
 
 def _build_payload(text: str, to: str | None, extra: str | None) -> dict[str, Any]:
     if not text and extra is None:
-        raise UsageError("nothing to send", hint='lemming send "some text", or --payload')
+        raise UsageError("the message is empty", hint='write lemming send "some text", or use --payload')
     keys = {"text": text or None, "target": to}
     return {
         **{key: value for key, value in keys.items() if value is not None},
@@ -189,8 +189,8 @@ def _build_attachments(base: OrgPath, files: list[Path]) -> dict[str, Any]:
             with file.open("rb") as content:
                 digest = file_digest(content, "sha256").hexdigest()
         except ValueError as error:
-            hint = "copy it below shared/, where agents may read it"
-            raise UsageError(f"{file} is no file of the organisation", hint=hint) from error
+            hint = "copy it to shared/, where agents may read it"
+            raise UsageError(f"{file} is not a file of the organisation", hint=hint) from error
         except OSError as error:
             raise UsageError(f"{file} cannot be attached: {error.strerror}") from error
         attachments.append({"path": relative_path.as_posix(), "sha256": digest})
@@ -202,8 +202,8 @@ def _require_sendable_size(payload: dict[str, Any]) -> dict[str, Any]:
     size = len(dump_pretty(payload))
     if size > _PAYLOAD_LIMIT_BYTES:
         raise UsageError(
-            f"{size:,} bytes are too many for one entry, which holds {_PAYLOAD_LIMIT_BYTES:,}",
-            hint="put it into a file below shared/ and send its name",
+            f"the payload must have at most {_PAYLOAD_LIMIT_BYTES:,} bytes, got {size:,}",
+            hint="put the content into a file in shared/ and send its name",
         )
     return payload
 

@@ -80,7 +80,9 @@ def _build_metrics_endpoint(host: str) -> MetricsSource:
 
     if host not in LOCAL_NAMES and not os.environ.get(METRICS_TOKEN_ENV):
         hint = f"set {METRICS_TOKEN_ENV}, or leave out --host"
-        raise UsageError(f"{host} can be reached by others, and /metrics needs no token", hint=hint)
+        raise UsageError(
+            f"{host} is reachable by others, and /metrics is not protected by a token", hint=hint
+        )
     return MetricsSource(CONTENT_TYPE, render_metrics)
 
 

@@ -85,13 +85,13 @@ def service(
     config = load_config(base)  # or it would not start
     channel_agents = _list_served_channels(base, config)
     if serve is not None and not channel_agents:
-        hint = "leave out --serve; docs/channels.md says what a channel is"
-        raise UsageError("there is nothing to serve: no agent is an http or mail channel", hint=hint)
+        hint = "leave out --serve; see docs/channels.md"
+        raise UsageError("there is nothing to serve: no agent uses an http or mail channel", hint=hint)
     folder = Path(base).resolve()
     if name and name != make_service_name(name):
         raise UsageError(
-            f'"{name}" is no name for a service',
-            hint=f"for example {make_service_name(name)}: a-z, 0-9 and -",
+            f'the name of a service must consist of a-z, 0-9 and -, got "{name}"',
+            hint=f"use {make_service_name(name)}",
         )
     name = name or make_service_name(folder.name)
     unit = ServiceUnit(
@@ -140,9 +140,9 @@ def _write_unit(unit: ServiceUnit, text: str) -> str:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), hint="move it away") from error
     if existing is not None and not is_unit_for_folder(existing, unit.folder):
         raise UsageError(
-            "there is a service of this name already, for something else",
+            "a different service of this name already exists",
             where=str(path),
-            hint=f"lemming service --name {unit.name}-2",
+            hint=f"choose another name: lemming service --name {unit.name}-2",
         )
     if existing != text:
         fs.make_root(folder)

@@ -100,7 +100,7 @@ def _find_skill(base: Organisation, name: str) -> SkillStatus:
     matching = [candidate for candidate in statuses if name in (candidate.skill.folder, candidate.skill.name)]
     if len(matching) > 1:
         folders = ", ".join(candidate.skill.folder for candidate in matching)
-        raise UsageError(f'there are several skills "{name}"', hint=f"name the folder of one: {folders}")
+        raise UsageError(f'"{name}" is the name of several skills', hint=f"name the folder of one: {folders}")
     if not matching:
         broken = next((candidate for candidate in problems if f"/{name}/" in f"/{candidate.file}"), None)
         if broken:

@@ -64,7 +64,7 @@ class _HealthProbe:
         """Return the health of the organisation for a query."""
         silent_s = self._progress.overdue_s
         text = f"nothing has happened for {silent_s:.0f} s in tick {self._progress.tick}"
-        hint = "start it again: it goes on where it is"
+        hint = "restart it: it continues where it stopped"
         hang_issues = [HealthIssue(text, hint=hint, about="engine", since_tick=self._progress.tick)]
         org_status = load_org_status(
             self._org, max_age_s=_parse_max_age(query), extra_issues=hang_issues if silent_s else []
@@ -74,7 +74,7 @@ class _HealthProbe:
 
 def _parse_max_age(query: dict[str, str]) -> float | None:
     if unknown := query.keys() - {"max_age"}:
-        raise UsageError(f'there is no "{min(unknown)}" to ask for', hint=f"{PATH}?max_age=10m")
+        raise UsageError(f'unknown query parameter "{min(unknown)}"', hint=f"write {PATH}?max_age=10m")
     try:
         return parse_seconds(query["max_age"]) if "max_age" in query else None
     except ValueError as error:

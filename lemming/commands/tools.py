@@ -89,13 +89,16 @@ def create_tool(base: Organisation, name: str, agent: str | None) -> CreatedTool
     name, and for an existing file without `agent`.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-        raise UsageError(f'"{name}" is no name for a function', hint="letters, digits and _, a letter first")
+        raise UsageError(
+            f'the name of a function must consist of letters, digits and _, got "{name}"',
+            hint="start it with a letter",
+        )
     file = f"tools/{name}.py"
     caller = load_agent(base, agent) if agent else _find_only_agent(base)
     is_new = fs.create(Path(base), file, _TEMPLATE.format(name=name).encode())
     if not (is_new or agent):
-        hint = f"take another name; or let an agent call it: lemming tools new {name} --agent AGENT"
-        raise UsageError(f"{file} is there already", hint=hint)
+        hint = f"choose another name, or let an agent call it: lemming tools new {name} --agent AGENT"
+        raise UsageError(f"{file} already exists", hint=hint)
     if not any(Path(file).match(pattern) for pattern in load_config(base).org.tool_files):
         append_to_settings(base, ("tool_files",), _TOOL_FILES_PATTERN)
     if caller and not any(is_match(name, tool_row) for tool_row in caller.permissions.tools):
@@ -317,7 +320,7 @@ def parse_arguments(pairs: list[str], json_text: str | None) -> dict[str, Any]:
     for pair in pairs:
         key, equals_sign, text = pair.partition("=")
         if not equals_sign:
-            raise UsageError(f'"{pair}" is no argument', hint="write KEY=VALUE")
+            raise UsageError(f'an argument must be KEY=VALUE, got "{pair}"')
         try:
             arguments[key] = parse(text)
         except JsonProblem:
@@ -360,10 +363,10 @@ def _find_only_caller(base: Organisation, toolset: Toolset, settings: OrgSetting
         return callers[0]
     if not callers:
         _require_tool(toolset, name, None)
-        hint = f'put "{name}" into permissions.tools of a resume; `lemming agents list` has the agents'
+        hint = f'add "{name}" to permissions.tools in a resume; see the agents with `lemming agents list`'
         raise UsageError(f"no agent may call {name}", hint=hint)
-    hint = f"--agent NAME; it may be called by: {', '.join(callers)}"
-    raise UsageError(f"as whom is {name} to be called?", hint=hint)
+    hint = f"add --agent NAME; agents that may call it: {', '.join(callers)}"
+    raise UsageError(f"{name} requires --agent", hint=hint)
 
 
 def _commit_effects(context: ToolContext, result: ToolResult) -> None:

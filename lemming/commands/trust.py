@@ -142,15 +142,13 @@ def _confirm_trust(
 
 def _build_not_trusted_error(base: OrgPath, missing: list[MissingPermission]) -> NotTrusted:
     summary = "; ".join(one_line(str(missing_permission), _SENTENCE_WIDTH) for missing_permission in missing)
-    hint = "`lemming trust` shows it, `lemming trust --yes` agrees to it; `--trust` does for one run"
+    hint = "see it with `lemming trust`, grant it with `lemming trust --yes`, or for one run with `--trust`"
     listed_permissions = [*_list_required_permissions(base)]
     if not any(
         missing_permission.permission in listed_permissions for missing_permission in missing
     ):  # a server of which no agent may call a tool
-        hint = "`--trust` agrees to it for this run; `lemming trust` names only what agents may use"
-    return NotTrusted(
-        f"nobody here has agreed to what running this does: {summary}", where=str(base), hint=hint
-    )
+        hint = "grant it for this run with `--trust`; `lemming trust` lists only permissions that agents use"
+    return NotTrusted(f"the workspace is not trusted: {summary}", where=str(base), hint=hint)
 
 
 class _TrustRecheck:
@@ -210,9 +208,7 @@ def load_settings(base: OrgPath) -> Config:
     if not code_names or has_workspace_trust(base):
         return Runtime(Organisation.from_path(base)).load_config()
     names = ", ".join(code_names)
-    print_notice(
-        f"not imported: {one_line(names)}, as nobody here has agreed to running this (`lemming trust`)"
-    )
+    print_notice(f"not imported: {one_line(names)}, because the workspace is not trusted (`lemming trust`)")
     return replace(config, org=replace(config.org, tool_files=[]))
 
 

@@ -44,7 +44,7 @@ def try_text(org: Organisation, file: str, text: str, *, is_dry: bool, longest_s
     file, raw = resolve_editable_file(org, file), encode_text(text)
     for problem in validate_text(org, file, raw):
         if problem.severity == "error":
-            raise UsageError(f"what has a mistake cannot be tried: {problem.message}", hint=problem.hint)
+            raise UsageError(f"the draft is not valid: {problem.message}", hint=problem.hint)
     _require_trust(org, file, raw)
     require_fast_history(org, "to try this on the past")
     span = find_recorded_span(org)
@@ -57,7 +57,7 @@ def try_text(org: Organisation, file: str, text: str, *, is_dry: bool, longest_s
         allow_code(scratch)  # as to the original
         result = rehearse(org, Path(scratch, "fork"), options, stop=stop)
     if result.last < options.last and not result.stopped_by:
-        message = f"{longest_s:g} seconds were over; `lemming rehearse` goes on as long as it takes"
+        message = f"the trial took longer than {longest_s:g} seconds; `lemming rehearse` has no limit"
         result = replace(result, stopped_by=UsageError(message))
     has_differences = not (is_dry and result.unrecorded_prompts)
     return {
@@ -92,8 +92,8 @@ def _require_trust(org: Organisation, file: str, raw: bytes) -> None:
         list_required_permissions(org, config, agents.values())
     ):
         summary = "; ".join(str(permission) for permission in missing[:3])
-        message = f"nobody here has agreed to what running this does: {summary}"
-        raise NotTrusted(message, hint="save it; `lemming trust` asks about it")
+        message = f"the workspace is not trusted: {summary}"
+        raise NotTrusted(message, hint="save it, then grant its permissions with `lemming trust`")
 
 
 def _cost_to_json(result: RehearsalResult) -> Json:

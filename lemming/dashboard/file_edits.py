@@ -55,17 +55,17 @@ def encode_text(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"this is no text (at character {error.start})") from error
+        raise UsageError(f"not valid text (at character {error.start})") from error
 
 
 def fork_to_sibling(org: Organisation, at: str, folder: str) -> dict[str, Any]:
     """Create a fork in a new sibling folder of the organisation and return the fork's location."""
     if not _FOLDER.match(folder):
-        hint = "one word of letters, digits, - _ and .: what-if"
-        raise UsageError(f'"{folder[:80]}" is no name for a folder beside this one', hint=hint)
+        hint = "use letters, digits, - _ and ., for example what-if"
+        raise UsageError(f'"{folder[:80]}" is not a valid name for a folder', hint=hint)
     target = Path(org.base).resolve().parent / folder
     if target.exists():
-        raise UsageError(f"there is something called {folder} already", hint="choose another name")
+        raise UsageError(f"{folder} already exists", hint="choose another name")
     past = open_past(org.base)
     state = past.resolve_state(at)
     fork(past, state, target, [])

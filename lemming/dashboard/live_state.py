@@ -51,7 +51,7 @@ class OrgWorker:
         except LemmingError:
             raise
         except Exception as error:
-            hint = "`lemming doctor` looks at the machine, `lemming verify` at the files"
+            hint = "check the machine with `lemming doctor`, the files with `lemming verify`"
             raise LemmingError(f"{type(error).__name__}: {error}", where=str(self.org), hint=hint) from error
 
     def close(self) -> None:

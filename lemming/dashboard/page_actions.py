@@ -53,8 +53,8 @@ def _require_code_trust(org: Organisation) -> None:
     ]
     if missing:
         summary = "; ".join(str(permission) for permission in missing[:3])
-        hint = "`lemming trust` shows it, `lemming trust --yes` agrees to it"
-        raise NotTrusted(f"nobody here has agreed to what running this does: {summary}", hint=hint)
+        hint = "see it with `lemming trust`, grant it with `lemming trust --yes`"
+        raise NotTrusted(f"the workspace is not trusted: {summary}", hint=hint)
 
 
 def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json:
@@ -68,7 +68,7 @@ def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json
 
     reference, decision = _get_text(arguments, "id"), _get_text(arguments, "word")
     if decision not in DECISIONS:
-        raise UsageError(f'"{decision[:40]}" is no decision', hint=", ".join(DECISIONS))
+        raise UsageError(f'decision must be one of {", ".join(DECISIONS)}, got "{decision[:40]}"')
     edits = [f"{key}={value}" for key, value in _get_texts(arguments, "edits").items()]
     _, request, call = find_pending_request(org, reference)
     is_for_tool = arguments.get("always") is True and decision == "approve" and call is not None
@@ -102,7 +102,7 @@ def _preview_standing_approval(org: Organisation, arguments: Json, _person: str 
 
     _, request, call = find_pending_request(org, _get_text(arguments, "id"))
     if call is None:
-        raise UsageError("only a call of a tool can be approved for always")
+        raise UsageError("only tool calls can be approved for all later calls")
     standing_approval = preview_standing_approval(org, call, request.asker)
     return {"gate": standing_approval.line, "told": standing_approval.describe(is_written=False)}
 
@@ -206,7 +206,7 @@ def _entry_to_json(entry: OutboxEntry) -> Json:
 def _get_text(arguments: Json, key: str) -> str:
     value = arguments.get(key, "")
     if not isinstance(value, str):
-        raise UsageError(f"{key} is no text")
+        raise UsageError(f"{key} must be a text")
     return value
 
 
@@ -220,5 +220,5 @@ def _get_texts(arguments: Json, key: str) -> dict[str, str]:
     """Return an object of texts, for example the fields of a form."""
     value = arguments.get(key, {})
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise UsageError(f"{key} is no object of texts")
+        raise UsageError(f"{key} must be an object whose values are texts")
     return value

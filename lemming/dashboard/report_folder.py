@@ -37,15 +37,15 @@ def resolve_report_folder(base: Path, path: Path) -> Path:
     """
     folder = Path(os.path.abspath(path.expanduser()))
     if folder.resolve().is_relative_to(base.resolve()):
-        hint = f"name a folder elsewhere: {base.resolve().parent / 'report'}"
-        raise UsageError("a report cannot be inside the organisation", where=str(folder), hint=hint)
+        hint = f"name a folder outside it: {base.resolve().parent / 'report'}"
+        raise UsageError("a report must be outside the organisation", where=str(folder), hint=hint)
     if not os.path.lexists(folder):
         return folder
     if not folder.is_dir():
-        raise UsageError("that is no folder", where=str(folder), hint="name a new one")
+        raise UsageError("not a folder", where=str(folder), hint="name a new one")
     if any(folder.iterdir()) and not _is_report(folder):
-        hint = "name a new folder, an empty one, or one that `lemming report` wrote"
-        raise UsageError("there is something else in this folder", where=str(folder), hint=hint)
+        hint = "name a new folder, an empty folder, or an earlier report"
+        raise UsageError("the folder has other content", where=str(folder), hint=hint)
     return folder
 
 

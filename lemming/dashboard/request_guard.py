@@ -38,9 +38,9 @@ HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 )
-_NO_TOKEN = "open the address that `lemming dash` printed: it has the token of this run\n"  # noqa: S105
+_NO_TOKEN = "open the address printed by `lemming dash`: it has the token of this run\n"  # noqa: S105
 _REDIRECT_PAGE = '<!doctype html><title>LeMMing</title><meta http-equiv="refresh" content="0;url={place}">'
-_FOREIGN_ORIGIN = "this page is only for the machine that it runs on\n"
+_FOREIGN_ORIGIN = "this page is only for the machine it runs on\n"
 
 
 class Guard:

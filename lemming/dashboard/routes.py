@@ -66,9 +66,9 @@ class _PageRoutes:
         try:
             arguments = parse(await request.body())
         except JsonProblem as error:
-            return _error_response(UsageError(f"that is no JSON: {error}"))
+            return _error_response(UsageError(f"the body is not valid JSON: {error}"))
         if not isinstance(arguments, dict):
-            return _error_response(UsageError("that is no JSON object"))
+            return _error_response(UsageError("the body must be a JSON object"))
         from lemming.dashboard.page_actions import (  # what only those need who change something
             TAKE_LONG,
             run_action,

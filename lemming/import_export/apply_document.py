@@ -92,14 +92,17 @@ def apply_writes(base: Path, changes: list[PlannedWrite]) -> None:
     with lock_folders(base, (change.path for change in changes if change.previous is not None)):
         for change in changes:
             if _load_file(base, change.path) != change.previous:
-                hint = "give the command again: it starts from what the file says now"
-                message = "the file has changed meanwhile; nothing was written"
+                hint = "run the command again to read the new content"
+                message = "the file changed during the command; nothing was written"
                 raise UsageError(message, where=change.path, hint=hint)
         for change in sorted(changes, key=lambda planned: planned.path.endswith("/resume.json")):
             if change.previous is not None:
                 fs.write_atomic(base, change.path, change.content)
             elif not fs.create(base, change.path, change.content):
-                raise UsageError(f"{change.path} came meanwhile; the rest was not written", where=str(base))
+                raise UsageError(
+                    f"{change.path} was created during the command; the remaining files were not written",
+                    where=str(base),
+                )
 
 
 def _plan_settings(
@@ -180,9 +183,9 @@ def _parse_object(raw: bytes, path: str) -> Json:
     try:
         value = parse(raw, allow_bom=True)
     except ValueError as error:
-        raise ConfigError(f"it is no JSON: {error}", where=path, hint="`lemming validate`") from error
+        raise ConfigError(f"not valid JSON: {error}", where=path, hint="run `lemming validate`") from error
     if not isinstance(value, dict):
-        raise ConfigError("expected an object", where=path, hint="`lemming validate`")
+        raise ConfigError("expected a JSON object", where=path, hint="run `lemming validate`")
     return value
 
 

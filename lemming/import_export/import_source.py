@@ -142,7 +142,7 @@ def open_source(folder: Path, remarks: list[Remark]) -> ImportSource:
     """
     path = folder.expanduser().absolute()
     if not path.is_dir():
-        raise UsageError("there is no such folder", where=str(path), hint="name the folder to import from")
+        raise UsageError("the folder does not exist", where=str(path), hint="name the folder to import from")
     return ImportSource(path, remarks)
 
 

@@ -58,8 +58,8 @@ def build_import_files(base: Path, result: ImportResult, template: Mapping[str, 
     )
     if existing and not is_interrupted_import:
         names = ", ".join(existing[:4]) + (", ..." if len(existing) > 4 else "")
-        hint = "rename them there, or move these away: `lemming agents rename`"
-        raise UsageError(f"{names} already there; nothing was written", where=str(base), hint=hint)
+        hint = "rename them there, or rename these with `lemming agents rename`"
+        raise UsageError(f"{names} already present; nothing was written", where=str(base), hint=hint)
     return ImportFiles(
         {**files, **agent_files, **_select_optional_files(base, result)},
         _merge_models(base, result, template.get(MODELS_FILE)),
@@ -78,7 +78,10 @@ def write_files(base: Path, import_files: ImportFiles) -> None:
         if not fs.create(base, path, import_files.files[path]) and not fs.has_content(
             base / path, import_files.files[path]
         ):
-            raise UsageError(f"{path} came meanwhile; the rest was not written", where=str(base))
+            raise UsageError(
+                f"{path} was created during the command; the remaining files were not written",
+                where=str(base),
+            )
 
 
 def _select_optional_files(base: Path, result: ImportResult) -> dict[str, bytes]:

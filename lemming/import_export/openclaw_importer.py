@@ -285,7 +285,7 @@ def load_json5(text: str) -> Any:
     {'a': 'x', 'b': [1, 2]}
     """
     if len(text) > LIMIT_CHARS:
-        raise InvalidFrontMatter(f"it has {len(text)} characters; at most {LIMIT_CHARS} are read")
+        raise InvalidFrontMatter(f"it must have at most {LIMIT_CHARS} characters, got {len(text)}")
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -74,18 +74,22 @@ def parse_document(raw: bytes, file: str) -> Json:
         else:
             document = parse_yaml(text, LIMIT_BYTES)
     except UnicodeDecodeError as error:
-        raise ConfigError(f"it is no UTF-8 text (at byte {error.start})", where=file) from error
+        raise ConfigError(
+            f"expected UTF-8 text, got other bytes at byte {error.start}", where=file
+        ) from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"it is no TOML: {error}", where=file) from error
+        raise ConfigError(f"not valid TOML: {error}", where=file) from error
     except RecursionError as error:  # of TOML: the other two say so themselves
-        raise ConfigError("it is nested too deep", where=file) from error
+        raise ConfigError("the document is nested too deep", where=file) from error
     except (JsonProblem, InvalidFrontMatter) as error:
         location = f"{file}:{error.line}" if error.line else file
         raise ConfigError(
-            f"it cannot be read: {error}", where=location, hint="mend it there; nothing was written"
+            f"cannot be read: {error}", where=location, hint="correct it there; nothing was written"
         ) from error
     if not isinstance(document, dict):
-        raise ConfigError("it holds no organisation", where=file, hint=f"keys: {', '.join(PARTS)}")
+        raise ConfigError(
+            "the document has none of the expected keys", where=file, hint=f"use the keys {', '.join(PARTS)}"
+        )
     return document
 
 
@@ -100,7 +104,7 @@ def parse_org(
     for part in document:
         if part not in PARTS:
             hint = did_you_mean(part, list(PARTS)) or f"keys: {', '.join(PARTS)}"
-            raise ConfigError(f'"{part}" is no part of an organisation', where=file, hint=hint)
+            raise ConfigError(f'unknown key "{part}"', where=file, hint=hint)
     agents, plans = _extract_plans(_require_object(document, "agents", file), file, defaults)
     if "timezone" in _require_object(document, "settings", file):
         defaults = defaults._replace(zone="")
@@ -133,7 +137,7 @@ def _extract_plans(agents: Json, file: str, defaults: ShorthandDefaults) -> tupl
         shorthand = dict(entry)
         plan = shorthand.pop("plan")
         if not isinstance(plan, dict):
-            raise ConfigError("a plan is an object with steps", where=f"{file}: agents.{name}.plan")
+            raise ConfigError("a plan must be an object with steps", where=f"{file}: agents.{name}.plan")
         files[f"agents/{name}/plan.json"] = plan
         plan_defaults: Json = {"does": "No model is asked: plan.json says what is done.", "model": "plan"}
         if not shorthand.keys() & {"schedule", "cron", "wake", "every"}:
@@ -173,7 +177,7 @@ def _require_object(document: Json, part: str, file: str) -> Json:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ConfigError(f'"{part}" must hold names, each with what it is', where=file)
+        raise ConfigError(f'"{part}" must be an object that maps names to values', where=file)
     return value
 
 
@@ -204,9 +208,11 @@ def _build_resumes(
     for name, entry in agents.items():
         location = f"{file}: agents.{name}"
         if problem := paths.new_agent_name_error(name):
-            raise ConfigError(problem, where=location, hint="take another name")
+            raise ConfigError(problem, where=location, hint="choose another name")
         if not isinstance(entry, dict | str):
-            raise ConfigError("an agent is what it does, or words", where=location, hint='"does: ..."')
+            raise ConfigError(
+                "an agent must be a text or an object", where=location, hint='write "does: ..."'
+            )
         shorthand: Json = {"does": entry} if isinstance(entry, str) else dict(entry)
         handoff_authors = (agent for other, agent in handoff_readers if other == name)
         authors = [
@@ -268,14 +274,14 @@ def _iter_files(files: Json, file: str) -> Iterator[tuple[str, bytes]]:
         location = f"{file}: files.{path}"
         if not is_allowed_file(path):
             raise ConfigError(
-                "no file of an organisation", where=location, hint=f"such as {', '.join(ALLOWED_FILES)}"
+                "not a file of an organisation", where=location, hint=f"use one of {', '.join(ALLOWED_FILES)}"
             )
         if isinstance(content, str):
             yield path, content.encode()
         elif isinstance(content, dict | list) and path.endswith(".json"):
             yield path, dump_pretty(content)
         else:
-            raise ConfigError("a file is its text, or JSON under a name that ends so", where=location)
+            raise ConfigError("a file must be a text, or JSON if its name ends in .json", where=location)
 
 
 def _iter_trust_labels(labels: Json, files: Mapping[str, bytes], file: str) -> Iterator[tuple[str, bytes]]:
@@ -283,9 +289,13 @@ def _iter_trust_labels(labels: Json, files: Mapping[str, bytes], file: str) -> I
     for path, label in labels.items():
         location = f"{file}: trust.{path}"
         if path not in files:
-            raise ConfigError("no file of the document", where=location, hint="name one that stands in files")
+            raise ConfigError(
+                "the document has no such file", where=location, hint='name a file listed in "files"'
+            )
         if not isinstance(label, str) or not label:
-            raise ConfigError("how far a file is trusted is a word", where=location, hint='such as "outside"')
+            raise ConfigError(
+                "a trust label must be a text", where=location, hint='write "outside", for example'
+            )
         from lemming.capabilities.trust.sidecar_labels import make_label_effect  # where a document has any
 
         sidecar = make_label_effect(path, label, 0, "", ())

@@ -186,7 +186,7 @@ def _require_known_keys(name: str, shorthand: Mapping[str, Any]) -> None:
                 or did_you_mean(key, known_keys)
                 or f"words: {', '.join(known_keys)}"
             )
-            raise UsageError(f'"{key}" says nothing of an agent', where=f"agents.{name}", hint=hint)
+            raise UsageError(f'unknown key "{key}"', where=f"agents.{name}", hint=hint)
 
 
 def _set_budget(resume: Json, budget: Any) -> None:
@@ -199,8 +199,12 @@ def _set_budget(resume: Json, budget: Any) -> None:
     try:
         credits = _parse_number(budget)
     except (TypeError, ValueError):
-        hint = 'credits in all, such as 50, dollars, such as "$2", or "200000 tokens"'
-        raise UsageError(f'"{budget}" is no budget', where=f"agents.{resume['name']}", hint=hint) from None
+        hint = 'write credits such as 50, dollars such as "$2", or "200000 tokens"'
+        raise UsageError(
+            f'a budget must be credits, dollars or tokens, got "{budget}"',
+            where=f"agents.{resume['name']}",
+            hint=hint,
+        ) from None
     resume["credits"] = {"max_credits": credits}
 
 

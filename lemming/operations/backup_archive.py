@@ -63,15 +63,15 @@ def parse_manifest(raw: bytes) -> Manifest:
         raise damaged_archive_error(f"its manifest cannot be read: {error}") from error
     if manifest.version > VERSION:
         raise CorruptState(
-            f"it was made by LeMMing {manifest.lemming[:20]}, which is newer",
-            hint="pip install -U lemming-engine",
+            f"the backup was made by a newer LeMMing ({manifest.lemming[:20]})",
+            hint="upgrade first: pip install -U lemming-engine",
         )
     return manifest
 
 
 def damaged_archive_error(reason: str) -> CorruptState:
     """Return the error for an incomplete or invalid backup."""
-    return CorruptState(f"no whole backup: {reason}", hint="use another backup; nothing was written")
+    return CorruptState(f"the backup is damaged: {reason}", hint="use another backup; nothing was written")
 
 
 class ArchiveDigest:

@@ -95,14 +95,19 @@ def resolve_archive_path(org: Organisation, target: Path) -> Path:
 
 def _require_valid_target(base: Path, file: Path, *, replace: bool) -> None:
     if not file.name.endswith(SUFFIXES):
-        raise UsageError(f'"{file.name}" says no format', hint=f"name it {file.stem}{SUFFIXES[0]}")
+        raise UsageError(
+            f'the name of a backup must end in {" or ".join(SUFFIXES)}, got "{file.name}"',
+            hint=f"name it {file.stem}{SUFFIXES[0]}",
+        )
     if not file.parent.is_dir():
-        raise UsageError("there is no such folder", where=str(file.parent), hint="make it first")
+        raise UsageError("the folder does not exist", where=str(file.parent), hint="create it first")
     if file.parent.resolve().is_relative_to(base.resolve()):
-        hint = f"name a file elsewhere: {base.resolve().parent / file.name}"
-        raise UsageError("a backup cannot be inside the organisation", where=str(file), hint=hint)
+        hint = f"name a file outside it: {base.resolve().parent / file.name}"
+        raise UsageError("a backup must be outside the organisation", where=str(file), hint=hint)
     if os.path.lexists(file) and not (replace and file.is_file()):
-        raise UsageError("there is something already", where=str(file), hint="another name, or --force")
+        raise UsageError(
+            "the file already exists", where=str(file), hint="choose another name, or add --force"
+        )
 
 
 def _backup_between_ticks(org: Organisation, file: Path, deadline: Deadline) -> Backup | None:

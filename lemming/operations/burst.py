@@ -58,8 +58,8 @@ class BurstController:
 
     def _report_limit(self, limit: int) -> None:
         names = ", ".join(self.agents[:5])
-        hint = "it goes on after the usual pause; raise the setting if that is too few"
-        text = f"{limit} ticks have followed each other at once, and there is still something for {names}"
+        hint = "ticks continue after the usual pause; raise the setting for longer bursts"
+        text = f"{limit} ticks ran without a pause, and {names} still has new entries"
         self.runtime.report_problem(
             Problem(text, ORG_FILE, pointer="/ticks_in_a_row", hint=hint, severity="warning", code="LMG-301")
         )

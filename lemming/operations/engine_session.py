@@ -127,8 +127,8 @@ class _IsolatedObserver:
             self._function(event)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: the turn is not to blame
             self._has_failed = True
-            message = f"the observer {self._name} broke at {event.kind}: {describe_exception(error)}"
-            hint = "it hears nothing more in this tick; mend it"
+            message = f"the observer {self._name} failed at {event.kind}: {describe_exception(error)}"
+            hint = "fix it; it receives no more events in this tick"
             location = locate_error(error)
             self._runtime.report_problem(
                 Problem(message, location, hint=hint, severity="warning", code="LMG-404")

@@ -151,7 +151,7 @@ def try_model(
         or is_person(entry.provider, plugins)
         or is_channel(entry.provider, plugins)
     ):
-        raise UsageError(f"{entry.provider} is no model: nobody is called", hint="lemming models list")
+        raise UsageError(f"{entry.provider} cannot be tested: it is not a model", hint="lemming models list")
     problems: list[Problem] = []
     backends = Backends(base, clock, stop, problems.append, settings)
     provider = backends.make_provider(entry)

@@ -57,17 +57,17 @@ def end_rename(base: OrgPath) -> None:
 
 def describe_pending_rename(old: str, new: str) -> str:
     """Describe an unfinished rename for the user."""
-    return f"the rename of {old} to {new} was cut off: some files have the old name, and some the new one"
+    return f"the rename of {old} to {new} was interrupted: some files have the old name, others the new one"
 
 
 def require_no_rename(base: OrgPath) -> None:
     """Raise `CorruptState` for an unfinished rename: a tick would see the agent twice or not at all."""
     if pending := find_pending_rename(base):
-        hint = f"`lemming agents rename {' '.join(pending)}` finishes it, and so does `lemming repair --yes`"
+        hint = f"finish it with `lemming agents rename {' '.join(pending)}` or `lemming repair --yes`"
         raise CorruptState(describe_pending_rename(*pending), where=paths.RENAMING_FILE, hint=hint)
 
 
 def _unreadable_error(reason: str) -> CorruptState:
     message = f"cannot tell which agent was being renamed: {reason}"
-    hint = "remove it if no agent was being renamed; else write it as it was"
+    hint = "remove the file if no agent was being renamed; otherwise restore it"
     return CorruptState(message, where=paths.RENAMING_FILE, hint=hint)

@@ -38,7 +38,7 @@ class MissingPermission:
     def __str__(self) -> str:
         if not self.changed:
             return self.permission.does
-        return f"{self.permission.does} (changed since somebody agreed to it: {', '.join(self.changed)})"
+        return f"{self.permission.does} (changed since the permission was granted: {', '.join(self.changed)})"
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,9 @@ def get_state_folder() -> Path:
         configured = os.environ.get("XDG_STATE_HOME", "")
         state = Path(configured) if os.path.isabs(configured) else Path.home() / ".local/state"
     except RuntimeError as error:
-        raise DiskError("this user has no home", where="lemming/agreed", hint="set XDG_STATE_HOME") from error
+        raise DiskError(
+            "this user has no home folder", where="lemming/agreed", hint="set XDG_STATE_HOME"
+        ) from error
     return state / "lemming"
 
 

@@ -31,7 +31,7 @@ from lemming.operations.backup_archive import (
     parse_manifest,
 )
 
-NOTHING_RESTORED = "nothing was put in place"
+NOTHING_RESTORED = "nothing was restored"
 _MANIFEST_LIMIT_BYTES, _MAX_MEMBERS = 64 << 20, 20_000_000
 _MAX_DEPTH, _MAX_NAME_CHARS = 200, 4096  # Linux opens no longer path
 _RESERVED_BYTES = 16 << 20
@@ -72,7 +72,7 @@ def _inspect_staged_org(staged: Path) -> tuple[int, dict[str, str]]:
     Raises: CorruptState for a folder without an organisation.
     """
     if not (staged / "agents").is_dir():
-        raise damaged_archive_error("there is no agents/ folder in it")
+        raise damaged_archive_error("it has no agents/ folder")
     require_known_format(staged)
     org = Organisation(staged)
     return load_tick(org), {name: str(error) for name, error in survey_agents(org).broken.items()}
@@ -80,7 +80,7 @@ def _inspect_staged_org(staged: Path) -> tuple[int, dict[str, str]]:
 
 def _unpack(file: Path, staged: Path, max_bytes: int | None) -> Manifest:
     if not hasattr(tarfile, "data_filter"):
-        raise UsageError("this Python cannot unpack safely", hint="use Python 3.11.4 or newer")
+        raise UsageError("this Python cannot unpack archives safely", hint="use Python 3.11.4 or newer")
     try:
         with open_regular(file) as raw, tarfile.open(fileobj=raw, mode="r|gz", errorlevel=2) as archive:
             archive_bytes = os.fstat(raw.fileno()).st_size
@@ -89,13 +89,13 @@ def _unpack(file: Path, staged: Path, max_bytes: int | None) -> Manifest:
             )
             return _unpack_members(archive, staged, limit_bytes)
     except FileNotFoundError as error:
-        raise UsageError("there is no such file", where=str(file), hint="name a backup") from error
+        raise UsageError("the file does not exist", where=str(file), hint="name a backup") from error
     except tarfile.FilterError as error:
         raise damaged_archive_error(
-            f"{error.tarinfo.name!r} in it leads elsewhere or is no plain file"
+            f"{error.tarinfo.name!r} must be a regular file inside the archive"
         ) from error
     except (tarfile.TarError, zlib.error, EOFError, UnicodeError) as error:
-        raise damaged_archive_error(str(error) or "it ends too soon") from error
+        raise damaged_archive_error(str(error) or "the file is truncated") from error
     except CorruptState as error:
         raise CorruptState(error.message, where=str(file), hint=error.hint) from error
     except OSError as error:
@@ -110,7 +110,7 @@ def _to_restore_error(file: Path, error: OSError) -> CorruptState | DiskError:
         return damaged_archive_error(str(error))
     location = os.fsdecode(error.filename) if error.filename else str(file)
     return DiskError(
-        f"{error.strerror}", where=location, hint="check the disk and the file; nothing was put in place"
+        f"{error.strerror}", where=location, hint="check the disk and the file; nothing was restored"
     )
 
 
@@ -120,16 +120,16 @@ def _unpack_members(archive: tarfile.TarFile, staged: Path, max_bytes: int) -> M
     while (info := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined]  # or it keeps all of them
         if manifest is not None:
-            raise damaged_archive_error("something follows its manifest")
+            raise damaged_archive_error("there is data after the manifest")
         if info.name == MANIFEST and info.isreg() and info.size <= _MANIFEST_LIMIT_BYTES:
             content = archive.extractfile(info)
             manifest = parse_manifest(content.read() if content else b"")
         else:
             unpacker.add_member(info)
     if manifest is None:
-        raise damaged_archive_error("it has no manifest, so it was cut short or is something else")
+        raise damaged_archive_error("it has no manifest: it is truncated, or not a backup")
     if (manifest.files, manifest.root) != (unpacker.digest.files, unpacker.digest.hexdigest()):
-        raise damaged_archive_error("its files are not those that its manifest tells of")
+        raise damaged_archive_error("its files differ from its manifest")
     return manifest
 
 
@@ -150,13 +150,11 @@ class _Unpacker:
         Raises: CorruptState and tarfile.FilterError for a forbidden member.
         """
         if info.name.split("/")[0] in EXCLUDED_NAMES or not (info.isreg() or info.isdir() or info.issym()):
-            raise damaged_archive_error(f"{info.name!r} does not belong into a backup")
+            raise damaged_archive_error(f"{info.name!r} is not allowed in a backup")
         if info.name.count("/") > _MAX_DEPTH or len(info.name) > _MAX_NAME_CHARS:
-            raise damaged_archive_error(
-                f"{info.name[:60]!r}... in it lies deeper than any file of an organisation"
-            )
+            raise damaged_archive_error(f"{info.name[:60]!r}... is nested too deep")
         if info.name in self._names or len(self._names) > _MAX_MEMBERS:
-            raise damaged_archive_error(f"{info.name!r} is in it twice")
+            raise damaged_archive_error(f"{info.name!r} appears twice")
         self._names.add(info.name)
         if info.isdir():
             tarfile.data_filter(info, str(self._staged))
@@ -164,13 +162,15 @@ class _Unpacker:
             return
         self._allowed_bytes -= info.size
         if self._allowed_bytes < 0:
-            hint = f"if you know where it comes from: lemming restore --max-bytes N; {NOTHING_RESTORED}"
-            message = f"it would unpack to more than {self._max_bytes} bytes, far more than such a file holds"
+            hint = f"if you trust it, run `lemming restore --max-bytes N`; {NOTHING_RESTORED}"
+            message = f"the backup must unpack to at most {self._max_bytes} bytes, got more"
             raise UsageError(message, hint=hint)
         self._free_bytes -= info.size
         if self._free_bytes < 0:
             hint = f"free some space; {NOTHING_RESTORED}"
-            raise DiskError("there is no room for it", where=str(self._staged), hint=hint)
+            raise DiskError(
+                "the disk does not have enough space for the backup", where=str(self._staged), hint=hint
+            )
         self._write_file(info)
 
     def _write_file(self, info: tarfile.TarInfo) -> None:

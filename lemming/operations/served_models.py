@@ -104,7 +104,7 @@ def _ask_server(server: ModelServer, timeout_s: float) -> ServedModels:
     try:
         return _query_server(server, timeout_s)
     except ValueError:  # of urlsplit, also for a port
-        return ServedModels(problem="this is not the address of a server")
+        return ServedModels(problem="not the address of a server")
     except (OSError, http.client.HTTPException) as error:
         return ServedModels(problem=f"no server answers ({getattr(error, 'strerror', None) or error})")
 
@@ -112,16 +112,16 @@ def _ask_server(server: ModelServer, timeout_s: float) -> ServedModels:
 def _query_server(server: ModelServer, timeout_s: float) -> ServedModels:
     parts = urlsplit(server.address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        return ServedModels(problem="this is not the address of a server")
+        return ServedModels(problem="not the address of a server")
     root = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     is_ollama = server.kind == "ollama"
     listing = f"{root}/api/tags" if is_ollama else f"{root}{parts.path.rstrip('/')}/models"
     status, answer = _get_json(listing, timeout_s)
     if status in (401, 403):
-        return ServedModels(problem="the server wants a key: name its variable in options.api_key_env")
+        return ServedModels(problem="the server requires a key: name its variable in options.api_key_env")
     models = _extract_models(answer)
     if models is None:
-        return ServedModels(problem=f"no list of models, but HTTP {status}")
+        return ServedModels(problem=f"the server did not return a list of models (HTTP {status})")
     names = tuple(name for model in models if isinstance(name := model.get("id", model.get("name")), str))
     if not any(model.get("owned_by") == _LLAMA_CPP for model in models):
         return ServedModels(names)

@@ -58,7 +58,7 @@ def to_protobuf(request: Json) -> bytes:
     except ImportError as error:
         hint = install_command("otel")
         raise UsageError(
-            "this collector takes protobuf only, and the package for it is missing", hint=hint
+            "this collector requires protobuf, and the protobuf package is not installed", hint=hint
         ) from error
     message = ParseDict(_encode_ids(request), ExportTraceServiceRequest())
     return bytes(message.SerializeToString())

@@ -46,7 +46,8 @@ def resolve_endpoint(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(
-            f'"{url[:100]}" is no address of a collector', hint="--endpoint http://127.0.0.1:4318"
+            f'--endpoint must be an http or https address, got "{url[:100]}"',
+            hint="write --endpoint http://127.0.0.1:4318",
         )
     return urlunsplit(parts._replace(path="/v1/traces")) if parts.path in ("", "/") else url
 
@@ -119,7 +120,8 @@ class Collector:
             )
         if rejection := _find_rejection(response):
             raise NotSent(
-                f"{self._redacted_address} did not take all: {rejection}", hint="its own log says more"
+                f"{self._redacted_address} rejected part of the data: {rejection}",
+                hint="read the log of the collector",
             )
 
     def _post(self, body: bytes) -> httpx2.Response:
@@ -136,10 +138,10 @@ class Collector:
         try:
             return run_async(post, DEADLINE_S)
         except TimedOut as error:
-            late = f"{self._redacted_address} gave no whole answer within {DEADLINE_S:g} s"
+            late = f"{self._redacted_address} did not answer completely within {DEADLINE_S:g} s"
             raise _CollectorUnavailable(late, hint=_FIX_HINT) from error
         except httpx2.InvalidURL as error:
-            raise UsageError(f"{self._redacted_address} is no address: {error}") from error
+            raise UsageError(f"{self._redacted_address} is not a valid address: {error}") from error
         except httpx2.HTTPError as error:
             raise _CollectorUnavailable(
                 f"{self._redacted_address} cannot be reached: {error}", hint=_FIX_HINT
@@ -162,7 +164,7 @@ class Collector:
         return strip_userinfo(self.address)
 
 
-_FIX_HINT = f"is it a collector of OTLP over HTTP? what it wants as headers goes into {HEADERS_ENV}"
+_FIX_HINT = f"check that it is an OTLP/HTTP collector, and put required headers into {HEADERS_ENV}"
 
 
 def _parse_delay(retry_after: str) -> float | None:

@@ -106,15 +106,15 @@ def test_one_whole_shows_the_exact_call_what_it_is_bound_to_and_what_it_would_wr
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["approve"], "what is to be approved?"),
-        (["approve", "1/ada/0", "--all"], "ID or --all"),
+        (["approve"], "no call is named"),
+        (["approve", "1/ada/0", "--all"], "ID and --all exclude"),
         (["approve", "9/ada/0"], "no call 9/ada/0 waits for approval"),
         (["approve", "1/ada/0", "--edit", "text"], "has no value"),
-        (["approve", "1/ada/0", "--for", "ever"], '--for "ever"'),
+        (["approve", "1/ada/0", "--for", "ever"], 'got "ever"'),
         (["approve", "--ahead", "ada", "ring", "[]"], "ARGS must be a JSON object"),
-        (["answer", "1/ada/0"], "nothing to answer with"),
+        (["answer", "1/ada/0"], "the answer is empty"),
         (["answer", "1/ada/0", "--field", "decision=perhaps"], "decision"),
-        (["deny", "1/ada/0", "--as", "ada"], "ada speaks for itself"),
+        (["deny", "1/ada/0", "--as", "ada"], "ada is not a person"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_decided(

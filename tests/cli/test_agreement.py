@@ -112,7 +112,7 @@ def test_a_changed_file_of_code_asks_again_and_names_it(
     refused = lemming("run-once", "--json")
     assert refused.status == 2
     name = str(file.relative_to(base))
-    assert f"(changed since somebody agreed to it: {name})" in refused.objects[0]["message"]
+    assert f"(changed since the permission was granted: {name})" in refused.objects[0]["message"]
     assert [it["changed"] for it in lemming("trust", "--json").objects if it["changed"]] == [[name]]
     assert lemming("trust", "--yes").status == 0
     assert lemming("run-once").status == 0
@@ -143,7 +143,7 @@ def test_commands_that_read_the_same_are_not_the_same(base: Path, lemming: Lemmi
     make_org(base, resume("ada", schedule=LATER), org={"on_failure": ["sh", "-c", "true x"]})
     assert lemming("trust", "--yes").status == 0
     fs.write_atomic(base, "config/org.json", dump_pretty({"on_failure": ["sh", "-c", "true", "x"]}))
-    assert "changed since somebody agreed to it: config/org.json on_failure" in lemming("run-once").err
+    assert "changed since the permission was granted: config/org.json on_failure" in lemming("run-once").err
 
 
 def test_a_servers_variables_are_bound(base: Path, lemming: Lemming) -> None:
@@ -151,7 +151,7 @@ def test_a_servers_variables_are_bound(base: Path, lemming: Lemming) -> None:
     assert lemming("trust", "--yes").status == 0
     server = {"command": [sys.executable, "servers/notes.py"], "variables": {"PYTHONPATH": "/elsewhere"}}
     fs.write_atomic(base, "config/mcp.json", dump_pretty({"servers": {"notes": server}}))
-    assert "changed since somebody agreed to it: config/mcp.json notes" in lemming("run-once").err
+    assert "changed since the permission was granted: config/mcp.json notes" in lemming("run-once").err
 
 
 @pytest.mark.parametrize("words", [["test"], ["accept", "--yes"]])
@@ -245,7 +245,7 @@ def test_our_own_code_is_free_of_questions_until_git_has_fetched(
     git(base, "merge", "-q", "FETCH_HEAD")
     refused = lemming("run-once")
     assert refused.status == 2
-    assert "changed since somebody agreed to it: tools/greet.py" in refused.err
+    assert "changed since the permission was granted: tools/greet.py" in refused.err
     lemming("plan")
     lemming("tools", "list")
     assert not fired(base)

@@ -153,27 +153,27 @@ HUMAN = {"human": {"provider": "human"}}
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("agents: {ada: {doez: x}}", 'agents.ada: "doez" says nothing of an agent'),
+        ("agents: {ada: {doez: x}}", 'agents.ada: unknown key "doez"'),
         ("agents: {ada: {doez: x}}", 'did you mean "does"?'),
         ("agents: {ada: {does: x, read: huma}}", 'did you mean "human"?'),
         ("agents: {ada: {does: x, ask: nobody}}", 'there is no agent "nobody"'),
         ("agents: {Ada: x}", '"Ada" must be a name'),
         ("agents: {all: x}", '"all" must not be an agent\'s name'),
-        ("agents: {ada: 5}", "an agent is what it does, or words"),
+        ("agents: {ada: 5}", "an agent must be a text or an object"),
         ("agents: {ada: {does: x, cron: 61 * * * *}}", '/schedule/cron: "61" is no minute'),
-        ("agents: {ada: {does: x, budget: much}}", '"much" is no budget'),
+        ("agents: {ada: {does: x, budget: much}}", 'a budget must be credits, dollars or tokens, got "much"'),
         ("agents: {ada: {does: x, steps: 999}}", "/turn/max_steps"),
         ("agent: {ada: x}", 'did you mean "agents"?'),
-        ("agents: [ada]", '"agents" must hold names'),
-        ("files: {../x: y}", "files.../x: no file of an organisation"),
-        ("files: {shared/../../x: y}", "no file of an organisation"),
-        ("files: {tick.json: y}", "no file of an organisation"),
-        ("files: {agents/ada/outbox/1.json: y}", "no file of an organisation"),
-        ("files: {config/org.json: {}}", "no file of an organisation"),
-        ("files: {shared/a.txt: [1]}", "a file is its text"),
+        ("agents: [ada]", '"agents" must be an object'),
+        ("files: {../x: y}", "files.../x: not a file of an organisation"),
+        ("files: {shared/../../x: y}", "not a file of an organisation"),
+        ("files: {tick.json: y}", "not a file of an organisation"),
+        ("files: {agents/ada/outbox/1.json: y}", "not a file of an organisation"),
+        ("files: {config/org.json: {}}", "not a file of an organisation"),
+        ("files: {shared/a.txt: [1]}", "a file must be a text"),
         ("agents: {ada: &x {does: y}, bob: *x}", "aliases"),
-        ("- ada", "it holds no organisation"),
-        ("a: b: c", "idea.yaml:1: it cannot be read"),
+        ("- ada", "none of the expected keys"),
+        ("a: b: c", "idea.yaml:1: cannot be read"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place_and_nothing_is_written(
@@ -209,7 +209,7 @@ def test_what_is_there_is_changed_and_code_is_taken_only_when_agreed(
     base = tmp_path / "changelog"
     ran = bare("apply", str(idea), str(base))
     assert "runs the Python code in tools/commits.py" in ran.err
-    assert "it brings code, and nothing was written" in ran.err
+    assert "the file contains code; nothing was written" in ran.err
     assert f"lemming apply {idea} {base} --yes" in ran.err
     assert not base.exists()
     assert bare("apply", str(idea), str(base), "--dry-run").status == 0

@@ -22,7 +22,7 @@ CODE = 'from lemming.tools import tool\n\n\n@tool\ndef greet() -> str:\n    """G
         ("agents: {bob: {does: x, model: other}}\nmodels: {other: {provider: opnai}}", "opnai"),
         ("agents: {bob: {does: x, approve: [excute]}}", "excute"),
         ("settings: {gates: [{at: call, class: excute, then: ask}]}", "excute"),
-        ('files: {"shared/a\\0b": x}', "no file of an organisation"),
+        ('files: {"shared/a\\0b": x}', "not a file of an organisation"),
     ],
     ids=["tool", "provider", "class in a resume", "class in the settings", "path"],
 )

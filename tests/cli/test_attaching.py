@@ -36,7 +36,7 @@ def test_without_attachments_there_is_no_such_key(base: Path, lemming: Lemming) 
 @pytest.mark.parametrize(
     ("file", "why"),
     [
-        ("/etc/hostname", "is no file of the organisation"),
+        ("/etc/hostname", "is not a file of the organisation"),
         ("shared/none.png", "cannot be attached: No such file"),
         ("shared", "cannot be attached: Is a directory"),
     ],

@@ -54,7 +54,7 @@ def test_init_overwrites_nothing(tmp_path: Path, bare: Lemming) -> None:
     (tmp_path / "tick.json").write_text("mine")
     ran = bare("init", str(tmp_path))
     assert ran.status == 2
-    assert "tick.json already there; nothing was written" in ran.err
+    assert "tick.json already present; nothing was written" in ran.err
     assert list(tmp_path.iterdir()) == [tmp_path / "tick.json"]
 
 
@@ -190,14 +190,14 @@ def test_a_message_that_nobody_will_read_says_so(base: Path, lemming: Lemming) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["Hello.", "--as", "ada"], "ada speaks for itself"),
+        (["Hello.", "--as", "ada"], "ada is not a person"),
         (["Hello.", "--as", "humn"], 'did you mean "human"?'),
         (["Hello.", "--to", "adda"], 'did you mean "ada"?'),
-        ([], "nothing to send"),
-        ([""], "nothing to send"),
+        ([], "the message is empty"),
+        ([""], "the message is empty"),
         (["--payload", "{"], "--payload is not JSON: "),
         (["--payload", "[]"], "--payload must be a JSON object"),
-        (["x" * 300_000], "put it into a file"),
+        (["x" * 300_000], "put the content into a file"),
     ],
 )
 def test_what_cannot_be_sent_is_refused(base: Path, lemming: Lemming, words: list[str], said: str) -> None:

@@ -300,7 +300,7 @@ def test_what_was_not_meant_is_refused(base: Path, lemming: Lemming, words: tupl
     busy(base)
     ran = lemming("cost", *words)
     assert ran.status == 2
-    assert 'did you mean "model"?' in ran.err or "two forms" in ran.err
+    assert 'did you mean "model"?' in ran.err or "exclude each other" in ran.err
 
 
 class Caches(Backend):

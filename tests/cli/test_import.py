@@ -71,7 +71,7 @@ def test_nothing_is_written_over(bare: Lemming, source: Path, base: Path, kind: 
     before = tree(base)
     ran = bare("import", kind, str(source), "--into", str(base))
     assert ran.status == 2
-    assert "already there; nothing was written" in ran.err
+    assert "already present; nothing was written" in ran.err
     assert tree(base) == before
 
 
@@ -271,7 +271,7 @@ def test_a_folder_with_nothing_in_it_is_told_so(bare: Lemming, source: Path, bas
     assert ran.status == 2
     assert "no agents found" in ran.err
     assert not base.exists()
-    assert "no such folder" in bare("import", kind, str(source / "gone"), "--into", str(base)).err
+    assert "the folder does not exist" in bare("import", kind, str(source / "gone"), "--into", str(base)).err
 
 
 HOSTILE = {

@@ -79,7 +79,7 @@ def test_named_agents_get_the_key_and_nobody_else(org: Path, lemming: Lemming) -
     [
         (["fsat"], 'did you mean "fast"?'),
         (["fast", "--agents", "boob"], 'did you mean "bob"?'),
-        (["default"], "is the default already"),
+        (["default"], "is already the default"),
     ],
 )
 def test_a_wrong_word_changes_nothing(org: Path, lemming: Lemming, words: list[str], about: str) -> None:
@@ -118,7 +118,7 @@ def test_an_answer_that_is_not_the_contract_ends_with_1(base: Path, lemming: Lem
 def test_who_is_no_model_is_not_called(base: Path, lemming: Lemming, key: str) -> None:
     make_org(base, resume("ada"))
     ran = lemming("models", "test", key)
-    assert (ran.status, "is no model" in ran.err) == (2, True)
+    assert (ran.status, "is not a model" in ran.err) == (2, True)
 
 
 def test_a_server_that_is_not_there_is_named_with_its_address(base: Path, lemming: Lemming) -> None:

@@ -103,9 +103,9 @@ def test_a_server_that_is_down_or_something_else_is_told_in_clear_words(base: Pa
             odd=at("vllm", "m", f"{odd}/v1"),
         )
     assert lines["down"]["remark"] == f"{gone}/v1: no server answers (Connection refused)"
-    assert lines["page"]["remark"] == f"{page}/v1: no list of models, but HTTP 404"
+    assert lines["page"]["remark"] == f"{page}/v1: the server did not return a list of models (HTTP 404)"
     assert "options.api_key_env" in lines["locked"]["remark"]
-    assert lines["odd"]["remark"] == f"{odd}/v1: no list of models, but HTTP 200"
+    assert lines["odd"]["remark"] == f"{odd}/v1: the server did not return a list of models (HTTP 200)"
 
 
 def test_no_key_is_sent_and_a_line_with_a_key_asks_nobody(

@@ -251,7 +251,7 @@ def test_a_folder_that_does_not_exist_is_not_taken_for_the_organisation_above_it
     (base / "shared").mkdir()
     (base / "notes.txt").touch()
     assert bare("status", "-C", str(base / "shared")).status == 0
-    for name, said in (("elsewhere", "there is no such folder"), ("notes.txt", "is no folder")):
+    for name, said in (("elsewhere", "the folder does not exist"), ("notes.txt", "not a folder")):
         ran = bare("status", "-C", str(base / name))
         assert ran.status == 2
         assert f"{base / name}: {said}" in ran.err

@@ -103,9 +103,9 @@ def test_gates_budget_strategy_and_the_clock_are_flags(base: Path, lemming: Lemm
 @pytest.mark.parametrize(
     ("words", "about"),
     [
-        (["--ask", "adda"], 'did you mean "ada"?; or first: lemming agents new adda'),
+        (["--ask", "adda"], 'did you mean "ada"?; or create it first: lemming agents new adda'),
         (["--asked-by", "x"], "lemming agents new x"),
-        (["--budget", "lots"], '"lots" is no budget'),
+        (["--budget", "lots"], 'a budget must be credits, dollars or tokens, got "lots"'),
         (["--approve", "file_wrte"], "file_wrte"),
         (["--strategy", "reakt"], "reakt"),
         (["--cron", "@daily", "--timezone", "Tokyo"], 'did you mean "Asia/Tokyo"?'),
@@ -158,7 +158,7 @@ def test_a_new_agent_begins_with_the_resume_of_another(base: Path, lemming: Lemm
     ("words", "said"),
     [
         (["new", "bob", "--from", "adda"], 'did you mean "ada"?'),
-        (["new", "bob", "--kinds", "reprot"], "kinds: message, report, request, response, status"),
+        (["new", "bob", "--kinds", "reprot"], "must be one of message, report, request, response, status"),
         (["new", "bob", "--from", "ada", "--model", "nope"], 'no model key "nope"'),
         (["copy", "ada", "ada"], 'there is an agent "ada" already'),
         (["rename", "ada", "human"], 'there is an agent "human" already'),
@@ -309,7 +309,7 @@ def test_a_rename_that_is_cut_off_anywhere_is_finished_by_the_same_again_or_by_r
         if not (cut / "renaming.json").exists():
             assert whole_files(cut) in (before, renamed)
             continue
-        with pytest.raises(CorruptState, match="rename of ada to eve was cut off"):
+        with pytest.raises(CorruptState, match="rename of ada to eve was interrupted"):
             run_once(cut)
         if number % 2:
             with pytest.raises(Crash), crash_at(2):
@@ -329,7 +329,7 @@ def test_another_rename_waits_for_the_one_that_was_cut_off(base: Path, lemming: 
     two_agents(base)
     with pytest.raises(Crash), crash_at(4):
         rename_agent(base, "ada", "eve")
-    assert "`lemming agents rename ada eve` finishes it" in lemming("agents", "rename", "bob", "eva").err
-    assert lemming("repair").out.startswith("renaming.json: the rename of ada to eve was cut off")
+    assert "finish it with `lemming agents rename ada eve`" in lemming("agents", "rename", "bob", "eva").err
+    assert lemming("repair").out.startswith("renaming.json: the rename of ada to eve was interrupted")
     assert lemming("agents", "rename", "ada", "eve").status == 0
     assert lemming("repair").status == 0

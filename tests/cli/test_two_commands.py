@@ -35,7 +35,7 @@ def test_apply_does_not_write_over_what_another_command_wrote_meanwhile(base: Pa
     make_org(base, resume("ada"), org={"inbox_limit": 5})
     changes = plan_writes(base, pieces(inbox_limit=6), {})
     pause_agent(base, None, "by hand")
-    with pytest.raises(UsageError, match="the file has changed meanwhile; nothing was written"):
+    with pytest.raises(UsageError, match="the file changed during the command; nothing was written"):
         apply_writes(base, changes)
     assert load_config(base).org.paused == "by hand"
     apply_writes(base, plan_writes(base, pieces(inbox_limit=6), {}))

@@ -30,7 +30,7 @@ def test_a_choice_leads_to_the_nearest_and_a_tool_that_nobody_may_call_to_permis
     assert 'did you mean "desk"?' in lemming("init", str(tmp_path / "x"), "--template", "dsk").err
     ran = lemming("tools", "call", "file_write")
     assert "no agent may call file_write" in ran.err
-    assert 'put "file_write" into permissions.tools' in ran.err
+    assert 'add "file_write" to permissions.tools' in ran.err
     assert "--agent" not in ran.err
 
 
@@ -49,7 +49,7 @@ def test_a_wrong_duration_is_told_what_is_accepted(base: Path, lemming: Lemming,
     for words in (("status", "--max-age"), ("run-forever", "--interval")):
         ran = lemming(*words, typed)
         assert ran.status == 2
-        assert "write seconds, or 90s, 10m, 2h, 1d" in ran.err
+        assert "expected seconds or a duration such as 90s, 10m, 2h or 1d" in ran.err
 
 
 @pytest.mark.parametrize(("noun", "look"), [("agents", "show"), ("credits", "show"), ("memory", "list")])
@@ -82,7 +82,7 @@ def test_init_asks_whether_the_current_folder_is_meant(
     monkeypatch.chdir(here)
     ran = bare("init", typed, "--template", "empty")
     assert ran.status == 2
-    assert "`lemming init` alone makes it in the current folder" in ran.err
+    assert "run `lemming init` alone to use the current folder" in ran.err
     assert list(here.iterdir()) == []
     assert bare("init", str(here / typed), "--template", "empty").status == 0
     ran = bare("init", "--template", "empty")
@@ -94,7 +94,7 @@ def test_init_makes_no_organisation_among_agents(base: Path, bare: Lemming) -> N
     make_org(base, resume("ada"))
     ran = bare("init", str(base / "agents/bob"))
     assert ran.status == 2
-    assert "`lemming agents new bob` makes an agent" in ran.err
+    assert "create an agent with `lemming agents new bob`" in ran.err
     assert not (base / "agents/bob").exists()
 
 
@@ -102,7 +102,7 @@ def test_init_where_an_organisation_is_says_so(base: Path, bare: Lemming) -> Non
     make_org(base, resume("ada"))
     ran = bare("init", str(base))
     assert ran.status == 2
-    assert "there is an organisation already" in ran.err
+    assert "the folder is already an organisation" in ran.err
 
 
 def test_on_a_terminal_what_was_kept_and_changed_fits_its_width(

@@ -186,7 +186,7 @@ def test_without_ticks_it_goes_on_until_it_is_quiet(tried: Tried, tmp_path: Path
     ("case", "said"),
     [
         ({"send": [{"text": "x", "to": "adda"}]}, 'no agent "adda"'),
-        ({"send": [{"text": "x", "from": "ada"}]}, "ada speaks for itself"),
+        ({"send": [{"text": "x", "from": "ada"}]}, "ada is not a person"),
         ({"ask": {"to": "adda", "text": "x"}}, 'no agent "adda"'),
         ({"from": "fixture"}, '"fixture" is no organisation'),
         ({"from": "../../.."}, "is outside of the organisation"),

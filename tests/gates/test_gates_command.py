@@ -270,7 +270,7 @@ def test_the_table_is_printed_and_put_into_the_settings_once(
     assert plain == {**plain, **standard_gates(), "retention_ticks": 7}
     assert "trust" in load_config(base).org.extensions
     before = (base / "config/org.json").read_bytes()
-    assert "has gates already" in gates(base, capsys, "standard", "--write", status=2)
+    assert "already has gates" in gates(base, capsys, "standard", "--write", status=2)
     assert (base / "config/org.json").read_bytes() == before
 
 

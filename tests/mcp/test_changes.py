@@ -79,7 +79,7 @@ def test_the_commands_list_and_call_without_an_engine(
     assert "not known yet" in capsys.readouterr().out
     words = ["mcp", "test", "mis", "--call", "add", "--args", '{"a": 1, "b": 41}', "--trust"]
     assert run(["-C", str(base), *words]) == 2
-    assert "add is of class" in capsys.readouterr().err
+    assert "add was not called: it has class" in capsys.readouterr().err
     assert run(["-C", str(base), *words, "--yes"]) == 0
     assert "42" in capsys.readouterr().out.splitlines()
     assert run(["-C", str(base), "mcp", "test", "mis", "--call", "peek", "--trust", "--yes"]) == 2
@@ -135,5 +135,5 @@ def test_a_server_that_no_agent_may_use_is_agreed_to_for_one_run(
     capsys.readouterr()
     assert run(["-C", str(base), "mcp", "test"]) == 2
     told = capsys.readouterr().err
-    assert "`--trust` agrees to it for this run" in told
+    assert "grant it for this run with `--trust`" in told
     assert "`lemming trust --yes`" not in told

@@ -53,7 +53,7 @@ def test_a_plan_that_cannot_be_read_is_listed_with_why(
     status, out, _ = lemming(base, capsys, "plans")
     assert (status, "cannot be read: " in out) == (0, True)
     status, _, err = lemming(base, capsys, "plans", "show", "desk")
-    assert (status, "`lemming validate desk` says what is wrong" in err) == (3, True)
+    assert (status, "run `lemming validate desk`" in err) == (3, True)
 
 
 def test_a_run_whose_request_was_cancelled_is_said_to_be(

@@ -83,7 +83,7 @@ def test_a_spent_budget_is_an_error_after_what_there_is(lemming: Lemming, tmp_pa
         (["--ticks", "9..12"], "ticks 9 to 12: not run"),
         (["--ticks", "3..1"], "ends before it begins"),
         (["--set", "x"], "expected FILE:/POINTER=VALUE"),
-        (["--dry-run", "--keep", "/tmp/nowhere"], "--dry-run keeps nothing"),
+        (["--dry-run", "--keep", "/tmp/nowhere"], "exclude each other"),
     ],
 )
 def test_mistakes_are_named(lemming: Lemming, words: list[str], why: str) -> None:
@@ -118,4 +118,4 @@ def test_compare_shows_each_kind_of_difference(lemming: Lemming, record: Path, t
 
 def test_compare_needs_two_organisations(lemming: Lemming, record: Path, tmp_path: Path) -> None:
     ran = lemming("compare", str(record), str(tmp_path))
-    assert (ran.status, "there is no agents/ folder here" in ran.err) == (2, True)
+    assert (ran.status, "the folder has no agents/ folder" in ran.err) == (2, True)

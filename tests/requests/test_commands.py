@@ -181,7 +181,7 @@ def test_of_several_people_the_one_who_holds_it_answers(base: Path, lemming: Lem
     ran = lemming("answer", both.id, "yes")
     assert (ran.status, "--as eve or fay" in ran.err) == (2, True)
     assert lemming("answer", both.id, "yes", "--as", "eve").status == 0
-    assert "speaks for itself" in lemming("answer", both.id, "yes", "--as", "ada").err
+    assert "is not a person" in lemming("answer", both.id, "yes", "--as", "ada").err
 
 
 def test_what_does_not_wait_for_a_person_is_not_answered_by_one(org: Path, lemming: Lemming) -> None:

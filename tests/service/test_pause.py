@@ -80,7 +80,7 @@ def test_while_all_are_paused_only_the_counter_moves(base: Path) -> None:
     report = run_once(base)
     assert report.is_quiet
     reasons = {turn.agent: turn.reason for turn in report.turns}
-    assert reasons == {"ada": f"the organisation is paused {TEXT}", "human": "a person speaks for it"}
+    assert reasons == {"ada": f"the organisation is paused {TEXT}", "human": "a person writes for it"}
     assert (load_tick(base), journal_ticks(base)) == (2, [])
     after = tree(base)
     assert {path for path in after if after[path] != before.get(path)} == {"tick.json"}
@@ -178,7 +178,7 @@ def test_what_cannot_be_paused_is_said(base: Path, lemming: Lemming) -> None:
     make_org(base, resume_of("ada"), resume_of("human", model={"key": "human"}))
     assert lemming("pause", "adda").status == 2
     ran = lemming("pause", "human")
-    assert (ran.status, "a person speaks for it" in ran.err) == (2, True)
+    assert (ran.status, "a person writes for it" in ran.err) == (2, True)
 
 
 def test_the_failure_of_an_agent_that_was_paused_for_it_is_no_alarm(base: Path, lemming: Lemming) -> None:

@@ -134,7 +134,7 @@ def test_who_gives_up_says_how_to_go_on(org: Path, lemming: Lemming, collector: 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:4318", "ftp://127.0.0.1", "http://"])
 def test_an_address_that_is_none_is_said_at_once(url: str) -> None:
-    with pytest.raises(UsageError, match="no address of a collector"):
+    with pytest.raises(UsageError, match="must be an http or https address"):
         Client(url, stop=threading.Event(), tell=print)
 
 

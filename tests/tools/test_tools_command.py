@@ -99,13 +99,13 @@ def test_mistakes_are_told_with_the_nearest_name(tools: Run) -> None:
         (("call", "loook"), 'did you mean "look"?'),
         (("show", "loook"), 'did you mean "look"?'),
         (("call", "look", "--agent", "adda"), 'did you mean "ada"?'),
-        (("call", "look", "city"), "write KEY=VALUE"),
+        (("call", "look", "city"), "must be KEY=VALUE"),
         (("call", "look", "--args", "{"), "--args is not JSON"),
         (("call", "look", "--args", "[]"), "must be a JSON object"),
         (("call", "shell", "command=ls"), "no agent may call shell"),
         (("new", "a-b"), "letters, digits and _"),
         (("new", "class"), "letters, digits and _"),
-        (("new", "mine"), "is there already"),
+        (("new", "mine"), "already exists"),
     ):
         status, _, err = tools(*words)
         assert (status != 0, said in err) == (True, True), (words, err)

@@ -83,10 +83,10 @@ def test_a_word_for_a_file_names_what_it_held(base: Path) -> None:
 
 def test_the_command_says_what_is_wrong(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
-    assert "does not track" in lemming("vouch", "x").err
+    assert "trust tracking is off" in lemming("vouch", "x").err
     tracked(base, resume("ada"))
     assert "there is no file" in lemming("vouch", "nothing/here").err
-    assert "ada speaks for itself" in lemming("vouch", "config/org.json", "--as", "ada").err
+    assert "ada is not a person" in lemming("vouch", "config/org.json", "--as", "ada").err
 
 
 def test_why_tells_the_way_back_to_the_stranger(base: Path, lemming: Lemming) -> None:

@@ -119,7 +119,7 @@ def _call_decision(request: RequestView, call: Json, kind: DecisionKind, text: s
             return {"decision": kind, **({"reason": text} if text else {})}
         case "answer" if text:
             return {"decision": kind, "answer": text}
-    raise UsageError("nothing to answer with", hint=f'lemming answer {request.id} "the result"')
+    raise UsageError("the answer is empty", hint=f'write lemming answer {request.id} "the result"')
 
 
 def _current_binding(base: OrgPath, agent: str, call: Json, args: Json) -> Json | None:

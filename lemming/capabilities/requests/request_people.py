@@ -49,7 +49,7 @@ def require_person(snapshot: RequestsSnapshot, name: str) -> None:
         )
     people = ", ".join(sorted(snapshot.people))
     hint = f"people here: {people or 'none; an agent with the model key human is one'}"
-    raise UsageError(f"{name} speaks for itself: a model answers for it", hint=hint)
+    raise UsageError(f"{name} is not a person: a model answers for it", hint=hint)
 
 
 def require_reachable(snapshot: RequestsSnapshot, asker: str, target: str) -> None:
