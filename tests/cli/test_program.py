@@ -51,9 +51,9 @@ def test_start_up_imports_only_what_it_needs(base: Path, words: list[str], unwan
 @pytest.mark.parametrize(
     ("words", "most", "unwanted"),
     [
-        (["--help"], 20, ("capabilities", "engine", "facts", "service", "kernel.journal", "kernel.org")),
+        (["--help"], 20, ("capabilities", "engine", "queries", "operations", "kernel.journal", "kernel.org")),
         (["status"], 156, ("kernel.turn", "kernel.tick.runtime", "engine")),
-        (["run-once"], 131, ("kernel.turn", "kernel.mail", "kernel.messages", "kernel.memory")),
+        (["run-once"], 134, ("kernel.turn", "kernel.inboxes", "kernel.messages", "kernel.memory")),
     ],
     ids=["help", "status", "idle tick"],
 )
