@@ -1,4 +1,4 @@
-"""The suite for real models asks through the engine, counts as the server counts, and asks nothing twice."""
+"""The suite for real models asks through the engine, counts counted by the server, and asks nothing twice."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_every_block_of_the_tutorial_works_pasted_as_one(scripted: Path) -> None
     ran = paste(without_waiting(text), scripted)
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert 'did you mean "instructions"?' in ran.stderr
-    assert "everything is as the journals tell" in ran.stderr
+    assert "all files match the journals" in ran.stderr
 
 
 @pytest.mark.long

@@ -299,9 +299,9 @@ def test_whoever_names_the_folder_as_a_template_is_told_of_the_template(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["init", str(tmp_path / "desk")]) == 0
-    assert "`lemming init DIR --template desk` makes the other" in capsys.readouterr().err
+    assert "`lemming init DIR --template desk` creates the other" in capsys.readouterr().err
     assert run(["init", str(tmp_path / "there"), "--template", "desk"]) == 0
-    assert "makes the other" not in capsys.readouterr().err
+    assert "creates the other" not in capsys.readouterr().err
 
 
 def test_a_case_that_comes_out_right_though_turns_failed_says_so(
@@ -312,4 +312,4 @@ def test_a_case_that_comes_out_right_though_turns_failed_says_so(
     case = {"at": 0, "answers": "live", "ticks": 1, "expect": [{"cost": {"at_most_usd": 1}}]}
     (base / "evals/three-answers/case.json").write_text(json.dumps(case))
     assert run(["-C", str(base), "eval", "--model", "gpt"]) == 0
-    assert "right, though 2 turns failed: tick 1, desk failed: openai: no API key" in capsys.readouterr().err
+    assert "passed, though 2 turns failed: tick 1, desk failed: openai: no API key" in capsys.readouterr().err

@@ -37,7 +37,7 @@ from lemming.operations.engine_progress import find_running_engine
 
 FIRST_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.05, 1.0, 1.3
 _STOP_POLL_S = 0.1
-_HOW_TO_RUN = "`lemming run-once --agent {}` gives it a turn now"
+_HOW_TO_RUN = "`lemming run-once --agent {}` runs it now"
 STALLED = "came no further in its last turn, and gave no answer; a tick by the clock asks it again"
 
 

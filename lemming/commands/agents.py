@@ -70,9 +70,9 @@ def list_agents(context: CommandContext, limit: Limit = None) -> None:
             continue
         reads = ", ".join(agent.permissions.read_outboxes) if agent else ""
         key, fires = (agent.model.key, _describe_schedule(agent, config)) if agent else ("-", "-")
-        rows.append([name, key, fires, reads or "-", agent.title if agent else f"BROKEN: {problem}"])
+        rows.append([name, key, fires, reads or "-", agent.title if agent else f"broken: {problem}"])
     if not context.as_json:
-        print_table(["AGENT", "MODEL", "FIRES", "READS", "TITLE"], rows)
+        print_table(["AGENT", "MODEL", "SCHEDULE", "READS", "TITLE"], rows)
 
 
 @app.subcommand("show")
@@ -95,7 +95,7 @@ def _list_agent_facts(details: AgentDetails, config: Config) -> list[tuple[str, 
     entry = config.models.get(agent.model.key)
     limit = "no limit" if spent.max_credits is None else f"of {spent.max_credits:g}"
     judge_share = f"{spent.judged:g} of them on judges, " if spent.judged else ""
-    transferred = f"{spent.passed_on:g} passed on to agents it created, " if spent.passed_on else ""
+    transferred = f"{spent.passed_on:g} transferred to agents it created, " if spent.passed_on else ""
     files = agent.permissions.file_access
     fires = (
         f"{_describe_interval(agent.schedule)}, next {'in ' if coming.at is None else ''}{coming.description}"
@@ -108,7 +108,7 @@ def _list_agent_facts(details: AgentDetails, config: Config) -> list[tuple[str, 
         ("fires", format_pause(agent.paused) if agent.paused else fires),
         ("reads", ", ".join(agent.permissions.read_outboxes) or "nobody"),
         ("read by", ", ".join(details.readers) or "nobody"),
-        ("tools", ", ".join(agent.permissions.tools) or "only those always allowed"),
+        ("tools", ", ".join(agent.permissions.tools) or "only the tools that every agent has"),
         ("may read", ", ".join(files.allow_read) or "no files"),
         ("may write", ", ".join(files.allow_write) or "no files"),
         ("kinds", ", ".join(agent.turn.kinds)),
@@ -134,9 +134,7 @@ def _describe_interval(schedule: AgentSchedule) -> str:
     if schedule.cron is not None:
         from lemming.capabilities.cron.cron_expressions import describe_cron
 
-        by_clock = (
-            f"{describe_cron(schedule.cron)} ({schedule.cron}, {schedule.timezone or 'the zone of all'})"
-        )
+        by_clock = f"{describe_cron(schedule.cron)} ({schedule.cron}, {schedule.timezone or 'the zone of the organisation'})"
         text = by_clock if every == 1 else f"{by_clock} and {text}"
     if point := fire_point(schedule):
         text += f" at {point:.2f}"
@@ -190,7 +188,7 @@ def rename_agent_command(context: CommandContext, name: AgentName, new: NewName)
         return
     for file in changed:
         print_data(file)
-    print_notice(f"{name} is {new} now; `lemming validate` checks the rest")
+    print_notice(f"{name} is now {new}; `lemming validate` checks the references to it")
 
 
 @app.subcommand("rm")
@@ -245,7 +243,7 @@ def remove_agent(
         return
     print_data(archive_path)
     _remove_references(context, name, referrers, mend=mend)
-    print_notice(f"to put it back: mv {archive_path} {paths.agent_folder(name)}")
+    print_notice(f"to restore it: mv {archive_path} {paths.agent_folder(name)}")
 
 
 def _remove_references(
@@ -254,15 +252,15 @@ def _remove_references(
     """Remove a deleted agent's name from other resumes if requested; otherwise list the references."""
     for referrer, pointers in referrers.items():
         print_notice(
-            f'{referrer} names "{name}" still: {", ".join(pointers)} in agents/{referrer}/resume.json'
+            f'{referrer} still names "{name}": {", ".join(pointers)} in agents/{referrer}/resume.json'
         )
     if referrers and not mend and sys.stdin.isatty() and sys.stderr.isatty():
-        mend = typer.confirm(f'Take "{name}" out there?', err=True)
+        mend = typer.confirm(f'Remove "{name}" there?', err=True)
     if mend:
         for referrer in referrers:
             print_data(remove_references(context.org, referrer, name))
     elif referrers:
-        print_notice(f"`lemming agents rm {name} --mend` takes it out there")
+        print_notice(f"`lemming agents rm {name} --mend` removes it there")
 
 
 def _require_no_open_tick(base: OrgPath) -> None:

@@ -68,9 +68,7 @@ def print_remaining_decisions(base: OrgPath, identity: str) -> None:
         descriptions = ", ".join(
             f"{request.id} ({' or '.join(request.assignees) or 'nobody'})" for request in remaining
         )
-        print_notice(
-            f"it is made once these are decided or answered too, as one turn asked for all of them: {descriptions}"
-        )
+        print_notice(f"it runs when these calls of the same turn are also decided: {descriptions}")
 
 
 def approve(

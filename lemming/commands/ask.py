@@ -149,7 +149,7 @@ def show_answer(outcome: AskOutcome[Any]) -> None:
     if outcome.has_answer:
         if outcome.end == "expired":
             print_notice(
-                f"{' and '.join(request.targets)} did not answer in time; this was laid down for then:"
+                f"{' and '.join(request.targets)} did not answer in time; this is the fallback answer:"
             )
         print_text(outcome.answer) if isinstance(outcome.answer, str) else print_pretty_json(outcome.answer)
         return

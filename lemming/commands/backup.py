@@ -64,10 +64,10 @@ def backup(
         print_notice(f"left out: {one_line(text, 200)}", style="yellow")
     if len(result.left_out) > _MAX_OMISSIONS_SHOWN:
         print_notice(
-            f"left out: {len(result.left_out) - _MAX_OMISSIONS_SHOWN} more (--json names them)",
+            f"left out: {len(result.left_out) - _MAX_OMISSIONS_SHOWN} more (--json lists all)",
             style="yellow",
         )
-    print_notice(f"`lemming restore {result.file} DIR` makes an organisation of it")
+    print_notice(f"`lemming restore {result.file} DIR` restores an organisation from it")
 
 
 def format_size(number: int) -> str:

@@ -69,7 +69,7 @@ class JobStatus(NamedTuple):
         """The outcome of the last request as text."""
         latest = self.history.latest
         if latest is None:
-            return "not asked yet"
+            return "not run yet"
         if latest.is_open:
             return f"open since tick {latest.tick}"
         return f"{latest.end} in tick {latest.end_tick}"
@@ -120,10 +120,10 @@ def calendar(context: CommandContext, limit: Limit = None) -> None:
     org = Organisation.from_path(context.org)
     config = load_config(org)
     jobs = load_job_statuses(org, config)
-    empty_text = f"no jobs; {CALENDAR_FILE} holds them, and `lemming send --every` writes one"
+    empty_text = f"no jobs; `lemming send --every` adds one to {CALENDAR_FILE}"
     context.print_list("job", jobs, COLUMNS, limit, empty_text=empty_text)
     if jobs and not context.as_json and find_calendar_agent(survey_agents(org).agents, config) is None:
-        print_notice(f"warning: nobody asks for them: {MAKE_ONE}", style="yellow")
+        print_notice(f"warning: no agent runs these jobs: {MAKE_ONE}", style="yellow")
 
 
 def add_job(base: OrgPath, agent: str, text: str, cron: str) -> None:

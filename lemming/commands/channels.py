@@ -10,10 +10,10 @@ from lemming.kernel.agents import survey_agents
 
 NONE = "no channels: an agent whose model key has the provider folder, http, mail or command is one"
 COLUMNS = {
-    "AGENT": "agent", "CHANNEL": "provider", "FOR": lambda state: state.to or "everybody", "ARRIVED":
+    "AGENT": "agent", "CHANNEL": "provider", "FOR": lambda state: state.to or "everybody", "RECEIVED":
     "arrived",
-    "REFUSED": "refused", "WENT OUT": "delivered", "WAITING": "waiting", "GIVEN UP": "gave_up",
-    "": lambda state: "CANNOT BE USED" if state.problem else "OUT OF REACH" if state.down_since else "",
+    "REFUSED": "refused", "SENT": "delivered", "WAITING": "waiting", "FAILED": "gave_up",
+    "": lambda state: "BROKEN" if state.problem else "UNREACHABLE" if state.down_since else "",
 }  # fmt: skip
 
 
@@ -40,12 +40,12 @@ def _print_channel_problem(channel: ChannelStatus) -> None:
     """Print the problems of a channel."""
     name = channel.agent
     if channel.problem:
-        print_notice(f"{name} cannot be used: {one_line(channel.problem, 400)}", style="yellow")
+        print_notice(f"{name} is broken: {one_line(channel.problem, 400)}", style="yellow")
     if channel.down_since:
-        retry_text = f"; tried again at {channel.retry_at}" if channel.retry_at else ""
+        retry_text = f"; next attempt at {channel.retry_at}" if channel.retry_at else ""
         reason = one_line(channel.down_why, 400)
         print_notice(
-            f"{name} is out of reach since {channel.down_since}: {reason}{retry_text}", style="yellow"
+            f"{name} has been unreachable since {channel.down_since}: {reason}{retry_text}", style="yellow"
         )
     for line in channel.last_refused:
         location = f" ({line['file']})" if "file" in line else ""

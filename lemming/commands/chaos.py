@@ -127,7 +127,7 @@ def _run_until_killed(base: OrgPath, answers: int, *, as_json: bool) -> NoReturn
     hint = (
         f"lemming chaos --in-place {answer_count}, in a tick like this"
         if answer_count
-        else "in a tick in which models answer"
+        else "in a tick with model calls"
     )
     raise UsageError(f"the tick had {format_count(answer_count, 'answer')}; nothing was killed", hint=hint)
 
@@ -254,11 +254,15 @@ def _print_result(tally: ChaosResult) -> None:
     recovered = format_count(tally.recoveries, "recovery", "recoveries")
     print_data(f"{format_count(tally.kills, 'kill')} in {format_count(tally.ticks, 'tick')}, {recovered}")
     max_text = "one" if tally.at_once == 1 else f"{tally.at_once}, the turns at once,"
-    print_data(f"calls: {tally.calls}, {tally.calls_repeated} of them repeated (at most {max_text} a kill)")
+    print_data(f"calls: {tally.calls}, {tally.calls_repeated} repeated (at most {max_text} a kill)")
     print_data(
         f"files doubled: {len(tally.doubled)}, lost: {len(tally.lost)}, different: {len(tally.different)}"
     )
     for path in [*tally.doubled, *tally.lost, *tally.different]:
         print_data(f"  {path}")
-    verdict = "the files are those of a run in peace" if tally.meets_guarantee else "this is not as promised"
+    verdict = (
+        "the files equal those of an undisturbed run"
+        if tally.meets_guarantee
+        else "this breaks the guarantee"
+    )
     print_notice(f"{verdict} (seed {tally.seed})", style="green" if tally.meets_guarantee else "red")

@@ -107,7 +107,7 @@ class _ReportedProblem(NamedTuple):
 
 
 COLUMNS = {
-    "CHECK": "name", "READS": "cost", "ASKED BY": lambda check_row: ", ".join(check_row["commands"]), "LOOKS AT": "looks_at"
+    "CHECK": "name", "READS": "cost", "COMMANDS": lambda check_row: ", ".join(check_row["commands"]), "CHECKS": "looks_at"
 }  # fmt: skip
 
 
@@ -259,10 +259,10 @@ def validate(
         parts = [format_count(errors, "error")] * bool(errors) + [format_count(warnings, "warning")] * bool(
             warnings
         )
-        print_notice(", ".join(parts) or "everything is in order")
+        print_notice(", ".join(parts) or "no problems")
         _print_unchecked_count(scope)
         print_notice(
-            "next: mend these, and `lemming validate` again" if errors else "next: `lemming run-once`"
+            "next: fix these, then run `lemming validate` again" if errors else "next: `lemming run-once`"
         )
     if errors:
         raise typer.Exit(ConfigError.exit_status)
@@ -290,7 +290,7 @@ def _print_unchecked_count(scope: CheckScope) -> None:
     if scope.unopened_entries:
         count_text = format_count(scope.unopened_entries, "older entry", "older entries")
         print_notice(
-            f"not opened: {count_text} (all but the newest {scope.entries_per_outbox} of each outbox); --all does"
+            f"not checked: {count_text} (all but the newest {scope.entries_per_outbox} of each outbox); --all checks them"
         )
 
 
@@ -362,7 +362,7 @@ def verify(
     selected_ticks = None if ticks is None else select_ticks(ticks, journal_ticks(base))
     if (engine := find_running_engine(base)) and not quiet:
         print_notice(
-            f"running: {describe_engine(engine)}; what it is writing now is passed over", style="dim"
+            f"running: {describe_engine(engine)}; files that it is writing now are skipped", style="dim"
         )
     with show_progress_bar("verifying") as steps:
         scope = CheckScope(base, every=every, newest=newest, steps=steps)
@@ -403,9 +403,9 @@ def _print_verification_summary(result: Verification, errors: int, notes: int) -
             format_count(result.files, "file"),
         ]
     )
-    print_notice(f"{checked}: {', '.join(parts) or 'everything is as the journals tell'}")
+    print_notice(f"{checked}: {', '.join(parts) or 'all files match the journals'}")
     if result.skimmed:
         journal_count = format_count(result.skimmed, "older journal")
         print_notice(
-            f"{journal_count}: checksums and what they wrote; --all checks each of their records too"
+            f"{journal_count}: only checksums and written files were checked; --all checks each record"
         )

@@ -82,7 +82,7 @@ class CommandContext:
     def print_omitted_count(self) -> None:
         """Print the number of omitted items."""
         if self._omitted:
-            print_notice(f"{self._omitted} more with a larger --limit", style="dim")
+            print_notice(f"{self._omitted} more; raise --limit to see them", style="dim")
 
     def print_as_json(self, kind: str, facts: Mapping[str, Any]) -> bool:
         """Print an object if --json was given. Returns True if printed."""

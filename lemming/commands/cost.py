@@ -180,7 +180,7 @@ def _format_amount(amount: Decimal | float) -> str:
 
 def _print_costs(costs: CostReport, rows: Sequence[tuple[str, Cost]]) -> None:
     if not rows:
-        print_notice("nothing spent yet")
+        print_notice("no spending yet")
         return
     cells = [
         [name or "(no request)", *_format_cells(row, costs.by)]
@@ -214,17 +214,17 @@ def format_cost_usd(row: Cost) -> str:
 def _print_omissions(costs: CostReport) -> None:
     """Print the amounts outside the rows: pruned journals, removed agents, judges, open ticks and write-offs."""
     if costs.is_pruned:
-        amount = f"{format_count(float(costs.unrecorded.credits), 'credit')} of it were spent before"
-        print_notice(f"the oldest journal is of tick {costs.first_tick}: {amount}, and nothing tells on what")
+        amount = f"{format_count(float(costs.unrecorded.credits), 'credit')} were spent before"
+        print_notice(f"the oldest journal is of tick {costs.first_tick}: {amount}, without details")
     if any(costs.removed_total.ledger_amounts):
         print_notice(
-            f"agents that were removed spent {format_count(float(costs.removed_total.credits), 'credit')} of it"
+            f"removed agents spent {format_count(float(costs.removed_total.credits), 'credit')} of it"
         )
     if costs.judged:
-        print_notice(f"{format_count(float(costs.judged), 'credit')} of it were spent on judges")
+        print_notice(f"{format_count(float(costs.judged), 'credit')} were spent on judges")
     if any(costs.open.ledger_amounts):
         print_notice(
-            f"a tick under way has spent {format_count(float(costs.open.credits), 'credit')} more so far"
+            f"the running tick has spent {format_count(float(costs.open.credits), 'credit')} more so far"
         )
     if costs.write_off:
         calls, dollars = format_count(costs.write_off.calls, "call"), costs.write_off.cost_usd
@@ -246,7 +246,9 @@ def show_credits(context: CommandContext, name: AnyAgentName = None, limit: Limi
     if name is not None:
         require_agent_folder(base, name)
     account_list, damaged = load_accounts(base, survey_agents(base), load_config(base), only=name)
-    transfer_column = {"PASSED ON": "passed_on"} if any(account.passed_on for account in account_list) else {}
+    transfer_column = (
+        {"TRANSFERRED": "passed_on"} if any(account.passed_on for account in account_list) else {}
+    )
     context.print_list(
         "credits",
         account_list,
@@ -259,7 +261,7 @@ def show_credits(context: CommandContext, name: AnyAgentName = None, limit: Limi
             print_notice(
                 f"{account.agent}: {CREDITS_FILE} says {_format_number(account.max_credits)}, not the "
                 f"{_format_number(account.overrides)} of agents/{account.agent}/resume.json; remove its line there "
-                "and the resume counts"
+                "to use the resume"
             )
     for damage in damaged:
         print_error(damage, base)
@@ -328,10 +330,10 @@ def grant_credits(
     print_notice(
         f"{name} may spend {new_limit:g} credits (before: {old_limit:g}); {_format_number(updated.left)} left"
     )
+    print_notice(f"{CREDITS_FILE} now overrides max_credits in agents/{name}/resume.json says")
     print_notice(
-        f"{CREDITS_FILE} says so from now on, whatever max_credits in agents/{name}/resume.json says"
+        f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` runs the next tick"
     )
-    print_notice(f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` goes on")
 
 
 def _format_number(value: float | None) -> str:

@@ -86,7 +86,7 @@ def dash(
         if not context.print_as_json("page", {"address": address, "org": str(base)}):
             print_data(address)
             print_notice(
-                "Ctrl-C ends it; who has the address may look and answer for you, as long as it runs"
+                "Ctrl-C stops it. Anybody with this address can see everything and act as you while it runs"
             )
         sys.stdout.flush()
         if sys.stdout.isatty() and not no_open:

@@ -196,9 +196,9 @@ def _print_run(result: Result) -> None:
             if failed
             else ""
         )
-        print_notice(f"{name}: right{remark}", style="yellow" if failed else "plain")
+        print_notice(f"{name}: passed{remark}", style="yellow" if failed else "plain")
         return
-    print_notice(f"{name}: {'not run to its end' if result.error else 'wrong'}", style="red")
+    print_notice(f"{name}: {'interrupted' if result.error else 'wrong'}", style="red")
 
 
 def _print_results(results: Sequence[Result], *, quiet: bool) -> None:
@@ -215,9 +215,7 @@ def _print_results(results: Sequence[Result], *, quiet: bool) -> None:
         by_arm = tally_results(_merge_cases(results))
         rows.append(["all", *(_format_tally(by_arm["", arm]) for arm in arms)])
         counts = [sum(tallies[case, arm].is_all_passed for case in cases) for arm in arms]
-        rows.append(
-            ["cases of which all runs are right", *(f"{number} of {len(cases)}" for number in counts)]
-        )
+        rows.append(["cases that passed in all runs", *(f"{number} of {len(cases)}" for number in counts)])
     print_table(["CASE", *(arm.upper() for arm in arms)], rows)
 
 
@@ -231,7 +229,7 @@ def _merge_cases(results: Sequence[Result]) -> list[Result]:
 def _format_tally(tally: RunTally) -> str:
     """Format a tally: correct runs, their share with its interval, and cost."""
     low, high = tally.confidence_interval
-    share = f"{tally.passes}/{tally.run_count} right, {tally.passes / tally.run_count:.0%} ({low:.0%} to {high:.0%})"
+    share = f"{tally.passes}/{tally.run_count} passed, {tally.passes / tally.run_count:.0%} ({low:.0%} to {high:.0%})"
     calls = sum(result.calls for result in tally.results)
     return f"{share}, {format_usd(tally.cost_usd, calls=calls)}"
 
@@ -272,6 +270,6 @@ def _print_tallies_as_json(results: Sequence[Result]) -> None:
 
 def _print_spending(calls: int, dollars: float, unpriced: int) -> None:
     if not calls:
-        print_notice("no model was asked")
+        print_notice("no model was called")
         return
     print_notice(f"{format_count(calls, 'call')} of models, {format_usd(dollars, unpriced=unpriced)}")

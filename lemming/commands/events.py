@@ -96,7 +96,7 @@ def events(
             if stop.is_set():
                 break
         if latest < 0 and not follow:
-            print_notice("no tick has been run here")
+            print_notice("no tick has run yet")
 
 
 def _print_event(event: Event, tick: int, selected_types: frozenset[str], agent: str | None) -> None:

@@ -261,9 +261,9 @@ class _ExportTotals:
                 f"{self.spans} spans of {format_count(self.ticks, 'tick')} sent to {strip_userinfo(address)}"
             )
         if self.unfinished > self.latest:
-            print_notice(f"tick {self.unfinished} is not over: it is left out", style="yellow")
+            print_notice(f"tick {self.unfinished} is unfinished and left out", style="yellow")
         elif not self.ticks and not follow:
-            print_notice("no tick has been run here")
+            print_notice("no tick has run yet")
 
 
 def _send(collector: Collector, request: dict[str, Any], tick: int, url: str) -> None:
@@ -272,7 +272,7 @@ def _send(collector: Collector, request: dict[str, Any], tick: int, url: str) ->
         collector.send(request)
     except NotSent as error:
         hint = (
-            f"{error.hint}; `lemming export otel --ticks {tick}.. --endpoint {strip_userinfo(url)}` goes on"
+            f"{error.hint}; `lemming export otel --ticks {tick}.. --endpoint {strip_userinfo(url)}` continues"
         )
         raise NotSent(error.message, where=f"tick {tick}", hint=hint) from error
 

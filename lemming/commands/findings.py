@@ -76,13 +76,13 @@ def _print_finding(finding: Finding) -> None:
 
 
 def _print_scan_scope(scan: FindingScan, count: int) -> None:
-    summary = format_count(count, "finding") if count else "nothing found"
+    summary = format_count(count, "finding") if count else "no findings"
     if scan.ticks:
         last = scan.ticks[-1].tick
         ticks = f"tick {last}" if last == scan.first_tick else f"ticks {scan.first_tick} to {last}"
         print_notice(f"{summary} in {ticks} ({format_count(len(scan.turns), 'turn')})")
     else:
-        print_notice(f"{summary}: no turn has been taken in these ticks")
+        print_notice(f"{summary}: no turn ran in these ticks")
     if scan.damaged:
         print_notice(
             f"not read: {format_count(len(scan.damaged), 'journal')}; `lemming verify` says why",

@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
 
 _GATE_ACTIONS: dict[Then, str] = {
-    "pass": "lets it pass",
+    "pass": "allows it",
     "warn": "warns",
     "rewrite": "rewrites it",
     "block": "blocks it",
     "ask": "asks a person",
     "stop": "ends the turn",
 }
-"""What a gate does, as a sentence whose subject is its line."""
+"""Description of each action of a gate."""
 
 _CALL_OUTCOMES: dict[Then, str] = {
-    "pass": "it is made",
-    "block": "it is not made; the model reads why",
-    "ask": "it waits for a person's approval",
-    "stop": "it is not made, and the turn ends",
+    "pass": "it runs",
+    "block": "it does not run; the model is told the reason",
+    "ask": "it waits for approval by a person",
+    "stop": "it does not run, and the turn ends",
 }
 _SENTENCE_WIDTH = 300
 AgentName = Annotated[str, argument("AGENT", "Agent that makes the call.", completes_agents=True)]
@@ -86,7 +86,7 @@ def list_gates(
         return
     print_columns(rows)
     if not rows:
-        print_notice("no gates: everything passes. `lemming gates defaults` prints a table to begin with")
+        print_notice("no gates: every call is allowed. `lemming gates defaults` prints recommended gates")
 
 
 app = make_command_group(
@@ -168,7 +168,7 @@ def show_standard(
     if write:
         base = context.org
         _write_standard(base)
-        print_notice(f"{ORG_FILE} has it now: `lemming gates list`, then `lemming validate`")
+        print_notice(f"{ORG_FILE} has these gates now; next: `lemming gates list`, then `lemming validate`")
     if not context.print_as_json("standard_gates", standard_gates()):
         print_pretty_json(standard_gates())
 
@@ -267,12 +267,12 @@ def _print_preview(preview: CallPreview) -> None:
         )
     )
     if preview.refusal:
-        print_data(f"no gate is asked: {preview.refusal}")
+        print_data(f"no gate is evaluated: {preview.refusal}")
         return
     for step in preview.steps:
         print_data(f"  {step.line}  {_describe_step(step)}")
     if preview.is_rewritten:
-        print_data(f"  arguments then: {one_line(to_line(preview.args_after))}")
+        print_data(f"  arguments after the gates: {one_line(to_line(preview.args_after))}")
     is_invalid = preview.argument_error and preview.then in (
         "pass",
         "ask",
@@ -287,7 +287,7 @@ def _print_preview(preview: CallPreview) -> None:
             f"unless {step.undecided_by} says otherwise: {step.line} then {_GATE_ACTIONS[step.gate.then]}"
         )
     for line in preview.results if preview.then in ("pass", "ask") else ():
-        print_data(f"its result is looked at by {line}")
+        print_data(f"its result is checked by {line}")
     for label, then, line in preview.other_labels:
         print_data(f"at trust {label}: {_CALL_OUTCOMES[then]}{f' ({line})' if line else ''}")
 
@@ -296,7 +296,7 @@ def _describe_step(step: GatePreview) -> str:
     if step.undecided_by:
         return f"asks {step.undecided_by}"
     if step.then is None:
-        return "says nothing of it"
+        return "does not apply"
     return f"{_GATE_ACTIONS[step.then]}{f': {one_line(step.reason, _SENTENCE_WIDTH)}' if step.reason else ''}"
 
 
@@ -305,7 +305,7 @@ def _describe_outcome(preview: CallPreview) -> str:
     if preview.then != "ask":
         return f"{_CALL_OUTCOMES[preview.then]}{line_text}"
     if not preview.persons:
-        return f"it is refused: it needs approval, and nobody can be asked for it{line_text}"
+        return f"it is refused: it needs approval, and no person can approve it{line_text}"
     times = (f"{limit} ticks" if isinstance(limit, int) else limit for limit in preview.expires)
     limit_text = f", for {' or '.join(times)}" if preview.expires else ""
     return f"it waits for the approval of {' or '.join(preview.persons)}{limit_text}{line_text}"
@@ -316,9 +316,9 @@ def _print_blast_radius(blast_radius: AgentBlastRadius) -> None:
     _print_untrusted_sources(blast_radius)
     _print_tools(blast_radius.tools)
     for title, targets in (
-        ("may write below", blast_radius.writes),
+        ("writes below", blast_radius.writes),
         (
-            "may write nobody knows where, as they do not say it (docs/tools.md)",
+            "write to unknown places (they do not declare it: docs/tools.md)",
             blast_radius.undeclared_writers,
         ),
         ("reaches the hosts", blast_radius.hosts),
@@ -329,7 +329,7 @@ def _print_blast_radius(blast_radius: AgentBlastRadius) -> None:
         if targets:
             print_data(f"{title}: {', '.join(targets)}")
     if blast_radius.can_create_agents:
-        print_data("may create agents, with no more than it may do itself")
+        print_data("may create agents with at most its own permissions")
     for reader in blast_radius.readers:
         outcomes_text = _format_outcomes(reader.gates)
         print_data(
@@ -348,11 +348,11 @@ def _print_untrusted_sources(blast_radius: AgentBlastRadius) -> None:
     """Print the paths by which untrusted text reaches the agent."""
     for path in blast_radius.taint_paths:
         outcomes_text = f": {_format_outcomes(path.gates)}" if path.gates else ""
-        print_data(f"words from {path.label} come to it: {path.source} ({path.route}){outcomes_text}")
+        print_data(f"text labelled {path.label} reaches it: {path.source} ({path.route}){outcomes_text}")
     if not blast_radius.taint_paths:
-        print_data("no words come to it that are trusted less than its own")
+        print_data("no text reaches it that is trusted less than its own")
     if blast_radius.taint_paths and not blast_radius.tracks_trust:
-        print_data('nobody tracks that: gates cannot look at it without "trust" in config/org.json')
+        print_data('trust is not tracked: set "trust" in config/org.json')
 
 
 def _print_tools(tools: Sequence[ToolExposure]) -> None:

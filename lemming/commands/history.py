@@ -85,7 +85,7 @@ def _format_line_counts(file: FileChange) -> str:
 COLUMNS = {
     "COMMIT": "short",
     "WHEN (UTC)": lambda commit_row: commit_row["at"][:16].replace("T", " "),
-    "WHAT": "subject",
+    "CHANGE": "subject",
     "AGENTS": lambda commit_row: ", ".join(commit_row["agents"]),
     "SPENT": lambda commit_row: (
         f"{format_count(commit_row['credits'], 'credit')}, {format_usd(commit_row['cost_usd'])}"
@@ -129,7 +129,7 @@ def history(
 
     commits = GitHistory(Path(base)).list_commits(agent=what or "", limit=number or None)[::-1]
     facts = [commit if context.as_json else {**commit.as_json(), "short": commit.short} for commit in commits]
-    context.print_list("commit", facts, COLUMNS, empty_text="nothing kept yet")
+    context.print_list("commit", facts, COLUMNS, empty_text="no commits yet")
 
 
 def _set_history_mode(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
@@ -146,15 +146,15 @@ def _set_history_mode(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
     if as_json:
         print_json("history", {"history": new_mode, "before": old_mode, "rebuilt": rebuilt})
     elif is_on:
-        print_notice(f"the history is on: every tick that changes something is kept in {FOLDER}")
+        print_notice(f"the history is on: every tick with changes is committed to {FOLDER}")
         if rebuilt:
             print_notice(
-                f"{format_count(rebuilt, 'tick')} of the past made from the journals; `lemming history` shows them"
+                f"{format_count(rebuilt, 'tick')} rebuilt from the journals; `lemming history` lists them"
             )
         else:
-            print_notice("`lemming history` lists them, `lemming show TICK` shows what one changed")
+            print_notice("`lemming history` lists them, `lemming show TICK` shows the changes of one")
     else:
-        print_notice("the history is off; what has been kept can still be read")
+        print_notice("the history is off; existing commits remain readable")
 
 
 def _rebuild_history(base: OrgPath) -> int:
@@ -316,7 +316,7 @@ def rewind(
         plan = plan_rewind(history, history.resolve_state(to))
         _print_rewind(plan, as_json=context.as_json)
         if not context.as_json:
-            print_notice(f"nothing has been changed; `lemming rewind --to {to} --yes` does it")
+            print_notice(f"nothing has changed; to rewind: `lemming rewind --to {to} --yes`")
         return
     with open_org(base, command="rewind") as runtime:
         result = do_rewind(runtime, history, history.resolve_state(to))
@@ -337,7 +337,7 @@ def _print_rewind(result: RewindResult, *, as_json: bool) -> None:
     journals_text = (
         f" moved to {result.archive_folder}"
         if result.archive_folder
-        else " to be moved aside"
+        else " to be archived"
         if result.journals
         else ""
     )

@@ -100,13 +100,13 @@ def apply(
         for line in preview.loosened_guards:
             print_notice(one_line(line, _SENTENCE_WIDTH), style="yellow")
         for effect in preview.effects:
-            print_notice(f"brings along: {one_line(effect, _SENTENCE_WIDTH)}", style="yellow")
+            print_notice(f"contains: {one_line(effect, _SENTENCE_WIDTH)}", style="yellow")
     if preview.errors:
         for problem in preview.problems:
             print_problem(problem, org)
         folder_arg = f" {folder}" if folder else ""
         print_notice(
-            f"it cannot run so, and nothing was written; next: mend {file}, then lemming apply {file}{folder_arg}"
+            f"it could not run, so nothing was written; next: fix {file}, then lemming apply {file}{folder_arg}"
         )
         raise typer.Exit(ConfigError.exit_status)
     if dry_run or not changes:
@@ -154,7 +154,7 @@ def _require_confirmation(
     if yes or not (changed_paths or preview.effects):
         return
     if sys.stdin.isatty() and sys.stderr.isatty():
-        if typer.confirm("Write it?", err=True):
+        if typer.confirm("Write these files?", err=True):
             return
         raise typer.Exit(1)
     folder_arg = f" {folder}" if folder else ""
@@ -176,9 +176,7 @@ def _print_apply_report(base: Path, pieces: OrgDocument, file: Path) -> None:
     for problem in problems:
         print_problem(problem, org)
     if any(problem.severity == "error" for problem in problems):
-        print_notice(
-            f"written, and it cannot run so; next: mend {file}, then lemming apply {file} {base} --yes"
-        )
+        print_notice(f"written, but it cannot run; next: fix {file}, then lemming apply {file} {base} --yes")
         raise typer.Exit(ConfigError.exit_status)
     if (readiness := check_readiness(config.model("default"), base)).is_ready is False:
         print_notice(f'the model "default" is not ready: {readiness.remark}: {readiness.fix}', style="yellow")

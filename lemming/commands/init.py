@@ -33,12 +33,12 @@ from lemming.queries.model_readiness import check_readiness, describe_limitation
 
 PURPOSES = {
     "desk": "answer requests and tickets, with a reviewer",
-    "research": "answer questions from files, with sources that are checked",
-    "watch": "read what machines drop, and tell a person what is urgent",
-    "review": "write texts that nobody publishes without a person",
+    "research": "answer questions from files, with checked sources",
+    "watch": "watch a log folder and alert a person",
+    "review": "write texts that a person approves before they are published",
     "game": "let agents play against each other",
-    "newsroom": "look at one that runs: a newsroom on the embedded model",
-    "empty": "something of your own",
+    "newsroom": "see an example: a newsroom on the embedded model",
+    "empty": "something else",
 }
 FIRST_AGENT = "assistant"
 """The agent that does what somebody says it is to do."""
@@ -58,32 +58,34 @@ class InitAnswers(NamedTuple):
 
 def ask_setup_questions(ask: Ask, tell: Tell, models: Sequence[AvailableModel]) -> InitAnswers:
     """Ask the setup questions; a number out of range is asked again."""
-    tell("What is it for?")
+    tell("What is the purpose?")
     template = list(PURPOSES)[_ask_number(ask, tell, list(PURPOSES.values()))]
     task = ""
     while template == "empty" and not task:
-        task = ask("What is its first agent to do, in a sentence?").strip()
+        task = ask("What should its first agent do, in one sentence?").strip()
     model = _ask_model(ask, tell, models)
-    approval_answer = ask("Is a person asked before anything is sent, or a command run? [Y/n]")
+    approval_answer = ask("Require a person's approval before agents send data or run commands? [Y/n]")
     return InitAnswers(template, task, model, not approval_answer.strip().lower().startswith("n"))
 
 
 def _ask_model(ask: Ask, tell: Tell, models: Sequence[AvailableModel]) -> AvailableModel | None:
     if not any(candidate.provider != "local" for candidate in models):
-        tell("No key of a model is in the environment, and no server of models answers on this machine.")
+        tell("No model key is set in the environment, and no model server answers on this machine.")
     if not models:
-        tell("`lemming models list` shows what can be used later, and `lemming models use KEY` takes it.")
+        tell(
+            "Later, `lemming models list` shows the available models, and `lemming models use KEY` selects one."
+        )
         return None
     tell("Which model?")
     lines = [
         f"{candidate.provider} {candidate.model}".strip() + f" ({candidate.evidence})" for candidate in models
     ]
-    index = _ask_number(ask, tell, [*lines, "none of these yet"])
+    index = _ask_number(ask, tell, [*lines, "none for now"])
     if index == len(models):
         return None
     model = models[index]
     while not model.model:
-        model = model._replace(model=ask(f"Which model of {model.provider}? Its name there:").strip())
+        model = model._replace(model=ask(f"Which model of {model.provider}? Name:").strip())
     return model
 
 
@@ -91,10 +93,10 @@ def _ask_number(ask: Ask, tell: Tell, lines: Sequence[str]) -> int:
     for number, line in enumerate(lines, start=1):
         tell(f"  {number}  {line}")
     while True:
-        answer = ask("A number [1]:").strip() or "1"
+        answer = ask("Number [1]:").strip() or "1"
         if chosen := parse_int(answer, ge=1, le=len(lines)):
             return chosen - 1
-        tell(f"a number from 1 to {len(lines)}, please")
+        tell(f"enter a number from 1 to {len(lines)}")
 
 
 def apply_answers(base: Path, answers: InitAnswers) -> list[str]:
@@ -112,7 +114,7 @@ def apply_answers(base: Path, answers: InitAnswers) -> list[str]:
         set_default_model(base, key)
     if answers.requires_approval:
         classes = ["send", "execute"]
-        gate = {"at": "call", "class": classes, "then": "ask", "because": "a person is asked first"}
+        gate = {"at": "call", "class": classes, "then": "ask", "because": "a person approves first"}
         _update_settings_file(base, ORG_FILE, {"gates": [gate]}, is_kept=True)
     return new_files
 
@@ -165,7 +167,7 @@ def init(
     """
     base = folder.expanduser().absolute()
     if finish_staging(base):
-        print_notice(f"finished what was begun in {folder}; `lemming status` shows it")
+        print_notice(f"completed the interrupted `lemming init` in {folder}; `lemming status` shows it")
         return
     _reject_ambiguous_folder(base, folder)
     answers = InitAnswers(template or "newsroom")
@@ -198,7 +200,7 @@ def init(
 def print_models(default: ModelEntry, models: Sequence[AvailableModel], tell: Tell) -> None:
     """Print the default model, other available models, and the command that selects the best model."""
     line = {"provider": default.provider, "model": default.model}
-    tell(f'its model, in {MODELS_FILE}: "default": {to_line(line)}')
+    tell(f'model, in {MODELS_FILE}: "default": {to_line(line)}')
     for model in models:
         tell(f"found: {model.provider} {model.model}".rstrip() + f" ({model.evidence})")
     if (better := recommend_model(models)) and (better.provider, better.model) != (
@@ -258,17 +260,15 @@ def _print_next_steps(base: Path, folder: Path, answers: InitAnswers) -> None:
     print_notice("next:")
     for step in steps[:3]:
         print_notice(f"  {step}")
-    print_notice(
-        f"on a page in the browser, live: `lemming dash`{'' if is_installed() else f', after: {INSTALL}'}"
-    )
+    print_notice(f"live in the browser: `lemming dash`{'' if is_installed() else f', after: {INSTALL}'}")
     if folder.name and folder.name != template and (TEMPLATES / folder.name).is_dir():
         print_notice(
-            f"this is the {template}; `lemming init DIR --template {folder.name}` makes the other",
+            f"this is the {template}; `lemming init DIR --template {folder.name}` creates the other",
             style="yellow",
         )
     if entry.provider == "scripted":
         print_notice(
-            "its answers are recorded: README.md says more; `lemming models use gpt` gives it a model"
+            "this template replays recorded answers (see README.md); `lemming models use gpt` switches to a real model"
         )
     elif template == "empty" and (limits := describe_limitations(entry)):
-        print_notice(f"its model is {entry.model}, which {limits}: {WITH_TOOLS}")
+        print_notice(f"the model is {entry.model}, which {limits}: {WITH_TOOLS}")

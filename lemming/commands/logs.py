@@ -68,7 +68,7 @@ def logs(
     for line in matching_lines:
         _print_line(line, as_json=context.as_json)
     if not matching_lines and not follow:
-        print_notice("nothing of that is logged" if lines else "nothing logged yet")
+        print_notice("no matching log lines" if lines else "no log lines yet")
     while follow:
         time.sleep(_POLL_INTERVAL_S)
         lines, end = _read_new_lines(file, end)

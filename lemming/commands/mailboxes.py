@@ -33,9 +33,7 @@ def print_entries(entries: Sequence[OutboxEntry], *, unread: Iterable[str] = (),
         author = f"{entry.agent.ljust(author_width)}  " if with_author else ""
         tags = style_text(f"  #{' #'.join(one_line(tag) for tag in entry.tags)}", "dim") if entry.tags else ""
         tags += (
-            style_text(f"  (waits until {entry.not_before})", "dim")
-            if entry.not_before > current_time
-            else ""
+            style_text(f"  (not before {entry.not_before})", "dim") if entry.not_before > current_time else ""
         )
         prefix = f"{star}{entry.tick:>{tick_width}}  {author}{entry.kind:<8}"
         print_data(f"{prefix}  {one_line(payload_to_text(entry.payload), 2000)}{tags}")
@@ -71,7 +69,7 @@ def inbox(
     elif messages.entries:
         print_entries(messages.entries, unread=messages.unread, with_author=True)
     else:
-        print_notice("nothing to read")
+        print_notice("no entries")
     if not context.as_json:
         _print_omitted_entries(messages, is_person=is_person)
     if not is_person:
@@ -87,9 +85,11 @@ def inbox(
 def _print_omitted_entries(messages: MessageList, *, is_person: bool) -> None:
     """Print the numbers of omitted entries, and problems of ignored files."""
     if messages.omitted:
-        print_notice(f"{messages.omitted} more with a larger -n", style="dim")
+        print_notice(f"{messages.omitted} more; raise -n to see them", style="dim")
     if messages.waiting:
-        explanation = "are unread: look again" if is_person else "do not fit and wait for the turn after"
+        explanation = (
+            "are unread: run the command again" if is_person else "do not fit and wait for the next turn"
+        )
         print_notice(f"{messages.waiting} more new entries {explanation}", style="dim")
     for problem in messages.problems:
         print_notice(f"ignored: {problem}", style="yellow")
@@ -117,7 +117,7 @@ def outbox(
     if messages.entries:
         print_entries(messages.entries, with_author=False)
     else:
-        print_notice("nothing written yet")
+        print_notice("no entries yet")
     if count := len(messages.problems):
         print_notice(
             f"{format_count(count, 'file')} ignored; `lemming validate {name}` says why", style="yellow"

@@ -53,10 +53,12 @@ app = make_command_group("Manage MCP servers, or serve this organisation over MC
 
 ServerName = Annotated[str | None, argument("SERVER", "Name of a server; default: all servers.")]
 
-NONE = 'config/mcp.json has none, such as {"servers": {"time": {"command": ["mcp-server-time"]}}}'
+NONE = (
+    'no servers; add some to config/mcp.json, such as {"servers": {"time": {"command": ["mcp-server-time"]}}}'
+)
 COLUMNS = {
-    "SERVER": "server", "REACHED BY": "reached_by",
-    "TOOLS": lambda server_row: "not known yet" if server_row["tools"] is None else len(server_row["tools"]), "FILE": "file",
+    "SERVER": "server", "TRANSPORT": "reached_by",
+    "TOOLS": lambda server_row: "unknown" if server_row["tools"] is None else len(server_row["tools"]), "FILE": "file",
 }  # fmt: skip
 
 
@@ -81,7 +83,9 @@ def list_servers(context: CommandContext, name: ServerName = None, limit: Limit 
         return
     tools = locked_servers.get(name, LockedServer()).tools
     if not tools:
-        print_notice(f"nothing was accepted of {name}: its first use does, or `lemming mcp accept {name}`")
+        print_notice(
+            f"no tools of {name} are accepted yet; the first use or `lemming mcp accept {name}` accepts them"
+        )
     for tool, server_row in context.limit_rows([*tools.items()], limit):
         print_data(f"{style_text(f'{PREFIX}{name}.{tool}', 'bold')}  {one_line(server_row.description, 300)}")
 
@@ -176,7 +180,7 @@ def accept(
         save_lock(base, changed, sync=True)
         print_notice(f"kept in {LOCK_FILE}")
     elif not changed and not failures:
-        print_notice("nothing has changed")
+        print_notice("no changes")
     raise typer.Exit(1 if failures else 0)
 
 

@@ -32,7 +32,7 @@ def list_memories(context: CommandContext, agent: AgentName, limit: Limit = None
     memories = store.load_memories(base, agent)
     rows = [{"agent": agent, "key": key, "value": value} for key, value in memories.values.items()]
     columns = {"KEY": "key", "VALUE": lambda row: to_text(row["value"])}
-    context.print_list("memory", rows, columns, limit, empty_text=f"{agent} remembers nothing")
+    context.print_list("memory", rows, columns, limit, empty_text=f"{agent} has no memories")
     for problem in memories.problems:
         print_notice(f"ignored: {problem}", style="yellow")
 
@@ -68,7 +68,7 @@ def set_memory(
     parsed_value = _parse_value(sys.stdin.read() if value == "-" else value)
     store.save_memory(base, agent, key, parsed_value)
     if not context.print_as_json("memory", {"agent": agent, "key": key, "value": parsed_value}):
-        print_notice(f"{agent} remembers {key}: {to_text(parsed_value)}")
+        print_notice(f"{agent}: set {key} to {to_text(parsed_value)}")
 
 
 @app.subcommand("rm")
@@ -79,7 +79,7 @@ def remove_memory(context: CommandContext, agent: AgentName, key: Key) -> None:
     if not store.delete_memory(base, agent, key):
         raise _no_such_memory(agent, key, store.list_memories(base, agent))
     if not context.print_as_json("memory_removed", {"agent": agent, "key": key}):
-        print_notice(f"{agent} has forgotten {key}")
+        print_notice(f"{agent}: removed {key}")
 
 
 def _parse_value(text: str) -> Any:

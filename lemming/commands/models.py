@@ -84,18 +84,18 @@ def use_model(
     if context.print_as_json("model_used", {"key": key, "agents": names, "changed": changed_files}):
         return
     for file in changed_files:
-        effect = f'model.key is "{key}"' if names else f'"{DEFAULT_KEY}" is what "{key}" is'
+        effect = f'model.key is "{key}"' if names else f'"{DEFAULT_KEY}" is now the same as "{key}"'
         print_notice(f"{file}: {effect}")
     if not changed_files:
-        print_notice("it is so already")
+        print_notice("no change")
     if not names:
         _print_unchanged_agents(base, DEFAULT_KEY)
     if changed_files and (engine := find_running_engine(base)):
-        print_notice(f"from its next tick on, of {describe_engine(engine)}")
+        print_notice(f"takes effect with the next tick of {describe_engine(engine)}")
     _print_missing_features(base, key, names)
     if changed_files and previous_key:
-        print_notice(f"back: `lemming models use {previous_key}`")
-    print_notice(f"`lemming models test {key}` tries it out")
+        print_notice(f"to undo: `lemming models use {previous_key}`")
+    print_notice(f"`lemming models test {key}` tests it")
 
 
 def _resolve_key(base: Organisation, typed_model: str, *, is_shown: bool) -> tuple[str, bool]:
@@ -147,7 +147,7 @@ def _print_unchanged_agents(base: Any, default_key: str) -> None:
     unchanged = [agent for agent in survey_agents(base).agents.values() if agent.model.key != default_key]
     if unchanged:
         agent_list = ", ".join(f"{agent.name} ({agent.model.key})" for agent in unchanged[:10])
-        print_notice(f"as before: {one_line(agent_list, 300)}; --agent NAME changes one")
+        print_notice(f"unchanged: {one_line(agent_list, 300)}; --agent NAME changes one agent")
 
 
 def try_model(
@@ -176,7 +176,7 @@ def try_model(
     config = load_settings(base)
     entry = config.model(key)
     if not context.as_json:
-        print_notice(f'asking "{key}" up to nine small questions')
+        print_notice(f'testing "{key}" with up to nine small calls')
     trial = try_model(Path(base), entry, config.org, SystemClock(), threading.Event())
     is_written = write and bool(trial.line)
     if is_written:
@@ -191,7 +191,7 @@ def try_model(
     raise typer.Exit(0 if trial.is_usable or is_written else 1)
 
 
-_READINESS_TEXT = {True: "ready", False: "NOT READY", None: "unchecked"}
+_READINESS_TEXT = {True: "ready", False: "not ready", None: "unchecked"}
 _UPDATE_INTERVAL_S = 0.2
 
 app = make_command_group("List, choose, test and download models.")
@@ -226,7 +226,7 @@ def list_models(
 
 COLUMNS = {
     "KEY": "key", "PROVIDER": "provider", "MODEL": lambda model_row: model_row["model"] or "-",
-    "STATE": lambda model_row: _READINESS_TEXT[model_row["is_ready"]], "": lambda model_row: _format_remark(model_row),
+    "STATUS": lambda model_row: _READINESS_TEXT[model_row["is_ready"]], "": lambda model_row: _format_remark(model_row),
 }  # fmt: skip
 
 
@@ -245,7 +245,7 @@ def _build_model_row(
 def _format_remark(row: dict[str, Any]) -> str:
     price = ModelPrice(**row["price"]) if row["price"] else None
     remark = f"{row['remark']}: {row['fix']}" if row["fix"] and not row["is_ready"] else row["remark"]
-    remark += f"; no longer answers from {row['shutdown']}" if row["shutdown"] else ""
+    remark += f"; shut down on {row['shutdown']}" if row["shutdown"] else ""
     return remark + (f"; {price}" if price and (price.input or price.output) else "")
 
 

@@ -256,9 +256,7 @@ def forget_former_agents(base: OrgPath, names: Iterable[str]) -> bool:
             continue
         for changed_file in remove_standing_approvals(base, name):
             is_changed = True
-            print_notice(
-                f'{changed_file}: gates ask about "{name}" again; what it said was of a former agent of that name'
-            )
+            print_notice(f'{changed_file}: removed the standing approvals of a former agent named "{name}"')
     return is_changed
 
 
@@ -304,7 +302,7 @@ def _print_next_steps(base: OrgPath, agent: Agent) -> None:
     for author in agent.permissions.read_outboxes:
         if author != "*" and author not in {*survey.agents, *survey.broken}:
             print_notice(
-                f'warning: it reads "{author}", and there is no such agent yet: lemming agents new {author}',
+                f'warning: it reads "{author}", which does not exist yet: lemming agents new {author}',
                 style="yellow",
             )
     if is_person_agent(agent, load_config(base)):
@@ -317,11 +315,11 @@ def _print_next_steps(base: OrgPath, agent: Agent) -> None:
         print_notice(f"warning: {tool_warning}; {WITH_TOOLS}", style="yellow")
     upcoming = find_next_turn(base, agent, load_config(base), load_tick(base))
     time_text = f"in {upcoming.description}" if upcoming.tick is not None else upcoming.description
-    print_notice(f"{name} fires first {time_text}; `lemming prompt {name}` shows its prompt")
+    print_notice(f"{name} runs first {time_text}; `lemming prompt {name}` shows its prompt")
     for remark in find_order_conflicts(survey.agents, load_config(base), [name]):
         print_notice(remark)
     has_inputs = agent.permissions.read_outboxes or agent.context
     if not has_inputs and agent.schedule.wake == "changed":
         print_notice(
-            "it reads nobody, so it takes one turn and rests; --read NAME gives it news, --wake always turns"
+            "it reads no other agent, so it runs once and then is skipped; use --read NAME, or --wake always"
         )

@@ -54,7 +54,7 @@ def pause(
     already_text = "already " if recorded_text != text else ""
     print_notice(f"{subject} is {already_text}{one_line(format_pause(recorded_text), 400)} ({file})")
     if engine := find_running_engine(base):
-        print_notice(f"from its next tick on, of {describe_engine(engine)}")
+        print_notice(f"takes effect with the next tick of {describe_engine(engine)}")
     print_notice(f"`lemming unpause{f' {agent}' if agent else ''}` ends it")
 
 
@@ -83,9 +83,7 @@ def unpause(context: CommandContext, agent: AnyAgentName = None) -> None:
     if context.print_as_json("pause", {"agent": agent, "paused": "", "was_paused": bool(text)}):
         return
     subject = agent or "the organisation"
-    description = (
-        f"takes turns again; it was {one_line(format_pause(text), 400)}" if text else "is not paused"
-    )
+    description = f"is unpaused; it was {one_line(format_pause(text), 400)}" if text else "is not paused"
     print_notice(f"{subject} {description}")
     if agent and load_config(base).org.paused:
         paused = one_line(format_pause(load_pause(base, None)), 400)

@@ -46,11 +46,11 @@ def list_plans(context: CommandContext) -> None:
         return
     if not statuses:
         print_notice(
-            'no agent follows a plan: "model": {"key": "plan"} in a resume, and a plan.json beside it'
+            'no plans; an agent follows a plan with "model": {"key": "plan"} in its resume and a plan.json beside it'
         )
         return
     print_table(
-        ["AGENT", "STEPS", "RUNNING", "ENDED", "WHAT IT IS FOR"],
+        ["AGENT", "STEPS", "RUNNING", "ENDED", "PURPOSE"],
         [_format_plan_row(plan) for plan in statuses],
     )
     if running := [[plan.agent, *_format_run_row(run)] for plan in statuses for run in plan.active_runs]:
@@ -122,8 +122,8 @@ def _print_steps(plan: AgentPlan) -> None:
         rows += [["", f"  {member.name}", describe_step(member), ""] for member in step.parallel]
     print_table(["", "STEP", "DOES", "THEN"], rows)
     if plan.proposals:
-        print_notice(f"plans that come with a request are followed once {plan.proposals} approves them")
-    print_notice(f"{format_count(len(plan.steps), 'step')}; a run begins at most {plan.max_steps}")
+        print_notice(f"plans proposed in requests run after approval by {plan.proposals}")
+    print_notice(f"{format_count(len(plan.steps), 'step')}; a run starts at most {plan.max_steps}")
 
 
 def _format_next_steps(plan: AgentPlan, step: StepDefinition) -> str:

@@ -148,10 +148,10 @@ def _update_turn(turn: _Turn, event: ModelAsked | ModelReplied | ToolStarted | T
     turn.streamed_text = turn.limit = ""
     match event:
         case ModelAsked():
-            turn.activity = "waits for the model" + (f" (call {event.call + 1})" if event.call else "")
-            turn.limit = f"{event.deadline_s:.0f} s at most" if math.isfinite(event.deadline_s) else ""
+            turn.activity = "waiting for the model" + (f" (call {event.call + 1})" if event.call else "")
+            turn.limit = f"{event.deadline_s:.0f} s limit" if math.isfinite(event.deadline_s) else ""
         case ModelReplied():
-            turn.activity = "has an answer"
+            turn.activity = "got an answer"
         case ToolStarted():
             turn.activity = f"runs {event.tool}"
         case ToolFinished():

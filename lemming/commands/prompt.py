@@ -33,7 +33,7 @@ from lemming.queries.sent import (
 )
 from lemming.queries.tick_preview import TickPreview, preview_tick
 
-HOW_TO_RUN = "`lemming run-once --agent {}` gives it a turn now"
+HOW_TO_RUN = "`lemming run-once --agent {}` runs it now"
 
 
 def prompt(
@@ -97,7 +97,7 @@ def _print_other_fields(sent: SentPrompt) -> None:
         for tool in tools:
             print_data(to_line(tool))
     if other_fields:
-        print_data(style_text("--- beside them", "bold"))
+        print_data(style_text("--- other parts", "bold"))
         for key, value in other_fields.items():
             print_data(f"{key}: {to_line(value)}")
 
@@ -111,7 +111,7 @@ def _print_size(sent: SentPrompt, size: PromptSize) -> None:
         [name, f"{qualifier}{count:,}", f"{100 * count / size.tokens:.0f} %"]
         for name, count in size.parts.items()
     ]
-    counting_method = "as the server counts" if size.counted_by == "server" else "estimated from the bytes"
+    counting_method = "counted by the server" if size.counted_by == "server" else "estimated from bytes"
     print_data(style_text(f"--- tokens, {counting_method}", "bold"))
     print_table(["PART", "TOKENS", "SHARE"], [*rows, ["all", _format_total(size), ""]])
     print_data(f"boilerplate ({REPLY_FORM} and {CHAT_TEMPLATE}): {100 * size.boilerplate:.0f} %")
@@ -164,7 +164,7 @@ def _describe_prompt(preview: TickPreview, inputs: TurnInputs, size: PromptSize)
     elif name in preview.plan.skipped:
         parts.append(preview.plan.skipped[name])
     if authors := preview.find_predecessors(name):
-        parts.append(f"plus what {', '.join(authors)} will write before it in this tick")
+        parts.append(f"plus what {', '.join(authors)} will write earlier in this tick")
     return "; ".join(parts)
 
 
@@ -178,7 +178,7 @@ def print_next_tick(base: OrgPath, agents: Sequence[str] = (), *, as_json: bool)
     for name in preview.plan.order:
         _print_turn(preview, name, as_json=as_json)
     if not as_json:
-        print_notice("dry run: no model was asked and nothing was written")
+        print_notice("dry run: no model was called and nothing was written")
 
 
 def _print_plan(preview: TickPreview) -> None:
@@ -205,5 +205,5 @@ def _print_turn(preview: TickPreview, name: str, *, as_json: bool) -> None:
     else:
         print_messages(preview.build_inputs(name))
     if authors := preview.find_predecessors(name):
-        print_data(f"(and whatever {', '.join(authors)} would write before it in this tick)")
+        print_data(f"(plus what {', '.join(authors)} would write earlier in this tick)")
     print_data()

@@ -64,7 +64,7 @@ def compare(
     if not comparison.is_same:
         raise typer.Exit(1)
     if not context.as_json:
-        print_notice("nothing differs")
+        print_notice("no differences")
 
 
 def _open_org(folder: Path) -> Organisation:
@@ -192,7 +192,7 @@ def rehearse(
         rehearsal = run_rehearsal(base, folder, rehearsal_options, stop=switch.stop)
     _print_rehearsal(rehearsal, rehearsal_options, as_json=context.as_json)
     if keep is not None and not context.as_json:
-        print_notice(f"kept in {folder}")
+        print_notice(f"fork kept in {folder}")
     if rehearsal.stopped_by is not None:
         raise rehearsal.stopped_by
     if rehearsal.cannot_tell and not dry_run:
@@ -225,7 +225,7 @@ def _print_rehearsal(
     if not rehearsal_options.is_dry:
         _print_differences(rehearsal)
     for line in describe_skipped_calls(rehearsal.skipped_calls):
-        print_notice(f"not made: {line}", style="yellow")
+        print_notice(f"not run: {line}", style="yellow")
     for tick, agent in rehearsal.not_repeated:
         print_notice(
             f"tick {tick}: {agent}: not rehearsed: the engine or the disk ended that turn", style="yellow"
@@ -244,7 +244,7 @@ def _print_differences(rehearsal: RehearsalResult) -> None:
     for file in rehearsal.files:
         print_file_change(file)
     if rehearsal.last >= rehearsal.first and rehearsal.is_unchanged and not rehearsal.cannot_tell:
-        print_data("nothing would have been different")
+        print_data("no differences")
 
 
 def _print_spending(rehearsal: RehearsalResult) -> None:
@@ -271,7 +271,7 @@ def _print_dry_run(rehearsal: RehearsalResult) -> None:
     share = f"{differing} of {differing + rehearsal.reused} questions"
     print_notice(f"{_format_tick_range(rehearsal.first, rehearsal.last)}: at least {share} would differ")
     if not differing:
-        print_notice("dry run: no model was asked, and none would be")
+        print_notice("dry run: no model was called, and none would be")
         return
     for number, spending in (
         (differing, rehearsal.spending),
@@ -281,4 +281,4 @@ def _print_dry_run(rehearsal: RehearsalResult) -> None:
         dollars = format_usd(price, calls=spending.calls, unpriced=spending.unpriced)
         subject = "they cost" if spending is rehearsal.spending else f"all {number}, should all differ then,"
         print_notice(f"{subject} at most {dollars}")
-    print_notice("dry run: no model was asked")
+    print_notice("dry run: no model was called")

@@ -95,10 +95,12 @@ def repair(
 def _mark_call(runtime: Runtime, call_id: str, *, happened: bool, as_json: bool) -> None:
     call = mark_call(runtime.base, call_id, happened=happened)
     if as_json:
-        print_json("call_marked", {**call.as_json(), "happened": happened})
+        print_json("call_marked", {**call.as_json(), "did happen": happened})
     else:
         verb = "did happen" if happened else "did not happen"
-        print_notice(f"{call.agent} will read in its next prompt that {one_line(call.summary, 200)} {verb}")
+        print_notice(
+            f"{call.agent} will be told in its next prompt that {one_line(call.summary, 200)} {verb}"
+        )
 
 
 def _retry_call(runtime: Runtime, call_id: str, *, confirmed: bool, as_json: bool) -> None:
@@ -108,7 +110,7 @@ def _retry_call(runtime: Runtime, call_id: str, *, confirmed: bool, as_json: boo
         if as_json:
             print_json("call_retried", {**call.as_json(), "is_done": False})
         else:
-            print_notice(f"would run {text} once more for {call.agent}: add --yes if that does no harm")
+            print_notice(f"would run {text} again for {call.agent}; add --yes if repeating it is safe")
         raise typer.Exit(_REPAIRS_PENDING_STATUS)
     result = retry_call(runtime, plan)
     if as_json:
@@ -117,7 +119,7 @@ def _retry_call(runtime: Runtime, call_id: str, *, confirmed: bool, as_json: boo
     else:
         verb = "has run" if result.success else "has failed"
         print_notice(
-            f"{text} {verb}; {call.agent} will read so in its next prompt: {one_line(result.output, 400)}"
+            f"{text} {verb}; {call.agent} will be told in its next prompt: {one_line(result.output, 400)}"
         )
 
 
@@ -142,10 +144,8 @@ def _format_summary(repairs: list[Repair], to_do: list[Repair], *, is_done: bool
     if not to_do:
         return f"nothing to repair{undecided_text}"
     if not is_done:
-        return (
-            f"{format_count(len(to_do), 'repair')} to make: `lemming repair --yes` makes them{undecided_text}"
-        )
-    archive_text = f"; what was moved or cut is in {archive_path}" if archive_path else ""
+        return f"{format_count(len(to_do), 'repair')} possible: `lemming repair --yes` applies them{undecided_text}"
+    archive_text = f"; removed content is in {archive_path}" if archive_path else ""
     return f"{format_count(len(to_do), 'repair')} made{archive_text}{undecided_text}"
 
 
@@ -219,19 +219,21 @@ def _print_surplus(
             print_json("surplus", {**surplus.as_json(), "is_removed": is_done and surplus not in skipped})
         return
     if not items:
-        print_notice("nothing is kept beyond the settings")
+        print_notice("nothing to remove")
         return
     print_columns([[format_size(surplus.bytes), surplus.path, surplus.why] for surplus in items])
     removed = [surplus for surplus in items if surplus not in skipped]
     size = format_size(sum(surplus.bytes for surplus in (removed if is_done else items)))
     if not is_done:
         print_notice(
-            f"{format_count(len(items), 'thing')}, {size}: nothing has been removed; `lemming prune --yes` does it"
+            f"{format_count(len(items), 'thing')}, {size}: nothing was removed; `lemming prune --yes` removes them"
         )
         return
     print_notice(f"{format_count(len(removed), 'thing')} removed, {size}")
     if skipped:
-        print_notice("an engine is running: journals are left to it, or end it first", style="yellow")
+        print_notice(
+            "an engine is running, so journals are kept; stop it first to remove them", style="yellow"
+        )
 
 
 def upgrade(
@@ -267,4 +269,4 @@ def upgrade(
             f"{format_count(len(steps), 'file')} written: format {NEWEST_FORMAT} (before: {old_format})"
         )
     else:
-        print_notice(f"from format {old_format} to {NEWEST_FORMAT}; `lemming upgrade --yes` does it")
+        print_notice(f"from format {old_format} to {NEWEST_FORMAT}; `lemming upgrade --yes` writes the files")

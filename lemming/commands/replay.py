@@ -89,7 +89,7 @@ def _print_replay(replayed: Iterator[ReplayResult], *, as_json: bool, quiet: boo
             )
     if not as_json and not quiet:
         print_notice(
-            f"{format_count(ticks, 'tick')}, {format_count(turns, 'turn')}: everything came out the same"
+            f"{format_count(ticks, 'tick')}, {format_count(turns, 'turn')}: all results are the same"
         )
 
 
@@ -105,6 +105,6 @@ def _print_state_root(base: OrgPath, into: Path, *, as_json: bool, quiet: bool) 
         suffix = f" and {len(differing) - _MAX_FILES_NAMED} more" if len(differing) > _MAX_FILES_NAMED else ""
         file_list = ", ".join(differing[:_MAX_FILES_NAMED])
         print_notice(
-            f"the organisation itself has the state root {original_root}; other in: {file_list}{suffix}",
+            f"the organisation itself has the state root {original_root}; different files: {file_list}{suffix}",
             style="yellow",
         )

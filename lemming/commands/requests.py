@@ -118,9 +118,9 @@ def requests(
     elif levels:
         _print_requests(snapshot, levels, costs)
         if tree is None and len(matches) > len(levels):
-            print_notice(f"{len(matches) - len(levels)} older ones with a larger -n", style="dim")
+            print_notice(f"{len(matches) - len(levels)} older ones; raise -n to see them", style="dim")
     else:
-        print_notice("no requests" if len(snapshot.requests) == 0 else "no such requests")
+        print_notice("no requests" if len(snapshot.requests) == 0 else "no matching requests")
 
 
 def _print_requests(
@@ -156,7 +156,7 @@ def _describe_state(request: RequestView, snapshot: RequestsSnapshot) -> str:
         return request.end
     if unreached := find_unreachable_assignees(request, snapshot):
         return f"cannot reach {' '.join(unreached)}"
-    return "waits for its time" if is_scheduled_later(request) else "open"
+    return "scheduled" if is_scheduled_later(request) else "open"
 
 
 def _print_request(snapshot: RequestsSnapshot, request: RequestView, costs: RequestCosts) -> None:
@@ -188,10 +188,10 @@ def _print_request(snapshot: RequestsSnapshot, request: RequestView, costs: Requ
     if request.parent:
         parent = requests.by_identity[request.parent]
         rows.append(["asked for", f"{parent.id}: {one_line(parent.text, _TEXT_WIDTH)}"])
-    rows += [["handed on", f"in tick {hop.tick}: {hop.by} to {hop.to}"] for hop in request.handoffs]
-    rows.append(["cost", _describe_cost(costs.get_cost(request)) or "nothing so far"])
+    rows += [["delegated", f"in tick {hop.tick}: {hop.by} to {hop.to}"] for hop in request.handoffs]
+    rows.append(["cost", _describe_cost(costs.get_cost(request)) or "none so far"])
     if request.children:
-        rows.append(["in all", _describe_cost(costs.get_tree_cost(request, requests)) or "nothing so far"])
+        rows.append(["in all", _describe_cost(costs.get_tree_cost(request, requests)) or "none so far"])
     for share in request.assignments:
         if answer := share.answer:
             text = to_text(parse_answer(answer.payload, request.schema))
@@ -228,7 +228,7 @@ def cancel(
     if context.print_as_json("entry", entry.as_json()):
         return
     print_data(entry.file)
-    print_notice("cancelled; a turn that is under way for it may still answer", style="dim")
+    print_notice("cancelled; a running turn may still answer", style="dim")
 
 
 def answer(

@@ -109,7 +109,7 @@ def run_once(
     if narrator.is_output_closed:
         raise typer.Exit(BROKEN_PIPE)
     if report.tick == 1 and report.by_status("done") and not quiet and not context.as_json:
-        print_notice("next: `lemming tick` shows it whole, `lemming run-once` goes on")
+        print_notice("next: `lemming tick` shows this tick in full, `lemming run-once` runs the next")
     raise typer.Exit(next(filter(None, exit_statuses), 0))
 
 
@@ -117,10 +117,10 @@ def _print_missed_turns(report: TickReport, due: list[str], selected_agents: lis
     """Print the reasons that named agents had no turn; if no agent was due, print a hint."""
     for turn in report.turns:
         if turn.agent in selected_agents and turn.agent not in due and turn.status == "skipped":
-            print_notice(f"  {turn.agent} takes no turn: {one_line(turn.reason, 300)}{_suggest_fix(turn)}")
+            print_notice(f"  {turn.agent} does not run: {one_line(turn.reason, 300)}{_suggest_fix(turn)}")
     if report.not_due and not (due or selected_agents):
         print_notice(
-            "  `lemming schedule` says when; `lemming run-once --agent NAME` gives an agent a turn now"
+            "  `lemming schedule` shows the next turns; `lemming run-once --agent NAME` runs an agent now"
         )
 
 

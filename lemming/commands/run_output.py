@@ -172,7 +172,7 @@ class Narrator:
                 self._print_problem(event)
             case HistoryNotKept(problem=problem):
                 print_notice(
-                    f"warning: the history was not kept: {one_line(problem.message, 400)}", style="yellow"
+                    f"warning: the history commit failed: {one_line(problem.message, 400)}", style="yellow"
                 )
                 print_notice(f"  fix: {problem.hint}")
             case _ if line := one_line(event.as_line(), 600):
@@ -247,7 +247,7 @@ class Narrator:
             for entry in turn.entries
         ]
         if not rows:
-            rows = [("", "wrote nothing")]
+            rows = [("", "no entries")]
         other_effects = _describe_other_effects(turn)
         if other_effects:
             rows.append(("", other_effects))
@@ -301,7 +301,7 @@ def format_tick_start(event: TickBegins) -> str:
     answer_text = (
         f"{event.answers_kept} of {answers} kept, not paid twice"
         if event.answers_kept
-        else "no answer had arrived"
+        else "no answer was recorded"
     )
     return f"tick {event.tick} continues: {answer_text}, {format_count(len(event.turns_left), 'turn')} left"
 
@@ -312,7 +312,7 @@ def format_sleep(event: Sleeping | Woken) -> str:
         length = f"for {_format_duration(event.seconds)}"
         if event.due:
             length += f", until tick {event.until_tick} ({one_line(', '.join(event.due), 60)})"
-        return f"sleeping until something changes, at the longest {length}"
+        return f"sleeping until something changes, at most {length}"
     parts = [f"woken: {one_line(', '.join(event.changed), 200)} changed"] if event.changed else []
     if missed_ticks := event.slept_through:
         first, last = event.next_tick - missed_ticks, event.next_tick - 1
@@ -344,14 +344,12 @@ def format_tick_summary(report: TickReport, due: list[str]) -> str:
     """Return the line for the end of a tick."""
     totals, next_tick_text = report.totals, f"next is tick {report.tick + 1}"
     if not report.turns and not report.not_due:
-        return (
-            f"tick {report.tick}: there are no agents (`lemming agents new NAME` makes one); {next_tick_text}"
-        )
+        return f"tick {report.tick}: no agents yet (`lemming agents new NAME` creates one); {next_tick_text}"
     if not due:
         if pause := next(filter(_is_org_paused, (turn.reason for turn in report.turns)), ""):
             return f"tick {report.tick}: {one_line(pause, 300)}; {next_tick_text}"
         broken = f", {totals['failed']} broken (`lemming validate` says why)" if totals["failed"] else ""
-        return f"tick {report.tick}: nobody is due{broken}; {next_tick_text}"
+        return f"tick {report.tick}: no agent is due{broken}; {next_tick_text}"
     parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]]
     idle = sum(turn.status == "skipped" and turn.agent in due for turn in report.turns)
     parts += [f"{idle} skipped"] if idle else []

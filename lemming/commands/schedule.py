@@ -75,7 +75,7 @@ def _print_upcoming(org: Organisation, config: Config, until: str, *, as_json: b
     )
     events = list_upcoming(org, config, end_time)
     if as_json or not events:
-        empty_text = f"nothing comes up by the clock until {format_moment(end_time)}"
+        empty_text = f"nothing is scheduled by the clock until {format_moment(end_time)}"
         print_list("coming", events, {}, as_json=as_json, empty_text=empty_text)
     else:
         print_columns(
@@ -106,7 +106,7 @@ def _print_tick_plan(upcoming_tick: TickForecast) -> None:
     for name, reason in {**skipped_agents, **planned.skipped}.items():
         print_data(style_text(f"     -  {name.ljust(width)}  {reason}", "dim"))
     if skipped_agents and upcoming_tick.is_next:
-        print_data(style_text("  `lemming run-once --agent NAME` gives an agent a turn now", "dim"))
+        print_data(style_text("  `lemming run-once --agent NAME` runs an agent now", "dim"))
     for name, reason in planned.broken.items():
         print_data(f"     -  {name.ljust(width)}  {style_text('broken', 'red')}: {one_line(reason, 400)}")
     chain = upcoming_tick.longest_chain
@@ -120,7 +120,7 @@ def _print_tick_plan(upcoming_tick: TickForecast) -> None:
 
 def _format_waits(waits: TurnWaits, rank: int) -> str:
     if waits.everyone:
-        return "waits for everyone before it" if rank else ""
+        return "waits for all agents before it" if rank else ""
     names = sorted(waits.names)
     suffix = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return f"waits for {', '.join(names[:NAMES_SHOWN])}{suffix}" if names else ""
@@ -138,4 +138,6 @@ def _print_dependency(
         for reason in reasons:
             print_data(f"  {reason}")
     else:
-        print_data(f"{later} does not wait for {earlier}: neither may see what the other writes in a tick")
+        print_data(
+            f"{later} does not wait for {earlier}: neither can see the other's output of the same tick"
+        )

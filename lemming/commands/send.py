@@ -231,7 +231,7 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
         remaining_time = format_remaining_time(delivery_time, SystemClock().now())
         reader_names = _format_readers([agent.name for agent in readers])
         then = reader_names and f"; then {reader_names}"
-        print_notice(f"nobody is shown it before {format_moment(delivery_time)} ({remaining_time}){then}")
+        print_notice(f"nobody sees it before {format_moment(delivery_time)} ({remaining_time}){then}")
     elif readers:
         next_turns = [(find_next_turn(base, agent, config, entry.tick), agent.name) for agent in readers]
         next_turns.sort(
@@ -251,8 +251,8 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
         names = (
             " and ".join(indirect_readers) if len(indirect_readers) < 3 else _format_readers(indirect_readers)
         )
-        summary = f"nobody is woken by it; {names} {verb} next turn"
-        print_notice(summary if indirect_readers else "warning: nobody will read it", style="yellow")
+        summary = f"no agent is woken; {names} {verb} next turn"
+        print_notice(summary if indirect_readers else "warning: no agent reads this outbox", style="yellow")
 
 
 def _is_news(entry: OutboxEntry, agent: Agent, agent_names: frozenset[str], config: Config) -> bool:

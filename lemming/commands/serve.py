@@ -63,9 +63,7 @@ def serve(
             metrics=endpoint,
         ):
             if not quiet and find_running_engine(base) is None:
-                print_notice(
-                    "no engine runs here: `lemming run-forever` beside it takes turns", style="yellow"
-                )
+                print_notice("no engine is running: start `lemming run-forever` to run turns", style="yellow")
             switch.stop.wait()
         if not quiet:
             print_notice("stopped")
@@ -129,7 +127,7 @@ def _print_address(status: ServingStatus, host: str) -> None:
         print_notice(f"{agent.name}: {channel.endpoint(host, status.port, agent.name)}")
     if status.port and host not in LOCAL_NAMES:
         print_notice(
-            f"{host} can be reached by others, without encryption: put a proxy with TLS before it",
+            f"{host} is reachable from other machines without encryption: use a TLS proxy",
             style="yellow",
         )
 

@@ -115,7 +115,9 @@ def service(
     _print_next_steps(unit, form, written)
     _print_missing_trust(base)
     if channel_agents and serve is None:
-        print_notice(f"nobody sees to {', '.join(channel_agents)} under it: add --serve PORT", style="yellow")
+        print_notice(
+            f"channels of {', '.join(channel_agents)} are not served: add --serve PORT", style="yellow"
+        )
 
 
 def _list_served_channels(base: OrgPath, config: Config) -> list[str]:
@@ -180,7 +182,8 @@ def _print_missing_trust(base: OrgPath) -> None:
     ]
     if missing:  # what it will not do unasked
         print_notice(
-            f"first: `lemming trust --yes`; nobody has agreed yet that it {missing[0]}", style="yellow"
+            f"first: `lemming trust --yes`; it is not yet permitted to do this: it {missing[0]}",
+            style="yellow",
         )
 
 

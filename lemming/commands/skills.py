@@ -18,12 +18,12 @@ _SHIPPED_SKILL = Path(__file__).parents[1] / "agent_skill/lemming-organisations/
 
 app = make_command_group("List, show and export skills.")
 
-NONE = 'no skills here: write skills/NAME/SKILL.md, and "skills": ["NAME"] in a resume'
+NONE = 'no skills; write skills/NAME/SKILL.md, and add "skills": ["NAME"] in a resume'
 COLUMNS = {
     "SKILL": "name",
     "WHERE": "folder",
     "FOR": lambda skill_row: ", ".join(skill_row["agents"]) or "nobody",
-    "WHAT IT IS FOR": lambda skill_row: one_line(skill_row["description"], 90),
+    "DESCRIPTION": lambda skill_row: one_line(skill_row["description"], 90),
 }
 
 
@@ -44,7 +44,7 @@ def list_skills(context: CommandContext, limit: Limit = None) -> None:
     facts = [_skill_to_json(base, skill_status) for skill_status in statuses]
     context.print_list("skill", facts, COLUMNS, limit, empty_text=NONE)
     if statuses and not context.as_json and any(not skill_status.agents for skill_status in statuses):
-        print_notice('an agent is told of those that its resume lists: "skills": ["NAME"], or ["*"]')
+        print_notice('an agent sees the skills that its resume lists: "skills": ["NAME"], or ["*"]')
 
 
 @app.subcommand("show")

@@ -123,12 +123,10 @@ def _print_status(org_status: OrgStatus, waiting_line: str, findings: int | None
         print_data(f"{one_line(f'{name}: {facts_text}', 400)}{suffix}")
     if findings:
         print_data(
-            style_text(f"{format_count(findings, 'finding')}; `lemming findings` says which", "yellow")
+            style_text(f"{format_count(findings, 'finding')}; `lemming findings` lists them", "yellow")
         )
     if findings is None:
-        print_data(
-            style_text("findings are not counted in journals so large; `lemming findings` looks", "dim")
-        )
+        print_data(style_text("findings are not counted in large journals; run `lemming findings`", "dim"))
     print_data()
     _print_lines(org_status.agent_statuses, org_status.issue_subjects)
     _print_issues(org_status.issues, org_status.survey)
@@ -147,7 +145,7 @@ def _format_tick_position(
             format_count(len(progress["turns_left"]), "turn"),
         )
         return f"tick {tick} was interrupted: {answers} kept, {turns} left; `lemming run-once` continues it"
-    return f"tick {tick} is next; nothing is running"
+    return f"tick {tick} is next; no engine is running"
 
 
 def _print_pauses(survey: Survey, config: Config) -> None:
@@ -175,7 +173,7 @@ def _format_last_turn(line: AgentStatus) -> str:
 
 def _print_lines(lines: list[AgentStatus], failing_agents: set[str]) -> None:
     if not lines:
-        print_data("no agents yet: `lemming agents new NAME` makes one")
+        print_data("no agents yet: `lemming agents new NAME` creates one")
         return
     rows = [_format_row(line, is_failing=line.agent in failing_agents) for line in lines]
     print_table(["AGENT", "MODEL", "NEXT", "LAST", "TURNS", "CREDITS", "COST", ""], rows)
@@ -210,6 +208,6 @@ def _print_issues(issues: list[HealthIssue], survey: Survey) -> None:
             print_notice(f"  fix: {one_line(issue.hint, 400)}")
     if survey.warnings:
         print_notice(
-            f"{format_count(len(survey.warnings), 'warning')} about resumes; `lemming validate` shows them",
+            f"{format_count(len(survey.warnings), 'warning')} about resumes; `lemming validate` lists them",
             style="dim",
         )

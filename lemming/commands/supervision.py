@@ -51,7 +51,7 @@ def supervise(
                 serve_health(health, _HealthProbe(Organisation(folder), progress), folder)
             )
             if not quiet:
-                print_notice(f"http://{HOST}:{port}{PATH} says whether all is well", style="dim")
+                print_notice(f"http://{HOST}:{port}{PATH} reports the health", style="dim")
         stack.enter_context(run_watchdog(supervisor, progress, folder))
         yield notify_all
 
@@ -63,7 +63,7 @@ class _HealthProbe:
     def __call__(self, query: dict[str, str]) -> Health:
         """Return the health of the organisation for a query."""
         silent_s = self._progress.overdue_s
-        text = f"nothing has happened for {silent_s:.0f} s in tick {self._progress.tick}"
+        text = f"no progress for {silent_s:.0f} s in tick {self._progress.tick}"
         hint = "restart it: it continues where it stopped"
         hang_issues = [HealthIssue(text, hint=hint, about="engine", since_tick=self._progress.tick)]
         org_status = load_org_status(

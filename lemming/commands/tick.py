@@ -50,7 +50,7 @@ def tick(
         print_json("tick", {**build_plan_section(record), "turns": turns})
         return
     if not record.engine_starts:
-        print_data(f"tick {record.tick}: nobody took a turn; nothing was written but the counter")
+        print_data(f"tick {record.tick}: no agent ran; only the tick counter changed")
         _print_skipped(record)
         return
     _print_plan(record)
@@ -75,7 +75,7 @@ def _print_plan(record: RecordedTick) -> None:
     state_text = "committed" if record.commit_record else "unfinished; `lemming run-once` continues it"
     attempts_text = f", in {record.engine_starts} attempts" if record.engine_starts > 1 else ""
     print_data(style_text(f"tick {record.tick}, {time_text}, {state_text}{attempts_text}", "bold"))
-    print_data(f"order     {', '.join(record.plan.order) or 'nobody is due'}")
+    print_data(f"order     {', '.join(record.plan.order) or 'no agent is due'}")
     if record.plan.not_due:
         print_data(style_text(f"not due   {one_line(', '.join(record.plan.not_due), 400)}", "dim"))
     _print_skipped(record)
@@ -93,7 +93,7 @@ def _print_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> Non
     print_data(f"{style_text(turn.key, 'bold')}  {status}{reason_text}")
     if turn.attempts > 1 or turn.stops:
         stops_text = f", stopped {turn.stops} times" if turn.stops else ""
-        _print_labelled_line("attempts", f"begun {turn.attempts} times{stops_text}")
+        _print_labelled_line("attempts", f"started {turn.attempts} times{stops_text}")
     _print_entries(parse_prompt(turn, record.plan.all_agents).entries)
     for result in turn.visible_results:
         _print_labelled_line("saw", one_line(f"result of {result['tool']}: {result['output']}", 400))
@@ -121,9 +121,7 @@ def _print_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> Non
         for path in report.removed:
             _print_labelled_line("removed", one_line(path, 400))
         for verdict in report.judged["verdicts"] if report.judged else ():
-            verdict_text = (
-                "passes" if verdict["passes"] else f"does not pass: {one_line(verdict['reason'], 400)}"
-            )
+            verdict_text = "passed" if verdict["passes"] else f"failed: {one_line(verdict['reason'], 400)}"
             _print_labelled_line("judged", f"by {verdict['by']}, {verdict_text}")
         for remark in report.remarks:
             _print_labelled_line("remark", one_line(remark, 600))
@@ -155,7 +153,7 @@ def _print_call(call: ModelCall) -> None:
     _print_labelled_line("answer", style_text(f"{model_text}, {call.duration_ms / 1000:.1f}s, {cost}", "dim"))
     print_text(_indent(call.text, 12))
     if call.problem:
-        _print_labelled_line("", f"{style_text('not a reply', 'yellow')}: {one_line(call.problem, 600)}")
+        _print_labelled_line("", f"{style_text('invalid reply', 'yellow')}: {one_line(call.problem, 600)}")
 
 
 def _print_labelled_line(label: str, text: str) -> None:
@@ -172,7 +170,7 @@ def _print_entries(entries: list[ShownEntry]) -> None:
     if collapsed:
         _print_labelled_line(
             "saw",
-            f"{format_count(len(collapsed), 'entry', 'entries')} that it knew already (--json lists them)",
+            f"{format_count(len(collapsed), 'entry', 'entries')} that it had seen before (--json lists them)",
         )
 
 

@@ -120,8 +120,8 @@ AsAgent = Annotated[
 ]
 
 COLUMNS = {
-    "TOOL": "tool", "CLASS": "class", "FROM": "from", "WHO MAY CALL IT": lambda tool_row: ", ".join(tool_row["agents"]),
-    "WHAT IT DOES": "description",
+    "TOOL": "tool", "CLASS": "class", "SOURCE": "from", "AGENTS": lambda tool_row: ", ".join(tool_row["agents"]),
+    "DESCRIPTION": "description",
 }  # fmt: skip
 
 
@@ -157,15 +157,13 @@ def show_tool(context: CommandContext, name: Name, agent: AsAgent = None) -> Non
     if context.print_as_json("tool", _tool_to_json(tool, callers)):
         return
     limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
-    repeat_text = "may be run again after a crash" if tool.repeatable else "is not run again after a crash"
+    repeat_text = "may be repeated after a crash" if tool.repeatable else "is not repeated after a crash"
     print_data(f"{style_text(tool.name, 'bold')}  {tool.tool_class}, from {_format_origin(tool)}")
     print_text(tool.description)
     print_data("")
-    parallel_text = "; those of one reply run at once" if tool.parallel else ""
-    print_data(f"a call may take {limit_s:g} s, and {repeat_text}{parallel_text}")
-    print_data(
-        f"may be called by: {', '.join(callers) or 'nobody: name it in permissions.tools of a resume'}"
-    )
+    parallel_text = "; calls of one reply run in parallel" if tool.parallel else ""
+    print_data(f"a call has a time limit of {limit_s:g} s, and {repeat_text}{parallel_text}")
+    print_data(f"available to: {', '.join(callers) or 'no agent; add it to permissions.tools of a resume'}")
     print_data("arguments:")
     required = tool.parameters.get("required", [])
     for key, schema in tool.parameters.get("properties", {}).items():
@@ -245,7 +243,7 @@ def new(
             print_notice(f"warning: {tool_warning}; {WITH_TOOLS}", style="yellow")
     else:
         agents = ", ".join(survey_agents(base).agents)
-        print_notice(f"nobody may call it yet: lemming tools new {name} --agent ONE of {agents}")
+        print_notice(f"no agent may call it yet: lemming tools new {name} --agent ONE of {agents}")
     example = "" if not created.is_new else ' text="one two three"'
     command_line = f"lemming tools call {name}{f' --agent {created.agent}' if created.agent else ''}{example}"
     print_notice(f"edit it; then `{command_line}`")
@@ -346,7 +344,7 @@ def _run_call(
     if tool is not None and not applies_effects and not tool.repeatable:
         tool.parse_arguments(arguments)
         explanation = (
-            f"{name} may do something outside and was not run; its arguments are right. --yes runs it"
+            f"{name} can have outside effects and was not run; the arguments are valid. --yes runs it"
         )
         return ToolResult(False, explanation, outcome="skipped")
     result = call_tool(name, arguments, context)
@@ -403,7 +401,7 @@ def _print_result(result: ToolResult, *, is_applied: bool) -> None:
     verb = "wrote" if is_applied else "would write"
     for effect in result.effects:
         if effect.removes:
-            print_notice(f"{'took' if is_applied else 'would take'} {effect.path_key} away")
+            print_notice(f"{'removed' if is_applied else 'would remove'} {effect.path_key}")
         else:
             print_notice(f"{verb} {effect.path_key}: {format_count(len(effect.content), 'byte')}")
     for entry in result.entries:
@@ -411,4 +409,4 @@ def _print_result(result: ToolResult, *, is_applied: bool) -> None:
             f"{verb} an entry of kind {entry.kind}: {one_line(dump_compact(entry.payload).decode())}"
         )
     if (result.effects or result.entries) and not is_applied:
-        print_notice("--yes writes it")
+        print_notice("--yes applies these changes")

@@ -67,16 +67,16 @@ def trust(
             }
             print_json("reach", {**facts, "changed": list(missing_grant.changed) if missing_grant else []})
         else:
-            state = "agreed" if missing_grant is None else "not agreed"
+            state = "agreed" if missing_grant is None else "not granted"
             print_data(f"{state:<10}  {one_line(str(missing_grant or permission.does), _SENTENCE_WIDTH)}")
     if context.as_json:
         return
     if not permissions:
-        print_notice("it runs and reaches nothing outside its folder")
+        print_notice("no permissions needed: nothing runs or connects outside its folder")
     elif yes:
-        print_notice(f"kept in {grants.file}")
+        print_notice(f"recorded in {grants.file}")
     elif missing:
-        print_notice("`lemming trust --yes` agrees to it")
+        print_notice("`lemming trust --yes` grants them")
 
 
 def require_workspace_trust(
@@ -130,10 +130,10 @@ def _confirm_trust(
 ) -> None:
     is_optional = not any(missing_permission.permission.needs_agreement for missing_permission in missing)
     if can_ask or is_optional:
-        print_notice(f"{base} was not made by you here. Running it for the first time")
+        print_notice(f"{base} was not created by you on this machine. Running it")
         for missing_permission in missing:
             print_notice(f"  - {one_line(str(missing_permission), _SENTENCE_WIDTH)}")
-    if typer.confirm("Agree, and run it?", err=True) if can_ask else is_optional:
+    if typer.confirm("Grant this and run it?", err=True) if can_ask else is_optional:
         with contextlib.suppress(DiskError):  # a user without a home is told again
             grants.grant(missing_permission.permission for missing_permission in missing)
         return

@@ -26,7 +26,7 @@ from lemming.kernel.messages import parse_identities, read_entry
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import missing_for_command
 
-_MISSING_FILE = "(not there)"
+_MISSING_FILE = "(missing)"
 _MAX_SPACES, _MAX_EMPTY_LINES, _MIN_WIDTH = 60, 3, 20
 _LONG_GAP = re.compile(rf" {{{_MAX_SPACES},}}")
 
@@ -43,17 +43,17 @@ def print_call(call: Mapping[str, Any], approvers: Sequence[tuple[str, str]]) ->
         print_in_full(value if isinstance(value, str) else dump_pretty(value).decode().rstrip("\n"))
     if not call["args"]:
         print_data("no arguments")
-    print_data("the approval is for exactly this, once" + (", and bound to:" if call["binds"] else ""))
+    print_data("the approval covers exactly this call, once" + (", and bound to:" if call["binds"] else ""))
     for path, digest in call["binds"].items():
         print_wrapped("", f"{path} {digest or _MISSING_FILE}")
     if call.get("unbound"):
-        print_data("NOT bound, and may change before it is made:")
+        print_data("NOT bound, may change before the call runs:")
         for line in call["unbound"]:
             print_wrapped("", line)
     for note in find_suspicious_text(call["args"]):
         print_wrapped("look closely", note)
     if diff := str(call.get("diff") or ""):
-        print_data("what it would write, or is about:")
+        print_data("what it would write or affect:")
         print_in_full(diff)
 
 
@@ -140,8 +140,8 @@ def waiting(
         if not context.print_as_json("waiting", item.as_json()):
             print_wrapped(item.id, item.summary_line)
     if items and not context.as_json:
-        print_notice("`lemming approve ID` or `lemming deny ID` decides, `lemming answer ID TEXT` answers, "
-             "`lemming waiting ID` shows one whole", style="dim")  # fmt: skip
+        print_notice("`lemming approve ID` or `lemming deny ID` decides a call, `lemming answer ID TEXT` answers a question, "
+             "`lemming waiting ID` shows one item in full", style="dim")  # fmt: skip
     if not items and not context.as_json:
         print_data("nothing waits for a person")
     raise typer.Exit(1 if items else 0)

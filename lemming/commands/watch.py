@@ -125,14 +125,17 @@ def render_screen(data: Json, width: int, lines: int) -> list[str]:
     shown_agents = min(len(agents["rows"]), max(free_lines // 2, free_lines - 1 - len(entries)))
     hidden_agents = agents["total"] - shown_agents
     agents_heading = f"AGENTS  {agents['total']}" + (
-        f", of whom {hidden_agents} are not shown: lemming status" if hidden_agents > 0 else ""
+        f", {hidden_agents} not shown: lemming status" if hidden_agents > 0 else ""
     )
     screen += [
         style_text(_truncate(agents_heading, width), "bold"),
         style_text(_format_column_heads(width), "dim"),
     ]
     screen += [_format_agent_row(row, width) for row in agents["rows"][:shown_agents]]
-    screen += ["", style_text(_truncate("SAID, newest first; older: lemming outbox NAME", width), "bold")]
+    screen += [
+        "",
+        style_text(_truncate("FEED, newest first; older entries: lemming outbox NAME", width), "bold"),
+    ]
     screen += [style_text(f"  {'tick':>6}  {'who':<16} {'kind':<9} text"[:width], "dim")]
     screen += [_format_entry_row(entry, width) for entry in entries[: max(lines - len(screen), 1)]]
     return screen[:lines]
@@ -171,7 +174,7 @@ def _render_header(header: Json, width: int) -> Iterator[str]:
 def _render_waiting(items: list[Json], width: int) -> Iterator[str]:
     if not items:
         return
-    yield style_text(_truncate("WAITS FOR YOU", width), "bold")
+    yield style_text(_truncate("WAITING FOR YOU", width), "bold")
     for item in items[:_MAX_WAITING_SHOWN]:
         yield style_text("  " + _truncate(f"{item['id']} {item['line']}", width - 2), "yellow")
     if len(items) > _MAX_WAITING_SHOWN:
@@ -182,7 +185,7 @@ def _render_waiting(items: list[Json], width: int) -> Iterator[str]:
 def _format_column_heads(width: int) -> str:
     """Return the column heads of the agent table."""
     text_width = width - 52
-    wide_columns = f" {'why, or last words':<{text_width}} {'credits':>14}" if text_width > 18 else ""
+    wide_columns = f" {'reason, or last entry':<{text_width}} {'credits':>14}" if text_width > 18 else ""
     return f"  {'name':<16} {'now':<15}{wide_columns}"[:width]
 
 

@@ -26,8 +26,8 @@ _MAX_KNOWN_SHOWN = 5
 _MIN_WIDTH = 40
 _CUTOFF_TEXTS = {
     "depth": "--depth goes further back",
-    "told": "its turn is told elsewhere",
-    "full": "the tree is full; ask for this by its name",
+    "told": "its turn is shown elsewhere",
+    "full": "the tree is full; trace this one separately",
 }
 
 
@@ -84,12 +84,12 @@ def render_tree(root: ProvenanceNode, *, everything: bool = False) -> Iterator[s
 
 def _format_trust_steps(steps: list[TrustStep]) -> list[str]:
     """Return lines for the steps that lowered the trust label of the target."""
-    lines = [style_text("trusted less, because of where it came from", "bold")] if steps else []
+    lines = [style_text("less trusted because of its origin", "bold")] if steps else []
     for step in steps:
         cause = (
             f", of {step.agent}'s turn in tick {step.tick}, because of {step.because}" if step.because else ""
         )
-        endorsements = f"; vouched for: {', '.join(step.vouched)}" if step.vouched else ""
+        endorsements = f"; endorsed: {', '.join(step.vouched)}" if step.vouched else ""
         lines.append(f"   {one_line(f'{step.what}: {step.trust}{cause}{endorsements}', 400)}")
     return ["", *lines] if lines else []
 
@@ -123,7 +123,7 @@ class _Tree:
             return
         yield _format_node(node, text_width)
         inputs = node.turn.saw
-        suffix = ", which could see:" if inputs else ", which could see nothing but its instructions"
+        suffix = ", which could see:" if inputs else ", which could see only its instructions"
         yield f"{margin}   {style_text(one_line(_describe_author(node) + suffix, text_width - 3), 'dim')}"
         collapsed = self._find_collapsed(inputs)
         visible = [child for child in inputs if id(child) not in collapsed]
@@ -185,7 +185,7 @@ def _format_collapsed(collapsed: Collection[ProvenanceNode]) -> str:
     ticks = [entry.position[0] for entry in collapsed if entry.position]
     depth_hint = "; --depth goes further back" if any(entry.cut == "depth" for entry in collapsed) else ""
     tick_text = f"ticks {min(ticks)} to {max(ticks)}"
-    return f"{len(collapsed)} more entries of {authors}, {tick_text}: told elsewhere{depth_hint}"
+    return f"{len(collapsed)} more entries of {authors}, {tick_text}: shown elsewhere{depth_hint}"
 
 
 def _describe_author(node: ProvenanceNode) -> str:
@@ -193,7 +193,7 @@ def _describe_author(node: ProvenanceNode) -> str:
         return ""
     verb = "asked for" if node.what == "result" and not node.path else "written"
     time_text = node.turn.at[:19].replace("T", " ")
-    crash_text = f", in a turn that was cut short ({node.turn.cut_short})" if node.turn.cut_short else ""
+    crash_text = f", in an interrupted turn ({node.turn.cut_short})" if node.turn.cut_short else ""
     return f"{verb} by {node.author} in tick {node.position[0]}, {time_text}{crash_text}"
 
 

@@ -103,7 +103,7 @@
 
     async past({ old, new: number = index.newest, agent }) {
       if (old != null) throw failure("A report compares no two ticks", "`lemming diff` and `lemming dash` do");
-      if (number == null) throw failure("no tick has been run here");
+      if (number == null) throw failure("no tick has run yet");
       const told = await found("past", { new: number });
       return agent ? { ...told, files: told.files.filter((each) => each.path.startsWith(`agents/${agent}/`)) } : told;
     },
@@ -125,7 +125,7 @@
   };
 
   async function tickOf({ number = index.newest, agent, first }) {
-    if (number == null) throw failure("no tick has been run here");
+    if (number == null) throw failure("no tick has run yet");
     const isInside = index.first <= number && number <= index.newest;
     if (!isThere("tick", { number }) && isInside && !index.errors.has(keyOf("tick", { number }))) throw failure(`Nobody took a turn in tick ${number}`);
     const told = await found("tick", first ? { number, first } : { number });

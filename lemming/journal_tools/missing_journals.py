@@ -51,7 +51,7 @@ def missing_journal_error(base: OrgPath, tick: int) -> UsageError:
     """Return the error for a request of a tick without a journal, or of a tick not yet started."""
     ticks = drop_unstarted(base, journal_ticks(base))
     if not ticks:
-        return UsageError("no tick has been run here", hint="`lemming run-once` runs one")
+        return UsageError("no tick has run yet", hint="`lemming run-once` runs one")
     nearest = sorted(ticks, key=lambda journal_tick: abs(journal_tick - tick))[:2]
     hint = f"the nearest that has one: {' and '.join(map(str, sorted(nearest)))}"
     match explain_missing_journal(base, tick):

@@ -99,7 +99,7 @@ def test_one_whole_shows_the_exact_call_what_it_is_bound_to_and_what_it_would_wr
     capsys.readouterr()
     assert lemming(base, "approvals", "1/ada/0") == 1
     said = capsys.readouterr().out
-    for part in ("1/ada/0", "it is loud", LINE, "agents/ada/workspace/a.txt (not there)", "+one"):
+    for part in ("1/ada/0", "it is loud", LINE, "agents/ada/workspace/a.txt (missing)", "+one"):
         assert part in said
 
 

@@ -89,7 +89,7 @@ TRICKS: dict[str, tuple[str, str]] = {
     "our own signs": ("ls ⟨3 spaces⟩EVIL", "programs"),
     "symbolic link": ("sh link.sh", f"{HOME}/run.sh "),
     "hard link": ("sh hard.sh", f"{HOME}/hard.sh "),
-    "link to nowhere": ("sh nowhere.sh", f"{HOME}/later.sh (not there)"),
+    "link to nowhere": ("sh nowhere.sh", f"{HOME}/later.sh (missing)"),
     "glob": ("sh run.s?", "run.s?: which files it stands for"),
     "variable": ("sh $HOME/run.sh", "$HOME/run.sh: what it stands for"),
     "assignment": ("F=run; sh $F.sh", "F=run;: what a variable of that name changes"),
@@ -120,7 +120,7 @@ def test_an_approval_shows_all_of_a_call_and_what_it_does_not_bind(
         out = capsys.readouterr().out
         assert whole(out) == command, trick
         assert said in out, trick
-        assert "NOT bound, and may change before it is made:" in out, trick
+        assert "NOT bound, may change before the call runs:" in out, trick
         assert max(map(len, out.splitlines())) <= 160, trick
         assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e\u200b\ufeff]", out), trick
     lemming(base, "approvals")

@@ -62,7 +62,7 @@ def test_code_waits_for_leave_also_where_the_settings_that_load_it_are_there_alr
     (tmp_path / "idea.json").write_text(json.dumps({"files": {"agents/ada/tools/greet.py": CODE}}))
     ran = lemming("apply", str(tmp_path / "idea.json"))
     assert ran.status == 2, ran
-    assert "brings along:" in ran.err
+    assert "contains:" in ran.err
     assert "agents/ada/tools/greet.py" in ran.err
     assert not (base / "agents/ada/tools").exists()
     assert lemming("apply", str(tmp_path / "idea.json"), "--yes").status == 0

@@ -44,7 +44,7 @@ def lines_of(base: Path, script: list[dict[str, Any]], **blocks: Any) -> list[st
 def test_the_line_names_the_agent_the_seconds_and_what_it_waits_for(base: Path) -> None:
     (asked, ended) = lines_of(base, [{"reply": say("done")}])
     assert asked.startswith("ada ")
-    assert asked.endswith(" s: waits for the model, 120 s at most")
+    assert asked.endswith(" s: waiting for the model, 120 s limit")
     assert ended == ""
 
 
@@ -54,7 +54,7 @@ def test_tools_are_named_as_they_are_called(base: Path) -> None:
     lines = lines_of(base, script, turn={"max_steps": 2})
     assert lines[1].endswith(" s: called memory_write")
     assert lines[-2].endswith(
-        "(call 2), 120 s at most; called 4 tools, last memory_write, memory_write, memory_write"
+        "(call 2), 120 s limit; called 4 tools, last memory_write, memory_write, memory_write"
     )
 
 
@@ -71,10 +71,10 @@ def test_the_words_of_an_answer_are_shown_as_they_come(base: Path) -> None:
 
     run_once(base, notify=hear)
     assert lines[:2] == [
-        "ada 0 s: writes (120 s at most): The ferry",
-        "ada 0 s: writes (120 s at most): The ferry sails",
+        "ada 0 s: writes (120 s limit): The ferry",
+        "ada 0 s: writes (120 s limit): The ferry sails",
     ]
-    assert lines[2].startswith("ada 0 s: writes (120 s at most): … ")
+    assert lines[2].startswith("ada 0 s: writes (120 s limit): … ")
     assert len(lines[2]) < 110
     assert progress.format_line() == ""
 
@@ -90,7 +90,7 @@ def test_of_a_reply_in_json_the_text_is_shown(base: Path) -> None:
             lines.append(progress.format_line())
 
     run_once(base, notify=hear)
-    assert lines == ["ada 0 s: writes (120 s at most): Paris is"]
+    assert lines == ["ada 0 s: writes (120 s limit): Paris is"]
 
 
 def test_words_that_come_fast_are_not_each_drawn(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +133,7 @@ def test_nothing_of_it_is_said_where_nobody_looks(base: Path, lemming: Lemming) 
     )
     ran = lemming("ask", "ada", "ready?")
     assert (ran.status, ran.out) == (0, "yes\n")
-    assert "waits for the model" not in ran.err
+    assert "waiting for the model" not in ran.err
     assert "\r" not in ran.err
 
 

@@ -53,13 +53,13 @@ def test_three_answers_say_what_is_made() -> None:
         "0", "8", "x", "7", "", "Sum up the news.", "2", " ", "some/model", "n", found=[OWN, ROUTER]
     )
     assert wish == InitAnswers("empty", "Sum up the news.", ROUTER._replace(model="some/model"))
-    assert told.count("a number from 1 to 7, please") == 3
+    assert told.count("enter a number from 1 to 7") == 3
 
 
 def test_who_has_no_model_is_told_so_and_gets_the_recording() -> None:
     wish, told = answered("1", "", found=[])
     assert (wish.template, wish.model) == ("desk", None)
-    assert any("No key of a model is in the environment" in line for line in told)
+    assert any("No model key is set in the environment" in line for line in told)
 
 
 @pytest.mark.parametrize("template", ["desk", "review", "empty", "newsroom"])
@@ -176,7 +176,7 @@ def on_a_terminal(folder: Path, words: list[str], typed: bytes) -> tuple[int, by
 def test_on_a_terminal_it_asks_and_makes_what_was_answered(tmp_path: Path) -> None:
     status, said = on_a_terminal(tmp_path, ["init", "mine"], b"7\nSort the mail.\n1\nllama-4\n\n")
     assert status == 0, said
-    assert b"What is it for?" in said
+    assert b"What is the purpose?" in said
     assert b"better:" not in said  # a model was chosen
     assert b'lemming ask assistant "..."' in said
     assert load_agent(tmp_path / "mine", FIRST_AGENT).instructions == "Sort the mail."

@@ -37,7 +37,7 @@ def test_a_new_org_is_in_order_and_its_clock_stands_at_1(
     assert sorted(ran.out.splitlines()) == sorted(str(folder / file) for file in tree(folder))
     checked = bare("-C", str(folder), "validate")
     assert (checked.status, checked.out) == (0, "")
-    assert checked.err.startswith("everything is in order\n")
+    assert checked.err.startswith("no problems\n")
     assert (folder / "tick.json").read_text() == '{\n  "current_tick": 1\n}\n'
     assert bare("-C", str(folder), "plan").status == 0
 
@@ -123,7 +123,7 @@ def test_who_wakes_for_what_names_it_is_not_told_of_as_a_reader_of_anything_else
     assert lemming("send", "Hello.", "--to", "ada").err == "to be read by ada in tick 1 (tick 1 is next)\n"
     make_org(base / "other", HUMAN, resume("ada", **addressed))
     told = lemming("-C", str(base / "other"), "send", "Hello.").err
-    assert told == "nobody is woken by it; ada sees it in its next turn\n"
+    assert told == "no agent is woken; ada sees it in its next turn\n"
     assert '"text": "Hello."' in lemming("-C", str(base / "other"), "prompt", "ada").out
 
 
@@ -134,7 +134,7 @@ def test_who_sees_what_wakes_nobody_is_told_and_is_shown_it_in_a_turn_for_someth
     models = {"default": {"provider": "fake", "model": "echo"}, "plan": {"provider": "plan"}}
     ada, bob = (resume(name, **addressed) for name in ("ada", "bob"))
     make_org(base, HUMAN, ada, bob, resume("steps", model={"key": "plan"}), models=models)
-    told = "nobody is woken by it; ada and bob see it in their next turn\n"  # steps follows a plan
+    told = "no agent is woken; ada and bob see it in their next turn\n"  # steps follows a plan
     assert lemming("send", "Hello.").err == told
     lemming("send", "--to", "bob", "Now you.")
     shown = lemming("prompt", "bob").out
@@ -179,12 +179,12 @@ def test_who_will_read_a_message_is_told_with_the_tick(base: Path, lemming: Lemm
     )
     refused = lemming("send", "Good work.", "--to", "deaf").err
     assert "deaf cannot read it" in refused
-    assert "nobody is woken by it; ada, hr, n0, n1, n2 and 2 more see it in their next turn" in refused
+    assert "no agent is woken; ada, hr, n0, n1, n2 and 2 more see it in their next turn" in refused
 
 
 def test_a_message_that_nobody_will_read_says_so(base: Path, lemming: Lemming) -> None:
     make_org(base, HUMAN, resume("ada", permissions={"read_outboxes": []}))
-    assert lemming("send", "Hello?").err == "warning: nobody will read it\n"
+    assert lemming("send", "Hello?").err == "warning: no agent reads this outbox\n"
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_new_agent_has_the_resume_that_was_asked_for(base: Path, lemming: Lemm
     assert agent.permissions.read_outboxes == ["ada", "bob"]
     assert agent.permissions.tools == ["file_read"]
     assert (agent.schedule.run_every_n_ticks, agent.schedule.phase_offset) == (3, 1)
-    assert "sub-editor fires first in tick 2" in ran.err
+    assert "sub-editor runs first in tick 2" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_what_a_tick_under_way_has_spent_is_said_apart(base: Path, lemming: Lemm
     interrupt(base, "steps", ModelReplied)
     assert_adds_up(base, lemming)
     assert compute_costs(base, "agent").open.calls == 1
-    assert "a tick under way has spent" in lemming("cost").err
+    assert "the running tick has spent" in lemming("cost").err
     run_once(base)
     assert compute_costs(base, "agent").open.calls == 0
     assert_adds_up(base, lemming)
@@ -291,7 +291,7 @@ def test_a_damaged_journal_is_named_and_the_rest_still_adds_up(base: Path, lemmi
 
 def test_an_organisation_that_has_spent_nothing_says_so(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("human", model={"key": "human"}))
-    assert lemming("cost", "--by", "tick").err == "nothing spent yet\n"
+    assert lemming("cost", "--by", "tick").err == "no spending yet\n"
     assert json.loads(lemming("cost", "--json").out.splitlines()[-1])["credits"] == 0
 
 

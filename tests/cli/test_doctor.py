@@ -89,7 +89,7 @@ def test_doctor_says_what_is_missing_and_how_to_mend_it(base: Path, lemming: Lem
     ran = lemming("doctor")
     assert ran.status == 1
     assert "OPENAI_API_KEY is not set" in ran.out
-    assert "gpt-4o-mini no longer answers from 2027-01-14 on" in ran.out
+    assert "gpt-4o-mini is shut down on 2027-01-14" in ran.out
     assert "2 agents, 1 error, 0 warnings" in ran.out
 
 

@@ -177,7 +177,7 @@ def test_on_a_terminal_it_is_asked_and_a_no_changes_nothing(base: Path, words: l
     for answer, is_run in ((b"n\n", False), (b"y\n", True)):
         status, screen = on_a_terminal(["-C", str(base), *words], answer)
         assert "lets ada write below /" in screen
-        assert "Agree, and run it? [y/N]" in screen
+        assert "Grant this and run it? [y/N]" in screen
         assert (status != 2, tree(base, without=()) != before) == (is_run, is_run and words[0] != "chaos")
     if words[0] != "chaos":  # which takes its time
         assert "Agree" not in on_a_terminal(["-C", str(base), *words], b"")[1]

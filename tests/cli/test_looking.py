@@ -68,7 +68,7 @@ def test_status_shows_every_agent_and_the_last_tick(base: Path, lemming: Lemming
     )
     lemming("run-once", "-q")
     lines = lemming("status").out.splitlines()
-    assert lines[1] == "tick 2 is next; nothing is running"
+    assert lines[1] == "tick 2 is next; no engine is running"
     assert lines[2] == "tick 1: 1 done, 1 entry, 1 call, 1 credit, 318 tokens in, 31 out, $ unknown"
     assert lines[5].split() == ["ada", "scripted", "2", "done", "(1)", "1", "1", "of", "10", "$", "unknown"]
     assert lines[6].split() == ["bob", "scripted", "5", "-", "0", "0", "-"]
@@ -97,7 +97,7 @@ def test_a_list_is_as_long_as_one_wants_and_says_what_it_leaves_out(
         )
     else:
         assert len(whole.objects) > len(few.objects) == (2 if words == ["cost"] else 1)
-    assert ("more with a larger --limit" in few.err, "more" in whole.err) == (True, False)
+    assert ("more; raise --limit to see them" in few.err, "more" in whole.err) == (True, False)
 
 
 def test_who_is_in_trouble_and_what_came_last_are_first_in_a_short_list(base: Path, lemming: Lemming) -> None:
@@ -159,7 +159,7 @@ def test_plan_shows_order_fire_points_and_why_the_others_rest(base: Path, lemmin
 def test_plan_says_which_permission_makes_an_agent_wait(base: Path, lemming: Lemming) -> None:
     person = resume("human", model={"key": "human"})
     make_org(base, resume("ada"), resume("bob"), resume("cyd", permissions={}), person)
-    assert "waits for everyone before it" in lemming("plan").out
+    assert "waits for all agents before it" in lemming("plan").out
     told = lemming("plan", "--why", "ada", "bob").out
     assert told.splitlines()[0] == "bob waits for ada, which comes first in the order of a tick:"
     assert 'permissions.read_outboxes has "*"' in told
@@ -310,7 +310,7 @@ def test_logs_are_lines_for_people(base: Path, lemming: Lemming) -> None:
     bob = ["bob"]
     for words in (["--level", "warning"], ["--grep", "BOB"], ["--grep", "bob", "--since", "1h", "-n", "1"]):
         assert [line["agent"] for line in lemming("logs", "--json", *words).objects] == bob, words
-    assert "nothing of that is logged" in lemming("logs", "--level", "critical").err
+    assert "no matching log lines" in lemming("logs", "--level", "critical").err
 
 
 def test_logs_follow_what_is_added(base: Path) -> None:

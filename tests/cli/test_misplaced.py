@@ -12,7 +12,7 @@ from lemming.kernel.messages import OutboxEntry, write_outbox_entry
 from lemming.testing import make_org, resume
 
 STRAY = "note.json: ignored, not an entry's file name"
-TO_COME = "00000500_later.json is of tick 500: nobody is shown it before that tick"
+TO_COME = "00000500_later.json is of tick 500: nobody sees it before that tick"
 
 
 @pytest.fixture

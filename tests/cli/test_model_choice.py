@@ -43,9 +43,9 @@ def test_the_default_becomes_another_model_and_the_rest_of_the_file_stays(
     old = '{"provider": "scripted", "options": {"file": "config/answers.jsonl"}}'
     kept = ODD.replace(old, fast, 1).replace('  "default"', f'  "recorded": {old},\n  "default"', 1)
     assert (org / "config/models.json").read_text() == kept
-    assert "as before: bob (fast)" in ran.err
-    assert "back: `lemming models use recorded`" in ran.err
-    assert "it is so already" in lemming("models", "use", "fast").err
+    assert "unchanged: bob (fast)" in ran.err
+    assert "to undo: `lemming models use recorded`" in ran.err
+    assert "no change" in lemming("models", "use", "fast").err
 
 
 def test_what_keeps_a_model_from_answering_and_what_it_cannot_do_is_told_at_once(
@@ -180,5 +180,5 @@ def test_an_announced_end_is_told_by_list_and_doctor(base: Path, lemming: Lemmin
     (old,) = [line for line in listed if line["key"] == "old"]
     assert (old["shutdown"], old["price"]["input"]) == ("2027-01-14", 2.5)
     told = lemming("doctor").out
-    assert "no longer answers from 2027-01-14" in told
+    assert "shut down on 2027-01-14" in told
     assert "the shipped list, checked 2026-11-23" in told

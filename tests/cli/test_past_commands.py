@@ -57,7 +57,7 @@ def test_without_a_history_the_journals_tell_it_and_the_command_says_so(
     make_org(base, resume("ada"), org={"durability": "off"})
     monkeypatch.chdir(base)
     ran = lemming(*words)
-    assert (ran.status, "no tick has been run here" in ran.err) == (2, True)
+    assert (ran.status, "no tick has run yet" in ran.err) == (2, True)
     lemming("run-once", "-q")
     ran = lemming(*words)
     assert (ran.status, "from the journals" in ran.err) == (0, True)
@@ -65,7 +65,7 @@ def test_without_a_history_the_journals_tell_it_and_the_command_says_so(
 
 def test_the_history_is_turned_on_and_off_and_nothing_else_is_changed(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"), org={"x-note": "mine", "tick_interval_s": 5})
-    assert "every tick that changes something is kept" in lemming("history", "on").err
+    assert "every tick with changes is committed" in lemming("history", "on").err
     assert json.loads((base / "config/org.json").read_text()) == {
         "x-note": "mine",
         "tick_interval_s": 5,
@@ -138,7 +138,7 @@ def test_fork_tells_how_to_go_on(past: Path, tmp_path: Path, lemming: Lemming) -
 def test_rewind_shows_first_and_does_it_with_yes(past: Path, lemming: Lemming) -> None:
     ran = lemming("rewind", "--to", "1")
     assert ran.status == 0
-    assert ran.err.endswith("nothing has been changed; `lemming rewind --to 1 --yes` does it\n")
+    assert ran.err.endswith("nothing has changed; to rewind: `lemming rewind --to 1 --yes`\n")
     assert lemming("rewind", "--to", "1", "--json").objects[0]["is_done"] is False
     assert load_tick(past) == 4
     done = lemming("rewind", "--to", "1", "--yes", "--json")
@@ -172,7 +172,7 @@ def test_a_git_that_fails_is_told_and_does_not_fail_the_tick(
         patch.setenv("PATH", str(past))
         ran = lemming("run-once", "-q")
     assert ran.status == 0
-    assert ran.err.count("warning: the history was not kept: the history needs git") == 1
+    assert ran.err.count("warning: the history commit failed: the history needs git") == 1
 
 
 def test_doctor_looks_at_git_when_the_history_is_on(

@@ -301,10 +301,10 @@ def test_what_comes_next_is_said_and_kept_out_of_json(base: Path, lemming: Lemmi
     make_org(base, resume("ada", credits={"max_credits": 5}))
     assert lemming("validate").err.endswith("next: `lemming run-once`\n")
     assert lemming("credits", "grant", "ada", "2").err.endswith(
-        "`lemming credits grant ada -2` takes it back; `lemming run-once` goes on\n"
+        "`lemming credits grant ada -2` takes it back; `lemming run-once` runs the next tick\n"
     )
     assert lemming("run-once").err.endswith(
-        "next: `lemming tick` shows it whole, `lemming run-once` goes on\n"
+        "next: `lemming tick` shows this tick in full, `lemming run-once` runs the next\n"
     )
     assert "next:" not in lemming("run-once").err
     assert lemming("validate", "--json").err == ""

@@ -1,4 +1,4 @@
-"""`lemming prompt`: all that a call sends, and its tokens as the server counts them."""
+"""`lemming prompt`: all that a call sends, and its tokens counted by the server them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_prompt_is_shown_with_its_tools_and_fields_and_a_table(
     tool = next(line for line in ran.out.splitlines() if '"file_read"' in line)
     assert json.loads(tool) in server.asked(COUNT)["tools"]
     assert "max_completion_tokens: 2048" in ran.out
-    table = ran.out.partition("--- tokens, as the server counts")[2]
+    table = ran.out.partition("--- tokens, counted by the server")[2]
     assert {"instructions", "tools", "all"} <= {line.split(" ")[0] for line in table.splitlines()}
 
 
@@ -76,7 +76,7 @@ def test_no_server_is_asked_where_nobody_wants_a_count(
     ran = lemming("prompt", "ada", "--no-count")
     assert server.received == []
     assert "about " in ran.err
-    assert "--- tokens, estimated from the bytes" in ran.out
+    assert "--- tokens, estimated from bytes" in ran.out
 
 
 def test_a_server_elsewhere_is_sent_no_prompt_before_somebody_has_agreed(

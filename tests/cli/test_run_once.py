@@ -64,7 +64,7 @@ def test_nobody_due_is_no_failure(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", schedule={"run_every_n_ticks": 7}))
     ran = lemming("run-once")
     assert ran.status == 0
-    assert ran.err.startswith("tick 1: nobody is due; next is tick 2\n")
+    assert ran.err.startswith("tick 1: no agent is due; next is tick 2\n")
 
 
 def test_no_agents_at_all_is_said_with_the_way_out(base: Path, lemming: Lemming) -> None:
@@ -169,7 +169,7 @@ def test_a_dry_run_shows_every_prompt_and_changes_nothing(base: Path, lemming: L
         assert tree(base, without=()) == held
     assert ran.status == 0
     assert ran.out.index("=== ada") < ran.out.index("=== bob") < ran.out.index("Count the sheep.")
-    assert "whatever ada would write before it" in ran.out
+    assert "plus what ada would write earlier in this tick" in ran.out
     assert {name: text for name, text in tree(base, without=()).items() if ".lemming" not in name} == before
 
 
@@ -273,7 +273,7 @@ def test_an_agent_that_goes_by_the_clock_has_a_turn_when_it_is_named(base: Path,
 def test_a_paused_agent_that_is_named_says_so_and_how_it_goes_on(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", paused="too dear"))
     ran = lemming("run-once", "--agent", "ada")
-    assert "ada takes no turn: paused: too dear (`lemming unpause ada`)" in ran.err
+    assert "ada does not run: paused: too dear (`lemming unpause ada`)" in ran.err
 
 
 def test_a_name_that_is_mistyped_is_refused_with_the_nearest(base: Path, lemming: Lemming) -> None:
@@ -288,7 +288,7 @@ def test_a_tick_in_which_nobody_is_due_says_how_an_agent_gets_a_turn_now(
     base: Path, lemming: Lemming
 ) -> None:
     make_org(base, resume("ada", schedule={"run_every_n_ticks": 5}))
-    assert "`lemming run-once --agent NAME` gives an agent a turn now" in lemming("run-once").err
+    assert "`lemming run-once --agent NAME` runs an agent now" in lemming("run-once").err
 
 
 def test_a_dry_run_shows_the_turns_of_those_who_are_named(base: Path, lemming: Lemming) -> None:

@@ -125,7 +125,7 @@ def test_a_flag_that_means_nothing_is_refused_and_nothing_is_written(
 def test_who_reads_somebody_to_come_takes_his_turns_until_then(base: Path, lemming: Lemming) -> None:
     make_org(base, HUMAN, models=PERSON)
     ran = lemming("agents", "new", "bob", "--read", "carol", "--model", "scripted")
-    assert "there is no such agent yet: lemming agents new carol" in ran.err
+    assert "which does not exist yet: lemming agents new carol" in ran.err
     assert [turn.status for turn in run_once(base).turns if turn.agent == "bob"] == ["done"]
 
 
@@ -179,9 +179,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 
 def test_a_reader_of_nobody_there_is_warned_of(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
-    assert (
-        'it reads "adda", and there is no such agent' in lemming("agents", "new", "b", "--read", "adda").err
-    )
+    assert 'it reads "adda", which does not exist yet' in lemming("agents", "new", "b", "--read", "adda").err
 
 
 def test_a_removed_agent_can_be_put_back(base: Path, lemming: Lemming) -> None:
@@ -190,8 +188,8 @@ def test_a_removed_agent_can_be_put_back(base: Path, lemming: Lemming) -> None:
     ran = lemming("agents", "rm", "ada")
     assert ran.status == 0
     assert not (base / "agents/ada").exists()
-    assert 'bob names "ada" still: permissions.read_outboxes in agents/bob/resume.json' in ran.err
-    assert "`lemming agents rm ada --mend` takes it out there" in ran.err
+    assert 'bob still names "ada": permissions.read_outboxes in agents/bob/resume.json' in ran.err
+    assert "`lemming agents rm ada --mend` removes it there" in ran.err
     assert run_once(base).turns[0].agent == "bob"
     assert lemming("verify").status == 0
     shutil.move(base / ran.out.strip(), base / "agents/ada")

@@ -29,10 +29,10 @@ def test_send_in_prints_back_when_that_is_and_who_is_shown_it_then(base: Path, l
     before = SystemClock().now()
     ran = lemming("send", "--to", "ada", "--in", "1h30m", "look again")
     assert timedelta(minutes=89) < sent(base) - before < timedelta(minutes=91)
-    assert "nobody is shown it before" in ran.err
+    assert "nobody sees it before" in ran.err
     assert "CE" in ran.err  # CET or CEST
     assert "(in 1 h); then ada" in ran.err
-    assert "(waits until 20" in lemming("outbox", "human").out
+    assert "(not before 20" in lemming("outbox", "human").out
     assert "look again" not in lemming("inbox", "ada").out
 
 
@@ -125,7 +125,7 @@ def test_calendar_shows_the_next_moment_and_the_last_outcome(base: Path, lemming
     ada = resume("ada", permissions={"read_outboxes": ["calendar"]})
     make_org(base, calendar, ada, HUMAN, org=BERLIN)
     lemming("send", "--every", "0 9 * * *", "--to", "ada", "The page?")
-    assert "not asked yet" in lemming("calendar").out
+    assert "not run yet" in lemming("calendar").out
     run_once(base, clock=FrozenClock(SystemClock().now() - timedelta(days=2)))
     run_once(base)
     shown = lemming("calendar").out
@@ -145,6 +145,6 @@ def test_plan_until_lists_what_comes_up_by_the_clock(base: Path, lemming: Lemmin
         "a turn, cron 0 9 * * *", "a turn, cron 0 9 * * *", "an entry of human: wake up",
         "job the-page: The page?", "job the-page: The page?",
     ]  # fmt: skip
-    assert "nothing comes up" in lemming("plan", "--until", "1s").err
+    assert "nothing is scheduled by the clock" in lemming("plan", "--until", "1s").err
     assert lemming("plan", "--until", "whenever").status == 2
     assert " 09:00 CE" in lemming("plan", "--until", "2d").out

@@ -125,7 +125,7 @@ def test_one_agent_can_be_checked_alone(base: Path, lemming: Lemming) -> None:
 def test_a_clean_org_is_said_to_be_in_order(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     ran = lemming("validate")
-    assert (ran.status, ran.out, ran.err) == (0, "", "everything is in order\nnext: `lemming run-once`\n")
+    assert (ran.status, ran.out, ran.err) == (0, "", "no problems\nnext: `lemming run-once`\n")
 
 
 def test_a_broken_tick_counter_is_found(base: Path, lemming: Lemming) -> None:
@@ -241,7 +241,7 @@ def test_of_very_many_entries_the_newest_are_opened_and_all_when_asked(base: Pat
         entry = OutboxEntry(entry_id(tick, "ada", 0), tick, "ada", "message", {}, [], "2026-01-01T00:00:00Z")
         fs.write_atomic(base, entry.file, b"{}" if tick == 0 else entry.content)
     ran = lemming("validate")
-    assert "not opened: 1 older entry (all but the newest 3000 of each outbox); --all does" in ran.err
+    assert "not checked: 1 older entry (all but the newest 3000 of each outbox); --all checks them" in ran.err
     every = lemming("validate", "--all", "--json")
     oldest = paths.entry_file("ada", 0, entry_id(0, "ada", 0))
     assert every.status == 3

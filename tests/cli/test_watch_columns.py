@@ -15,8 +15,8 @@ def test_columns_have_names_and_who_is_not_shown_is_counted(base: Path) -> None:
     screen = render_screen(build_screen_data(org, 24), 100, 24)
     (head,) = [line for line in screen if "AGENTS" in line]
     shown = sum(line.startswith("  a") for line in screen)
-    assert f"AGENTS 30, of whom {30 - shown} are not shown" in head
+    assert f"AGENTS 30, {30 - shown} not shown" in head
     assert 0 < shown < 30
     names = screen[screen.index(head) + 1].split("  ")
-    assert {"name", "now", "why, or last words", "credits"} <= {name.strip() for name in names}
+    assert {"name", "now", "reason, or last entry", "credits"} <= {name.strip() for name in names}
     assert len(screen) <= 24

@@ -87,7 +87,7 @@ def test_init_asks_whether_the_current_folder_is_meant(
     assert bare("init", str(here / typed), "--template", "empty").status == 0
     ran = bare("init", "--template", "empty")
     assert ran.status == 0
-    assert "makes the other" not in ran.err
+    assert "creates the other" not in ran.err
 
 
 def test_init_makes_no_organisation_among_agents(base: Path, bare: Lemming) -> None:

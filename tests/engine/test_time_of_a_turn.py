@@ -63,7 +63,7 @@ def test_what_became_of_it_is_told(base: Path, capsys: pytest.CaptureFixture[str
         assert run(["-C", str(base), *command]) == 0
         assert said in capsys.readouterr().out
     assert run(["-C", str(base), "why", read_outbox_entries(base, "ada")[0].id]) == 0
-    assert f"in a turn that was cut short ({OVER[1]})" in capsys.readouterr().out
+    assert f"in an interrupted turn ({OVER[1]})" in capsys.readouterr().out
 
 
 def test_who_looks_is_led_to_the_time_that_ran_out(base: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,4 +26,4 @@ def test_the_block_to_paste_comes_to_what_the_page_shows(tmp_path: Path) -> None
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.endswith(re.sub(r"^    ", "", shown, flags=re.MULTILINE))
-    assert "no model was asked" in ran.stderr
+    assert "no model was called" in ran.stderr

@@ -190,7 +190,7 @@ def test_without_ticks_it_goes_on_until_it_is_quiet(tried: Tried, tmp_path: Path
         ({"ask": {"to": "adda", "text": "x"}}, 'no agent "adda"'),
         ({"from": "fixture"}, '"fixture" is no organisation'),
         ({"from": "../../.."}, "is outside of the organisation"),
-        ({"at": 7}, "no tick has been run"),
+        ({"at": 7}, "no tick has run yet"),
     ],
 )
 def test_what_cannot_be_run_says_why(tried: Tried, tmp_path: Path, case: dict[str, Any], said: str) -> None:
@@ -269,8 +269,8 @@ def test_the_table_has_arms_beside_each_other_and_the_exit_status_tells(
     shown = capsys.readouterr().out
     assert "BEFORE" in shown
     assert "SHORT" in shown
-    assert "4/4 right, 100% (51% to 100%), $0.0160" in shown
-    assert "cases of which all runs are right  1 of 2" in shown
+    assert "4/4 passed, 100% (51% to 100%), $0.0160" in shown
+    assert "cases that passed in all runs  1 of 2" in shown
     assert "no such entry among" in shown
     assert "written by ada" in shown  # why: the way that entry came
 

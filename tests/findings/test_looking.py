@@ -1,4 +1,4 @@
-"""What `lemming findings` looks at, what settings change of it, and where else findings are told."""
+"""What run `lemming findings` at, what settings change of it, and where else findings are told."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_what_is_typed_wrong_is_told_with_what_to_type(lemming: Lemming, words: 
 
 
 def test_status_says_how_many_there_are_and_only_then(lemming: Lemming, changed: Path) -> None:
-    assert "2 findings; `lemming findings` says which" in lemming("status").out
+    assert "2 findings; `lemming findings` lists them" in lemming("status").out
     assert lemming("status", "--json").objects[0]["findings"] == 2
     fs.write_atomic(
         changed, "config/org.json", dump_pretty({"findings": {"off": ["repeats", "no_progress"]}})
@@ -205,7 +205,7 @@ def test_status_does_not_count_them_in_journals_that_take_long_to_read(
     assert lemming("status", "--json").objects[0]["findings"] == 1
     run(base, 6)
     assert lemming("status", "--json").objects[0]["findings"] is None
-    assert "`lemming findings` looks" in lemming("status").out
+    assert "run `lemming findings`" in lemming("status").out
 
 
 @pytest.mark.parametrize("change", ["kept", "gone", "changed"])

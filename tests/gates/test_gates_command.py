@@ -109,11 +109,11 @@ def test_it_says_which_lines_were_asked_and_whom_the_last_one_asks(
     make_org(base, ada, *people, org={"gates": [{"at": "call", "redact": ["s3cret"], "then": "rewrite"}]})
     text = gates(base, capsys, "explain", "ada", "shell", "command=echo s3cret")
     assert "config/org.json#/gates/0  rewrites it" in text
-    assert 'arguments then: {"command": "echo [redacted]"}' in text
+    assert 'arguments after the gates: {"command": "echo [redacted]"}' in text
     assert "it waits for the approval of zoe, for 3 ticks (agents/ada/resume.json#/gates/0)" in text
     assert "human" not in text
     text = gates(base, capsys, "explain", "ada", "http_post")
-    assert "no gate is asked: http_post: refused by permissions.tools" in text
+    assert "no gate is evaluated: http_post: refused by permissions.tools" in text
     assert 'did you mean "ada"' in gates(base, capsys, "explain", "adda", "shell", status=2)
     assert "nobody tracks here" in gates(
         base, capsys, "explain", "ada", "shell", "--trust", "outside", status=2
@@ -128,8 +128,8 @@ def test_it_tells_what_each_word_of_trust_would_change(
     make_org(base, ada, human, org=standard_gates())
     text = gates(base, capsys, "explain", "ada", "shell", "command=id")
     assert "at trust agent" in text
-    assert "it is made (no gate stops it)" in text
-    assert "at trust outside: it waits for a person's approval (config/org.json#/gates/1)" in text
+    assert "it runs (no gate stops it)" in text
+    assert "at trust outside: it waits for approval by a person (config/org.json#/gates/1)" in text
     (low,) = objects(base, capsys, "explain", "ada", "shell", "command=id", "--trust", "outside")
     assert (low["then"], low["line"], low["persons"]) == ("ask", "config/org.json#/gates/1", ["human"])
     for path, then in (("workspace/a", "pass"), ("shared/a", "ask")):
@@ -212,7 +212,9 @@ def test_reach_tells_by_which_way_strangers_words_come_and_what_they_could_do(
     (eve,) = objects(base, capsys, "reach", "eve")
     assert eve["strangers"] == []
     text = gates(base, capsys, "reach", "ada")
-    assert "words from outside come to it: desk (reads its entries): ask (config/org.json#/gates/0)" in text
+    assert (
+        "text labelled outside reaches it: desk (reads its entries): ask (config/org.json#/gates/0)" in text
+    )
     assert "through dan, who reads shared, which it may write (of ada)" in text
 
 
@@ -238,7 +240,7 @@ def test_reach_says_of_tools_that_do_not_say_where_they_write_that_nobody_knows(
     assert (ada["writes"], ada["writes_unsaid"]) == (["agents/ada", "shared/kept"], ["unsaid"])
     (bob,) = objects(base, capsys, "reach", "bob")
     assert (bob["writes"], bob["writes_unsaid"]) == (["agents/bob", "/"], ["unsaid"])
-    assert "nobody knows where, as they do not say it (docs/tools.md): unsaid" in gates(
+    assert "to unknown places (they do not declare it: docs/tools.md): unsaid" in gates(
         base, capsys, "reach", "ada"
     )
 
@@ -251,7 +253,7 @@ def test_reach_without_gates_says_that_everything_passes_and_who_is_shut_out(
     assert ada["tracks_trust"] is False
     assert [it["from"] for it in ada["strangers"]] == ["desk"]
     assert {tuple(it["may"]) for tool in ada["tools"] for it in tool["verdicts"]} == {("pass",)}
-    assert "nobody tracks that" in gates(base, capsys, "reach", "ada")
+    assert "trust is not tracked" in gates(base, capsys, "reach", "ada")
     shut = {"at": "in", "when": {"field": "channel", "op": "is", "value": True}, "then": "block"}
     (base / "config/org.json").write_text(json.dumps({"gates": [shut]}))
     (ada,) = objects(base, capsys, "reach", "ada")

@@ -53,7 +53,7 @@ def test_a_tick_shows_what_its_judges_said(base: Path, capsys: pytest.CaptureFix
     turn_of(base, verdict(passes=True, reason="", step=3), BAD, BETTER, DRAFT)
     assert run(["-C", str(base), "tick"]) == 0
     lines = [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines() if "judged" in line]
-    assert lines == ["by critic, does not pass: too short", "by critic, passes"]
+    assert lines == ["by critic, failed: too short", "by critic, passed"]
 
 
 def test_a_draft_that_does_not_pass_leaves_with_the_engines_tag(base: Path) -> None:
@@ -99,7 +99,7 @@ def test_what_judges_cost_is_part_of_the_turn_and_shown_apart(
     assert run(["-C", str(base), "agents", "show", "ada"]) == 0
     assert "12 spent, 10 of them on judges" in capsys.readouterr().out
     assert run(["-C", str(base), "cost"]) == 0
-    assert "10 credits of it were spent on judges" in capsys.readouterr().err
+    assert "10 credits were spent on judges" in capsys.readouterr().err
     assert run(["-C", str(base), "cost", "--by", "model", "--json"]) == 0
     *rows, total = map(json.loads, capsys.readouterr().out.splitlines())
     assert {row["model"]: row["credits"] for row in rows} == {"dear": 10, "scripted": 2}

@@ -76,7 +76,7 @@ def test_the_commands_list_and_call_without_an_engine(
 ) -> None:
     base = org_with(tmp_path, {"mis": server(**ONLY), "dead": server("dead")})
     assert run(["-C", str(base), "mcp", "list"]) == 0
-    assert "not known yet" in capsys.readouterr().out
+    assert "unknown" in capsys.readouterr().out
     words = ["mcp", "test", "mis", "--call", "add", "--args", '{"a": 1, "b": 41}', "--trust"]
     assert run(["-C", str(base), *words]) == 2
     assert "add was not called: it has class" in capsys.readouterr().err

@@ -62,7 +62,7 @@ def test_an_upgrade_is_shown_first_and_once_done_the_organisation_goes_on(
         "logs/ticks/sealed/00000100-00000199.zip",
         "config/org.json",
     ]
-    assert "`lemming upgrade --yes` does it" in ran.err
+    assert "`lemming upgrade --yes` writes the files" in ran.err
     assert tree(old, without=()) == before
     assert lemming("upgrade", "--yes").status == 0
     assert json.loads((old / "config/org.json").read_text()) == {

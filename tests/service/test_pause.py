@@ -165,7 +165,7 @@ def test_the_commands_say_who_is_paused_since_when_and_by_whom(base: Path, lemmi
     assert "paused since" in lemming("plan", "--ticks", "2").out
     assert "paused since" in lemming("agents", "show", "bob").out
     ran = lemming("resume", "bob")
-    assert "bob takes turns again; it was paused since 20" in ran.err
+    assert "bob is unpaused; it was paused since 20" in ran.err
     assert "is not paused" in lemming("resume", "bob").err
     assert lemming("pause", "--json").objects[0]["was_paused"] is False
     assert "the organisation is paused since" in lemming("run-once").err

@@ -131,8 +131,8 @@ def test_channels_are_seen_to_where_serve_is_given_and_told_of_where_it_is_not(
     assert lemming("service", "--print", "--serve", "8420").status == 2
     monkeypatch.setenv("DOOR_SECRET", SECRET)
     with_channel(base, {"to": "desk", "secret_env": "DOOR_SECRET"}, provider="http")
-    nobody = "nobody sees to door"
-    assert f"{nobody} under it: add --serve PORT" in lemming("service", "--print").err
+    nobody = "channels of door are not served"
+    assert f"{nobody}: add --serve PORT" in lemming("service", "--print").err
     for form in "systemd", "launchd", "compose":
         ran = lemming("service", "--print", "--form", form, "--serve", "8420")
         assert "8420" in ran.out

@@ -53,7 +53,7 @@ def test_an_unreadable_counter_is_written_anew_from_the_journals(base: Path, rep
     assert ran.status == 1
     assert "tick.json: cannot read the tick counter" in ran.out
     assert '  would: write {"current_tick": 4} into it: the last journal is of tick 3' in ran.out
-    assert ran.err == "1 repair to make: `lemming repair --yes` makes them\n"
+    assert ran.err == "1 repair possible: `lemming repair --yes` applies them\n"
     assert state(base) == before
     ran = repair("--yes")
     assert ran.status == 0

@@ -103,7 +103,7 @@ def test_without_yes_it_says_what_it_would_run_and_changes_nothing(
     before = tree(org)
     ran = repair("--retry", "1/ada/0")
     assert ran.status == 1
-    assert ran.err == 'would run gong {"times":3} once more for ada: add --yes if that does no harm\n'
+    assert ran.err == 'would run gong {"times":3} again for ada; add --yes if repeating it is safe\n'
     assert gong.struck == [3]
     assert tree(org) == before
 
@@ -111,7 +111,7 @@ def test_without_yes_it_says_what_it_would_run_and_changes_nothing(
 def test_the_call_runs_again_and_its_agent_reads_the_result(org: Path, gong: Gong, repair: Repair) -> None:
     ran = repair("--retry", "1/ada/0", "--yes")
     assert ran.status == 0
-    assert ran.err.startswith('gong {"times":3} has run; ada will read so in its next prompt: struck 3 times')
+    assert ran.err.startswith('gong {"times":3} has run; ada will be told in its next prompt: struck 3 times')
     assert gong.struck == [3, 3]
     assert repair().err == "nothing to repair\n"
     prompt = prompt_of_next_turn(org)

@@ -102,7 +102,7 @@ def test_a_reply_that_was_no_reply_says_why(base: Path, capsys: Capsys) -> None:
     run_once(base)
     run_once(base)
     out = typed(capsys, base, "tick", "2").out
-    assert "not a reply: " in out
+    assert "invalid reply: " in out
     (told,) = typed(capsys, base, "tick", "2", "--json").objects
     bob = told["turns"][1]
     assert bob["status"] == "failed"
@@ -151,7 +151,7 @@ def test_an_interrupted_tick_says_how_far_it_came(base: Path, capsys: Capsys) ->
     run_once(base)
     told = typed(capsys, base, "tick").out
     assert "committed, in 2 attempts" in told
-    assert "begun 2 times" in told
+    assert "started 2 times" in told
 
 
 def test_a_call_that_never_ended_is_told_from_one_whose_outcome_is_unknown(
@@ -189,7 +189,7 @@ def test_an_unknown_tick_names_those_there_are(base: Path, capsys: Capsys) -> No
     make(base)
     ran = typed(capsys, base, "tick")
     assert ran.status == 2
-    assert "no tick has been run here" in ran.err
+    assert "no tick has run yet" in ran.err
     run_once(base)
     ran = typed(capsys, base, "tick", "9")
     assert ran.status == 2
@@ -209,7 +209,7 @@ def seldom(base: Path) -> Path:
 def test_a_quiet_tick_is_an_answer_and_no_error(base: Path, capsys: Capsys, tick: str) -> None:
     ran = typed(capsys, seldom(base), "tick", tick)
     assert ran.status == 0
-    assert ran.out == f"tick {tick}: nobody took a turn; nothing was written but the counter\n"
+    assert ran.out == f"tick {tick}: no agent ran; only the tick counter changed\n"
     (told,) = typed(capsys, base, "tick", tick, "--json").objects
     assert (told["tick"], told["order"], told["turns"]) == (int(tick), [], [])
 
@@ -227,7 +227,7 @@ def test_much_that_a_turn_knew_already_is_counted(base: Path, capsys: Capsys) ->
     for _ in range(MAX_KNOWN_SHOWN + 2):
         run_once(base)
     out = typed(capsys, base, "tick").out
-    assert "saw       9 entries that it knew already (--json lists them)" in out
+    assert "saw       9 entries that it had seen before (--json lists them)" in out
     (told,) = typed(capsys, base, "tick", "--json").objects
     assert [sum(seen["is_new"] for seen in turn["saw"]) for turn in told["turns"]] == [1, 1]
     assert len(told["turns"][1]["saw"]) == 10

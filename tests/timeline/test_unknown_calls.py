@@ -56,7 +56,7 @@ def test_what_a_person_found_out_is_in_the_agents_next_prompt(
     run_once(base)
     ran = repair("--mark", mark, "1/ada/0")
     assert ran.status == 0
-    assert ran.err.startswith('ada will read in its next prompt that bell {"loud":true} did ')
+    assert ran.err.startswith('ada will be told in its next prompt that bell {"loud":true} did ')
     assert repair().err == "nothing to repair\n"
     report = run_once(base)
     assert report.turns[0].status == "done"

@@ -60,7 +60,7 @@ def test_the_command_prints_the_root_and_says_that_all_is_well(
     assert run(["-C", str(org), "verify"]) == 0
     printed = capsys.readouterr()
     assert printed.out == f"{load_state_root(org)}\n"
-    assert "everything is as the journals tell" in printed.err
+    assert "all files match the journals" in printed.err
 
 
 def test_the_command_names_the_first_tick_and_file_and_ends_with_7(

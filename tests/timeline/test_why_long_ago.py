@@ -52,12 +52,12 @@ def test_entries_that_stand_elsewhere_in_the_tree_are_counted_and_no_others(
         run_once(base)
     words = ["why", entry_id(9, "bob", 0), "--depth"]
     short = typed(capsys, base, *words, "1").out
-    assert "told elsewhere" not in short
+    assert "shown elsewhere" not in short
     assert all(entry_id(tick, "ada", 0) in short for tick in range(1, 10))
     deep = typed(capsys, base, *words, "10").out
-    assert "more entries of ada, bob, ticks 1 to 7: told elsewhere" in deep
+    assert "more entries of ada, bob, ticks 1 to 7: shown elsewhere" in deep
     assert all(entry_id(tick, name, 0) in deep for tick in range(1, 10) for name in ("ada", "bob"))
-    assert "told elsewhere, or" not in deep
+    assert "shown elsewhere, or" not in deep
     assert "more entries of" not in typed(capsys, base, *words, "10", "--all").out
 
 

@@ -148,7 +148,7 @@ def find_recorded_span(base: OrgPath, ticks: range | None = None) -> range:
     """
     recorded_ticks, last_tick = journal_ticks(base), load_tick(base) - 1
     if not recorded_ticks or last_tick < recorded_ticks[0]:
-        raise UsageError("no tick has been run here", where=str(base), hint="`lemming run-once` runs one")
+        raise UsageError("no tick has run yet", where=str(base), hint="`lemming run-once` runs one")
     requested = ticks or range(_find_first_restorable_tick(base, recorded_ticks[0]), last_tick + 1)
     span = range(
         requested.start or _find_first_restorable_tick(base, recorded_ticks[0]),

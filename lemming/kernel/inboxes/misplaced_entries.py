@@ -52,7 +52,7 @@ def _future_problems(author: str, later: Sequence[tuple[int, str]]) -> Iterator[
         first, file = later[0]
         hint = f'rename it (and set its "tick") to bring it forward: agents/{author}/outbox/TICK_ID.json'
         suffix = f" (and {len(later) - 1} more such)" if len(later) > 1 else ""
-        message = f"{file} is of tick {first}: nobody is shown it before that tick{suffix}"
+        message = f"{file} is of tick {first}: nobody sees it before that tick{suffix}"
         yield _warning(author, message, hint)
 
 

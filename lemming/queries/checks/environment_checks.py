@@ -172,7 +172,7 @@ def _check_models(scope: CheckScope) -> Iterator[Problem]:
             f"{label}: {readiness.remark}{costs}", MODELS_FILE, hint=readiness.fix, severity=severity
         )
         if shutdown_date:
-            text = f'"{key}": {entry.model} no longer answers from {shutdown_date} on'
+            text = f'"{key}": {entry.model} is shut down on {shutdown_date}'
             fix = f'name another model for "{key}" in config/models.json'
             yield Problem(text, MODELS_FILE, hint=fix, severity="warning")
 

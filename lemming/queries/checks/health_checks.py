@@ -198,7 +198,7 @@ def _check_channels(scope: CheckScope) -> Iterator[Problem]:
     problems: list[Problem] = [issue for state in states for issue in _find_channel_issues(state)]
     served_agents = [channel.agent for channel in states if channel.seen_to_by == "serve"]
     if served_agents and not is_served(Path(scope.org)):
-        text = f"nobody sees to {', '.join(served_agents)}: no process here listens for http and mail"
+        text = f"channels of {', '.join(served_agents)} are not served: no process here listens for http and mail"
         fix = "lemming run-forever --serve PORT, or `lemming serve` beside it; lemming service --serve PORT"
         problems.append(Problem(text, hint=fix, severity="warning"))
     elif states and not problems:

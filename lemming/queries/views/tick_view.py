@@ -83,7 +83,7 @@ def load_recorded_tick(org: OrgPath, number: int | None) -> RecordedTick:
     if number is None:
         newest = started_journals(org, 1)
         if not newest:
-            raise UsageError("no tick has been run here", hint="`lemming run-once` runs one")
+            raise UsageError("no tick has run yet", hint="`lemming run-once` runs one")
         number = newest[-1]
     try:
         return load_tick_record(org, number)
