@@ -113,6 +113,10 @@ def test_a_term_has_one_definition() -> None:
     assert [term for term, count in counts.items() if count > 1] == []
 
 
+def test_every_term_names_the_field_that_it_comes_from() -> None:
+    assert [row[0] for row in ROWS if not row[2]] == []
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0].strip("*"))
 def test_the_code_has_what_the_glossary_names(row: list[str]) -> None:
     _, _, _, in_code = row
