@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from lemming.capabilities.channels.channel_log import ChannelHistory, ChannelLog, ChannelLogs
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
-from lemming.kernel.base.aliases import accept_old_fields, accept_old_names, old_names_of
+from lemming.kernel.base.aliases import accept_old_fields, accept_old_keywords, accept_old_names, old_names_of
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import (
@@ -296,6 +296,7 @@ class ChannelContext:
                 return parse_file_names(self.agent.name, [f"{tick:08}_{ident}.json"])[0], True
         raise RequestRejected("no id is left for the message")
 
+    @accept_old_keywords
     def remaining_entries(self, limit: int) -> int:
         """Return the number of entries the agent may still write in this tick, out of `limit`."""
         tick = self.tick()
@@ -321,6 +322,7 @@ class ChannelContext:
             sync=self.syncs,
         )
 
+    @accept_old_keywords
     def record_refusal(self, message: str, reason: str, *, file: str = "") -> None:
         """Log a rejected message with the reason and the file of its copy."""
         fields = {"message": message[:MAX_ID_CHARS], "file": file}

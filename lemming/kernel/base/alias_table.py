@@ -199,7 +199,7 @@ _MEMBERS = {
     "kernel.tools.tool_context.ToolContext": (
         "place=resolve_path all_wanted=requested_effects wanted=requested look=check_result worked=successes"
     ),
-    "kernel.providers.LLMProvider": "complete_heard=complete_streaming",
+    "kernel.providers.LLMProvider": "complete_heard=complete_streaming look_at_batch=get_batch_progress",
     "capabilities.channels.channel.Channel": "arrived=pending_arrivals place=endpoint watched=watch_folder",
     "capabilities.channels.channel.ChannelContext": (
         "room=remaining_entries refuse=record_refusal payload=build_payload require_few=require_below_limit "
@@ -207,6 +207,16 @@ _MEMBERS = {
     ),
     "capabilities.channels.channel.OutgoingEntry": "asked=answered_id",
     "capabilities.channels.channel.PollResult": "again_s=poll_after_s",
+    "kernel.inboxes.inbox.Inbox": "known=earlier own=own_entries",
+    "kernel.inboxes.visibility.MailView": (
+        "open_for=scan_outboxes written=record_written readable=readable_names past=past_names "
+        "reminders=due_reminders may_be_reminded=has_hidden_entries everybody=all_past_names "
+        "own_newest=newest_own today=entries_this_tick today_of=author_entries_this_tick "
+        "callers_of=get_callers looks_at=capture_states misplaced=find_misplaced named=known_names "
+        "at_hand=get_cached"
+    ),
+    "kernel.files.effects.FileEffect": "place=path_key says=memory_value",
+    "kernel.tick.snapshot.Snapshot": "own=get_cache",
     "kernel.inboxes.turn_task.RequestOutcome": "payload=answer_payload asked=sub_request",
     "kernel.inboxes.turn_task.Task": "begun=open_request asked=outcomes",
     "kernel.inboxes.visibility.ReaderView": (
@@ -227,9 +237,9 @@ _MEMBERS = {
     "kernel.messages.OutboxEntry": "line=prompt_line is_new_to=is_news_to_reader told=summary_line",
     "kernel.messages.EntryName": "is_derived=has_engine_id",
     "kernel.org.model_entries.ModelEntry": "calls_at_once=concurrency_limit",
-    "kernel.org.resume.Agent": "plain=as_json",
+    "kernel.org.resume.Agent": "plain=as_json further=extensions",
     "kernel.org.config.Config": "channels_among=find_channels",
-    "kernel.org.config.OrgSettings": "parallel=parallel_limit",
+    "kernel.org.config.OrgSettings": "parallel=parallel_limit further=extensions",
     "kernel.org.organisation.Organisation": "at=from_path own=get_cache",
     "client.ask_outcome.AskOutcome": "why_unanswered=unanswered_reason",
     "builder.plan_builder.Condition": "plain=json",
@@ -241,11 +251,13 @@ _MEMBERS = {
     "kernel.turn.guards.CallBatcher": "entered=add_turns left=remove_turn",
     "kernel.turn.guards.TurnGuard": (
         "look_at_entry=check_entry look_at_memory=check_memory look_at_effects=check_effects "
-        "judged_call=check_call judged_result=check_result taken_back=reset"
+        "judged_call=check_call judged_result=check_result "
+        "taken_back=reset look_at_notes=check_notes"
     ),
     "kernel.turn.guards.TrustLabeler": "usual=default known=normalize of_entry=entry_label of_memories=memory_labels",
     "kernel.turn.guards.TaintTracker": (
-        "word=label word_after=next_label look=inspect_call recorded_result=label_result take=record_result"
+        "word=label word_after=next_label look=inspect_call recorded_result=label_result "
+        "take=record_result facts_of_args=argument_labels"
     ),
     "kernel.turn.turn_context.TickLimits": "of=limits_for_turn",
     "kernel.inboxes.turn_agenda.Agenda": (
@@ -255,6 +267,8 @@ _MEMBERS = {
     "kernel.turn.turn_values.Purpose": "id=reference answered=answered_calls why_unpaid=over_budget_reason",
 }
 _KEYWORDS = {
+    "capabilities.channels.channel.ChannelContext.record_refusal": "why=reason",
+    "capabilities.channels.channel.ChannelContext.remaining_entries": "most=limit",
     "client.person_actions.answer": "waits=item",
     "client.person_actions.approve": "waits=item",
     "client.person_actions.deny": "waits=item",

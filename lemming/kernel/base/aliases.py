@@ -229,7 +229,7 @@ def _accept_keywords(function: Callable[_P, _R], owner: str) -> Callable[_P, _R]
 
 def accept_old_fields(cls: type[_T]) -> type[_T]:
     """Class decorator for values that plugins make: accept the old names of the fields as keywords too."""
-    constructor = "__init__" if hasattr(cls, "__dataclass_fields__") else "__new__"
+    constructor = "__new__" if issubclass(cls, tuple) else "__init__"
     accepting = _accept_keywords(getattr(cls, constructor), f"{cls.__module__}.{cls.__qualname__}")
     setattr(cls, constructor, accepting if constructor == "__init__" else staticmethod(accepting))
     return accept_old_names(cls)

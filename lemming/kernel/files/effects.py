@@ -11,12 +11,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from lemming.kernel.base.aliases import accept_old_fields
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files import fs
 
 _REMOVED_LIMIT_BYTES = 1 << 20
 
 
+@accept_old_fields
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class FileEffect:
     """A file with its whole new content, or, with `removes`, a file to be removed.

@@ -13,6 +13,7 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import cast
 
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.inboxes.turn_agenda import Agenda
 from lemming.kernel.inboxes.visibility import OWN_ENTRIES_SHOWN, MailView, ReaderView
@@ -20,6 +21,7 @@ from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import EntryName, OutboxEntry
 
 
+@accept_old_names
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class Inbox:
     """Entries shown to a turn.

@@ -35,6 +35,7 @@ OWN_ENTRIES_SHOWN = 3
 EMPTY: Mapping[str, Any] = {}
 
 
+@accept_old_names
 class MailView:
     """The entries visible to the turns of a tick.
 

@@ -17,7 +17,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.aliases import accept_old_names, old_names_of
+from lemming.kernel.base.aliases import accept_old_fields, accept_old_names, old_names_of
 from lemming.kernel.base.errors import ConfigError, Problem, UnknownModel
 from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, did_you_mean, parse
 from lemming.kernel.base.redaction.secrets import register_secret_variables
@@ -40,7 +40,7 @@ DEFAULT_PARALLEL = 8
 _SCHEDULER = re.compile(r"(tcp|tls|ws|wss)://[^/\s]+\Z")
 
 
-@accept_old_names
+@accept_old_fields
 @dataclass(frozen=True, kw_only=True)
 class OrgSettings:
     """Settings for the whole organisation."""

@@ -240,7 +240,7 @@ IsPreapproved = Callable[[OutboxEntry], bool]
 """Says whether a person has let an entry in."""
 
 
-@accept_old_names
+@accept_old_fields
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class ContextCandidates:
     """Candidates for the content of a turn. `render_results` returns the results for the task that passed."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base import paths
-from lemming.kernel.base.aliases import accept_old_names
+from lemming.kernel.base.aliases import accept_old_fields, accept_old_names
 from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import LemmingError, Problem
 from lemming.kernel.files.effects import FileEffect
@@ -87,7 +87,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@accept_old_names
+@accept_old_fields
 class TurnInterceptor:
     """Interceptor of a turn for one capability.
 
