@@ -131,7 +131,7 @@ def paced(backend: Resting, **more: Any) -> RetryingLLMProvider:
     clock = backend.clock
     pace = RateLimiter("a provider", clock=clock.monotonic, pause=clock.pause)
     rest: dict[str, Any] = {"clock": clock.monotonic, "sleep": clock.pause, **more}
-    return RetryingLLMProvider(backend, pace=pace, limits=Limits(max_concurrent=64), **rest)
+    return RetryingLLMProvider(backend, rate_limiter=pace, limits=Limits(max_concurrent=64), **rest)
 
 
 def test_further_calls_of_the_model_wait_until_something_remains(request_: Request) -> None:

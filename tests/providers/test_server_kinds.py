@@ -202,7 +202,7 @@ def test_an_openai_line_at_a_known_address_is_asked_as_that_server_is(base_url: 
 )
 def test_an_unknown_server_is_given_bounds_of_texts_where_it_is_near(base_url: str, root: str) -> None:
     provider: Any = make_provider("openai", {"base_url": base_url})
-    sent = provider.body(Request("m", [{"role": "user", "content": "hi"}], schema=ACTIONS))
+    sent = provider.request_body(Request("m", [{"role": "user", "content": "hi"}], schema=ACTIONS))
     wanted = sent["response_format"]["json_schema"]["schema"]
     assert (wanted == ACTIONS) is (root == "any")
 
