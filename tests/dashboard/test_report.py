@@ -198,7 +198,7 @@ SHOWS = {
     "feed": "billing confirms a double payment",
     "ticks": "ticks 1 to 3",
     "tick?number=2": "Tick 2",
-    "tick?number=2&agent=refunds": "What it wrote",
+    "tick?number=2&agent=refunds": "Output",
     "why?target=agents/billing/outbox/": "Where this came from",
     "map": "all agents",
     "map?agent=desk": "desk and its neighbours",

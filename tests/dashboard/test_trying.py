@@ -57,17 +57,17 @@ def test_a_model_that_answers_whatever_it_is_asked_cannot_tell(browser: Any, duo
         tab.click("text=Try on the last 10 ticks")
         tab.click("text=Ask them, in a fork")
         tab.wait_for_selector(".tried:has-text('That cannot be told: the model of bob is a recording')")
-        assert "nothing would have been different" not in tab.inner_text(".tried")
+        assert "no differences" not in tab.inner_text(".tried")
 
 
 def test_the_command_says_so_too_and_ends_as_it_promises(duo: Path, lemming: Lemming) -> None:
     edit = "agents/bob/resume.json:/instructions=Be brief."
     ran = lemming("rehearse", "--trust", "--set", edit)
     assert ran.status == 2
-    assert "nothing would have been different" not in ran.out
+    assert "no differences" not in ran.out
     assert "it cannot tell" in ran.err
     told = lemming("rehearse", "--trust", "--set", "agents/ada/resume.json:/title=Ada").out
-    assert told == "nothing would have been different\n"
+    assert told == "no differences\n"
 
 
 def test_a_dry_run_says_so_before_anybody_is_asked(duo: Path, lemming: Lemming) -> None:
@@ -81,7 +81,7 @@ def test_a_gate_is_tried_before_it_is_saved_with_what_it_costs(browser: Any, org
     before = tree(org, without=())
     with serve_page(org, port=0) as address, opened(browser, address, "settings") as tab:
         assert "calls of file_write: ask a person" in tab.inner_text(".group legend")
-        tab.click("text=Take this gate out")
+        tab.click("text=Remove this gate")
         tab.click("text=Try on the last 10 ticks")
         tab.wait_for_selector(".tried:has-text('desk 1, refunds 1')")
         tab.click("text=Ask them, in a fork")

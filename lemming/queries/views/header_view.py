@@ -94,14 +94,11 @@ def _describe_state(
             name for name, activity in find_current_activities(org, tick).items() if not activity.is_over
         ]
         names = ", ".join(working[:3]) + (f" and {len(working) - 3} more" if len(working) > 3 else "")
-        return "working", f"{names or 'nobody yet'} at work on tick {tick}"
+        return "working", f"{names or 'no agent yet'} working on tick {tick}"
     if engine:
-        due_text = (
-            f"until tick {next_due_tick}"
-            if next_due_tick
-            else "by a tick: it waits for news, or for a moment"
-        )
-        return "idle", f"nobody is at work, and nobody is due {due_text}"
+        if next_due_tick:
+            return "idle", f"no agent is working, and none is due until tick {next_due_tick}"
+        return "idle", "no agent is working or due; the engine waits for new entries or the clock"
     if is_begun:
         return "interrupted", f"tick {tick} was interrupted; `lemming run-once` continues it"
     return "stopped", "no engine runs; `lemming run-forever` starts one"

@@ -24,16 +24,16 @@
       ${shown === "turns" ? html`<${Turns} value=${value} />` : null}</section>`;
   }
 
-  const PLAINLY = { due: "its turn comes in the next tick", news: "something new came for it, so its turn comes in the next tick", not_due: "it waits for its time", person: "a person speaks for it", channel: "a channel speaks for it", paused: "it takes no turns until it is resumed" };
+  const PLAINLY = { due: "its turn comes in the next tick", news: "something new came for it, so its turn comes in the next tick", not_due: "scheduled for later", person: "a person speaks for it", channel: "a channel speaks for it", paused: "it does not run until it is unpaused" };
 
-  // How it is: what it does now, the last failure, its last words, when it is due, what it has spent.
+  // How it is: what it does now, the last failure, its last entry, when it is due, what it has spent.
   function Now({ value }) {
     const now = value.now, money = value.money, failed = value.turns.find((turn) => turn.status === "failed");
     const isTrouble = now.text && now.state !== "not_due", doing = isTrouble ? now.text : PLAINLY[now.state];
     return html`<section class="now card" aria-label="how it is">
       <p class="doing"><span class="pill ${now.state}">${STATES[now.state] || now.state}</span>${doing ? html`<span class="reason"><${Words} text=${doing} /></span>` : null}${now.since ? html`<small><${Ago} at=${now.since} since /></small>` : null}
         ${now.state === "waits" ? html`<a href=${Lemming.link("waiting")}>what waits</a>` : null}</p>
-      <dl>${now.last ? html`<dt>last words</dt><dd dir="auto"><q>${now.last.text}</q> <small><a href=${Lemming.link("why", { target: now.last.file })}>why?</a> · <${Ago} at=${now.last.at} /></small></dd>` : null}
+      <dl>${now.last ? html`<dt>last entry</dt><dd dir="auto"><q>${now.last.text}</q> <small><a href=${Lemming.link("why", { target: now.last.file })}>why?</a> · <${Ago} at=${now.last.at} /></small></dd>` : null}
         ${now.next ? html`<dt>next</dt><dd>${now.next_at ? html`<${Ago} at=${now.next_at} />` : now.next}</dd>` : null}
         ${failed && now.state !== "failing" ? html`<dt>failed last</dt><dd>in <a href=${Lemming.link("turn", { number: failed.tick, agent: value.name })}>tick ${failed.tick}</a>: ${failed.reason || words(failed.end || failed.status)}</dd>` : null}
         ${money.credits == null || !(value.takes_turns || value.is_broken) ? null : html`<dt>spent</dt><dd>${amount(money.used_up)}${money.max_credits == null ? (value.is_broken ? " credits" : " credits, without a limit") : ` of ${amount(money.max_credits)} credits`}${money.cost_usd == null ? "" : `, ${dollars(money.cost_usd)}`}<${Meter} value=${money.used_up} max=${money.max_credits} label="share of its credits that is spent" /></dd>`}</dl></section>`;
@@ -77,7 +77,7 @@
 
   function Memory({ value }) {
     const { values, problems } = value.memory;
-    if (!values.length && !problems.length) return html`<${Empty} title="It remembers nothing">A memory is a file in agents/${value.name}/memory.<//>`;
+    if (!values.length && !problems.length) return html`<${Empty} title="No memories">A memory is a file in agents/${value.name}/memory.<//>`;
     return html`<dl class="memories">${values.map((each) => html`<div data-line tabindex="0"><dt><code>${each.key}</code>${each.trust ? html` <span class="trust ${each.trust}">${each.trust}</span>` : null} <${Lemming.ui.Why} target=${`${value.name}/memory/${each.key}`} /></dt>
       <dd class="said" dir="auto">${each.text}${each.chars > each.text.length ? html`<small> … ${amount(each.chars)} characters</small>` : null}</dd></div>`)}</dl>${problems.map((each) => html`<p class="wrong">${each}</p>`)}`;
   }
@@ -87,7 +87,7 @@
     const action = useAction();
     const { files, left_out, wrong } = value.workspace;
     if (wrong) return html`<p class="wrong">${wrong}</p>`;
-    if (!files.length) return html`<${Empty} title="Its workspace is empty">Files that it writes are in agents/${value.name}/workspace.<//>`;
+    if (!files.length) return html`<${Empty} title="The workspace is empty">Files that it writes are in agents/${value.name}/workspace.<//>`;
     const look = async (path) => {
       const told = await action.run(() => Lemming.load("agent", { name: value.name, file: path }));
       if (told) setOpen(told.file);
@@ -98,15 +98,15 @@
 
   // Turns that ended alike for the same reason, one after another, stand in one line.
   function Turns({ value }) {
-    if (!value.turns.length) return html`<${Empty} title="It has taken no turn"><//>`;
+    if (!value.turns.length) return html`<${Empty} title="No turns yet"><//>`;
     const runs = [];
     for (const turn of value.turns) {
       const last = runs[runs.length - 1], key = [turn.status, turn.end, turn.reason, turn.reason ? "" : turn.did].join();
-      if (last && last.key === key && (turn.reason || turn.did === "wrote nothing")) last.turns.push(turn);
+      if (last && last.key === key && (turn.reason || turn.did === "no entries")) last.turns.push(turn);
       else runs.push({ key, turns: [turn] });
     }
     return html`<div class="table" role="group" aria-label="its turns, newest first">
-      <div class="line of-agent heading" aria-hidden="true"><span>Tick</span><span>Ended</span><span>Did, or why not</span><span>Cost</span><span>Tokens</span></div>
+      <div class="line of-agent heading" aria-hidden="true"><span>Tick</span><span>Ended</span><span>Activity, or reason</span><span>Cost</span><span>Tokens</span></div>
       ${runs.map(({ turns }) => html`<${Run} turns=${turns} name=${value.name} />`)}</div>
       ${value.money.wrong ? html`<p class="wrong">${value.money.wrong}</p>` : null}`;
   }

@@ -5,12 +5,12 @@
   const { useRef, useState, useEffect } = Lemming.hooks;
   const { Ago, Agent, Meter, Empty, Rows, Words, amount } = Lemming.ui;
   const BLOCK = 50, FEW = 12;
-  const GROUPS = { people: "people", waiting: "wait for an answer", working: "working", failing: "failing", idle: "idle", paused: "paused" };
-  const SORTS = [["", "by what they do"], ["name", "by name"], ["spent", "by what they spent"], ["last", "by their last turn"]];
+  const GROUPS = { people: "people", waiting: "waiting", working: "working", failing: "failing", idle: "idle", paused: "paused" };
+  const SORTS = [["", "by status"], ["name", "by name"], ["spent", "by spending"], ["last", "by last turn"]];
 
   const STATES = {
     working: "working", failing: "failing", broken: "broken", waits: "waiting", paused: "paused",
-    out_of_credits: "out of credits", skipped: "no turn", due: "idle", news: "idle", begun: "interrupted",
+    out_of_credits: "out of credits", skipped: "skipped", due: "idle", news: "idle", begun: "interrupted",
     ended: "done", not_due: "idle", nothing_new: "idle", person: "person", channel: "channel",
   };
 
@@ -45,10 +45,10 @@
           onClick=${() => Lemming.go("agents", { ...kept, find: params.find, group: params.group === group ? "" : group })}>${name} <strong>${amount(value.counts[group])}</strong></button>`)}</span>
         ${isFew ? null : html`<select aria-label="in which order" value=${params.sort || ""} onChange=${(event) => Lemming.go("agents", { ...kept, find: params.find, sort: event.target.value })}>${SORTS.map(([sort, name]) => html`<option value=${sort}>${name}</option>`)}</select>`}
         <span class="count" aria-live="polite">${amount(value.total)} ${value.total === 1 ? "agent" : "agents"}</span></div>
-      ${value.total ? html`<div role="table" aria-label="agents" aria-rowcount=${value.total + 1}><div class="row heads" role="row">${["Agent", "Now", isFew ? "Last words" : "Why, or last words", "Next", "Credits"].map((name, place) => html`<span role="columnheader" class=${["", "", "words", "next", "money"][place]}>${name}</span>`)}</div><${Rows} role="rowgroup" label="agents" total=${value.total} first=${value.offset} rows=${value.rows} height=${height}
+      ${value.total ? html`<div role="table" aria-label="agents" aria-rowcount=${value.total + 1}><div class="row heads" role="row">${["Agent", "Now", isFew ? "Last entry" : "Reason, or last entry", "Next", "Credits"].map((name, place) => html`<span role="columnheader" class=${["", "", "words", "next", "money"][place]}>${name}</span>`)}</div><${Rows} role="rowgroup" label="agents" total=${value.total} first=${value.offset} rows=${value.rows} height=${height}
         wanted=${wanted} row=${(each) => html`<${Row} agent=${each} waiting=${value.counts.people === 1 || page.person === each.name ? header.waiting : 0} />`} /></div>`
-        : html`<${Empty} title="No agents here">${params.find || params.group ? "None is like that." : "lemming agents new NAME makes one."}<//>`}
-      ${value.lately.length ? html`<h3>What was said last <small><a href=${Lemming.link("feed")}>all of it</a></small></h3><ol class="lately">${value.lately.map((entry) => html`<li key=${entry.identity}><${Agent} name=${entry.agent} />${entry.to.length ? html`<span class="faint">→ ${entry.to.join(", ")}</span>` : null} <span class="what">${entry.text || entry.says}</span> <span class="when"><a href=${Lemming.link("why", { target: entry.file })} aria-label=${`why? What ${entry.agent} said in tick ${entry.tick}`}>why?</a> · <${Ago} at=${entry.at} /></span></li>`)}</ol>` : null}
+        : html`<${Empty} title="No agents">${params.find || params.group ? "No agent matches." : "lemming agents new NAME creates one."}<//>`}
+      ${value.lately.length ? html`<h3>Latest entries <small><a href=${Lemming.link("feed")}>all entries</a></small></h3><ol class="lately">${value.lately.map((entry) => html`<li key=${entry.identity}><${Agent} name=${entry.agent} />${entry.to.length ? html`<span class="faint">→ ${entry.to.join(", ")}</span>` : null} <span class="what">${entry.text || entry.says}</span> <span class="when"><a href=${Lemming.link("why", { target: entry.file })} aria-label=${`why? What ${entry.agent} said in tick ${entry.tick}`}>why?</a> · <${Ago} at=${entry.at} /></span></li>`)}</ol>` : null}
       ${value.capabilities.length ? html`<ul class="cards capabilities" aria-label="what capabilities say">${value.capabilities.map((each) => html`<${Said} said=${each} />`)}</ul>` : null}
     </section>`;
   }
@@ -81,9 +81,9 @@
     return html`<div class="row" role="row" data-line tabindex="0" aria-label=${`${agent.name}: ${STATES[agent.state] || agent.state}`} onKeyDown=${(event) => open(event, agent.name)}>
       <div class="id" role="cell"><${Agent} name=${agent.name} /><span class="title">${agent.title}</span></div>
       <div class="doing" role="cell">${waitsForYou ? html`<a href=${Lemming.link("waiting")}>${state}</a>` : state}</div>
-      <div class="words" role="cell" dir="auto">${agent.state === "person" && waiting ? html`<a href=${Lemming.link("waiting")}>${waiting} ${waiting === 1 ? "thing waits" : "things wait"} for a decision</a>`
+      <div class="words" role="cell" dir="auto">${agent.state === "person" && waiting ? html`<a href=${Lemming.link("waiting")}>${waiting} ${waiting === 1 ? "item waits" : "items wait"} for a decision</a>`
         : TELLS.includes(agent.state) && agent.text ? html`<span class="reason" title=${agent.text}><${Words} text=${agent.text} />${since}</span>`
-        : last ? html`${last.text} <small><a href=${Lemming.link("why", { target: last.file })} aria-label=${`why? What ${agent.name} said last`}>why?</a> · tick ${last.tick}</small>` : html`<i>nothing said yet</i>`}</div>
+        : last ? html`${last.text} <small><a href=${Lemming.link("why", { target: last.file })} aria-label=${`why? What ${agent.name} said last`}>why?</a> · tick ${last.tick}</small>` : html`<i>no entries yet</i>`}</div>
       <div class="next" role="cell">${agent.next_at ? html`<${Ago} at=${agent.next_at} />` : agent.next || "–"}</div>
       <div class="money" role="cell">${agent.credits == null || agent.state === "person" ? null : html`${amount(agent.credits)}${agent.max_credits == null ? "" : html` <small>of ${amount(agent.max_credits)}</small>`}
         <${Meter} value=${agent.credits} max=${agent.max_credits} label=${`${amount(agent.credits)} of ${amount(agent.max_credits)} credits`} />`}</div>

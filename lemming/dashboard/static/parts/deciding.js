@@ -15,8 +15,8 @@
       ${call.diff ? html`<${Diff} text=${call.diff} />` : null}
       ${subject && subject.entry ? html`<${Entry} entry=${subject.entry} />` : subject && subject.spend ? html`<${Spend} spend=${subject.spend} />`
         : html`<dl class="args" aria-label="arguments of the call">${Object.entries(call.args).map(([name, value]) => html`<${Argument} name=${name} value=${value} diff=${call.diff} />`)}</dl>`}
-      <p class="note">Asks because ${plain(call.why || "a gate asks for approval")}${subject ? null : html` · calls <code class="called">${plain(call.tool)}</code>`} · <code>${call.gate || call.id}</code>${bound.length ? html` · bound to ${bound.map(([place, digest]) => html` <code title=${digest}>${plain(place)}${digest ? "" : " (not there)"}</code>`)}` : null}</p>
-      ${call.unbound ? html`<div class="note">Not bound, and may change before it is made:<ul>${call.unbound.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}</div>`;
+      <p class="note">Asks because ${plain(call.why || "a gate asks for approval")}${subject ? null : html` · calls <code class="called">${plain(call.tool)}</code>`} · <code>${call.gate || call.id}</code>${bound.length ? html` · bound to ${bound.map(([place, digest]) => html` <code title=${digest}>${plain(place)}${digest ? "" : " (missing)"}</code>`)}` : null}</p>
+      ${call.unbound ? html`<div class="note">Not bound, may change before the call runs:<ul>${call.unbound.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}</div>`;
   }
 
   // A text of which the diff shows every line already is folded below it.
@@ -65,10 +65,10 @@
 
   // What its turn had just read. That it read it is a fact; that it asks because of it is not known.
   function Because({ item, because }) {
-    if (!because) return html`<section class="because"><h4>What it had just read</h4><p class="note"><a href=${Lemming.link("why", { target: item.file })}>where this came from</a></p></section>`;
+    if (!because) return html`<section class="because"><h4>What the agent had just read</h4><p class="note"><a href=${Lemming.link("why", { target: item.file })}>where this came from</a></p></section>`;
     const quoted = because.lines.filter((line) => line.is_quoted);
     const lines = quoted.length ? quoted : because.lines, more = because.more + because.lines.length - lines.length;
-    return html`<section class="because"><h4>${quoted.length ? "What it quotes" : "What it had just read"}</h4>
+    return html`<section class="because"><h4>${quoted.length ? "What it quotes" : "What the agent had just read"}</h4>
       ${lines.length ? html`<ol>${lines.map((line) => html`<li><span class="who">${line.speaks === "tool" ? html`<code>${line.author}</code>` : html`<${Agent} name=${line.author} />`} ${line.says} </span><q dir="auto">${line.text}</q> <span class="trust ${line.trust || line.speaks}">${line.trust ? "trust: " + line.trust : TRUSTED[line.speaks]}</span>
           ${line.file ? html` <a class="aside" href=${Lemming.link("why", { target: line.file })} title=${line.file}>why?</a>` : null}</li>`)}</ol>`
         : html`<p class="note">${because.wrong || "Nothing new. It ran because it was due."}</p>`}
@@ -97,7 +97,7 @@
           <button type="button" onClick=${() => (setDraft({}), setMode(""))}>Back</button></p></form>`;
     if (mode)
       return html`<form class="form" onSubmit=${(event) => (event.preventDefault(), act("decide", { word: mode, text }, mode === "deny" ? "denied" + (text ? `: ${text}` : "") : "answered instead"))}>
-        <label><span>${mode === "deny" ? "Why not (it is told this; may be empty)" : "What it is told as the result"}</span>
+        <label><span>${mode === "deny" ? "Reason (the agent is told; may be empty)" : "What it is told as the result"}</span>
           <${Area} rows="3" required=${mode === "answer"} value=${text} change=${type} isFirst /></label>
         <p class="buttons"><button class=${mode === "deny" ? "danger" : "primary"} disabled=${off}>${mode === "deny" ? "Deny" : "Answer"}</button>
           <button type="button" onClick=${() => setMode("")}>Back</button></p></form>`;

@@ -55,8 +55,8 @@
       <ul id="problems" class="problems" aria-live="polite">${problems.map((problem) => html`<li class=${problem.severity}><button type="button" class="plain" onClick=${() => goTo(problem)}>${problem.line ? `line ${problem.line}${problem.column ? `, column ${problem.column}` : ""}` : "the file"}</button>
         <span>${problem.message}${problem.hint ? html`<small> ${problem.hint}</small>` : null}</span></li>`)}</ul></div></div>
       ${(told && told.is_stale) || (hasMoved && isChanged) ? html`<div class="failure" role="alert"><strong>The file has changed on the disk since you began.</strong><p>Nothing was written. <button type="button" class="plain" onClick=${take}>Take what is there now</button> (what you typed is lost; copy it first)</p></div>` : null}
-      ${told && !told.is_saved && !told.is_stale ? html`<p class="wrong" role="alert">Not saved: mend what is named above first.</p>` : null}
-      ${page.is_read_only ? html`<p class="note">This page only looks.</p>` : html`<div class="buttons"><button class="primary" disabled=${!isChanged || action.isBusy} onClick=${save} title="Ctrl+S">Save</button>
+      ${told && !told.is_saved && !told.is_stale ? html`<p class="wrong" role="alert">Not saved: fix the problems above first.</p>` : null}
+      ${page.is_read_only ? html`<p class="note">This page is read-only.</p>` : html`<div class="buttons"><button class="primary" disabled=${!isChanged || action.isBusy} onClick=${save} title="Ctrl+S">Save</button>
         <button disabled=${!isChanged} onClick=${() => (setText(base.text), setTold(null))}>Undo</button>
         <${Try} file=${saved.file} text=${text} isChanged=${isChanged} /><span class="note"><${Words} text=${counts} /></span></div>`}
       <${Failure} error=${action.error} /></div>`;
@@ -98,7 +98,7 @@
     const total = found.entries.length + found.left_out;
     const parts = [total ? `${amount(total)} ${total === 1 ? "entry" : "entries"}` : "", found.ends.length ? `${count(found.ends.length, "turn")}'s end`.replace(/s's end$/, "s' ends") : "", found.files.length ? count(found.files.length, "file") : ""].filter(Boolean);
     return html`${stopped}${caveat}
-      ${!found.is_alike ? html`<p><strong>${span}: ${parts.join(", ")} would have been different.</strong></p>` : found.caveat || found.stopped_by ? null : html`<p><strong>${span}: nothing would have been different.</strong></p>`}
+      ${!found.is_alike ? html`<p><strong>${span}: ${parts.join(", ")} would have been different.</strong></p>` : found.caveat || found.stopped_by ? null : html`<p><strong>${span}: no differences.</strong></p>`}
       <p class="note">${paid}</p>${held}
       ${found.entries.map((entry) => html`<div><p class="from"><${Agent} name=${entry.agent} /><span class="kind ${entry.kind}">${entry.kind}</span><span class="faint">tick ${entry.tick}, ${CHANGES[entry.change]}</span></p>${entry.says ? html`<details><summary>${entry.says}</summary><${Lemming.ui.Diff} text=${entry.diff} /></details>` : html`<${Lemming.ui.Diff} text=${entry.diff} />`}</div>`)}
       ${found.left_out ? html`<p class="note">and ${amount(found.left_out)} more entries</p>` : null}

@@ -86,7 +86,7 @@
     const request = entry.request;
     return html`<li class=${`entry ${entry.kind}${isAnswer ? " answer" : ""}`} data-line tabindex="0" style=${isThread && entry.depth ? { "--depth": entry.depth } : undefined}>
       <p class="from"><${Agent} name=${entry.agent} />${entry.to.length ? html`<span class="to"> → ${entry.to.join(", ")}</span>` : null}
-        <span class="kind ${entry.kind}">${entry.kind}</span>${entry.trust ? html`<span class="trust ${entry.trust}" title="how far it is trusted">trust: ${entry.trust}</span>` : null}
+        <span class="kind ${entry.kind}">${entry.kind}</span>${entry.trust ? html`<span class="trust ${entry.trust}" title="trust label">trust: ${entry.trust}</span>` : null}
         <span class="when"><a href=${Lemming.link("why", { target: entry.file })}>why?</a> · <a href=${Lemming.link("turn", { number: entry.tick, agent: entry.agent })}>tick ${entry.tick}</a> · <${Ago} at=${entry.at} /></span></p>
       ${entry.text ? html`<p class=${"said" + (isLong && !isOpen ? " cut" : "")} dir="auto">${entry.text}</p>` : null}
       ${isLong ? html`<button class="plain" onClick=${() => setOpen(!isOpen)} aria-expanded=${isOpen}>${isOpen ? "less" : `all of it (${amount(entry.chars)} characters)`}</button>` : null}
@@ -117,8 +117,8 @@
     return html`<form class="write" onSubmit=${(event) => (event.preventDefault(), send("send"))}>
       <textarea rows="2" aria-label="what to say" placeholder="Say something, or ask an agent" value=${text} onInput=${(event) => setText(event.target.value)} required></textarea>
       <div class="buttons"><${AgentField} label="to" placeholder="to everybody" value=${to} change=${setTo} />
-        <button disabled=${action.isBusy || !text} title="nobody owes you an answer">Send</button>
-        <button type="button" class="primary" disabled=${action.isBusy || !text || !to} title="it owes you an answer, which comes as a thread" onClick=${() => send("ask")}>Ask</button>
+        <button disabled=${action.isBusy || !text} title="a message: no answer is expected">Send</button>
+        <button type="button" class="primary" disabled=${action.isBusy || !text || !to} title="a request: the answer comes as a thread" onClick=${() => send("ask")}>Ask</button>
         <span class="note" role="status">${text && !to ? "Name an agent to ask it" : done}</span></div><${Failure} error=${action.error} /></form>`;
   }
 

@@ -10,11 +10,11 @@
     return html`<section class="findings">
       <div class="tools"><select aria-label="kind" value=${params.kind || ""} onChange=${(event) => Lemming.go("findings", { ...params, kind: event.target.value })}>
           <option value="">all kinds</option>${kinds.map((kind) => html`<option value=${kind}>${value.kinds[kind] ? value.kinds[kind].title : kind}</option>`)}</select>
-        ${params.agent ? html`<a href=${Lemming.link("findings", { kind: params.kind })}>about everybody</a>` : null}
+        ${params.agent ? html`<a href=${Lemming.link("findings", { kind: params.kind })}>about all agents</a>` : null}
         <span class="count">${looked}${value.damaged.length ? `; ${value.damaged.length} journals cannot be read` : ""}</span></div>
       ${value.rows.length ? html`<ol class="cards" aria-label="findings">${grouped(value.rows).map((rows) => (rows.length < MANY ? rows.map((each) => html`<${Card} each=${each} kind=${value.kinds[each.kind]} />`) : html`<${Group} rows=${rows} kind=${value.kinds[rows[0].kind]} />`))}</ol>`
         : !value.can_tell ? html`<${Empty} title="Too few ticks to tell">A look covers ${amount(value.turns)} turns. Here that is ${amount(value.ticks)} ${value.ticks === 1 ? "tick" : "ticks"}, too few to see a repetition.<//>`
-        : html`<${Empty} title="Nothing found">Nobody goes round in circles, drops a request or spends without getting on, as far as files tell.<//>`}
+        : html`<${Empty} title="No findings">No loops, dropped requests or spending without progress.<//>`}
     </section>`;
   }
 

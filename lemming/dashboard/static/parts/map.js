@@ -1,5 +1,5 @@
 "use strict";
-// The map: who reads, asks and hands on to whom; an arrow is as thick as what went along it.
+// The map: who reads, asks and delegates to whom; an arrow is as thick as what went along it.
 (function () {
   const { html } = Lemming;
   const { useState, useLayoutEffect } = Lemming.hooks;
@@ -9,14 +9,14 @@
   const BOX = { width: 132, height: 56 };
   const GAP = { columns: { x: 226, y: 96 }, circle: { x: 210, y: 104 }, large: { x: 132, y: 72 } };
   const LEAST_SCALE = 0.72, MOST_SCALE = 1.2; // names can still be read, and look like names elsewhere
-  const KINDS = { reads: "is read by", asks: "asks", hands: "hands on to" };
+  const KINDS = { reads: "is read by", asks: "asks", hands: "delegates to" };
   const SPEAKS = { person: "a person speaks for it", channel: "a channel", model: "a model", broken: "its resume is broken" };
   const wide = (traffic) => 1 + Math.min(4, Math.log2(1 + traffic) * 0.55);
   const MANY = 12; // of so many boxes, what one reads of everybody is pale until it is pointed at
 
   function Map_({ value, params, page }) {
     const [held, hold] = useState("");
-    if (!value.nodes.length) return html`<${Empty} title="No agents yet"><code>lemming agents new NAME</code> makes one.<//>`;
+    if (!value.nodes.length) return html`<${Empty} title="No agents yet"><code>lemming agents new NAME</code> creates one.<//>`;
     const choose = (event) => {
       const agent = event.target.value.trim();
       if (!agent || value.names.includes(agent)) Lemming.go("map", { ...params, agent });
@@ -32,7 +32,7 @@
       <${Drawing} value=${value} held=${held} hold=${hold} />
       <div class="key map-key">${Object.entries(KINDS).map(([kind, name]) => html`<span class=${kind}><svg width="34" height="12" aria-hidden="true"><path class="arrow ${kind}" d="M2 6H26" stroke-width="2" /><path class="head ${kind}" d="M26 2L33 6L26 10Z" /></svg>${name}</span>`)}
         <span><svg width="34" height="12" aria-hidden="true"><path class="arrow reads" d="M2 6H32" stroke-width="6" /></svg>thicker: more went that way; in the colour of who wrote</span>
-        <span><svg width="34" height="12" aria-hidden="true"><path class="arrow reads unused" d="M2 6H32" stroke-width="1" /></svg>may, and nothing went</span></div>
+        <span><svg width="34" height="12" aria-hidden="true"><path class="arrow reads unused" d="M2 6H32" stroke-width="1" /></svg>allowed, no traffic</span></div>
       <details class="others"><summary>${amount(value.arrows.length)} ${value.arrows.length === 1 ? "way" : "ways"}, in words</summary><ul class="list">${value.arrows.slice(0, 300).map((arrow) => html`<li>${arrow.from} ${KINDS[arrow.kind]} ${arrow.to}: ${arrow.traffic || "nothing yet"}</li>`)}</ul></details></section>`;
   }
 

@@ -12,7 +12,7 @@
     const group = params.group === "models" ? "models" : "agents";
     const unit = params.unit || (value.has_dollars ? "cost_usd" : "credits");
     const go = (more) => Lemming.go("money", { ...params, ...more });
-    if (!value.columns.length) return html`<${Empty} title="Nothing spent yet">Every answer of a model is counted here, tick by tick.<//>`;
+    if (!value.columns.length) return html`<${Empty} title="No spending yet">Every answer of a model is counted here, tick by tick.<//>`;
     const named = order(value.columns, group, unit);
     const columns = value.columns.map((column) => ({
       name: column.name,
@@ -65,11 +65,11 @@
     const share = (part) => (total ? `${amount((100 * part) / total, 1)} %` : "–");
     const full = rows.filter((row) => row.max_credits && row.used_up >= NEAR * row.max_credits).sort((one, other) => other.used_up / other.max_credits - one.used_up / one.max_credits);
     return html`${full.length ? html`<p class="near"><strong>${amount(full.length)} ${full.length === 1 ? "agent has" : "agents have"} spent four fifths of what they may, or more:</strong> ${full.slice(0, NAMES).map((row) => html`<a href=${Lemming.link("agent", { name: row.agent })}>${row.agent}</a> <small>${amount((100 * row.used_up) / row.max_credits, 0)} %</small> `)}${full.length > NAMES ? `and ${amount(full.length - NAMES)} more` : ""}</p>` : null}
-      <div class="table spent" role="group" aria-label="agents, who spent most first"><div class="line heading" aria-hidden="true"><span>Agent</span><span>Credits</span><span>Share of all</span><span>Of what it may</span><span>Dollars</span><span>Tokens</span><span>Turns</span></div>
+      <div class="table spent" role="group" aria-label="agents, who spent most first"><div class="line heading" aria-hidden="true"><span>Agent</span><span>Credits</span><span>Share of all</span><span>Share of limit</span><span>Dollars</span><span>Tokens</span><span>Turns</span></div>
       ${shown.map((row) => html`<a class="line" data-line key=${`${row.agent} ${row.standing}`} href=${row.standing === "removed" ? null : Lemming.link("agent", { name: row.agent })}><span><${Agent} name=${row.agent} plain />${row.standing === "present" ? null : html` <small>${row.standing}</small>`}</span>
         <span>${amount(row.credits)}<span class="narrow"> credits</span></span>
         <span class="share" style=${{ "--hue": String(hue(row.agent)) }}>${of(row) ? html`<span class="bar" style=${{ width: (60 * of(row)) / top + "%" }}></span>` : null}${share(of(row))}</span>
-        <span>${row.max_credits == null ? html`<small>${row.standing === "present" ? "no limit" : row.standing === "broken" ? "not known" : ""}</small>` : html`${amount(row.used_up)} of ${amount(row.max_credits)}<${Meter} value=${row.used_up} max=${row.max_credits} />`}</span>
+        <span>${row.max_credits == null ? html`<small>${row.standing === "present" ? "no limit" : row.standing === "broken" ? "unknown" : ""}</small>` : html`${amount(row.used_up)} of ${amount(row.max_credits)}<${Meter} value=${row.used_up} max=${row.max_credits} />`}</span>
         <span>${dollars(row.cost_usd, row.unpriced_calls)}</span><span class="faint">${amount(row.input_tokens)} in, ${amount(row.output_tokens)} out</span><span>${amount(row.turns)}</span></a>`)}
       ${many > 0 ? html`<div class="line together"><span>${amount(many)} others together</span><span>${amount(sum("credits"))}</span><span>${share(sum(unit))}</span><span></span><span>${value.total.cost_usd == null ? "–" : dollars(Math.max(0, sum("cost_usd")), sum("unpriced_calls"))}</span><span class="faint">${amount(sum("input_tokens"))} in, ${amount(sum("output_tokens"))} out</span><span>${amount(sum("turns"))}</span></div>` : null}</div>
       ${rows.length > FIRST ? html`<p><button type="button" class="plain" onClick=${() => showAll(!isAll)}>${isAll ? `only the first ${FIRST}` : `show ${rows.length - FIRST} more`}</button>${value.left_out ? html` <span class="note"><code>lemming cost</code> lists all</span>` : null}</p>` : null}`;

@@ -20,7 +20,7 @@
           ${byHand}${page.is_read_only ? null : html`<${Fork} at=${isTwo ? value.old : now} />`}</div></div>
       <h3>${isTwo ? `What is different after tick ${now} than after tick ${value.old}` : `What tick ${now} changed`}${value.agent ? ` in ${value.agent}'s folder` : ""}</h3>
       ${value.remark ? html`<p class="note">${value.remark}</p>` : null}
-      ${value.files.length ? html`<${Files} key=${`${value.old} ${value.new} ${value.agent}`} value=${value} />` : html`<${Empty} title=${isTwo ? "Nothing is different" : "This tick changed no file"}>${isTwo ? "The files are alike." : "Who had a turn had nothing to write, or nobody had one."}<//>`}</section>`;
+      ${value.files.length ? html`<${Files} key=${`${value.old} ${value.new} ${value.agent}`} value=${value} />` : html`<${Empty} title=${isTwo ? "No differences" : "This tick changed no file"}>${isTwo ? "The files are equal." : "No agent ran, or no agent wrote anything."}<//>`}</section>`;
   }
 
   // Whose files: it asks once a name stands there, not at each letter.

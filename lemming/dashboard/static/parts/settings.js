@@ -37,9 +37,9 @@
     return html`<div class="groups"><${Fields} fields=${[[["purpose"], "What it is for", "text"]]} text=${text} change=${change} />
       <h3>Gates <small>asked in this order</small></h3>
       ${gates.map((gate, place) => html`<fieldset key=${place} class="group"><legend>${sentence(gate)}</legend>
-        <${Fields} text=${text} change=${change} label=${`gate ${place + 1}`} fields=${[[["gates", place, "at"], "Stands at", PLACES], [["gates", place, "then"], "Then", DEEDS], [["gates", place, "tool"], "Tool", "text"], ...["credits", "dollars", "calls", "tokens"].map((key) => [["gates", place, key], `Limit: ${key}`, "number"]), [["gates", place, "because"], "Because", "text"]]} />
-        ${change ? html`<button type="button" class="plain" onClick=${() => put(gates.filter((_, other) => other !== place))}>Take this gate out</button>` : null}</fieldset>`)}
-      ${gates.length ? null : html`<p class="note">No gate stands: agents do what their resumes let them.</p>`}
+        <${Fields} text=${text} change=${change} label=${`gate ${place + 1}`} fields=${[[["gates", place, "at"], "Applies to", PLACES], [["gates", place, "then"], "Then", DEEDS], [["gates", place, "tool"], "Tool", "text"], ...["credits", "dollars", "calls", "tokens"].map((key) => [["gates", place, key], `Limit: ${key}`, "number"]), [["gates", place, "because"], "Because", "text"]]} />
+        ${change ? html`<button type="button" class="plain" onClick=${() => put(gates.filter((_, other) => other !== place))}>Remove this gate</button>` : null}</fieldset>`)}
+      ${gates.length ? null : html`<p class="note">No gates: every call that resumes permit is allowed.</p>`}
       ${change ? html`<button type="button" onClick=${() => put([...gates, NEW_GATE])}>Add a gate</button>` : null}</div>`;
   }
 

@@ -6,7 +6,7 @@
   const { Ago, Agent, Empty, useNow, amount, dollars, messageText, Words } = Lemming.ui;
   const { Strip, Bar, Axis, said } = Lemming.charts;
 
-  const STATES = { committed: "over", running: "running", interrupted: "interrupted: the next run continues it", quiet: "nobody took a turn" };
+  const STATES = { committed: "committed", running: "running", interrupted: "interrupted: the next run continues it", quiet: "no agent ran" };
   const AROUND = 40;
   const counted = (number, one, many) => `${amount(number)} ${number === 1 ? one : many || one + "s"}`;
 
@@ -23,9 +23,9 @@
         <h3>Tick ${number}</h3><span class="pill end ${value.state}">${STATES[value.state]}</span>
         <a class="button" rel="next" aria-disabled=${number + 1 < value.next_tick || value.state === "quiet" ? undefined : "true"} href=${number + 1 <= value.next_tick ? Lemming.link("tick", { number: number + 1 }) : undefined}>${number + 1} →</a>
         <span class="count">${value.at ? html`<${Ago} at=${value.at} />, ` : null}${amount(value.order.length)} planned, ${counted(value.totals.entries, "entry", "entries")}, ${counted(value.totals.calls, "model call")}, ${money}${value.engine_starts > 1 ? `, in ${value.engine_starts} attempts` : ""}</span>
-        <a class="aside" href=${Lemming.link("past", { new: number })}>what it changed</a></div>
+        <a class="aside" href=${Lemming.link("past", { new: number })}>changed files</a></div>
       <${Around} number=${number} ticks=${value.strip} />
-      ${value.rows.length ? html`<${Turns} value=${value} chosen=${chosen} />` : html`<${Empty} title="Nobody took a turn">Nothing was written but the counter.<//>`}
+      ${value.rows.length ? html`<${Turns} value=${value} chosen=${chosen} />` : html`<${Empty} title="No agent ran">Only the tick counter changed.<//>`}
       <${Others} value=${value} />
       ${value.no_turn ? html`<p class="note">${value.no_turn}</p>` : null}
       <div ref=${detail}>${value.turn ? html`<${Turn} turn=${value.turn} tick=${number} />` : null}</div></section>`;
@@ -44,7 +44,7 @@
     const end = passed ?? value.timing.end_ms;
     const more = value.order.length - value.first - value.rows.length;
     return html`<div class="turns" role="group" aria-label="turns of the tick, in their order">
-      <div class="bar-line heading" aria-hidden="true"><span>Agent</span><span><${Axis} end=${end} /></span><span>Ended</span><span>Did</span></div>
+      <div class="bar-line heading" aria-hidden="true"><span>Agent</span><span><${Axis} end=${end} /></span><span>Status</span><span>Activity</span></div>
       ${value.rows.map((row) => html`<a key=${row.agent} class="bar-line" data-line aria-current=${row.agent === chosen ? "true" : undefined}
         href=${Lemming.link("tick", { number: value.tick, agent: row.agent, first: value.first || "" })}>
         <span class="who"><${Agent} name=${row.agent} plain /></span>
@@ -56,7 +56,7 @@
         ${more > 0 ? html`<a class="button" href=${Lemming.link("tick", { number: value.tick, first: value.first + value.rows.length })}>${amount(more)} more turns →</a>` : null}</p>` : null}</div>`;
   }
 
-  const ended = (row) => (row.end || row.status).replace(/_/g, " ");
+  const ended = (turn) => (turn.end === "waits" ? "waiting" : (turn.end || turn.status).replace(/_/g, " "));
 
   function did(row) {
     const parts = [];
@@ -67,7 +67,7 @@
     if (row.tools_failed) parts.push(`${row.tools_failed} of them failed`);
     add(row.entries.length, "entry written", "entries written");
     add(row.memories, "memory", "memories");
-    add(row.verdicts, "verdict of a gate", "verdicts of gates");
+    add(row.verdicts, "gate decision", "gate decisions");
     if (row.calls) parts.push(row.cost_usd == null ? `${amount(row.credits)} cr` : dollars(row.cost_usd));
     return parts.join(" · ");
   }
@@ -76,7 +76,7 @@
     const told = [...Object.entries(value.broken).map(([name, why]) => [name, "broken: " + why]), ...Object.entries(value.skipped)];
     const count = told.length + value.not_due.length;
     if (!count) return null;
-    return html`<details class="others"><summary>${amount(count)} took no turn, and why</summary><dl>
+    return html`<details class="others"><summary>${amount(count)} did not run, and why</summary><dl>
       ${told.map(([name, why]) => html`<div><dt><${Agent} name=${name} /></dt><dd>${why}</dd></div>`)}
       ${value.not_due.length ? html`<div><dt>not due</dt><dd>${value.not_due.slice(0, 60).join(", ")}${value.not_due.length > 60 ? ` and ${amount(value.not_due.length - 60)} more` : ""}</dd></div>` : null}</dl></details>`;
   }
@@ -86,15 +86,15 @@
   function Turn({ turn, tick }) {
     const cost = turn.cost_usd == null ? counted(turn.credits, "credit") : `${dollars(turn.cost_usd)}, ${counted(turn.credits, "credit")}`;
     return html`<article class="card whole" aria-label=${`turn of ${turn.agent}`}>
-      <p class="from"><${Agent} name=${turn.agent} /><span class="pill end ${turn.status}">${(turn.end || turn.status).replace(/_/g, " ")}</span>
-        ${turn.reason ? html`<span><${Words} text=${turn.reason} /></span>` : null}<span class="when">${cost}, ${amount(turn.input_tokens)} tokens in, ${amount(turn.output_tokens)} out, ${said(turn.duration_ms)}${turn.attempts > 1 ? `, begun ${turn.attempts} times` : ""}</span></p>
+      <p class="from"><${Agent} name=${turn.agent} /><span class="pill end ${turn.status}">${ended(turn)}</span>
+        ${turn.reason ? html`<span><${Words} text=${turn.reason} /></span>` : null}<span class="when">${cost}, ${amount(turn.input_tokens)} tokens in, ${amount(turn.output_tokens)} out, ${said(turn.duration_ms)}${turn.attempts > 1 ? `, started ${turn.attempts} times` : ""}</span></p>
       ${turn.request ? html`<p class="note">for the request <a href=${Lemming.link("feed", { thread: turn.request })}>${turn.request}</a></p>` : null}
       <${Seen} turn=${turn} />
       ${turn.prompt && turn.prompt.length ? html`<${Prompt} turn=${turn} />` : null}
       ${turn.answers.map((answer) => html`<${Answer} answer=${answer} key=${"a" + answer.call} />`)}
       ${turn.tools.map((use) => html`<${Use} use=${use} key=${"t" + use.index} />`)}
-      ${turn.verdicts.length ? html`<h4>What gates said</h4><ul class="list">${turn.verdicts.map((verdict) => html`<li><span class="pill end ${verdict.then === "block" || verdict.then === "stop" ? "failed" : "waiting"}">${verdict.then}</span> at ${verdict.at}: ${verdict.about} ${verdict.why} <code>${verdict.line}</code></li>`)}</ul>` : null}
-      ${turn.judged ? html`<h4>What judges said</h4><ul class="list">${turn.judged.verdicts.map((each) => html`<li><span class="pill end ${each.passes ? "done" : "failed"}">${each.passes ? "passes" : "does not pass"}</span> ${each.by}: ${each.reason}</li>`)}</ul>` : null}
+      ${turn.verdicts.length ? html`<h4>Gate decisions</h4><ul class="list">${turn.verdicts.map((verdict) => html`<li><span class="pill end ${verdict.then === "block" || verdict.then === "stop" ? "failed" : "waiting"}">${verdict.then}</span> at ${verdict.at}: ${verdict.about} ${verdict.why} <code>${verdict.line}</code></li>`)}</ul>` : null}
+      ${turn.judged ? html`<h4>Judge verdicts</h4><ul class="list">${turn.judged.verdicts.map((each) => html`<li><span class="pill end ${each.passes ? "done" : "failed"}">${each.passes ? "passed" : "failed"}</span> ${each.by}: ${each.reason}</li>`)}</ul>` : null}
       <${Wrote} turn=${turn} />
       ${turn.remarks.length ? html`<h4>Remarks</h4><ul class="list">${turn.remarks.map((each) => html`<li>${each}</li>`)}</ul>` : null}
       ${turn.notes ? html`<h4>Notes</h4><p class="said" dir="auto">${turn.notes}</p>` : null}</article>`;
@@ -102,10 +102,10 @@
 
   function Seen({ turn }) {
     const fresh = turn.saw.filter((seen) => seen.is_new), known = turn.saw.filter((seen) => !seen.is_new);
-    if (!turn.saw.length && !turn.results.length) return html`<p class="note">It was shown nothing new.</p>`;
-    return html`<h4>What it was shown</h4><ul class="list">${fresh.map((seen) => html`<${SeenEntry} seen=${seen} />`)}
-      ${turn.results.map((result) => html`<li><code>${result.tool}</code> gave: <span class="said" dir="auto">${String(result.output).slice(0, 600)}</span></li>`)}</ul>
-      ${known.length ? html`<details><summary>${known.length} ${known.length === 1 ? "entry" : "entries"} that it knew already</summary><ul class="list">${known.map((seen) => html`<${SeenEntry} seen=${seen} />`)}</ul></details>` : null}`;
+    if (!turn.saw.length && !turn.results.length) return html`<p class="note">No new input.</p>`;
+    return html`<h4>New input</h4><ul class="list">${fresh.map((seen) => html`<${SeenEntry} seen=${seen} />`)}
+      ${turn.results.map((result) => html`<li><code>${result.tool}</code> returned: <span class="said" dir="auto">${String(result.output).slice(0, 600)}</span></li>`)}</ul>
+      ${known.length ? html`<details><summary>${known.length} ${known.length === 1 ? "entry" : "entries"} that it had seen before</summary><ul class="list">${known.map((seen) => html`<${SeenEntry} seen=${seen} />`)}</ul></details>` : null}`;
   }
 
   function SeenEntry({ seen }) {
@@ -124,7 +124,7 @@
     return html`<h4>${answer.error ? "No answer" : "Answer"} <small>${answer.error ? "" : `${answer.model}${answer.key ? ` (key ${answer.key})` : ""}, ${said(answer.duration_ms)}, ${amount(answer.input_tokens)} tokens in, ${amount(answer.output_tokens)} out`}</small></h4>
       ${answer.earlier.map((each) => html`<p class="wrong">an attempt failed: ${each.code} ${each.message}</p>`)}
       ${answer.error ? html`<p class="wrong">${answer.code} ${answer.error}</p>` : html`<${Reply} text=${answer.text} />`}
-      ${answer.problem ? html`<p class="wrong">not a reply: ${answer.problem}</p>` : null}`;
+      ${answer.problem ? html`<p class="wrong">invalid reply: ${answer.problem}</p>` : null}`;
   }
 
   // A reply in sentences: what is told again below, as tools and entries, is counted here; all of it is one key away.
@@ -139,10 +139,10 @@
     if (!reply || !Array.isArray(reply.outbox_entries)) return raw;
     const parts = [];
     const add = (list, one, many) => Array.isArray(list) && list.length && parts.push(counted(list.length, one, many));
-    add(reply.outbox_entries, "thing to say", "things to say");
-    add(reply.tool_calls, "call of a tool", "calls of tools");
-    add(reply.memory_updates, "thing to remember", "things to remember");
-    return html`<p class="said">${parts.length ? parts.join(", ") : "nothing to say or do"}${reply.notes ? html`; it noted: <q dir="auto">${reply.notes}</q>` : null}</p><details><summary>as it was answered</summary>${raw}</details>`;
+    add(reply.outbox_entries, "entry", "entries");
+    add(reply.tool_calls, "tool call", "tool calls");
+    add(reply.memory_updates, "memory", "memories");
+    return html`<p class="said">${parts.length ? parts.join(", ") : "an empty reply"}${reply.notes ? html`; notes: <q dir="auto">${reply.notes}</q>` : null}</p><details><summary>raw reply</summary>${raw}</details>`;
   }
 
   function pretty(text) {
@@ -154,7 +154,7 @@
   }
 
   function Use({ use }) {
-    const end = use.success == null ? "not finished" : use.success ? "ok" : use.outcome === "pending" ? "waits" : use.outcome || "failed";
+    const end = use.success == null ? "unfinished" : use.success ? "done" : use.outcome === "pending" ? "waiting" : use.outcome || "failed";
     return html`<h4><${Lemming.ui.Words} text=${use.wish[0].toUpperCase() + use.wish.slice(1)} /> <span class="pill end ${use.success ? "done" : use.success == null || use.outcome === "pending" ? "waiting" : "failed"}">${end}</span>${use.leave && use.leave.by ? html` <small>approved by ${use.leave.by}</small>` : null}</h4>
       ${use.args == null ? null : html`<details><summary>the call of <code>${use.tool}</code></summary><pre tabindex="0" dir="auto">${typeof use.args === "string" ? use.args : JSON.stringify(use.args, null, 2)}</pre></details>`}
       ${use.output ? html`<pre class="gave" tabindex="0" dir="auto">${use.output}</pre>` : null}`;
@@ -163,8 +163,8 @@
   function Wrote({ turn }) {
     const memories = Object.entries(turn.memory);
     const files = turn.files.filter((file) => !/\/(outbox|memory)\//.test(file.path));
-    if (!turn.entries.length && !memories.length && !files.length && !turn.removed.length) return html`<p class="note">It wrote nothing.</p>`;
-    return html`<h4>What it wrote</h4><ul class="list">
+    if (!turn.entries.length && !memories.length && !files.length && !turn.removed.length) return html`<p class="note">No output.</p>`;
+    return html`<h4>Output</h4><ul class="list">
       ${turn.entries.map((entry) => html`<li><span class="kind ${entry.kind}">${entry.kind}</span> <span class="said" dir="auto">${entry.says}</span> <${Why} target=${`agents/${entry.agent}/outbox/${String(entry.tick).padStart(8, "0")}_${entry.id}.json`} /></li>`)}
       ${memories.map(([key, value]) => html`<li><span class="kind">memory</span> <code>${key}</code> = <span class="said" dir="auto">${typeof value === "string" ? value : JSON.stringify(value)}</span> <${Why} target=${`${turn.agent}/memory/${key}`} /></li>`)}
       ${files.map((file) => html`<li><span class="kind">file</span> <code>${file.path}</code> <small>${amount(file.bytes)} bytes</small> <${Why} target=${file.path} />${file.path in turn.contents ? html`<details><summary>its text</summary><pre tabindex="0" dir="auto">${turn.contents[file.path]}</pre></details>` : null}</li>`)}
@@ -179,8 +179,8 @@
         <h3><${Agent} name=${params.agent} /> in <a href=${Lemming.link("tick", { number: value.tick, agent: params.agent })}>tick ${value.tick}</a></h3>
         ${place < 0 ? null : beside(order[place + 1], `${order[place + 1]} →`, "next")}
         ${value.at ? html`<span class="count"><${Ago} at=${value.at} />, turn ${place + 1} of ${amount(order.length)}</span>` : null}
-        <a class="aside" href=${Lemming.link("past", { new: value.tick })}>what the tick changed</a></div>
-      ${turn ? html`<${Turn} turn=${turn} tick=${value.tick} />` : html`<${Empty} title="It took no turn">${value.skipped[params.agent] || value.broken[params.agent] || "It was not due in this tick."}<//>`}</section>`;
+        <a class="aside" href=${Lemming.link("past", { new: value.tick })}>files changed by this tick</a></div>
+      ${turn ? html`<${Turn} turn=${turn} tick=${value.tick} />` : html`<${Empty} title="No turn in this tick">${value.skipped[params.agent] || value.broken[params.agent] || "It was not due in this tick."}<//>`}</section>`;
   }
 
   const around = (route) => ({ ...route, around: AROUND });

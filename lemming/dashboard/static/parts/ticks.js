@@ -31,7 +31,7 @@
   function Line({ tick }) {
     const ends = Object.entries(tick.ends).map(([end, count]) => `${count} ${end.split(":")[1].replace(/_/g, " ")}`).join(", ");
     return html`<a class="line" data-line href=${Lemming.link("tick", { number: tick.tick })}>
-      <span class="number">${tick.tick}${tick.quiet_before ? html`<small title="ticks before it in which nobody took a turn"> +${tick.quiet_before} quiet</small>` : null}</span>
+      <span class="number">${tick.tick}${tick.quiet_before ? html`<small title="earlier ticks in which no agent ran"> +${tick.quiet_before} quiet</small>` : null}</span>
       <span><span class="pill end ${badly(tick) ? mark(tick) : "mixed"}">${badly(tick) ? ENDS[mark(tick)] : failures(tick) + " failed"}</span>${tick.starts > 1 ? html` <small>in ${tick.starts} attempts</small>` : null}</span>
       <span class="faint"><${Ago} at=${tick.at} /></span>
       <span title=${ends}>${tick.problem ? html`<small class="wrong">${tick.problem}</small>` : html`${tick.turns}${tick.turns === tick.planned ? "" : " of " + tick.planned}<span class="narrow"> ${tick.turns === 1 ? "turn" : "turns"}</span>${Object.keys(tick.ends).length > 1 || tick.turns !== tick.planned ? html`<small class="ends"> ${ends}</small>` : html`<small class="ends"> all ${ends.replace(/^\d+ /, "")}</small>`}`}</span>

@@ -65,8 +65,8 @@
       if (!end || !end.entry) return;
       try {
         await Lemming.act("undo", { identity: end.entry, person: item.person });
-        ends.set(keyOf(item), { words: "taken back", entry: "", isOwn: true, passes: true });
-        tell("Taken back: it waits again");
+        ends.set(keyOf(item), { words: "undone", entry: "", isOwn: true, passes: true });
+        tell("Undone: it is waiting again");
         go(item);
       } catch (error) {
         tell(error.message);
@@ -119,7 +119,7 @@
       ${item.text && !item.call ? html`<p class="said" dir="auto">${item.text}</p>` : null}
       ${item.call ? html`<${Call} call=${item.call} subject=${item.subject} />` : null}
       <${Because} item=${item} because=${because} />
-      ${page.is_read_only ? html`<p class="note">This page only looks: <code>lemming answer ${item.id}</code></p>`
+      ${page.is_read_only ? html`<p class="note">This page is read-only: <code>lemming answer ${item.id}</code></p>`
         : item.decides ? html`<${Decide} item=${item} act=${act} isBusy=${action.isBusy} isOpen=${isOpen} />`
         : html`<${Answer} item=${item} act=${act} isBusy=${action.isBusy} isOpen=${isOpen} />`}
       <${Failure} error=${action.error} />`;
@@ -131,12 +131,12 @@
       if (end) return;
       Lemming.load("feed", { thread: item.identity }).then((told) => {
         const last = told.entries.filter((entry) => entry.identity !== item.identity).pop();
-        note({ words: last ? `${last.agent}: ${last.text || last.says}` : "it is over", entry: "" });
-      }, () => note({ words: "it is over", entry: "" }));
+        note({ words: last ? `${last.agent}: ${last.text || last.says}` : "closed", entry: "" });
+      }, () => note({ words: "closed", entry: "" }));
     }, [end]);
     const typed = Lemming.drafts.has("answer " + item.identity);
     return html`<div class="notice over"><span><strong>${end && (end.entry || end.isOwn) ? "You decided this" : "This was decided elsewhere"}</strong>: ${end ? end.words : "…"}.
-      ${typed ? " What you typed is kept below." : ""}</span><a href=${Lemming.link("feed", { thread: item.identity })}>what was said for it</a>
+      ${typed ? " What you typed is kept below." : ""}</span><a href=${Lemming.link("feed", { thread: item.identity })}>related entries</a>
       ${end && end.entry && back ? html`<button type="button" onClick=${back}>Undo <kbd>u</kbd></button> <small>until the next tick begins</small>` : null}</div>`;
   }
 

@@ -19,7 +19,7 @@
         ${value.sources.length ? html`<p class="note">What people wrote, or nobody's turn is known to have written:</p>` : html`<p class="note">${target.written_in ? "Everything in this tree was written by turns; go further back for what those saw." : "No turn wrote it, so there is nothing behind it."}</p>`}
         <ul class="list">${[...by, ...other].slice(0, isAll ? undefined : ENDS).map((each) => html`<li><${Name} thing=${each} /> <span class="said" dir="auto">${each.text.slice(0, 240)}${each.text.length > 240 ? " …" : ""}</span> <small>${each.remark || "written by a person"}; seen by ${each.seen_by} in <a href=${Lemming.link("turn", { number: each.seen_in, agent: each.seen_by })}>tick ${each.seen_in}</a></small></li>`)}</ul>
         ${value.sources.length > ENDS && !isAll ? html`<button class="plain" onClick=${() => showAll(true)}>${value.sources.length - ENDS} more</button>` : null}
-        ${value.trust ? html`<h4>Trusted less, because of where it came from</h4><ol class="list">${value.trust.map((step) => html`<li><strong>${step.what}</strong>: ${step.trust}${step.because ? `, of ${step.agent}'s turn in tick ${step.tick}, because of ${step.because}` : ""}</li>`)}</ol>` : null}
+        ${value.trust ? html`<h4>Less trusted because of its origin</h4><ol class="list">${value.trust.map((step) => html`<li><strong>${step.what}</strong>: ${step.trust}${step.because ? `, of ${step.agent}'s turn in tick ${step.tick}, because of ${step.because}` : ""}</li>`)}</ol>` : null}
         <p class="note">This tells what a turn could see and what it wrote. It does not claim that the one caused the other.</p></aside></div></section>`;
   }
 
@@ -53,7 +53,7 @@
         ${thing.remark ? html`<span class="trust ${thing.by}">${thing.remark}</span>` : null}${thing.is_new ? null : html`<small>known already</small>`}</p>
       ${thing.text ? html`<p class=${"said clamp" + (thing.what === "file" ? " of-file" : "")} tabindex="0" dir="auto">${thing.text.slice(0, 1200)}${thing.chars > 1200 ? html` <small>… ${amount(thing.chars)} characters</small>` : null}</p>` : null}
       ${found.turn ? html`<${Turn} turn=${found.turn} isOpen=${isOpen} />`
-        : thing.cut && place && (thing.path || thing.what === "entry") ? html`<button class="plain" disabled=${action.isBusy} onClick=${further}>${thing.cut === "told" ? "its turn stands elsewhere in this tree; show it here" : "further back"}</button>` : null}
+        : thing.cut && place && (thing.path || thing.what === "entry") ? html`<button class="plain" disabled=${action.isBusy} onClick=${further}>${thing.cut === "told" ? "its turn is shown elsewhere in this tree; show it here" : "further back"}</button>` : null}
       <${Failure} error=${action.error} /></li>`;
   }
 
