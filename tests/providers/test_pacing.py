@@ -159,7 +159,7 @@ class Crowded(Backend):
 
 def test_no_more_calls_are_under_way_than_the_line_allows(question: Request) -> None:
     backend = Crowded(2)
-    paced = RetryingLLMProvider(backend, pace=RateLimiter(), limits=Limits(max_concurrent=2))
+    paced = RetryingLLMProvider(backend, rate_limiter=RateLimiter(), limits=Limits(max_concurrent=2))
     with ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(paced.complete, [question] * 12))
     assert (len(replies), backend.most) == (12, 2)
@@ -169,7 +169,7 @@ def test_a_wait_for_room_is_not_counted_against_the_deadline(question: Request) 
     time = Time()
     hasty = question._replace(deadline_s=1)
     paced = RetryingLLMProvider(
-        Plain(), pace=time.pace(), limits=Limits(requests_per_minute=1), clock=time.clock, sleep=pytest.fail
+        Plain(), rate_limiter=time.pace(), limits=Limits(requests_per_minute=1), clock=time.clock, sleep=pytest.fail
     )
     assert [paced.complete(hasty).waited_s for _ in range(3)] == [0, 60, 60]
     assert time.now_s == 1120
@@ -184,7 +184,7 @@ def test_each_attempt_counts_as_a_request(question: Request) -> None:
 
     time = Time()
     paced = RetryingLLMProvider(
-        Down(), attempts=3, pace=time.pace(), limits=Limits(requests_per_minute=2), clock=time.clock,
+        Down(), attempts=3, rate_limiter=time.pace(), limits=Limits(requests_per_minute=2), clock=time.clock,
         sleep=lambda _: None,
     )  # fmt: skip
     with pytest.raises(Unavailable):
@@ -262,7 +262,7 @@ def test_a_reply_tells_how_long_all_its_attempts_waited_for_room(question: Reque
 
     time = Time()
     paced = RetryingLLMProvider(
-        Shaky(), attempts=3, pace=time.pace(), limits=Limits(requests_per_minute=1), clock=time.clock,
+        Shaky(), attempts=3, rate_limiter=time.pace(), limits=Limits(requests_per_minute=1), clock=time.clock,
         sleep=lambda _: None,
     )  # fmt: skip
     assert paced.complete(question).waited_s == 120

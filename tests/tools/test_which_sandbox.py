@@ -48,12 +48,12 @@ def org_with_or_without(sandbox: str) -> OrgSettings:
 NO_LANDLOCK = """
 import ctypes, os, struct, sys
 from lemming.capabilities.sandbox import seccomp
-from lemming.capabilities.sandbox import walls
+from lemming.capabilities.sandbox import sandbox_policy
 step = lambda code, value, so=0, no=0: struct.pack("HBBI", code, so, no, value)
-walls.gain_nothing()
+sandbox_policy.set_no_new_privileges()
 if {without_landlock}:
-    walls.enter_seccomp(step(0x20, 0) + step(0x15, 444, 0, 1) + step(6, 0x00050026) + step(6, 0x7FFF0000))
-walls.enter_seccomp(seccomp.program_for(os.uname().machine, also_metadata=False))
+    sandbox_policy.enter_seccomp(step(0x20, 0) + step(0x15, 444, 0, 1) + step(6, 0x00050026) + step(6, 0x7FFF0000))
+sandbox_policy.enter_seccomp(seccomp.build_filter(os.uname().machine, also_metadata=False))
 from lemming.kernel.org.config import load_config
 from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status
 from lemming.tools import ToolRegistry
