@@ -235,7 +235,7 @@ def test_the_past_of_a_history_is_rehearsed_with_resumes_as_they_are_now(
 
 def test_where_nothing_has_run_there_is_nothing_to_rehearse(base: Path) -> None:
     make_org(base, resume("ada"))
-    with pytest.raises(UsageError, match="no tick has been run"):
+    with pytest.raises(UsageError, match="no tick has run yet"):
         find_recorded_span(Organisation.from_path(base))
 
 

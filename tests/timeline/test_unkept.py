@@ -129,7 +129,7 @@ def test_what_is_no_tick_of_the_past_is_refused(orgs: tuple[Path, Path], word: s
 
 def test_where_nothing_has_run_there_is_no_past(base: Path) -> None:
     make_org(base, resume("ada"))
-    with pytest.raises(UsageError, match="no tick has been run"):
+    with pytest.raises(UsageError, match="no tick has run yet"):
         open_past(Organisation.from_path(base))
 
 

@@ -147,7 +147,7 @@ def test_what_is_not_there_is_named(desk: Path, base: Path) -> None:
     with pytest.raises(UsageError, match="has not been run"):
         build_tick_view(desk, number=99)
     make_org(base)
-    with pytest.raises(UsageError, match="no tick has been run"):
+    with pytest.raises(UsageError, match="no tick has run yet"):
         build_tick_view(base)
     assert build_ticks_view(base)["ticks"] == []
 
