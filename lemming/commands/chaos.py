@@ -253,8 +253,8 @@ def _blank_times(path: str, raw: bytes) -> bytes:
 def _print_result(tally: ChaosResult) -> None:
     recovered = format_count(tally.recoveries, "recovery", "recoveries")
     print_data(f"{format_count(tally.kills, 'kill')} in {format_count(tally.ticks, 'tick')}, {recovered}")
-    max_text = "one" if tally.at_once == 1 else f"{tally.at_once}, the turns at once,"
-    print_data(f"calls: {tally.calls}, {tally.calls_repeated} repeated (at most {max_text} a kill)")
+    max_text = f"{tally.at_once} per kill" + (", one for each parallel turn" if tally.at_once > 1 else "")
+    print_data(f"calls: {tally.calls}, {tally.calls_repeated} repeated (at most {max_text})")
     print_data(
         f"files doubled: {len(tally.doubled)}, lost: {len(tally.lost)}, different: {len(tally.different)}"
     )

@@ -330,7 +330,7 @@ def grant_credits(
     print_notice(
         f"{name} may spend {new_limit:g} credits (before: {old_limit:g}); {_format_number(updated.left)} left"
     )
-    print_notice(f"{CREDITS_FILE} now overrides max_credits in agents/{name}/resume.json says")
+    print_notice(f"{CREDITS_FILE} now overrides max_credits in agents/{name}/resume.json")
     print_notice(
         f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` runs the next tick"
     )

@@ -198,7 +198,7 @@ def _print_run(result: Result) -> None:
         )
         print_notice(f"{name}: passed{remark}", style="yellow" if failed else "plain")
         return
-    print_notice(f"{name}: {'interrupted' if result.error else 'wrong'}", style="red")
+    print_notice(f"{name}: {'interrupted' if result.error else 'failed'}", style="red")
 
 
 def _print_results(results: Sequence[Result], *, quiet: bool) -> None:

@@ -118,7 +118,7 @@ def export_a2a(
         for name in names
     }
     if not url:
-        print_notice(f"nothing answers at {NO_SERVER}: name your server with --url", style="yellow")
+        print_notice(f"the address {NO_SERVER} is a placeholder: set your server with --url", style="yellow")
     if context.as_json and output is None:
         for name, card in cards.items():
             print_json("agent_card", {"agent": name, "card": card})

@@ -279,6 +279,8 @@ def _print_dry_run(rehearsal: RehearsalResult) -> None:
     ):
         price = float(spending.max_dollars) if spending.calls > spending.unpriced else None
         dollars = format_usd(price, calls=spending.calls, unpriced=spending.unpriced)
-        subject = "they cost" if spending is rehearsal.spending else f"all {number}, should all differ then,"
+        subject = (
+            "the differing prompts cost" if spending is rehearsal.spending else f"all {number} would cost"
+        )
         print_notice(f"{subject} at most {dollars}")
     print_notice("dry run: no model was called")

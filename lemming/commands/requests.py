@@ -137,7 +137,7 @@ def _print_requests(
         if request.children and (
             tree_cost := _describe_cost(costs.get_tree_cost(request, snapshot.requests))
         ):
-            cost = f"in all {tree_cost}; {cost or 'nothing'} itself"
+            cost = f"total {tree_cost}, own {cost or 'none'}"
         rows.append(
             [
                 request.id,
@@ -148,7 +148,7 @@ def _print_requests(
                 one_line(request.text, _TEXT_WIDTH),
             ]
         )
-    print_table(["id", "state", "since", "who asks whom", "cost", "text"], rows)
+    print_table(["ID", "STATE", "SINCE", "FROM > HELD BY", "COST", "TEXT"], rows)
 
 
 def _describe_state(request: RequestView, snapshot: RequestsSnapshot) -> str:
@@ -184,14 +184,14 @@ def _print_request(snapshot: RequestsSnapshot, request: RequestView, costs: Requ
     if request.not_before:
         rows.append(["not before", request.not_before])
     if request.conversation:
-        rows.append(["talk", request.conversation])
+        rows.append(["conversation", request.conversation])
     if request.parent:
         parent = requests.by_identity[request.parent]
         rows.append(["asked for", f"{parent.id}: {one_line(parent.text, _TEXT_WIDTH)}"])
     rows += [["delegated", f"in tick {hop.tick}: {hop.by} to {hop.to}"] for hop in request.handoffs]
     rows.append(["cost", _describe_cost(costs.get_cost(request)) or "none so far"])
     if request.children:
-        rows.append(["in all", _describe_cost(costs.get_tree_cost(request, requests)) or "none so far"])
+        rows.append(["total cost", _describe_cost(costs.get_tree_cost(request, requests)) or "none so far"])
     for share in request.assignments:
         if answer := share.answer:
             text = to_text(parse_answer(answer.payload, request.schema))

@@ -397,7 +397,7 @@ def _describe_other_effects(turn: TurnReport) -> str:
 def _describe_tool_result(tool: ToolUseJson) -> str:
     if tool["success"]:
         return ""
-    return " (waits)" if tool.get("outcome") in ("pending", "deferred") else " (refused or failed)"
+    return " (waiting)" if tool.get("outcome") in ("pending", "deferred") else " (refused or failed)"
 
 
 _MIN_STREAM_WIDTH = 20

@@ -18,7 +18,7 @@ _SHIPPED_SKILL = Path(__file__).parents[1] / "agent_skill/lemming-organisations/
 
 app = make_command_group("List, show and export skills.")
 
-NONE = 'no skills; write skills/NAME/SKILL.md, and add "skills": ["NAME"] in a resume'
+NONE = 'no skills; write skills/NAME/SKILL.md, and add "skills": ["NAME"] to a resume'
 COLUMNS = {
     "SKILL": "name",
     "WHERE": "folder",

@@ -67,7 +67,7 @@ def trust(
             }
             print_json("reach", {**facts, "changed": list(missing_grant.changed) if missing_grant else []})
         else:
-            state = "agreed" if missing_grant is None else "not granted"
+            state = "granted" if missing_grant is None else "not granted"
             print_data(f"{state:<10}  {one_line(str(missing_grant or permission.does), _SENTENCE_WIDTH)}")
     if context.as_json:
         return

@@ -64,7 +64,7 @@ def test_a_target_that_drips_its_answer_is_given_up_in_time_and_named(base: Path
     assert "what is to go out by the channel of door does not" in told
     assert "127.0.0.1" in told
     assert [line["did"] for line in noted(base)] == ["failed"]
-    assert "1 to go out" in troubles_in(base)
+    assert "1 waiting to be sent" in troubles_in(base)
     assert "127.0.0.1" in troubles_in(base)
 
 

@@ -74,7 +74,7 @@ def test_one_damaged_ledger_hides_nobody_elses_credits(base: Path, lemming: Lemm
 def test_an_allocation_that_overrides_a_resume_is_said_everywhere(base: Path, lemming: Lemming) -> None:
     make_org(base, LIMITED)
     assert (
-        "whatever max_credits in agents/ada/resume.json says" in lemming("credits", "grant", "ada", "5").err
+        "now overrides max_credits in agents/ada/resume.json" in lemming("credits", "grant", "ada", "5").err
     )
     file = base / "agents/ada/resume.json"
     file.write_text(file.read_text().replace("10", "500"))

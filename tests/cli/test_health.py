@@ -71,9 +71,9 @@ def test_an_open_circuit_is_named_until_it_closes(base: Path, lemming: Lemming) 
     write(300)
     ran = lemming("status", "--check")
     assert ran.status == 1
-    assert "openai https://api.example.org: left alone until" in ran.err
+    assert "openai https://api.example.org: paused until" in ran.err
     assert "Unavailable: no route" in ran.err
-    assert any("left alone" in found["text"] for found in lemming("doctor", "--json").objects)
+    assert any("paused until" in found["text"] for found in lemming("doctor", "--json").objects)
     write(-1)
     assert lemming("status", "--check").status == 0
 
@@ -86,7 +86,7 @@ def test_a_broken_resume_and_an_empty_purse_are_wrong(base: Path, lemming: Lemmi
     lemming("run-once", "-q")
     ran = lemming("status", "--check")
     assert ran.status == 1
-    assert re.search(r"ada: takes no turn since tick 2 \(20.*Z\): out of credits", ran.err)
+    assert re.search(r"ada: cannot run since tick 2 \(20.*Z\): out of credits", ran.err)
     assert "fix: lemming credits grant ada AMOUNT" in ran.err
     assert "bob: out of service since tick 2 (20" in ran.err
 
@@ -117,7 +117,7 @@ def test_a_broken_resume_leaves_what_its_agent_did_and_spent(base: Path, lemming
     assert [after[key] for key in same] == [before[key] for key in same]
     row = next(it for it in lemming("status").out.splitlines() if it.startswith("bob"))
     assert f"{before['credits']:g} of ?" in row
-    assert "the latest turn of every agent that is not broken went well" in lemming("doctor").out
+    assert "the last turn of every agent that is not broken succeeded" in lemming("doctor").out
 
 
 def test_a_tick_comes_to_the_same_in_status_as_in_what_ran_it(base: Path, lemming: Lemming) -> None:

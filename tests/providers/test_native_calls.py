@@ -363,7 +363,9 @@ def test_calls_that_come_in_pieces_are_put_together() -> None:
     chat_stream.feed({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
     message_stream.feed({"type": "message_stop"})
     expected = [{"id": one, "tool": "t", "args": {"x": 1}} for one in ("a", "b")]
-    assert [*adapter(ChatCompletion).validate_python(chat_stream.to_response()).to_reply(None).calls] == expected
+    assert [
+        *adapter(ChatCompletion).validate_python(chat_stream.to_response()).to_reply(None).calls
+    ] == expected
     reply = adapter(Answer).validate_python(message_stream.to_response()).to_reply()
     assert ([*reply.calls], reply.thinking) == (expected, "Hm.")
     assert reply.kept["anthropic"][0] == {"type": "thinking", "thinking": "Hm.", "signature": "s"}

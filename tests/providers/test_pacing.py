@@ -169,7 +169,11 @@ def test_a_wait_for_room_is_not_counted_against_the_deadline(question: Request) 
     time = Time()
     hasty = question._replace(deadline_s=1)
     paced = RetryingLLMProvider(
-        Plain(), rate_limiter=time.pace(), limits=Limits(requests_per_minute=1), clock=time.clock, sleep=pytest.fail
+        Plain(),
+        rate_limiter=time.pace(),
+        limits=Limits(requests_per_minute=1),
+        clock=time.clock,
+        sleep=pytest.fail,
     )
     assert [paced.complete(hasty).waited_s for _ in range(3)] == [0, 60, 60]
     assert time.now_s == 1120

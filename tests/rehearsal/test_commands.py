@@ -54,7 +54,7 @@ def test_a_dry_run_says_at_least_how_many_and_at_most_how_much(lemming: Lemming,
     before = asked(record.parent / "bill")
     ran = lemming("rehearse", "--trust", "--set", LOUDER, "--dry-run")
     assert "at least 4 of 12 questions would differ" in ran.err
-    assert "they cost at most $0.0" in ran.err
+    assert "the differing prompts cost at most $0.0" in ran.err
     assert "no model was called" in ran.err
     assert (ran.out, asked(record.parent / "bill")) == ("", before)
 

@@ -81,7 +81,7 @@ def summarize_inbox(items: Sequence[PersonInboxItem]) -> str:
         return ""
     people = ", ".join(sorted({item.person for item in items}))
     verb = "waits" if len(items) == 1 else "wait"
-    return f"{_pluralize(len(items), 'request')} {verb} for {people}; `lemming waiting` says what for"
+    return f"{_pluralize(len(items), 'request')} {verb} for {people}; `lemming waiting` lists them"
 
 
 def build_person_inbox(snapshot: RequestsSnapshot, org: Organisation) -> list[PersonInboxItem]:

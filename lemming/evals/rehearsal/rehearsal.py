@@ -108,7 +108,7 @@ class RehearsalResult:
         names = ", ".join(self.scripted[:8]) + (
             f" and {len(self.scripted) - 8} more" * (len(self.scripted) > 8)
         )
-        return f"the model of {names} is a recording, which has no answer to another question: it cannot tell"
+        return f"the model of {names} replays a recording, so changed prompts get no answer"
 
     @property
     def cannot_tell(self) -> str:

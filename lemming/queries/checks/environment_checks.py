@@ -71,11 +71,11 @@ def _check_org(scope: CheckScope) -> Iterator[Problem]:
 
 def _check_privacy(scope: CheckScope) -> Iterator[Problem]:
     if readable_paths := _find_world_readable(Path(scope.org)):
-        text = f"everybody on this machine may read {', '.join(readable_paths)}"
+        text = f"every user of this machine can read {', '.join(readable_paths)}"
         fix = f"in the organisation's folder: chmod o-rwx {' '.join(readable_paths)}"
         yield Problem(text, hint=fix, severity="warning")
     else:
-        yield make_note("journals, ledgers, outboxes and memories are not open to everybody")
+        yield make_note("journals, ledgers, outboxes and memories are private to this user")
 
 
 def _find_world_readable(base: Path) -> list[str]:
@@ -115,7 +115,7 @@ def _check_damage(scope: CheckScope) -> Iterator[Problem]:
     may look torn.
     """
     if find_running_engine(scope.org):
-        yield make_note("not looked at while an engine runs")
+        yield make_note("not checked while an engine runs")
         return
     newest = None if scope.every else scope.newest or JOURNALS_READ
     repairs = find_repairs(scope.org, newest=newest, with_outboxes=False)
@@ -149,7 +149,7 @@ def _check_files(scope: CheckScope) -> Iterator[Problem]:
         first, severity = (errors or all_problems)[0], "error" if errors else "warning"
         yield Problem(f"{text}; first: {first}", hint="lemming validate", severity=severity)
     else:
-        yield make_note(f"{agents}, everything is in order (newest {file_scope.newest} entries of each)")
+        yield make_note(f"{agents}, no problems (newest {file_scope.newest} entries of each)")
 
 
 def _check_people(scope: CheckScope) -> Iterator[Problem]:
@@ -188,7 +188,7 @@ def _check_shell(scope: CheckScope) -> Iterator[Problem]:
         return
     name, detail = get_sandbox_status(scope.settings.org)
     severity = {"off": "error", "none": "warning"}.get(name, "note")
-    fix = "install bubblewrap, or take the tool away from them"
+    fix = "install bubblewrap, or remove the tool from their resumes"
     yield Problem(f"{name} for {', '.join(users)}: {detail}", hint=fix, severity=severity)
 
 
@@ -204,12 +204,12 @@ def _check_history(scope: CheckScope) -> Iterator[Problem]:
         repository.require_usable()
         repository.run("rev-parse", "--git-dir")
         if repository.is_damaged():
-            fix = "the next run begins it anew and keeps the old one in aside/"
+            fix = "the next run creates a new one and archives the old one in aside/"
             yield Problem(f"{repository.folder} is damaged", hint=fix)
             return
     version = ".".join(map(str, find_git_version() or ()))
     yield make_note(
-        f"git {version}, {repository.folder if repository.exists() else 'begins with the next tick'}"
+        f"git {version}, {repository.folder if repository.exists() else 'starts with the next tick'}"
     )
 
 
@@ -221,37 +221,35 @@ def _check_executor(scope: CheckScope) -> Iterator[Problem]:
     address = settings.executor_address
     if not scope.connect:  # what answers there is unpickled, and so may run whatever it likes
         yield make_note(
-            f"cluster at {address}: not looked at; `lemming doctor --connect` does, if you trust it"
+            f"cluster at {address}: not checked; `lemming doctor --connect` checks it, if you trust the cluster"
         )
         return
     from lemming.capabilities.cluster.cluster_calls import DaskCalls
 
     with contextlib.closing(DaskCalls(address, connect_s=CONNECT_S)) as cluster:
         workers = cluster.count_worker_slots()
-    text = (
-        f"cluster at {address}: {format_count(len(workers), 'worker')}, {sum(workers.values())} calls at once"
-    )
+    text = f"cluster at {address}: {format_count(len(workers), 'worker')}, {sum(workers.values())} parallel calls"
     fix = f"start some: dask worker {address} --nthreads 64"
     yield Problem(text, hint=fix, severity="note" if workers else "error")
 
 
 CHECKS = (
-    Check("python", "world", "the version of Python", _check_python),
-    Check("packages", "world", "the packages that are needed", _check_packages),
-    Check("embedded", "world", "the package that runs models in this process", _check_embedded_model),
-    Check("org", "names", "whether there is an organisation", _check_org, stops=True),
+    Check("python", "world", "Python version", _check_python),
+    Check("packages", "world", "required packages", _check_packages),
+    Check("embedded", "world", "package for embedded models", _check_embedded_model),
+    Check("org", "names", "the organisation's folder", _check_org, stops=True),
     DISK,
-    Check("privacy", "names", "what everybody on this machine may read", _check_privacy),
-    Check("lock", "names", "who runs the organisation now", _check_lock),
+    Check("privacy", "names", "files that other users can read", _check_privacy),
+    Check("lock", "names", "the running engine", _check_lock),
     TICK,
-    Check("repair", "journals", "what `lemming repair` would see to, by the newest journals", _check_damage),
-    Check("config", "files", "whether the settings can be read", _check_config, stops=True),
-    Check("files", "files", "what `lemming validate` says of the files, of fewer entries", _check_files),
+    Check("repair", "journals", "damage that `lemming repair` can fix, from the newest journals", _check_damage),
+    Check("config", "files", "readable settings", _check_config, stops=True),
+    Check("files", "files", "problems that `lemming validate` reports, with fewer entries", _check_files),
     AGENTS, THREADS, BACKENDS,
-    Check("people", "files", "what waits for a person", _check_people),
-    Check("models", "world", "whether each model that an agent has can be used from here", _check_models),
+    Check("people", "files", "items that wait for a person", _check_people),
+    Check("models", "world", "whether each agent's model is ready", _check_models),
     CHANNELS,
-    Check("shell", "world", "what keeps commands in their place", _check_shell),
-    Check("history", "world", "git, and the history that it keeps", _check_history),
-    Check("executor", "world", "the cluster that models are asked on", _check_executor),
+    Check("shell", "world", "the sandbox for commands", _check_shell),
+    Check("history", "world", "git and the history", _check_history),
+    Check("executor", "world", "the cluster for model calls", _check_executor),
 )  # fmt: skip

@@ -116,19 +116,19 @@ def _check_capability(name: str, scope: CheckScope) -> Iterator[Problem]:
 
 
 FILE_CHECKS = (
-    Check("settings", "files", "config/*.json, and what they name", _check_settings),
+    Check("settings", "files", "config/*.json and everything they name", _check_settings),
     Check("counter", "files", "tick.json", _check_tick_counter, is_org_wide=True),
-    Check("resumes", "files", "each resume, beside the settings and the other agents",
+    Check("resumes", "files", "each resume, against settings and other agents",
           lambda check_scope: validate_resumes(check_scope.org, check_scope.config, check_scope.agent)),
-    Check("entries", "files", "the newest entries of each outbox, and the names of all", _check_entries),
-    Check("targets", "files", "whom the newest entries of each agent are addressed to", check_targets),
-    Check("store", "files", "what tools keep in common", lambda check_scope: validate_store(check_scope.org), is_org_wide=True),
-    Check("memories", "files", "what each agent remembers", _check_memories),
+    Check("entries", "files", "the newest entries of each outbox, and all file names", _check_entries),
+    Check("targets", "files", "targets of the newest entries", check_targets),
+    Check("store", "files", "values in the shared store", lambda check_scope: validate_store(check_scope.org), is_org_wide=True),
+    Check("memories", "files", "memories", _check_memories),
 )  # fmt: skip
 CHECKS = (
     *FILE_CHECKS,
     Check("cases", "files", "the cases in evals/", _check_cases, is_org_wide=True),
-    Check("structure", "files", "what is read by nobody, never ends, or has two writers",
+    Check("structure", "files", "outboxes without readers, endless loops, files with two writers",
           lambda check_scope: validate_structure(check_scope.org, check_scope.settings, check_scope.agent)),
 )  # fmt: skip
 
@@ -142,7 +142,7 @@ def of_capabilities(scope: CheckScope) -> list[Check]:
         Check(
             check_scope,
             "files",
-            f"what resumes, settings and files say of {check_scope}",
+            f"resumes, settings and files of {check_scope}",
             partial(_check_capability, check_scope),
         )
         for check_scope in names

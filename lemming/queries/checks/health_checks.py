@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 FIXES = {
     "AuthenticationFailed": "set the key that config/models.json names, or correct it",
-    "CircuitOpen": "it is tried again by itself; `lemming doctor` says what the backend answered",
+    "CircuitOpen": "it is retried automatically; `lemming doctor` shows the error",
     "ConfigError": "lemming validate",
-    "LimitReached": "change the line that it names, or wait until its window is over: docs/money.md",
+    "LimitReached": "change the limit that the message names, or wait until its period is over: docs/money.md",
     "OutOfCredits": "lemming credits grant {agent} AMOUNT",
     "Paused": "lemming unpause",
     "UnknownModel": "lemming models list",
@@ -83,7 +83,7 @@ def _check_agents(scope: CheckScope) -> Iterator[Problem]:
             yield _to_agent_issue(turn)
     if is_healthy:
         subject = "every agent that is not broken" if scope.valid_survey.broken else "every agent"
-        yield make_note(f"the latest turn of {subject} went well")
+        yield make_note(f"the last turn of {subject} succeeded")
 
 
 def _check_broken_resumes(scope: CheckScope) -> Iterator[Problem]:
@@ -119,7 +119,7 @@ def _is_resume_failure(turn: UnfinishedTurn) -> bool:
 
 
 def _to_agent_issue(turn: UnfinishedTurn) -> HealthIssue:
-    state = "failing" if turn.status == "failed" else "takes no turn"
+    state = "failing" if turn.status == "failed" else "cannot run"
     return HealthIssue(
         f"{state} {_format_start_tick(turn)}: {turn.reason}",
         hint=FIXES.get(turn.error, "lemming logs {agent}").format(agent=turn.agent),
@@ -141,21 +141,21 @@ def _check_threads(scope: CheckScope) -> Iterator[Problem]:
     falls = list_thread_failures(scope.org, SystemClock().now())
     for fall in falls:
         frequency = "once" if fall.times == 1 else f"{fall.times} times in a row"
-        text = f"died {frequency}, at last {fall.at}: {fall.why}"
-        fix = "it is started again by itself; logs/engine.log has each time"
+        text = f"died {frequency}, most recently at {fall.at}: {fall.why}"
+        fix = "it restarts automatically; logs/engine.log records each time"
         yield HealthIssue(text, hint=fix, about=f"thread {fall.thread}", since=fall.at)
     if not falls:
-        yield make_note("none of the engine has died")
+        yield make_note("no engine thread has died")
 
 
 def _check_backends(scope: CheckScope) -> Iterator[Problem]:
     circuits = open_circuits(scope.org, SystemClock().now())
     for name, state in circuits.items():
-        text = f"left alone until {state.open_until} after {state.failures} failures in a row: {state.reason}"
-        fix = f"mend the backend; delete {paths.CIRCUITS_FILE} to try at once"
+        text = f"paused until {state.open_until} after {state.failures} failures in a row: {state.reason}"
+        fix = f"fix the backend; delete {paths.CIRCUITS_FILE} to retry immediately"
         yield HealthIssue(text, paths.CIRCUITS_FILE, hint=fix, about=name)
     if not circuits:
-        yield make_note("none is left alone after failures")
+        yield make_note("no backend is paused after failures")
 
 
 def _check_disk(scope: CheckScope) -> Iterator[Problem]:
@@ -173,9 +173,9 @@ def _check_disk(scope: CheckScope) -> Iterator[Problem]:
 def _check_tick(scope: CheckScope) -> Iterator[Problem]:
     tick, ticks = load_tick(scope.org), newest_journals(scope.org, 2)
     if find_running_engine(scope.org):
-        yield make_note(f"{tick} is under way or next")
+        yield make_note(f"{tick} is running or next")
     elif error := find_next_tick(scope.org, tick, ticks, boot_id=SystemClock().boot_id).to_error:
-        fix = "`lemming repair` says which of the two is right, and mends it"
+        fix = "`lemming repair` shows which of the two is right, and fixes it"
         text = f"tick.json says {tick}, but {error.message}"
         yield HealthIssue(text, paths.TICK_FILE, hint=fix, about="tick", since_tick=tick)
     elif is_tick_incomplete(scope.org, tick):
@@ -203,7 +203,7 @@ def _check_channels(scope: CheckScope) -> Iterator[Problem]:
         problems.append(Problem(text, hint=fix, severity="warning"))
     elif states and not problems:
         traffic = ", ".join(
-            f"{channel.agent} ({channel.arrived} arrived, {channel.delivered} went out)" for channel in states
+            f"{channel.agent} ({channel.arrived} received, {channel.delivered} sent)" for channel in states
         )
         problems.append(make_note(traffic))
     yield from problems
@@ -213,14 +213,14 @@ def _find_channel_issues(channel: ChannelStatus) -> Iterator[HealthIssue]:
     fix_hint = f"`lemming channels` shows more; options are in {MODELS_FILE}"
     issues = []
     if channel.problem:
-        issues.append((f"the channel cannot be used: {channel.problem}", "lemming validate"))
+        issues.append((f"the channel is broken: {channel.problem}", "lemming validate"))
     if channel.down_since:
         issues.append(
-            (f"the channel is out of reach since {channel.down_since}: {channel.down_why}", fix_hint)
+            (f"the channel has been unreachable since {channel.down_since}: {channel.down_why}", fix_hint)
         )
     for delivery in channel.failing[:1]:
         failure_text = f"{delivery['entry']} failed {delivery['attempts']} times: {delivery['why']}"
-        issues.append((f"{channel.waiting} to go out; {failure_text}", fix_hint))
+        issues.append((f"{channel.waiting} waiting to be sent; {failure_text}", fix_hint))
     yield from (HealthIssue(text, hint=fix, severity="warning", about=channel.agent) for text, fix in issues)
 
 
@@ -229,15 +229,11 @@ def make_note(text: str, fix: str = "") -> Problem:
     return Problem(text, hint=fix, severity="note")
 
 
-AGENTS = Check("agents", "files", "who fails, or may spend no more, and since when", _check_agents)
-BROKEN = Check(
-    "broken", "files", "agents that are out of service because of their resumes", _check_broken_resumes
-)
-THREADS = Check("threads", "files", "threads of the engine that have died", _check_threads)
-BACKENDS = Check("backends", "files", "backends that are left alone after failures", _check_backends)
-DISK = Check("disk", "world", "whether the folder can be written to, and how much room there is", _check_disk)
-TICK = Check("tick", "journals", "tick.json beside the newest journals: which tick is next", _check_tick)
-CHANNELS = Check(
-    "channels", "files", "channels that are out of reach, or that nobody listens for", _check_channels
-)
+AGENTS = Check("agents", "files", "failing agents and agents out of credits", _check_agents)
+BROKEN = Check("broken", "files", "agents with a broken resume", _check_broken_resumes)
+THREADS = Check("threads", "files", "engine threads that have died", _check_threads)
+BACKENDS = Check("backends", "files", "backends paused after failures", _check_backends)
+DISK = Check("disk", "world", "write access and free disk space", _check_disk)
+TICK = Check("tick", "journals", "tick.json against the newest journals", _check_tick)
+CHANNELS = Check("channels", "files", "unreachable channels, and channels without a server", _check_channels)
 CHECKS = (AGENTS, BROKEN, THREADS, BACKENDS, DISK, TICK, CHANNELS)

@@ -11,11 +11,11 @@ from lemming.queries.checks.check_registry import Check, CheckScope
 from lemming.queries.findings.finding_rules import RULES, FindingRule, apply_rule
 
 DESCRIPTIONS = {
-    "journals": "whether each journal is whole, and follows from the one before",
-    "written": "each file beside what its last turn wrote",
-    "outboxes": "entries that no turn wrote",
-    "ledgers": "each line of the ledgers beside the turn it is of",
-    "clock": "tick.json beside the last journal",
+    "journals": "integrity and order of the journals",
+    "written": "each file against the last turn that wrote it",
+    "outboxes": "entries not written by a turn",
+    "ledgers": "each ledger line against its turn",
+    "clock": "tick.json against the last journal",
 }
 
 
