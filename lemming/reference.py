@@ -33,7 +33,8 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.fast_decoder import file_key
 from lemming.kernel.files.json_documents import adapter, expand_type
 from lemming.kernel.journal.engine_events import Event
-from lemming.kernel.journal.journal_records import Record, record_classes
+from lemming.kernel.journal.journal_records import Record
+from lemming.kernel.journal.record_registry import record_classes
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Agent, Allocation

@@ -42,8 +42,8 @@ from lemming.queries.checks.check_registry import (
 from lemming.queries.checks.health_checks import HealthIssue
 
 if TYPE_CHECKING:
-    from lemming.journal_tools.verify.file_verification import Verification
     from lemming.journal_tools.verify.journal_facts import Mismatch
+    from lemming.journal_tools.verify.verification_inputs import Verification
 
 Counts = dict[str, Any]
 LEVELS = {"note": "ok", "warning": "warn", "error": "fail"}

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from lemming.evals.case_responder import AnswerCache
 from lemming.evals.suite import RunOptions, run_case_in_copy
 from lemming.kernel.org.organisation import Organisation
-from lemming.queries.case_format import load_case, select_cases
+from lemming.queries.case_format import select_cases
+from lemming.queries.case_validation import load_case
 
 if TYPE_CHECKING:
     from inspect_ai import Task

@@ -17,6 +17,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import correct_typo, did_you_mean, dump_compact, locate
+from lemming.kernel.files.folder_listings import list_subfolders
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.files.stat_cache import (
     FileReading,
@@ -26,7 +27,6 @@ from lemming.kernel.files.stat_cache import (
     has_stable_mtime,
     is_link,
     is_unchanged,
-    list_subfolders,
     lstat,
     open_folder,
 )

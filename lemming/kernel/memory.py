@@ -23,7 +23,8 @@ from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import StatusPair
 from lemming.kernel.files.effects import FileEffect, apply_effect
-from lemming.kernel.files.stat_cache import Listing, path_exists, refresh_listing
+from lemming.kernel.files.folder_listings import Listing, refresh_listing
+from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.organisation import Organisation
 
 MEMORY_LIMIT_BYTES = 256 << 10

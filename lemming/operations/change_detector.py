@@ -24,16 +24,8 @@ from lemming.kernel.access.context_files import (
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
-from lemming.kernel.files.stat_cache import (
-    ABSENT,
-    FileReading,
-    Identity,
-    Listing,
-    file_identity,
-    is_current,
-    refresh_listing,
-    refresh_reading,
-)
+from lemming.kernel.files.folder_listings import ABSENT, Listing, refresh_listing
+from lemming.kernel.files.stat_cache import FileReading, Identity, file_identity, is_current, refresh_reading
 from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 from lemming.kernel.org.resume import ContextFile
 from lemming.kernel.tick.tick_hooks import resume_read_paths

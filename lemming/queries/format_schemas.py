@@ -18,8 +18,9 @@ from lemming.kernel.files.field_types import Count
 from lemming.kernel.files.field_types import type_schema as schema_of_type
 from lemming.kernel.files.json_documents import adapter
 from lemming.kernel.files.unknown_keys import FOREIGN_PREFIX
-from lemming.kernel.journal.journal_records import Record, TurnStarted, record_classes
+from lemming.kernel.journal.journal_records import Record, TurnStarted
 from lemming.kernel.journal.prompt_store import reference_schema
+from lemming.kernel.journal.record_registry import record_classes
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry

@@ -16,14 +16,9 @@ from lemming.kernel.agents import OWN_FOLDERS, OwnFolderCheck
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import StatusPair
+from lemming.kernel.files.folder_listings import RELIST_AFTER_S, refresh_listing
 from lemming.kernel.files.safe_folder import Folder
-from lemming.kernel.files.stat_cache import (
-    FINE_GRANULE_NS,
-    GRANULE_NS,
-    RELIST_AFTER_S,
-    has_stable_mtime,
-    refresh_listing,
-)
+from lemming.kernel.files.stat_cache import FINE_GRANULE_NS, GRANULE_NS, has_stable_mtime
 from lemming.kernel.inboxes.entry_index import CACHE_LIMIT_BYTES, EntryIndex
 from lemming.kernel.messages import EntryName, OutboxEntry, entry_id, to_file_effect
 from lemming.kernel.org.organisation import Organisation

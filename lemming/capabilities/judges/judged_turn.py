@@ -23,7 +23,7 @@ from lemming.capabilities.judges.judge_prompts import (
 )
 from lemming.capabilities.judges.judges_settings import UNPASSED_REMARKS, UNVERIFIED
 from lemming.capabilities.judges.reply_rollback import DraftWrites
-from lemming.capabilities.requests.requests_capability import abandon_request, get_current_request
+from lemming.capabilities.requests.requests_interceptor import abandon_request, get_current_request
 from lemming.kernel.base.errors import ContractError, NotVerified, OutOfCredits, ProviderError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.payload_text import QUOTED_LINE_START, quote_text

@@ -10,33 +10,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 from lemming.capabilities.store.store_values import is_store_file
 from lemming.journal_tools.verify.journal_facts import (
     JournalFacts,
     Mismatch,
     WrittenFile,
-    load_journal_facts,
     make_mismatch,
 )
+from lemming.journal_tools.verify.ledger_verification import verify_ledgers
 from lemming.journal_tools.verify.state_root import (
-    ReportProgress,
     compute_file_digest,
-    compute_file_digests,
-    compute_state_root,
 )
+from lemming.journal_tools.verify.verification_inputs import Verification, VerificationInputs
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, DiskError
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files import fs
-from lemming.kernel.files.json_documents import unreadable_reason
 from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.journal_records import ToolFinished
-from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
 from lemming.kernel.memory import decode_memory
 from lemming.kernel.messages import parse_file_names
 from lemming.kernel.org.organisation import OrgPath
@@ -44,76 +37,6 @@ from lemming.kernel.plugins.capability_loader import is_removable
 from lemming.kernel.tick.tick_counter import load_tick
 
 FILE_READ_LIMIT_BYTES = 64 << 20
-
-
-@dataclass(frozen=True)
-class Verification:
-    """The result of a verification. `findings` are sorted: the first finding names the first tick and file.
-
-    `root` is None unless every file was read.
-    """
-
-    findings: tuple[Mismatch, ...]
-    ticks: int
-    turns: int
-    files: int
-    root: str | None
-    skimmed: int = 0
-    """Of so many journals, the oldest, only the checksums and the lines that name files were checked."""
-
-    @property
-    def errors(self) -> list[Mismatch]:
-        """The findings of severity "error"."""
-        return [finding for finding in self.findings if finding.is_error]
-
-
-class VerificationInputs:
-    """The contents of the journals and the digests of the files, each read once.
-
-    `newest`: number of newest journals to parse fully; in older journals only the checksums and lines with
-    file names are checked. `only`: number of newest journals to read at all, with the files written in their
-    turns. Nothing is written and nothing is locked. Raises `DiskError` if a file cannot be read.
-    """
-
-    def __init__(
-        self,
-        base: OrgPath,
-        newest: int | None,
-        only: int | None = None,
-        steps: ReportProgress = lambda *_: None,
-    ) -> None:
-        self.base, self.only, self._newest, self._steps = base, only, newest, steps
-
-    @cached_property
-    def journal_facts(self) -> JournalFacts:
-        """The facts from the journals."""
-        return load_journal_facts(self.base, newest=self._newest, only=self.only, steps=self._steps)
-
-    @cached_property
-    def digests(self) -> dict[str, str]:
-        """The SHA-256 of each file that counts; empty with `only`, because digests are then computed on
-        demand.
-        """
-        return compute_file_digests(self.base, self._steps) if self.only is None else {}
-
-    @cached_property
-    def state_root(self) -> str | None:
-        """The state root, or None unless every file is read."""
-        return compute_state_root(self.digests) if self.only is None else None
-
-    def build_report(self, findings: Iterable[Mismatch], ticks: list[int] | None = None) -> Verification:
-        """Return a report with the findings about these ticks (by default all) and the numbers of checked
-        items.
-        """
-        facts, chosen = self.journal_facts, set(self.journal_facts.ticks if ticks is None else ticks)
-        selected = [
-            mismatch_found for mismatch_found in findings if ticks is None or mismatch_found.tick in chosen
-        ]
-        selected.sort(key=lambda finding: (finding.tick, finding.file))
-        files = sum(written.tick in chosen for written in facts.files.values())
-        turns = sum(tick in chosen for turns in facts.turns.values() for tick in turns)
-        turns += sum(count for tick, count in facts.later_turns.items() if tick in chosen)
-        return Verification(tuple(selected), len(chosen), turns, files, self.state_root, facts.skimmed)
 
 
 def verify_org(base: OrgPath, ticks: list[int] | None = None, *, newest: int | None = None) -> Verification:
@@ -297,107 +220,11 @@ def _verify_tick_counter(inputs: VerificationInputs) -> Iterator[Mismatch]:
 # Every line that is still kept, and the lines that should be.
 
 
-def _verify_ledgers(inputs: VerificationInputs) -> Iterator[Mismatch]:
-    """Yield the mismatches of the ledgers of all agents with turns in the journals."""
-    base, facts = inputs.base, inputs.journal_facts
-    # An agent whose folder is gone may have a new name, and its old ledger.
-    former_turns = [
-        turns for agent, turns in facts.turns.items() if not (base / paths.agent_folder(agent)).is_dir()
-    ]
-    for agent, turns in facts.turns.items():
-        if agent not in facts.under_way:
-            yield from _verify_ledger(base, facts, agent, turns, former_turns)
-
-
-def _verify_ledger(
-    base: OrgPath,
-    facts: JournalFacts,
-    agent: str,
-    turns: dict[int, dict[str, Any]],
-    former_turns: list[dict[int, dict[str, Any]]],
-) -> Iterator[Mismatch]:
-    file, last = paths.ledger_file(agent), max(turns)
-    try:
-        raw = fs.read_bytes(base / file, FILE_LIMIT_BYTES)
-    except FileNotFoundError:
-        is_error = (base / paths.agent_folder(agent)).is_dir()
-        yield make_mismatch(last, file, "missing", f"is gone; {agent} has had turns", is_error=is_error)
-        return
-    except OSError as error:
-        yield make_mismatch(last, file, "damage", unreadable_reason(error))
-        return
-    if len(raw) > FILE_LIMIT_BYTES:
-        yield make_mismatch(
-            last, file, "damage", f"is larger than the {FILE_LIMIT_BYTES >> 20} MiB of a ledger"
-        )
-        return
-    *complete_lines, surplus = raw.split(b"\n")
-    lines: dict[int, dict[str, Any]] = {}
-    for number, line in enumerate(complete_lines, 1):
-        try:
-            fields = parse(line, limit_bytes=LINE_LIMIT_BYTES)
-            lines[fields["tick"]] = fields
-        except (JsonProblem, KeyError, TypeError) as error:
-            previous_tick = max(lines, default=min(turns))
-            yield make_mismatch(
-                previous_tick,
-                file,
-                "damage",
-                f"line {number}, after tick {previous_tick}, is not a turn: {error}",
-            )
-    yield from _compare_ledger(file, lines, turns, facts, former_turns)
-    if surplus and last in lines:
-        yield make_mismatch(last, file, "damage", f"{len(surplus)} bytes at its end are no whole line")
-
-
-def _compare_ledger(
-    file: str,
-    lines: dict[int, dict[str, Any]],
-    turns: dict[int, dict[str, Any]],
-    facts: JournalFacts,
-    former_turns: list[dict[int, dict[str, Any]]],
-) -> Iterator[Mismatch]:
-    """Compare the lines of a ledger with the turns; `former_turns` are turns possibly taken under another
-    name.
-    """
-    oldest = min(lines, default=min(turns))
-    for tick, expected in turns.items():
-        if tick < oldest:  # a ledger keeps its newest lines
-            continue
-        line = lines.get(tick)
-        if line is None:
-            yield make_mismatch(
-                tick, file, "missing", f"has no line for tick {tick}, in which there was a turn"
-            )
-            continue
-        if not _matches(line, expected):
-            key = next(key for key, value in expected.items() if line.get(key) != value)
-            message = f"says {key} {line.get(key)!r} after tick {tick}; the journals say {expected[key]!r}"
-            yield make_mismatch(tick, file, "edited", message)
-    for tick in lines.keys() - turns.keys():
-        if (
-            tick in facts.ticks
-            and tick not in facts.damaged
-            and not any(
-                _matches(lines[tick], turns_by_tick[tick])
-                for turns_by_tick in former_turns
-                if tick in turns_by_tick
-            )
-        ):
-            yield make_mismatch(
-                tick, file, "unaccounted", f"has a line for tick {tick}, in which there was no turn"
-            )
-
-
-def _matches(line: dict[str, Any], expected: dict[str, Any]) -> bool:
-    return all(line.get(key) == value for key, value in expected.items())
-
-
 VERIFICATIONS: dict[str, Callable[[VerificationInputs], Iterable[Mismatch]]] = {
     "journals": lambda records: records.journal_facts.findings,
     "written": _verify_files,
     "outboxes": _verify_outboxes,
-    "ledgers": _verify_ledgers,
+    "ledgers": verify_ledgers,
     "clock": _verify_tick_counter,
 }
 """What is asked of journals and files: whether journals are whole, whether each file is what its last turn

@@ -16,9 +16,15 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 
 from lemming.kernel.access import mounts
-from lemming.kernel.access.allowed_paths import NEVER_OPEN, AllowedPath, require_agent_writable, resolve_path
+from lemming.kernel.access.allowed_paths import AllowedPath, resolve_path
+from lemming.kernel.access.write_refusals import (
+    ROOT,
+    forbidden_folders,
+    refuse_ancestors,
+    refuse_identity,
+    refuse_other_name,
+)
 from lemming.kernel.agents import Agent
-from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.files import quota
 from lemming.kernel.files.disk_errors import raises_disk_error, require_about_one_file
@@ -26,7 +32,6 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.files.stat_cache import lstat, path_exists
 
-Identity = tuple[int, int]
 Removed = Collection[str]
 """Places, as `FileEffect.place`, whose files this turn takes away."""
 NOTHING_REMOVED: Removed = ()
@@ -35,7 +40,6 @@ FILE_LIMIT_BYTES = 256 << 10
 LISTING_LIMIT = 1000
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -160,7 +164,7 @@ def write_effect(
     with contextlib.suppress(FileNotFoundError), _open_folder(target, folders) as folder:
         status = lstat(name, folder)
         _refuse_target(target, status)
-        _refuse_identity(target, status, _forbidden_folders(target))
+        refuse_identity(target, status, forbidden_folders(target))
     effect = FileEffect(target.relative, content, target.effect_root)
     if not target.effect_root:
         _enforce_quota(target, {**staged, effect.path_key: content}, limits, removed)
@@ -248,25 +252,25 @@ def _open_folder(target: AllowedPath, folders: list[str]) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _walk_to_folder(target: AllowedPath, folders: list[str]) -> Iterator[int]:
-    forbidden, is_written = _forbidden_folders(target), target.attempt.access == "write"
+    forbidden, is_written = forbidden_folders(target), target.attempt.access == "write"
     try:
-        descriptor = os.open(target.root, _ROOT)
+        descriptor = os.open(target.root, ROOT)
     except OSError as error:
         _raise_unless_file_specific(target, error)
         raise target.attempt.to_tool_error(f"cannot be reached: {target.root}: {error.strerror}") from error
     try:
         if target.root != target.base:
-            _refuse_ancestors(target, descriptor, forbidden)
+            refuse_ancestors(target, descriptor, forbidden)
             if is_written:
-                _refuse_other_name(target, descriptor, target.parts)
+                refuse_other_name(target, descriptor, target.parts)
         mount = mounts.get_mount_id(descriptor) if is_written else 0
         for depth, name in enumerate(folders, 1):
             inner = _open(target, name, descriptor, _FOLDER)
             os.close(descriptor)
             descriptor = inner
-            _refuse_identity(target, os.fstat(descriptor), forbidden)
+            refuse_identity(target, os.fstat(descriptor), forbidden)
             if is_written and mount != (mount := mounts.get_mount_id(descriptor)):
-                _refuse_other_name(target, descriptor, target.parts[depth:])
+                refuse_other_name(target, descriptor, target.parts[depth:])
         yield descriptor
     finally:
         os.close(descriptor)
@@ -298,65 +302,6 @@ def _to_open_error(target: AllowedPath, name: str, folder: int, error: OSError) 
     if error.errno == errno.ENOTDIR:
         return target.attempt.to_tool_error(f'cannot be reached: "{name}" is not a folder')
     return target.attempt.to_tool_error(f"cannot be opened: {error.strerror}")
-
-
-def _forbidden_folders(target: AllowedPath) -> dict[Identity, str]:
-    """Return the closed folders, by device and inode, which stay closed under any path.
-
-    A grant may reach the organisation under another name (a bind mount, a volume that ignores case).
-    """
-    folders = ["/proc"]
-    if not target.granted:  # the grant is of a folder above: what an agent is tried with is not for it to see
-        folders.append(str(target.base / paths.EVALS))
-    if target.attempt.access == "write":
-        folders += [str(target.base / name) for name in sorted(NEVER_OPEN)]
-        if target.root != target.base:
-            folders.append(str(target.base / "agents"))
-    identities = {}
-    for folder in folders:
-        try:
-            status = os.stat(folder)
-        except OSError as error:
-            require_about_one_file(folder, error)
-        else:
-            identities[status.st_dev, status.st_ino] = folder
-    return identities
-
-
-def _refuse_identity(target: AllowedPath, status: os.stat_result, forbidden: dict[Identity, str]) -> None:
-    if closed := forbidden.get((status.st_dev, status.st_ino)):
-        raise target.attempt.to_denial(f"{closed} is closed to agents")
-
-
-def _refuse_other_name(target: AllowedPath, descriptor: int, relative: list[str]) -> None:
-    """Raise an error if the entered folder is a mount of one in the organisation, and `relative` is closed
-    there.
-    """
-    origin = mounts.get_mount_origin(descriptor)
-    folder = os.open(target.base, _ROOT)
-    try:
-        org_origin = mounts.get_mount_origin(folder)
-    finally:
-        os.close(folder)
-    if origin is None or org_origin is None or origin.device != org_origin.device:
-        return
-    if origin.parts[: len(org_origin.parts)] == org_origin.parts:
-        require_agent_writable(target.attempt, (*origin.parts[len(org_origin.parts) :], *relative))
-
-
-def _refuse_ancestors(target: AllowedPath, descriptor: int, forbidden: dict[Identity, str]) -> None:
-    """Walk up from a granted folder to `/`. Raise an error if the folder is inside a closed folder."""
-    current, status = os.dup(descriptor), os.fstat(descriptor)
-    try:
-        while True:
-            _refuse_identity(target, status, forbidden)
-            parent = os.open("..", _ROOT, dir_fd=current)
-            os.close(current)
-            current, previous_status, status = parent, status, os.fstat(parent)
-            if os.path.samestat(previous_status, status):
-                return
-    finally:
-        os.close(current)
 
 
 def _load_bytes(target: AllowedPath, limit_bytes: int) -> bytes:

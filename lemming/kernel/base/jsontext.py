@@ -11,11 +11,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from difflib import SequenceMatcher, get_close_matches
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
 from json.scanner import make_scanner
 from typing import Any
+
+from lemming.kernel.base.typos import is_typo
 
 MAX_DEPTH = 64
 RECORD_DEPTH = 2 * MAX_DEPTH  # journals and ledgers hold what was read elsewhere, inside values of their own
@@ -167,31 +169,7 @@ def correct_typo(name: str, candidates: Iterable[str]) -> str:
     >>> correct_typo("credit", ["credits", "gates"]), correct_typo("Gates", ["gates"]), correct_typo("worker_2", ["worker_1"])
     ('credits', 'gates', '')
     """
-    return next((other for other in candidates if name != other and _is_typo(name, other)), "")
-
-
-def _is_typo(name: str, other: str) -> bool:
-    if _COUNTERS.findall(name) != _COUNTERS.findall(other):
-        return False
-    name, other = ("".join(_SEPARATED.split(text.lower())) for text in (name, other))
-    shorter = min(len(name), len(other))
-    if name == other or shorter < 3 or (shorter == 3 and len(name) == len(other)):
-        return name == other
-    return _is_single_edit(name, other) or SequenceMatcher(None, name, other).ratio() > 0.87
-
-
-def _is_single_edit(name: str, other: str) -> bool:
-    """Return True if the names differ by one extra, missing or wrong letter, or by two swapped letters."""
-    start = next((at for at, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), len(name))
-    name_end, other_end = name[start:], other[start:]
-    return (
-        name_end[1:] == other_end or name_end == other_end[1:] or name_end[1:] == other_end[1:]
-        or (name_end[:2] == other_end[1::-1] and name_end[2:] == other_end[2:])
-    )  # fmt: skip
-
-
-_SEPARATED = re.compile(r"[-_. ]")
-_COUNTERS = re.compile(r"[0-9]+|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])")
+    return next((other for other in candidates if name != other and is_typo(name, other)), "")
 
 
 def _dump(value: Any, indent: int | None = None, *, has_fractions: bool = True) -> bytes:

@@ -12,15 +12,13 @@ import dataclasses
 import errno
 import os
 import time
-import types
-import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_compact, locate, parse
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, locate, parse
 from lemming.kernel.files.fast_decoder import (
     TypeMismatch,
     extension_keys,
@@ -28,15 +26,20 @@ from lemming.kernel.files.fast_decoder import (
     file_fields,
     file_key,
     fit_value,
-    get_extension_key,
     load_extension_keys,
 )
 from lemming.kernel.files.unknown_keys import (
     UnknownKeyPolicy,
     is_fatal,
-    nested_dataclasses,
     unknown_keys,
     with_hints,
+)
+from lemming.kernel.files.validation_messages import (
+    describe_kind,
+    describe_validation_error,
+    resolve_type,
+    suggest_value,
+    summary,
 )
 
 if TYPE_CHECKING:
@@ -197,12 +200,12 @@ def parse_document(
         problem = Problem(error.message, file, error.line, error.column, error.pointer, hint, code=NOT_JSON)
         raise _config_error(problem) from error
     if not isinstance(plain, dict):
-        message = f"expected an object, found {_describe_kind(plain)}"
+        message = f"expected an object, found {describe_kind(plain)}"
         raise _config_error(Problem(message, file, 1, 1, hint="the file must start with {"))
     plain.pop("$schema", None)
     text = raw.decode("utf-8").removeprefix("\ufeff")
     if missing := [*_find_unloadable_keys(plain, kind, file, text)]:
-        raise ConfigError(_summary(tuple(missing)), problems=tuple(missing))
+        raise ConfigError(summary(tuple(missing)), problems=tuple(missing))
     unknown = [
         dataclasses.replace(problem, file=file, line=line, column=column, severity=severity)
         for problem in islice(unknown_keys(plain, kind), MAX_PROBLEMS)
@@ -212,7 +215,7 @@ def parse_document(
     value = _value(plain, kind, file, text, unknown)
     if any(problem.severity == "error" for problem in unknown):
         unknown.sort(key=lambda problem: problem.severity)  # what stops it first
-        raise ConfigError(_summary(tuple(unknown)), problems=tuple(unknown))
+        raise ConfigError(summary(tuple(unknown)), problems=tuple(unknown))
     if raw.startswith(b"\xef\xbb\xbf"):
         bom = "starts with a byte order mark; it is ignored"
         unknown.append(Problem(bom, file, 1, 1, severity="warning", code="LMG-301"))
@@ -268,7 +271,7 @@ def _value(plain: dict[str, Any], kind: type[T], file: str, text: str, unknown: 
             value = from_expanded(kind, validated)
         except ValidationError as error:
             problems = with_hints(tuple(_problems(error, kind, file, text)), unknown)
-            raise ConfigError(_summary(problems), problems=(*problems, *unknown)) from error
+            raise ConfigError(summary(problems), problems=(*problems, *unknown)) from error
     return value
 
 
@@ -284,7 +287,7 @@ def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterat
             mismatch = item.get("ctx", {}).get("error")
             at, hint = (mismatch.at, mismatch.hint) if isinstance(mismatch, TypeMismatch) else ("", "")
             if item["type"] != "value_error":  # else it says itself what to write
-                hint = _suggest_value(_resolve_type(kind, path), item["input"])
+                hint = suggest_value(resolve_type(kind, path), item["input"])
             findings.append((f"{pointer}{at}", describe_validation_error(item), hint))
         elif parent in missing_keys:
             missing_keys[parent].append(key)
@@ -308,94 +311,6 @@ def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterat
 def _is_branch(part: Any) -> bool:
     """Return True for the name of a union's branch, which pydantic adds to the path of an error."""
     return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "bool", "none"))
-
-
-def describe_validation_error(item: Any) -> str:
-    """Return one item of a `ValidationError` as a plain sentence."""
-    kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
-    if kind in ("dataclass_type", "dict_type", "model_type"):
-        return f"expected an object, found {_describe_kind(value)}"
-    if kind == "value_error":  # ours, which says what is wrong with more than a type
-        return str(context["error"])
-    if kind == "literal_error":
-        return f"expected {context['expected']}, found {_show(value)}"
-    expected = {
-        "int_type": "a whole number", "int_parsing": "a whole number", "string_type": "text",
-        "float_type": "a number", "float_parsing": "a number",
-        "bool_type": "true or false", "list_type": "a list",
-        "greater_than_equal": f"a number of at least {context.get('ge')}",
-        "greater_than": f"a number above {context.get('gt')}",
-        "less_than_equal": f"a number of at most {context.get('le')}",
-    }.get(kind)  # fmt: skip
-    return (
-        f"expected {expected}, found {_show(value)}" if expected else f"{item['msg']}, found {_show(value)}"
-    )
-
-
-def _suggest_value(expected: Any, value: Any) -> str:
-    """Return a suggestion for a value of the wrong type, or an empty string."""
-    if isinstance(value, str) and (
-        options := [option for option in typing.get_args(expected) if type(option) is str]
-    ):
-        return did_you_mean(value, options)
-    for candidate in (guess for guess in _iter_guesses(expected, value) if type(guess) is not type(value)):
-        with contextlib.suppress(TypeMismatch):
-            fit_value(expected, candidate)
-            return f"write {dump_compact(candidate).decode()[:100]}"
-    keys = nested_dataclasses(expected) if _is_object(expected) else ()
-    return f"it is an object; its keys: {', '.join(keys)}" if keys else ""
-
-
-def _is_object(kind: Any) -> bool:
-    return dataclasses.is_dataclass(kind)
-
-
-def _iter_guesses(expected: Any, value: Any) -> Iterator[Any]:
-    """Yield guesses at the intended value; a guess need not have the expected type."""
-    if isinstance(value, str):
-        with contextlib.suppress(JsonProblem):  # "3", "true"
-            yield parse(value.encode())
-    if isinstance(value, (str, int, float)):
-        yield [value]
-        if not isinstance(value, bool):
-            yield str(value)
-        if _is_object(expected):
-            yield {next(iter(nested_dataclasses(expected))): value}
-    if isinstance(value, list) and value and all(isinstance(line, str) for line in value):
-        yield "\n".join(value)
-
-
-def _resolve_type(kind: Any, path: Sequence[str | int]) -> Any:
-    """Return the type of the value at a path in a file, without `None`."""
-    for part in path:
-        if _is_object(kind):
-            key = str(part)
-            kind = (
-                get_extension_key(kind, key).type if key in extension_keys(kind) else field_types(kind)[key]
-            )
-        elif args := typing.get_args(kind):
-            kind = args[-1]
-        if typing.get_origin(kind) in (typing.Union, types.UnionType):
-            kind = next(inner for inner in typing.get_args(kind) if inner is not type(None))
-    return kind
-
-
-def _describe_kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, (dict, list)):
-        return _describe_kind(value)
-    if isinstance(value, str):
-        return f'"{value[:60]}"'
-    return dump_compact(value).decode()[:60]
-
-
-def _summary(problems: tuple[Problem, ...]) -> str:
-    first = str(problems[0])
-    return first if len(problems) == 1 else f"{first} (and {len(problems) - 1} more)"
 
 
 def _config_error(problem: Problem) -> ConfigError:

@@ -20,17 +20,15 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import StatusPair
+from lemming.kernel.files.folder_listings import ABSENT, Listing, refresh_listing
 from lemming.kernel.files.json_documents import unreadable_error
 from lemming.kernel.files.stat_cache import (
-    ABSENT,
     Identity,
-    Listing,
     PathState,
     capture_states,
     has_stable_mtime,
     lstat,
     open_folder,
-    refresh_listing,
     to_identity,
 )
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, parse_file_names

@@ -21,7 +21,8 @@ from lemming.kernel.base.integers import LAST_TICK, bounded_int
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular
-from lemming.kernel.files.stat_cache import Listing, lstat, path_exists, refresh_listing
+from lemming.kernel.files.folder_listings import Listing, refresh_listing
+from lemming.kernel.files.stat_cache import lstat, path_exists
 from lemming.kernel.journal.segments import JOURNAL_LIMIT_BYTES, InvalidSegment, Segment, pack
 from lemming.kernel.org.organisation import Organisation, OrgPath
 

@@ -44,8 +44,6 @@ from lemming.kernel.journal.record_parts import (
     TotalsJson,
 )
 from lemming.kernel.journal.turn_report import JOURNAL_SPARSE_KEYS, TurnReport, VerdictJson, WriteOffJson
-from lemming.kernel.plugins.capability_loader import missing_reason, record_class
-from lemming.kernel.plugins.capability_table import RECORDED
 
 TurnNumber = Annotated[Count, {"description": "Number of the agent's turn in the tick; left out for 0."}]
 
@@ -386,21 +384,3 @@ RECORDS: dict[str, type[Record]] = {
     )
 }  # fmt: skip
 """The engine's own kinds by the `type` that their lines have; further ones are those of capabilities."""
-
-
-def find_record_class(name: str) -> type[Record] | None:
-    """Return the record class for the `type` of a line, or None for an unknown type.
-
-    Raises `ConfigError` if the type belongs to a capability that is not installed.
-    """
-    return RECORDS.get(name) or record_class(name)
-
-
-def record_classes() -> dict[str, type[Record]]:
-    """Return all record classes by the `type` of their lines, including the available capabilities' classes."""
-    capability_records = {
-        name: record_class(name)
-        for name, (capability_name, _) in RECORDED.items()
-        if not missing_reason(capability_name)
-    }
-    return RECORDS | capability_records

@@ -22,7 +22,6 @@ from lemming.kernel.journal.journal_records import (
     TurnCommitted,
     TurnResumed,
     TurnStarted,
-    find_record_class,
 )
 from lemming.kernel.journal.prompt_store import (
     InlineParts,
@@ -31,6 +30,7 @@ from lemming.kernel.journal.prompt_store import (
     has_references,
     reference_schema,
 )
+from lemming.kernel.journal.record_registry import find_record_class
 from lemming.kernel.journal.turn_start import start_error
 
 _WITHIN_A_TURN = (

@@ -23,7 +23,7 @@ from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.context_provider_chain import ContextProviders, prepare_context
 from lemming.kernel.turn.turn_context import TurnContext
-from lemming.kernel.turn.turn_inputs import WakeCheck, check_wake
+from lemming.kernel.turn.wake_check import WakeCheck, check_wake
 from lemming.kernel.turn.wake_conditions import is_news
 
 

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from lemming.kernel.inboxes.visibility import MailView
     from lemming.kernel.journal.journal_records import TickStarted
     from lemming.kernel.tick.idle_agents import IdleCache
-    from lemming.kernel.turn.turn_inputs import FurtherTurn, GatheredInputs
+    from lemming.kernel.turn.turn_inputs import GatheredInputs
+    from lemming.kernel.turn.wake_check import FurtherTurn
 
 T = TypeVar("T")
 NOTHING: Mapping[str, bytes] = {}

@@ -18,7 +18,7 @@ from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.queries.pending import find_stopped_agents
 
 if TYPE_CHECKING:
-    from lemming.journal_tools.verify.file_verification import VerificationInputs
+    from lemming.journal_tools.verify.verification_inputs import VerificationInputs
     from lemming.queries.findings.finding_scan import FindingScan
 
 
@@ -108,9 +108,8 @@ class CheckScope:
     @cached_property
     def records(self) -> VerificationInputs:
         """The journals' contents, for comparison with the files."""
-        from lemming.journal_tools.verify.file_verification import (
-            VerificationInputs,  # with it comes all that takes turns
-        )
+        # With the verification comes all that runs turns.
+        from lemming.journal_tools.verify.verification_inputs import VerificationInputs
 
         return VerificationInputs(
             self.org, None if self.every else MAX_JOURNALS_PARSED, self.newest, self.steps

@@ -20,7 +20,8 @@ from lemming.kernel.memory import load_memories
 from lemming.kernel.tick.lock_holder import load_last_tick
 from lemming.kernel.tick.tick_counter import explain_skipped_ticks, load_tick
 from lemming.queries.capability_status import list_capability_names, validate_agents_use, validate_org
-from lemming.queries.case_format import SAME_ORG, Case, case_file, list_case_names, load_case
+from lemming.queries.case_format import SAME_ORG, Case, case_file, list_case_names
+from lemming.queries.case_validation import load_case
 from lemming.queries.checks.check_registry import Check, CheckScope, to_problem
 from lemming.queries.checks.targets import check_targets
 from lemming.queries.org_validation import validate_resumes, validate_settings

@@ -1,0 +1,89 @@
+"""The inputs of a verification: journals, digests and the state root, loaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from lemming.journal_tools.verify.journal_facts import (
+    JournalFacts,
+    Mismatch,
+    load_journal_facts,
+)
+from lemming.journal_tools.verify.state_root import (
+    ReportProgress,
+    compute_file_digests,
+    compute_state_root,
+)
+from lemming.kernel.org.organisation import OrgPath
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result of a verification. `findings` are sorted: the first finding names the first tick and file.
+
+    `root` is None unless every file was read.
+    """
+
+    findings: tuple[Mismatch, ...]
+    ticks: int
+    turns: int
+    files: int
+    root: str | None
+    skimmed: int = 0
+    """Of so many journals, the oldest, only the checksums and the lines that name files were checked."""
+
+    @property
+    def errors(self) -> list[Mismatch]:
+        """The findings of severity "error"."""
+        return [finding for finding in self.findings if finding.is_error]
+
+
+class VerificationInputs:
+    """The contents of the journals and the digests of the files, each read once.
+
+    `newest`: number of newest journals to parse fully; in older journals only the checksums and lines with
+    file names are checked. `only`: number of newest journals to read at all, with the files written in their
+    turns. Nothing is written and nothing is locked. Raises `DiskError` if a file cannot be read.
+    """
+
+    def __init__(
+        self,
+        base: OrgPath,
+        newest: int | None,
+        only: int | None = None,
+        steps: ReportProgress = lambda *_: None,
+    ) -> None:
+        self.base, self.only, self._newest, self._steps = base, only, newest, steps
+
+    @cached_property
+    def journal_facts(self) -> JournalFacts:
+        """The facts from the journals."""
+        return load_journal_facts(self.base, newest=self._newest, only=self.only, steps=self._steps)
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of each file that counts; empty with `only`, because digests are then computed on
+        demand.
+        """
+        return compute_file_digests(self.base, self._steps) if self.only is None else {}
+
+    @cached_property
+    def state_root(self) -> str | None:
+        """The state root, or None unless every file is read."""
+        return compute_state_root(self.digests) if self.only is None else None
+
+    def build_report(self, findings: Iterable[Mismatch], ticks: list[int] | None = None) -> Verification:
+        """Return a report with the findings about these ticks (by default all) and the numbers of checked
+        items.
+        """
+        facts, chosen = self.journal_facts, set(self.journal_facts.ticks if ticks is None else ticks)
+        selected = [
+            mismatch_found for mismatch_found in findings if ticks is None or mismatch_found.tick in chosen
+        ]
+        selected.sort(key=lambda finding: (finding.tick, finding.file))
+        files = sum(written.tick in chosen for written in facts.files.values())
+        turns = sum(tick in chosen for turns in facts.turns.values() for tick in turns)
+        turns += sum(count for tick, count in facts.later_turns.items() if tick in chosen)
+        return Verification(tuple(selected), len(chosen), turns, files, self.state_root, facts.skimmed)

@@ -1,0 +1,193 @@
+"""The check that decides whether an agent runs in this tick, made before any inputs are gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lemming.kernel.access.context_files import expand_context, load_item_text, resolve_item
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import OutOfCredits, error_name
+from lemming.kernel.inboxes.inbox import Inbox, build_inbox, has_unread
+from lemming.kernel.inboxes.turn_agenda import Agenda
+from lemming.kernel.inboxes.visibility import ReaderView
+from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.turn_report import TurnReason
+from lemming.kernel.llm.call_cost import check_credits
+from lemming.kernel.memory import Memories, load_memories
+from lemming.kernel.org.config import OrgSettings, resolve_credits
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.resume import AgentCredits, ContextFile
+from lemming.kernel.org.schedule import Wake
+from lemming.kernel.turn.context_provider_chain import (
+    ContextProviders,
+    UsageCache,
+    prepare_context,
+)
+from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.kernel.turn.turn_context import TurnContext
+from lemming.kernel.turn.wake_conditions import describe_changes, is_news
+
+UnwrittenFiles = Mapping[str, bytes]
+
+
+NO_FILES: UnwrittenFiles = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FurtherTurn:
+    """A further turn of an agent in a tick: number, requests served before, state after the previous turn."""
+
+    number: int
+    served_requests: frozenset[str]
+    state: AgentState
+
+
+def is_due_always(tick_context: TickContext, agent: Agent, wake: Wake, state: AgentState) -> bool:
+    """Return True if an agent takes a turn without news. An agent with open sub-requests takes none."""
+    if wake != "always" and agent.name not in tick_context.chosen:
+        return False
+    return not (state.requests and any(request.open_sub_requests for request in state.requests))
+
+
+@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
+class WakeCheck:
+    """Result of the check before an agent's inbox is opened."""
+
+    turn_context: TurnContext
+    allocation: AgentCredits
+    memories: Memories
+    context_texts: list[tuple[str, str]]
+    fingerprint: dict[str, Any] | None
+    view: ReaderView
+    agenda: Agenda | None
+    providers: ContextProviders
+    has_own_reason: bool
+
+
+def check_wake(
+    tick_context: TickContext,
+    agent: Agent,
+    digest: str,
+    unwritten_files: UnwrittenFiles = NO_FILES,
+    turn: FurtherTurn | None = None,
+) -> WakeCheck | TurnReason:
+    """Check an agent before the inbox is opened; return the result, or the reason for no turn.
+
+    Raises as `gather_inputs`.
+    """
+    org, config = tick_context.org, tick_context.config
+    entry = config.model(agent.model.key)
+    # A power cut may have left the line of this very turn, and taken its record.
+    state = turn.state if turn else read_state(org, agent.name, before_tick=tick_context.tick)
+    allocation = resolve_credits(config, agent.name, agent.credits)
+    try:
+        check_credits(entry, allocation, state.consumed_credits)
+    except OutOfCredits as error:
+        return TurnReason("out_of_credits", str(error), error_name(error))
+    memories = load_memories(org, agent.name)
+    expanded_agent = expand_context(agent, org.base, unwritten_files)
+    texts, context_texts = [], []
+    for item in expanded_agent.context:
+        text = load_item_text(agent, org.base, item, unwritten_files)
+        texts.append(text)
+        context_texts.append(_visible_context(item, text, state.turns))
+    turn_context = TurnContext(tick_context, expanded_agent, entry, state, unwritten_files)
+    view = tick_context.mail.view(agent, state.read)
+    providers, (_, policy) = (
+        prepare_context(turn_context, view),
+        org.get_cache(UsageCache).get_usage(expanded_agent, config),
+    )
+    files, wake = providers.scan_files(memories), policy.wake
+    agenda = providers.agenda(view, policy)
+    fingerprint = None
+    if wake == "changed":
+        fingerprint = _compute_fingerprint(expanded_agent, org.base, digest, memories, texts, context_texts)
+        fingerprint["context"] |= files
+    is_due = turn is not None or is_due_always(tick_context, agent, wake, state)
+    is_news = is_due or any(iter_news(tick_context, state, fingerprint, view, agenda))
+    has_own_reason = providers.should_wake(view, is_alone=not is_news)
+    if not (is_news or has_own_reason):
+        return TurnReason("nothing_new", _idle_reason(wake, state, providers))
+    return WakeCheck(
+        turn_context,
+        allocation,
+        memories,
+        context_texts,
+        fingerprint,
+        view,
+        agenda,
+        providers,
+        has_own_reason,
+    )
+
+
+def assemble_inbox(
+    view: ReaderView, settings: OrgSettings, model: ModelEntry, agenda: Agenda | None
+) -> Inbox:
+    """Return the inbox of a turn. A small model gets one entry and no distractions."""
+    if model.prompt != "brief":
+        return build_inbox(view, limit=settings.inbox_limit, chars=settings.inbox_chars, agenda=agenda)
+    return replace(
+        build_inbox(view, limit=1, chars=settings.inbox_chars, agenda=agenda), own_entries=(), waiting=0
+    )
+
+
+def _idle_reason(wake: Wake, state: AgentState, providers: ContextProviders) -> str:
+    if reason := providers.skip_reason():
+        return reason
+    if waiting := [sub_request.to for request in state.requests for sub_request in request.open_sub_requests]:
+        return f"waits for {', '.join(sorted(set(waiting)))}"
+    if wake == "addressed":
+        return f"nothing was addressed to it {f'since tick {state.tick}' if state.tick >= 0 else 'yet'}"
+    return f"nothing it reads has changed since tick {state.tick}"
+
+
+def _visible_context(item: ContextFile, text: str, turns: int) -> tuple[str, str]:
+    title = item.label or PurePosixPath(item.file).name
+    if item.take == "all":
+        return title, text.strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return title, lines[turns % len(lines)] if lines else ""
+
+
+def _compute_fingerprint(
+    agent: Agent,
+    base: Path,
+    digest: str,
+    memories: Memories,
+    texts: list[str],
+    context_texts: list[tuple[str, str]],
+) -> dict[str, Any]:
+    """Return the fingerprint of the turn's inputs besides the inbox."""
+    context = {
+        resolve_item(agent, base, item).path_key: sha256(
+            (text if item.take == "all" else line).encode()
+        ).hexdigest()
+        for item, text, (_, line) in zip(agent.context, texts, context_texts, strict=True)
+    }
+    return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
+
+
+def iter_news(
+    tick_context: TickContext,
+    state: AgentState,
+    fingerprint: Mapping[str, Any] | None,
+    view: ReaderView,
+    agenda: Agenda | None,
+) -> Iterator[str]:
+    """Yield descriptions of the news for an agent that wakes only on news."""
+    if fingerprint is not None and fingerprint != state.inputs:
+        yield from describe_changes(fingerprint, state.inputs)
+    if any(
+        is_news(result, tick_context.toolset.for_agent(view.reader).get(result["tool"]))
+        for result in state.results
+    ):
+        yield "what its tools gave"
+    if agenda and (task := agenda.next_task("")):
+        yield f"a request of {task.request.agent}" if task.request else "answers to what it asked"
+    if has_unread(view, agenda):
+        yield "entries"
