@@ -36,7 +36,8 @@ from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.base.jsontext import did_you_mean, dump_pretty, parse
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.org.changing import edit_file
-from lemming.kernel.org.config import CREDITS_FILE, load_config, resolve_credits
+from lemming.kernel.org.config import CREDITS_FILE, load_config
+from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import OrgPath
 from lemming.queries.cost_report import REMOVED, By, Cost, CostReport, compute_costs
 from lemming.queries.credit_accounts import Account, AgentPresence, find_presence, load_account, load_accounts

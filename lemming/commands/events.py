@@ -22,7 +22,7 @@ from lemming.telemetry.journal_follower import get_upcoming_ticks, iter_events, 
 from lemming.telemetry.metrics import iter_families, render_text
 
 if TYPE_CHECKING:
-    from lemming.kernel.journal.journal_file import JournalContents
+    from lemming.kernel.journal.journal_parser import JournalContents
 
 
 Ticks = Annotated[str | None, option("--ticks TICKS", "Ticks to include: 7, 3..9, 3.. or ..9.")]

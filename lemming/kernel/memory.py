@@ -146,7 +146,8 @@ def decode_record(raw: bytes, file: str) -> dict[str, Any]:
 def list_memories(base_path: str | os.PathLike[str], agent_name: str) -> list[str]:
     """Return the keys of an agent's memory, sorted. Raises `CorruptState` if the memory is not a folder."""
     try:
-        return [key for key in _list_keys(paths.as_base(base_path), agent_name) if _is_key(key)]
+        keys = _list_keys(paths.as_base(base_path), agent_name)
+        return [key for key in keys if paths.MEMORY_KEY.match(key) and not key.endswith(".")]
     except _Damage as error:
         raise _to_corrupt_state(error) from error
 
@@ -175,9 +176,8 @@ def load_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
             problems.append(_to_damage(file, error).problem)
         except ToolError as error:
             misnamed = f"{paths.memory_folder(agent_name)}/{key}.json"
-            problems.append(
-                Problem(f"the file's name is no key: {error.message}", misnamed, hint="rename it")
-            )
+            message = f"the file's name is no key: {error.message}"
+            problems.append(Problem(message, misnamed, hint="rename it"))
         else:
             digests[key] = reading.digest
             if isinstance(reading.outcome, _Damage):
@@ -206,9 +206,8 @@ def save_memory(
     Raises `CorruptState` instead of replacing a damaged file.
     """
     base = paths.as_base(base_path)
-    make_memory_effect(
-        agent_name, key, value, current_time := _current_timestamp(clock)
-    )  # refuses what is no value
+    current_time = _current_timestamp(clock)
+    make_memory_effect(agent_name, key, value, current_time)  # refuses what is no value
     effect = make_memory_effect(agent_name, key, redact_json(value), current_time)
     require_intact(base, agent_name, key)
     apply_effect(base, effect)
@@ -295,10 +294,6 @@ def _memory_path(agent_name: str, key: str) -> str:
         return paths.memory_file(agent_name, key)
     except (ValueError, TypeError) as error:
         raise ToolError(str(error) if isinstance(key, str) else paths.MEMORY_KEY_RULE) from error
-
-
-def _is_key(key: str) -> bool:
-    return bool(paths.MEMORY_KEY.match(key)) and not key.endswith(".")
 
 
 def _current_timestamp(clock: Clock | None) -> str:

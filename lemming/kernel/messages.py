@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -293,10 +294,7 @@ def parse_file_names(agent_name: str, file_names: Iterable[str]) -> list[EntryNa
     for digits, ids in by_tick.items():
         tick = int(digits)
         numbers = find_entry_numbers(tick, agent_name, ids)
-        entry_names += [
-            EntryName(tick, numbers.get(entry_id_text, BY_HAND), entry_id_text, agent_name)
-            for entry_id_text in ids
-        ]
+        entry_names += [EntryName(tick, numbers.get(text, BY_HAND), text, agent_name) for text in ids]
     entry_names.sort()
     return entry_names
 
@@ -353,14 +351,7 @@ def read_outbox_entries(
     """
     base = paths.as_base(base_path)
     names = list_outbox(base, agent_name)
-    newest: list[OutboxEntry] = []
-    for name in reversed(names):
-        if limit is not None and len(newest) >= limit:
-            break
-        try:
-            newest.append(read_entry(base, name))
-        except (ConfigError, FileNotFoundError):
-            continue
+    newest = list(islice(_iter_readable(base, reversed(names)), limit))
     return newest[::-1]
 
 
@@ -399,7 +390,7 @@ def _redact_entry(entry: OutboxEntry) -> OutboxEntry:
     return replace(entry, payload=redact_json(entry.payload), tags=redact_json(entry.tags))
 
 
-def _iter_readable(base: OrgPath, names: list[EntryName]) -> Iterator[OutboxEntry]:
+def _iter_readable(base: OrgPath, names: Iterable[EntryName]) -> Iterator[OutboxEntry]:
     for name in names:
         try:
             yield read_entry(base, name)

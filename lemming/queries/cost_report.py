@@ -1,5 +1,4 @@
-"""Cost reports of an organisation by agent, model, request, tick or day; the sums equal the sums of the
-ledgers.
+"""Cost reports by agent, model, request, tick or day; the sums equal the sums of the ledgers.
 
 Ledgers add dollars in floating point. The cost of a turn is therefore the exact growth of its agent's ledger,
 and sums of turn costs are exact for every grouping.
@@ -233,11 +232,9 @@ def _load_state_if_valid(org: Organisation, name: str) -> AgentState | None:
 
 def _has_restarted(previous: Cost | None, current: Cost | None) -> bool:
     """Return True if a ledger does not continue its previous amounts; None stands for a damaged ledger."""
-    return (
-        (previous is None) != (current is None)
-        if previous is None or current is None
-        else _has_decreased(current, previous)
-    )
+    if previous is None or current is None:
+        return (previous is None) != (current is None)
+    return _has_decreased(current, previous)
 
 
 def _aggregate_costs(
@@ -343,27 +340,20 @@ def _group_lifetimes(turns: list[_TurnCost], ledgers: Mapping[str, Cost]) -> lis
             lifetimes.append(lifetime)
         lifetime.turns.append(turn)
     lifetimes_by_start = {lifetime.turns[0].ledger_before.ledger_amounts: lifetime for lifetime in lifetimes}
-    unclaimed_ledgers = {
-        ledger.ledger_amounts: name for name, ledger in ledgers.items() if name not in latest
-    }
+    unclaimed = {ledger.ledger_amounts: name for name, ledger in ledgers.items() if name not in latest}
     for lifetime in reversed(lifetimes):  # an heir is known before whom it follows
         end = lifetime.turns[-1].ledger_after.ledger_amounts
         is_own = latest[lifetime.agent] is lifetime and lifetime.agent in ledgers
         successor = lifetimes_by_start.get(end)
-        lifetime.owner = (
-            lifetime.agent if is_own else successor.owner if successor else unclaimed_ledgers.get(end, "")
-        )
+        heir = successor.owner if successor else unclaimed.get(end, "")
+        lifetime.owner = lifetime.agent if is_own else heir
     return lifetimes
 
 
 def _has_decreased(current: Cost, previous: Cost) -> bool:
     """Return True if any amount is smaller than in the other cost: amounts in a ledger only grow."""
-    return any(
-        current_amount < previous_amount
-        for current_amount, previous_amount in zip(
-            current.ledger_amounts, previous.ledger_amounts, strict=True
-        )
-    )
+    amounts = zip(current.ledger_amounts, previous.ledger_amounts, strict=True)
+    return any(current_amount < previous_amount for current_amount, previous_amount in amounts)
 
 
 def _add_to_rows(costs: CostReport, turn: _TurnCost, owner: str, time_zone: tzinfo) -> None:

@@ -13,6 +13,7 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.inboxes.inbox import build_inbox
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import OutboxEntry, read_outbox_entries
@@ -45,7 +46,7 @@ def load_inbox(base: OrgPath, agent: Agent, config: Config, limit: int) -> Messa
     """Return the inbox of an agent's next turn, or a person's unread entries, new entries first."""
     preview = preview_tick(base, config)
     org, is_person = config.org, is_person_agent(agent, config)
-    view = preview.snapshot.mail.view(agent, read_state(base, agent.name).read)
+    view = ReaderView(preview.snapshot.mail, agent, read_state(base, agent.name).read)
     max_entries, chars = (limit, PERSON_INBOX_CHARS) if is_person else (org.inbox_limit, org.inbox_chars)
     box = build_inbox(view, limit=max_entries, chars=chars)
     entries = [*box.unread, *box.earlier]

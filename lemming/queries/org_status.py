@@ -17,7 +17,8 @@ from lemming.kernel.journal.journal_file import load_plan, read_journal
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.turn_report import ReasonCode, TurnReason
-from lemming.kernel.org.config import Config, load_config, resolve_credits
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_table import JUDGES
 from lemming.kernel.tick.firing_plan import TickPlan, make_plan

@@ -20,14 +20,8 @@ from lemming.kernel.base.jsontext import correct_typo, locate
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files import fs
 from lemming.kernel.memory import load_memories
-from lemming.kernel.org.config import (
-    CREDITS_FILE,
-    MODELS_FILE,
-    ORG_FILE,
-    Config,
-    has_credit_override,
-    resolve_credits,
-)
+from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config
+from lemming.kernel.org.credit_limits import has_credit_override, resolve_credits
 from lemming.kernel.org.model_entries import PROVIDERS_WITHOUT_MODEL
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import ContextFile, FileAccess

@@ -19,7 +19,8 @@ from lemming.kernel.journal.record_lookup import find_plan
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.capability_usage import find_used_capabilities
-from lemming.kernel.org.config import Config, load_config, resolve_credits
+from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.plugins.capability_loader import can_be_unimported

@@ -11,7 +11,8 @@ import pytest
 from quota_site import EXAMPLE, lemming, writers
 
 from lemming.kernel.tick.tick_hooks import TickInterceptor
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnInterceptor
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 
 PAGE = (Path(__file__).parents[2] / "docs/capabilities.md").read_text()
 BLOCKS = re.findall(r"^```(python|toml|json|sh)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -21,7 +21,8 @@ HEAD = """
 from dataclasses import replace
 from lemming.kernel.plugins.capability_loader import register_capability
 from lemming.kernel.base.contract import NewEntry
-from lemming.kernel.turn.turn_hooks import Capability, Rejected, ContextProvider, TurnInterceptor
+from lemming.kernel.turn.turn_hooks import Capability, Rejected, ContextProvider
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 
 class Here(ContextProvider):
     def snapshot(self):

@@ -17,7 +17,8 @@ from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 KEEPS = """
 from lemming.kernel.plugins.capability_loader import register_capability
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnInterceptor
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 
 class Here(ContextProvider):
     def snapshot(self):

@@ -17,6 +17,7 @@ from sampling import EVERYTHING
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.inboxes.inbox import Inbox, build_inbox, has_unread
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, write_outbox_entry
@@ -149,7 +150,7 @@ def marks(draw: st.DrawFn, there: list[Written], tick: int) -> ReadMark:
 
 
 def inbox(mail: MailView, reader: Agent, mark: ReadMark, rule: Rules) -> Inbox:
-    return build_inbox(mail.view(reader, mark), limit=rule.limit, chars=rule.chars)
+    return build_inbox(ReaderView(mail, reader, mark), limit=rule.limit, chars=rule.chars)
 
 
 @contextmanager
@@ -195,7 +196,7 @@ def test_a_turn_is_shown_what_the_plain_model_shows(
             one.remove(base)  # by hand, while the tick goes on
         for reader in readers:
             seen = mark[reader.name]
-            assert has_unread(fast.view(reader, seen)) == plain.has_unread(reader, seen)
+            assert has_unread(ReaderView(fast, reader, seen)) == plain.has_unread(reader, seen)
             expected = plain.inbox(reader, seen, limit=rule.limit, chars=rule.chars)
             assert inbox(fast, reader, seen, rule) == expected
             if reader.name in rule.firing:

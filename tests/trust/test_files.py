@@ -225,7 +225,8 @@ def test_of_two_marks_the_later_counts_and_of_one_tick_the_lower(
 
 BREAKS = """
 from lemming.kernel.plugins.capability_loader import register_capability
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnInterceptor
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 
 class Here(ContextProvider):
     def snapshot(self):

@@ -40,7 +40,7 @@ from lemming.kernel.turn.dialogue import (
 )
 from lemming.kernel.turn.guards import ApprovalRequest
 from lemming.kernel.turn.notices import is_notice
-from lemming.kernel.turn.turn_hooks import TurnInterceptor
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_state import TurnState

@@ -28,9 +28,9 @@ from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.inboxes.capability_state import CallNote, PendingApproval
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import EntryLister, EntryReader, RequestOutcomes
 from lemming.kernel.inboxes.turn_task import Task
-from lemming.kernel.inboxes.visibility import ReaderView
 from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
@@ -40,13 +40,8 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.turn.guards import ApprovalBroker
 from lemming.kernel.turn.prompt_labels import PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_hooks import (
-    Capability,
-    ContextProvider,
-    TurnContext,
-    TurnInterceptor,
-    VisibleContext,
-)
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
 

@@ -17,7 +17,7 @@ from lemming.capabilities.gates.gate_settings import find_approvers, rules_for_a
 from lemming.capabilities.gates.input_gates import InputGates, make_input_gates
 from lemming.capabilities.gates.spending_limit import AMOUNTS
 from lemming.kernel.agents import Agent
-from lemming.kernel.inboxes.visibility import ReaderView
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.prompt_prefix import TickContext

@@ -24,13 +24,8 @@ from lemming.kernel.providers import Image, Request, get_provider_class
 from lemming.kernel.tick.tick_hooks import TickInterceptor
 from lemming.kernel.turn.guards import PayloadWithDigests
 from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.turn_hooks import (
-    Capability,
-    ContextProvider,
-    TurnContext,
-    TurnInterceptor,
-    VisibleContext,
-)
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
 

@@ -37,6 +37,7 @@ from lemming.capabilities.channels.email_parser import (
     get_references,
     get_sender,
     iter_attachments,
+    matches_address,
     parse_mail,
     refusal_reason,
 )
@@ -383,16 +384,6 @@ def _find_exceeded_quota(context: ChannelContext, path: str, size_bytes: int) ->
     current_size = measure(str(folder))
     new_size = FolderSize(current_size.size_bytes + size_bytes, current_size.files + new_folders + 1)
     return new_size.exceeded_limit(FolderSize(allowed.max_bytes, allowed.max_files))
-
-
-def matches_address(address: str, allowed: str) -> bool:
-    """Return True if an address equals the allowed address, or belongs to the domain `@example.org`.
-
-    >>> matches_address("Ada@Example.org", "@example.org"), matches_address("ada@far.example", "ada@example.org")
-    (True, False)
-    """
-    address, allowed = address.strip().lower(), allowed.strip().lower()
-    return address == allowed or (allowed.startswith("@") and address.endswith(allowed))
 
 
 def _smtp_error(code: int, message: bytes | str) -> Unavailable | RequestRejected:

@@ -209,3 +209,13 @@ def _header_text(mail: EmailMessage, name: str) -> str:
         AttributeError,
     ):  # what headers of strangers make of the parser
         return ""
+
+
+def matches_address(address: str, allowed: str) -> bool:
+    """Return True if an address equals the allowed address, or belongs to the domain `@example.org`.
+
+    >>> matches_address("Ada@Example.org", "@example.org"), matches_address("ada@far.example", "ada@example.org")
+    (True, False)
+    """
+    address, allowed = address.strip().lower(), allowed.strip().lower()
+    return address == allowed or (allowed.startswith("@") and address.endswith(allowed))

@@ -22,13 +22,8 @@ from lemming.kernel.base.errors import ContractError, OutOfCredits, Problem, Pro
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.config import Config
 from lemming.kernel.providers import Message, require_usable_finish
-from lemming.kernel.turn.turn_hooks import (
-    Capability,
-    ContextProvider,
-    TurnContext,
-    TurnInterceptor,
-    VisibleContext,
-)
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 
 KEY = "memory"

@@ -30,13 +30,8 @@ from lemming.kernel.turn.guards import (
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_context import TickLimits
-from lemming.kernel.turn.turn_hooks import (
-    Capability,
-    ContextProvider,
-    TurnContext,
-    TurnInterceptor,
-    VisibleContext,
-)
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
 

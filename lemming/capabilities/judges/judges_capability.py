@@ -38,9 +38,9 @@ from lemming.kernel.turn.turn_hooks import (
     Drive,
     Rejected,
     TurnContext,
-    TurnInterceptor,
     VisibleContext,
 )
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Steps
 

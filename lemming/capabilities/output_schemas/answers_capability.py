@@ -23,13 +23,8 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.reply_schemas import PayloadSchema
-from lemming.kernel.turn.turn_hooks import (
-    Capability,
-    ContextProvider,
-    TurnContext,
-    TurnInterceptor,
-    VisibleContext,
-)
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 
 

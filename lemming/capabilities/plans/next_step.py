@@ -7,7 +7,7 @@ Equal values give equal replies, without access to disk or clock. Requests are i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from lemming.capabilities.conditions.predicates import evaluate
 from lemming.capabilities.output_schemas.payload_coercion import RepairedAnswer
@@ -29,12 +29,11 @@ from lemming.capabilities.plans.plan_format import (
     VerifySettings,
     get_kind,
 )
-from lemming.capabilities.plans.plan_run import ActionState, PlanRun, is_wait_done, run_key
+from lemming.capabilities.plans.plan_reply import PlanReply, build_memories
+from lemming.capabilities.plans.plan_run import ActionState, PlanRun, is_wait_done
 from lemming.capabilities.plans.run_requests import StepRequests
 from lemming.capabilities.plans.run_values import (
-    ANSWERS_KEY,
     build_variables,
-    find_referenced_agents,
     to_memory,
 )
 from lemming.capabilities.plans.step_graph import default_next_step
@@ -57,24 +56,6 @@ from lemming.kernel.base.jsontext import dump_compact
 Json = dict[str, Any]
 REASONS_CHARS = 4000
 RUN_LIMIT_BYTES = 200 << 10  # a memory may have a little more
-
-
-class PlanReply(NamedTuple):
-    """Reply of the agent: the four keys of the contract, as JSON values."""
-
-    entries: list[Json]
-    calls: list[Json]
-    memories: list[Json]
-    notes: str
-
-    def as_json(self) -> Json:
-        """Return the reply in the form of the contract."""
-        return {
-            "outbox_entries": self.entries,
-            "tool_calls": self.calls,
-            "memory_updates": self.memories,
-            "notes": self.notes,
-        }
 
 
 def advance_run(plan: AgentPlan, run: PlanRun, values: Mapping[str, Any]) -> PlanReply:
@@ -126,8 +107,6 @@ class _RunTurn:
         """Return the current variables of the run, including the item of the action."""
         variables = build_variables(self.plan, self.run, self.values, self.new_answers)
         return variables | item_variables(action, self.run) if action else variables
-
-    # --- taking in ----------------------------------------------------------------------------
 
     def _process_result(self, action: StepAction, state: ActionState) -> None:
         """Process new results of one action, if any."""
@@ -238,8 +217,6 @@ class _RunTurn:
             state.phase, state.answer = "failed", None
             state.reasons = f"not passed by {verify.ask or verify.tool}: {state.reasons}"
 
-    # --- doing --------------------------------------------------------------------------------
-
     def _begin_step(self, step: StepDefinition) -> None:
         self.run.at, self.run.tries = step.name, 1
         self.run.rounds[step.name] = self.run.rounds.get(step.name, 0) + 1
@@ -298,8 +275,6 @@ class _RunTurn:
             state.wait = build_wait(action.wait, self.tick, self.values.get("files") or {}, variables)
         except ValueError as error:
             state.phase, state.reasons = "failed", str(error)
-
-    # --- going on -----------------------------------------------------------------------------
 
     def _finish_step(self, step: StepDefinition) -> bool:
         """Leave a finished step. Return True if the run has advanced."""
@@ -411,21 +386,8 @@ class _RunTurn:
     def _close_run(self, status: Any) -> None:
         self.run.status, self.run.ended, self.run.doing, self.run.items = status, self.tick, {}, None
 
-    # --- saying -------------------------------------------------------------------------------
-
     def to_reply(self) -> PlanReply:
         """Return the reply of the turn."""
-        memories: list[Json] = [{"key": run_key(self.run.request), "value": self.run.as_json()}]
-        referred_agents = find_referenced_agents(self.plan)
-        if referred_answers := {
-            agent: answer for agent, answer in self.new_answers.items() if agent in referred_agents
-        }:
-            stored_answers = (self.values.get("memory") or {}).get(ANSWERS_KEY)
-            answers = (
-                {**stored_answers, **referred_answers}
-                if isinstance(stored_answers, dict)
-                else referred_answers
-            )
-            memories.append({"key": ANSWERS_KEY, "value": answers})
+        memories = build_memories(self.plan, self.run, self.new_answers, self.values)
         position = self.run.at if self.run.status == "running" else self.run.status
         return PlanReply(self.entries, self.calls, memories, f"run {self.run.request}: {position}")

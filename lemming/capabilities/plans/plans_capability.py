@@ -30,9 +30,9 @@ from lemming.kernel.turn.turn_hooks import (
     ContextProvider,
     SkipReason,
     TurnContext,
-    TurnInterceptor,
     VisibleContext,
 )
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 
 

@@ -19,10 +19,10 @@ from lemming.capabilities.requests.request_resolver import RequestResolver, iter
 from lemming.capabilities.requests.sub_request_tracker import SubRequestTracker, load_entry
 from lemming.kernel.inboxes.entry_index import EntryNames
 from lemming.kernel.inboxes.payload_references import parse_reference
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import RequestPolicy
 from lemming.kernel.inboxes.turn_agenda import Agenda, can_accept_requests, is_one_way_message
 from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
-from lemming.kernel.inboxes.visibility import ReaderView
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 from lemming.kernel.org.capability_usage import TurnPolicy

@@ -29,10 +29,11 @@ from lemming.kernel.base.errors import (
     TurnBroke,
 )
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import RequestPolicy
 from lemming.kernel.inboxes.turn_agenda import Agenda
 from lemming.kernel.inboxes.turn_task import Task
-from lemming.kernel.inboxes.visibility import MailView, ReaderView
+from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_records import ModelReplied, Record
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.write_offs import write_off_total
@@ -46,13 +47,8 @@ from lemming.kernel.tools import Tool
 from lemming.kernel.turn.loop_breaker import loop_limits
 from lemming.kernel.turn.prompt_labels import PromptLabels
 from lemming.kernel.turn.turn_context import ReplyHold
-from lemming.kernel.turn.turn_hooks import (
-    Capability,
-    ContextProvider,
-    TurnContext,
-    TurnInterceptor,
-    VisibleContext,
-)
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Purpose, TurnInputs
 

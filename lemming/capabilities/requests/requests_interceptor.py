@@ -43,10 +43,8 @@ from lemming.kernel.messages import OutboxEntry, parse_targets
 from lemming.kernel.turn.dialogue import make_dialogue
 from lemming.kernel.turn.notices import is_notice
 from lemming.kernel.turn.turn_end import REPETITION_REMARK, end_repeating_turn, is_applied
-from lemming.kernel.turn.turn_hooks import (
-    Rejected,
-    TurnInterceptor,
-)
+from lemming.kernel.turn.turn_hooks import Rejected
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 
 

@@ -12,8 +12,9 @@ from functools import cached_property, partial
 from lemming.capabilities.requests.request_deadlines import extend_deadlines
 from lemming.capabilities.requests.request_resolver import AffectingEntries, RequestResolver
 from lemming.kernel.inboxes.payload_references import parse_references
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import RequestOutcomes, RequestPolicy
-from lemming.kernel.inboxes.visibility import MailView, ReaderView
+from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 from lemming.kernel.plugins.capability_loader import requesting_capability

@@ -22,13 +22,8 @@ from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.forms.task_wording import describe_task
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.tool_results import render_result
-from lemming.kernel.turn.turn_hooks import (
-    Capability,
-    ContextProvider,
-    TurnContext,
-    TurnInterceptor,
-    VisibleContext,
-)
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.strategy import Turn

@@ -16,7 +16,8 @@ from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.files.json_documents import parse_document
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.org.config import ORG_FILE, OrgSettings, load_config, resolve_credits
+from lemming.kernel.org.config import ORG_FILE, OrgSettings, load_config
+from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.tools import EngineTool, Places, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext

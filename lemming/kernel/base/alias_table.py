@@ -110,7 +110,7 @@ NAMES = _pairs(
     "why_no_server=missing_server_tool_reason"
 )
 _MEMBERS = {
-    "kernel.turn.turn_hooks.TurnInterceptor": (
+    "kernel.turn.turn_interceptor.TurnInterceptor": (
         "opens=on_turn_start steps=strategy drives=wrap_run reads=validate_reply fits=validate_entries "
         "carries=attach_digests replied=after_reply watches=guard takes=handle_call trust=trust_label "
         "writes=before_write shown_result=render_result asks=on_approval_required holds=pending_state "
@@ -219,7 +219,7 @@ _MEMBERS = {
     "kernel.tick.snapshot.Snapshot": "own=get_cache",
     "kernel.inboxes.turn_task.RequestOutcome": "payload=answer_payload asked=sub_request",
     "kernel.inboxes.turn_task.Task": "begun=open_request asked=outcomes",
-    "kernel.inboxes.visibility.ReaderView": (
+    "kernel.inboxes.reader_view.ReaderView": (
         "fresh=iter_unread fresh_by_turns=iter_unread_fair count_fresh=count_unread known=iter_other "
         "mark_after=next_mark fresh_of=iter_author_unread sees=can_see"
     ),

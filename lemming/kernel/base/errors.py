@@ -1,7 +1,6 @@
 """All errors LeMMing raises on purpose, grouped by cause.
 
-Each class has a stable `code` (listed in docs/TROUBLESHOOTING.md) and the exit status of the command line.
-Each instance holds the event, the location and the remedy.
+Each class has a stable `code` (docs/TROUBLESHOOTING.md) and an exit status; each instance has place and remedy.
 """
 
 from __future__ import annotations
@@ -14,17 +13,16 @@ Outcome = Literal[
     "ok", "not_found", "denied", "invalid_args", "failed", "timed_out", "interrupted", "refused", "pending",
     "skipped", "deferred",
 ]  # fmt: skip
-"""How a tool call ends. `ok`: it worked. `not_found`: no such tool. `denied`: the agent may not call it.
-`invalid_args`: the arguments do not fit. `failed`: it says so, or broke. `timeout_error`: it was ended.
-`interrupted`: nobody knows whether it happened. `refused`: it, or a rule, declined this very call. `pending`:
-somebody has to answer first. `deferred`: it may be asked for again. `skipped`: the turn was over before."""
+"""How a tool call ends. `ok`: success. `not_found`: no such tool. `denied`: no permission. `failed`: an error in
+the tool. `timed_out`: no result in time. `interrupted`: the result is unknown. `refused`: a rule declined it.
+`pending`: a person must answer. `deferred`: call it again later. `skipped`: the turn ended first."""
 
 OUTCOME_CODES: dict[Outcome, str] = {
     "ok": "", "failed": "LMG-602", "not_found": "LMG-603", "denied": "LMG-601", "invalid_args": "LMG-604",
     "timed_out": "LMG-605", "interrupted": "LMG-606", "refused": "LMG-607", "pending": "LMG-608",
     "skipped": "LMG-609", "deferred": "LMG-608",
 }  # fmt: skip
-"""The code that an outcome has in journals, reports and JSON. Listed in docs/TROUBLESHOOTING.md."""
+"""The code of an outcome in journals, reports and JSON."""
 
 
 @dataclass(frozen=True)
@@ -373,20 +371,16 @@ def is_final(error: LemmingError) -> bool:
 
 
 def restore_error(name: str, message: str) -> LemmingError:
-    """Recreate an error recorded in place of a model's answer.
-
-    The recorded name is untrusted data: it selects a class only among the errors that end a model call.
-    """
+    """Recreate an error recorded in place of a model's answer."""
+    # The name is untrusted data: it selects a class only among the errors that end a model call.
     kind = globals().get(name)
     is_known = isinstance(kind, type) and issubclass(kind, (ProviderError, OutOfCredits))
     return kind(message) if kind and is_known else ProviderError(message)
 
 
 def error_name(error: LemmingError) -> str:
-    """Return an error's name for journals and reports: the class, or the nearest base class in this module.
-
-    A custom class might be a different class when the journal is read.
-    """
+    """Return an error's name for journals and reports: the class, or the nearest base class in this module."""
+    # A custom class might be a different class when the journal is read.
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == __name__)
 
 

@@ -28,9 +28,8 @@ from lemming.kernel.files.file_modes import file_mode
 from lemming.kernel.files.safe_folder import open_parent, open_without_links, write_temporary
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-# --- writing -----------------------------------------------------------------------------------
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe must not wait
 
 
 def write_atomic(
@@ -304,9 +303,6 @@ def sync_file_system(root: Path) -> None:
         current_disk().sync_file_system(folder)
 
 
-# --- the pieces --------------------------------------------------------------------------------
-
-
 def _sync_name(root: Path, relative: str) -> None:
     for parent_path in PurePosixPath(relative).parents:
         with open_parent(root, f"{parent_path}/.") as (folder, _):
@@ -335,14 +331,6 @@ def _open_to_append(root: Path, relative: str, mode: int | None) -> tuple[int, o
         raise
 
 
-# --- reading -------------------------------------------------------------------------------------
-# A link is refused, and so is what is no file.
-
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe must not wait
-
-
 def read_bytes(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
     """Return a regular file's bytes, at most `limit_bytes` + 1, which lets the caller detect the excess.
 
@@ -364,9 +352,7 @@ def has_content(path: str | os.PathLike[str], content: bytes) -> bool:
 def read_with_status(
     path: str | os.PathLike[str], limit_bytes: int, *, start: int = 0
 ) -> tuple[bytes, os.stat_result]:
-    """Return a file's bytes from `start` on, as `read_bytes` does, and the file's status just before the
-    read.
-    """
+    """Return a file's bytes from `start` on, as `read_bytes` does, with the status just before the read."""
     descriptor = os.open(path, _READ)
     try:
         status = require_regular(descriptor, os.fspath(path))

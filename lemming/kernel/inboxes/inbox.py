@@ -15,8 +15,9 @@ from typing import cast
 
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import Problem
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_agenda import Agenda
-from lemming.kernel.inboxes.visibility import OWN_ENTRIES_SHOWN, MailView, ReaderView
+from lemming.kernel.inboxes.visibility import OWN_ENTRIES_SHOWN, MailView
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import EntryName, OutboxEntry
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_task import Task
-from lemming.kernel.inboxes.visibility import MailView, ReaderView
+from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.resume import Take
 

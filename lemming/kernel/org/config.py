@@ -23,11 +23,11 @@ from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, did_you_mean, pars
 from lemming.kernel.base.redaction.secrets import register_secret_variables
 from lemming.kernel.base.times.zones import zone_error
 from lemming.kernel.files.fast_decoder import INTERNAL_FIELD, describe_field
-from lemming.kernel.files.json_documents import NOT_JSON, Document, parse_document, to_value, unreadable_error
+from lemming.kernel.files.json_documents import NOT_JSON, Document, parse_document, unreadable_error
 from lemming.kernel.org.missing_settings import FilesInUse, missing_file
 from lemming.kernel.org.model_entries import DEFAULT_MODELS, ModelEntry, add_option_hint
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.org.resume import Agent, AgentCredits, Allocation
+from lemming.kernel.org.resume import Agent, Allocation
 from lemming.kernel.org.settings_blocks import AgentDefaults, FindingSettings, LoopSettings, Quota
 from lemming.kernel.plugins.capability_loader import missing_for_executor, org_keys
 from lemming.kernel.plugins.capability_table import EXECUTORS
@@ -399,34 +399,6 @@ def _validate_executor(settings: OrgSettings) -> Iterator[Problem]:
 def _validate_timezone(settings: OrgSettings) -> Iterator[Problem]:
     if settings.timezone is not None and (error := zone_error(settings.timezone)):
         yield Problem(error[0], ORG_FILE, pointer="/timezone", hint=error[1])
-
-
-def has_credit_override(config: Config, agent_name: str, resume: AgentCredits) -> bool:
-    """Return True if `config/credits.json` changes the credit limit in an agent's resume."""
-    return resolve_credits(config, agent_name, resume).max_credits != resume.max_credits
-
-
-def resolve_credits(config: Config, agent_name: str, resume: AgentCredits) -> AgentCredits:
-    """Return an agent's credits: values from `config/credits.json`, and from the resume for missing values."""
-    override = config.allocations.get(agent_name)
-    if override is None:
-        return resume
-    return AgentCredits(
-        max_credits=resume.max_credits if override.max_credits is None else override.max_credits,
-        soft_cap=resume.soft_cap if override.soft_cap is None else override.soft_cap,
-    )
-
-
-def parse_capability_block(
-    name: str, kind: type[Any], blocks: Mapping[str, dict[str, Any]], file: str
-) -> Any:
-    """Return a capability's settings block as a value of the class, or None. Raises `ConfigError`."""
-    if name not in blocks:
-        return None
-    try:
-        return to_value(kind, blocks[name])
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"capabilities.{name}: {error}", where=file) from error
 
 
 if not TYPE_CHECKING:

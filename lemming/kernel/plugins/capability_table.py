@@ -32,11 +32,6 @@ def _has_attachments(agent: Any, config: Any) -> bool:
     return (line is not None and line.images) or _has_attach(agent.permissions.tools)
 
 
-def _may_attach(inputs: Any) -> Any:
-    tools = inputs.agent.permissions.tools
-    return tools and _has_attach(tools)
-
-
 def _has_attach(tools: Collection[str]) -> bool:
     """Return True if the grants include `attach` by name, or by a pattern while the capability is installed."""
     return is_any_match("attach", tools) and ("attach" in tools or not find_missing_folder("attachments"))
@@ -121,7 +116,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             tick="lemming.capabilities.attachments.attachments_capability:AttachmentsTickInterceptor",
             needs=("toolbox",),
             is_used=_has_attachments,
-            participates=_may_attach,
+            participates=lambda inputs: _has_attach(inputs.agent.permissions.tools),
         ),
         CapabilitySpec(
             "batches",
@@ -380,9 +375,7 @@ CHANNELS = frozenset(name for spec in LISTED.values() if spec.gateway for name i
 """The providers that ship which are channels."""
 PROVIDER_OWNERS = {provider: spec.name for spec in LISTED.values() for provider in spec.providers}
 BACKEND_OWNERS = {backend: spec.name for spec in LISTED.values() for backend in spec.backends}
-NO_MODELS = frozenset(
-    provider for spec in LISTED.values() if spec.is_model_free for provider in spec.providers
-)
+NO_MODELS = frozenset(name for spec in LISTED.values() if spec.is_model_free for name in spec.providers)
 """Providers whose answers cost nothing, and are no calls of a model."""
 WRITERS = {tool: spec.name for spec in LISTED.values() for tool in spec.writers}
 MEMORY_STRATEGIES = frozenset(name for spec in LISTED.values() for name in spec.memory_strategies)

@@ -30,7 +30,8 @@ from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.capability_usage import resolve_turn_policy
-from lemming.kernel.org.config import Config, resolve_credits
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_hooks import TickInterceptor, get_tick_interceptors
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,12 @@ def parse_tick(raw: bytes) -> int | None:
     """Return the tick in the text written by the last lock holder at its exit."""
     holder = _parse_holder(raw)
     return None if "pid" in holder else bounded_int(holder.get("tick"), le=LAST_TICK)
+
+
+def format_holder(*, since: str, command: str, epoch: int) -> bytes:
+    """Return the content of the lock file while this process holds the lock."""
+    process: dict[str, str | int] = {"pid": os.getpid(), "host": platform.node()}
+    return dump_pretty_flat({**process, "since": since, "command": command, "epoch": epoch})
 
 
 def format_release(base: OrgPath, epoch: int) -> bytes:

@@ -8,14 +8,14 @@ from functools import partial
 
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.inboxes.capability_state import find_sub_requests
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_agenda import Agenda
-from lemming.kernel.inboxes.visibility import ReaderView
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.memory import load_memories
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import resolve_turn_policy
-from lemming.kernel.org.config import resolve_credits
+from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.org.schedule import next_due
@@ -137,7 +137,7 @@ def _next_work_tick(snapshot: Snapshot, agent: Agent) -> int | None:
     first_inputs = check_wake(snapshot, agent, snapshot.survey.digests[agent.name])
     if not isinstance(first_inputs, TurnReason):
         return due if _has_work(snapshot, agent, first_inputs) else None
-    providers = _prepare_providers(snapshot, agent, state, snapshot.mail.view(agent, state.read))
+    providers = _prepare_providers(snapshot, agent, state, ReaderView(snapshot.mail, agent, state.read))
     if not (state.requests and providers.can_skip_requests):
         return None
     wake_tick = providers.next_wake_tick(load_memories(snapshot.org, agent.name))
@@ -145,7 +145,7 @@ def _next_work_tick(snapshot: Snapshot, agent: Agent) -> int | None:
 
 
 def _may_have_work(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
-    view = snapshot.mail.view(agent, state.read)
+    view = ReaderView(snapshot.mail, agent, state.read)
     providers = _prepare_providers(snapshot, agent, state, view)
     agenda = providers.agenda(view, resolve_turn_policy(agent, snapshot.config))
     if state.results or _has_addressed_entry(view, agent, agenda):

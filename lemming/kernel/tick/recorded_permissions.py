@@ -14,7 +14,7 @@ from lemming.kernel.base.errors import UnknownModel
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.journal_records import Record, ToolFinished, TurnStarted
-from lemming.kernel.org.config import resolve_credits
+from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.resume import AgentPermissions, FileAccess
 from lemming.kernel.plugins.capability_table import STRATEGIES
 from lemming.kernel.tick.recorded_answers import restore_result

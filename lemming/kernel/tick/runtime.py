@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ from lemming.kernel.access.workspace_trust import WorkspaceTrust
 from lemming.kernel.base.blocking_deadline import MonotonicClock, WorkAbandoned
 from lemming.kernel.base.clock import Clock, SystemClock, WaitingClock, timestamp
 from lemming.kernel.base.errors import ConfigError, DiskError, NotAnOrg, Problem, ProviderError
-from lemming.kernel.base.jsontext import dump_pretty_flat
 from lemming.kernel.base.recent_values import RecentValues
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import retry_while_saving
@@ -49,7 +47,13 @@ from lemming.kernel.providers import Reply, Request, provider_names
 from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.executors.turn_lock import TurnLock
-from lemming.kernel.tick.lock_holder import acquire_lock, format_release, next_epoch, parse_tick
+from lemming.kernel.tick.lock_holder import (
+    acquire_lock,
+    format_holder,
+    format_release,
+    next_epoch,
+    parse_tick,
+)
 from lemming.kernel.tick.model_backends import Backends
 from lemming.kernel.tick.tick_counter import explain_skipped_ticks
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurns
@@ -107,9 +111,7 @@ class Runtime:
     is_immediate: bool = False  # whether the tick is run at once, for what was asked, and not by the clock
     has_checked_history: bool = False  # whether earlier turns were found to be on the disk
     last_tick: int = -1  # the tick that it ran last
-    next_tick: int | None = (
-        None  # the tick that is next, as this engine or the one before it left the counter
-    )
+    next_tick: int | None = None  # as this engine, or the one before it, left the counter
     monotonic: MonotonicClock = time.monotonic
     pause: Callable[[float], object] | None = None
     # The settings files that the newest journal names, once looked at.
@@ -170,10 +172,8 @@ class Runtime:
             self.report_problem(
                 replace(problem, hint=f"{problem.hint}; {TOOLS_UNCHANGED}".removeprefix("; "))
             )
-        self.backends.settings, self._settings_observers = (
-            config.org,
-            tuple(self.build_observers(self, config)),
-        )
+        self.backends.settings = config.org
+        self._settings_observers = tuple(self.build_observers(self, config))
         return config
 
     def require_trusted(self, config: Config, agents: Mapping[str, Agent] | None) -> None:
@@ -201,8 +201,7 @@ class Runtime:
         return config
 
     def can_be_quiet(self, config: Config, ticks: list[int]) -> bool:
-        """Return False if the newest journal lacks a settings file; a tick without turns then needs a
-        journal.
+        """Return False if a tick without turns needs a journal, because the newest lacks a settings file.
 
         A pause seen only by quiet ticks must hold in the next process, whatever happens to its file. `ticks`
         have a journal; before the first journal nothing can be lost.
@@ -276,10 +275,13 @@ class Runtime:
         `before_retry` is called before each retry, after the check of the turn's limits.
         """
         on_delta = self._delta_notifier(request) if self.is_streaming else None
-        check = self.before_retry.get(request.agent) if self.before_retry else None
-        if check and before_again:
-            check = partial(_call_both, check, before_again)
-        return self.backends.complete(entry, request, on_delta, check or before_again)
+        checks = [check for check in (self.before_retry.get(request.agent), before_again) if check]
+
+        def run_checks(error: ProviderError) -> None:
+            for check in checks:
+                check(error)
+
+        return self.backends.complete(entry, request, on_delta, run_checks if checks else None)
 
     def _delta_notifier(self, request: Request) -> Callable[[str], object]:
         """Return the function that sends each text delta of an answer to the observers."""
@@ -318,9 +320,8 @@ class Runtime:
 
     def scan_servers(self, snapshot: Snapshot) -> dict[str, Json]:
         """Return the catalogues of the servers that firing agents may call, by capability."""
-        firing = [
-            snapshot.survey.agents[name] for name in snapshot.plan.order if name in snapshot.survey.agents
-        ]
+        agents = snapshot.survey.agents
+        firing = [agents[name] for name in snapshot.plan.order if name in agents]
         is_flushed = snapshot.config.org.durability != "off"
         sources = get_server_sources(self.org)
         return {
@@ -353,13 +354,6 @@ class Runtime:
             raise EngineStopped from error
 
 
-def _call_both(
-    first: Callable[[ProviderError], None], second: Callable[[ProviderError], None], error: ProviderError
-) -> None:
-    first(error)
-    second(error)
-
-
 @contextlib.contextmanager
 def open_org(
     base_path: str | os.PathLike[str],
@@ -387,27 +381,12 @@ def open_org(
     lock = acquire_lock(base)
     epoch, last_left = next_epoch(lock), parse_tick(lock.load_holder())
     try:
-        holder: dict[str, str | int] = {
-            "pid": os.getpid(),
-            "host": platform.node(),
-            "since": timestamp(clock.now()),
-            "command": command,
-            "epoch": epoch,
-        }
-        lock.write_holder(dump_pretty_flat(holder))
+        lock.write_holder(format_holder(since=timestamp(clock.now()), command=command, epoch=epoch))
         # The lock's file is at hand, on the device of all the others, and nobody goes by its stamps.
         probe_mtime_resolution(lock.restamp)
         observers = () if notify is ignore_event else (notify,)
-        new_runtime = Runtime(
-            org,
-            clock,
-            observers,
-            stop or threading.Event(),
-            epoch,
-            batching_capability,
-            build_observers=build_observers,
-        )
-        new_runtime.next_tick = last_left
+        new_runtime = Runtime(org, clock, observers, stop or threading.Event(), epoch, batching_capability)
+        new_runtime.build_observers, new_runtime.next_tick = build_observers, last_left
         if isinstance(clock, WaitingClock):
             new_runtime.monotonic, new_runtime.pause = clock.monotonic, clock.pause
         hold_settings(org, is_held=True)

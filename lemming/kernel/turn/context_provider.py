@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base.aliases import accept_old_fields
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import EntryLister, EntryReader, RequestOutcomes, RequestPolicy
 from lemming.kernel.inboxes.turn_agenda import Agenda
 from lemming.kernel.inboxes.turn_task import Task
-from lemming.kernel.inboxes.visibility import ReaderView
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry

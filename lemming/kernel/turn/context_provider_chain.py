@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import EntryLister, EntryReader, RequestOutcomes
 from lemming.kernel.inboxes.turn_agenda import (
     AddressedOnlyAgenda,
@@ -17,7 +18,6 @@ from lemming.kernel.inboxes.turn_agenda import (
     has_new_request,
 )
 from lemming.kernel.inboxes.turn_task import Task
-from lemming.kernel.inboxes.visibility import ReaderView
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry

@@ -12,13 +12,14 @@ from lemming.kernel.access.context_files import expand_context, load_item_text, 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import OutOfCredits, error_name
 from lemming.kernel.inboxes.inbox import Inbox, build_inbox, has_unread
+from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_agenda import Agenda
-from lemming.kernel.inboxes.visibility import ReaderView
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.llm.call_cost import check_credits
 from lemming.kernel.memory import Memories, load_memories
-from lemming.kernel.org.config import OrgSettings, resolve_credits
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits, ContextFile
 from lemming.kernel.org.schedule import Wake
@@ -96,7 +97,7 @@ def check_wake(
         texts.append(text)
         context_texts.append(_visible_context(item, text, state.turns))
     turn_context = TurnContext(tick_context, expanded_agent, entry, state, unwritten_files)
-    view = tick_context.mail.view(agent, state.read)
+    view = ReaderView(tick_context.mail, agent, state.read)
     providers, (_, policy) = (
         prepare_context(turn_context, view),
         org.get_cache(UsageCache).get_usage(expanded_agent, config),

@@ -1,0 +1,249 @@
+"""Spending limits during one turn: a call reserves its maximum cost, and settles it once answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from lemming.capabilities.gates.check_functions import make_check_runner
+from lemming.capabilities.gates.gate_evaluation import OUTCOME_PHRASES, require_known_fields
+from lemming.capabilities.gates.gate_format import Gate, GateRule
+from lemming.capabilities.gates.past_spending import (
+    SpendingUnknown,
+    make_amount,
+    write_off_amount,
+)
+from lemming.capabilities.gates.spending_limit import (
+    NOTHING,
+    ONE,
+    ZERO,
+    SpendAmount,
+    describe_amount,
+    find_exceeded,
+    get_limits,
+    parse_window,
+)
+from lemming.capabilities.gates.tick_spending import SpendingScope, TickSpending
+from lemming.capabilities.pricing.prices import max_call_cost
+from lemming.kernel.base.errors import DiskError, LimitReached, RequestOverLimit
+from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
+from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.journal.write_offs import WriteOff
+from lemming.kernel.llm.call_cost import max_input_tokens
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.plugins.capability_table import NO_MODELS
+from lemming.kernel.plugins.provider_errors import describe_exception
+from lemming.kernel.providers import Request
+from lemming.kernel.tick.reservations import Reservations
+from lemming.kernel.turn.turn_values import TurnInputs
+
+
+class TurnSpendingLimits:
+    """Spending limits of one turn. A turn without own limits is still counted for limits of other turns."""
+
+    def __init__(
+        self,
+        tick_limits: TickSpending,
+        inputs: TurnInputs,
+        rules: Sequence[GateRule],
+        reservations: Reservations,
+    ) -> None:
+        self._tick_limits, self._rules, self._reservations = tick_limits, rules, reservations
+        self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
+        self._turn = inputs.turn
+        self._settled = NOTHING
+        self._snapshot = inputs.given
+
+    @property
+    def _own_spending(self) -> SpendAmount:
+        """Spending of the turn, including reservations for unanswered calls."""
+        return self._settled.add(write_off_amount(self._reservations.reserved))
+
+    @property
+    def unsettled(self) -> WriteOff:
+        """Possible spending of the turn beyond its answers."""
+        return self._reservations.unsettled
+
+    def settle(self, record: ModelReplied | ModelFailed) -> None:
+        """Charge the cost of a call, and the write-off of its reservations."""
+        self._reservations.settle(record)
+        self._settled = self._settled.add(write_off_amount(WriteOff.from_json(record.lost)))
+        if isinstance(record, ModelReplied):
+            tokens = record.input_tokens + record.output_tokens
+            self._settled = self._settled.add(make_amount(record.credits, record.cost_usd, tokens))
+
+    def reserve(self, key: str, entry: ModelEntry, request: Request) -> None:
+        """Reserve the maximum cost of the next call."""
+        if self._is_model_call(key, entry):
+            self._reservations.reserve(key, entry, request)
+
+    def release(self, call: int) -> None:
+        """Release the reservation of a call that was not made or has a known cost."""
+        self._reservations.release(call)
+
+    def write_off(self, call: int) -> WriteOff:
+        """Return the write-off of a call after its answer or failure."""
+        return self._reservations.write_off(call)
+
+    def _is_model_call(self, key: str, entry: ModelEntry) -> bool:
+        """Return True if a model answers. Plans, the clock and judge programs are not counted."""
+        return entry.provider not in NO_MODELS and key in self._tick_limits.tick_context.config.models
+
+    def check_call(
+        self, call: int, key: str, entry: ModelEntry, request: Request, *, trust: str = ""
+    ) -> Iterator[GateVerdict]:
+        """Yield the verdicts of gates on a call before it is made.
+
+        `key`: the model of the call. `trust`: the trust label of the turn, if tracked.
+
+        Raises: LimitReached if the call is not allowed.
+        """
+        if not self._is_model_call(key, entry):
+            return
+        planned_call = _PlannedCall.from_request(key, entry, request)
+        facts = {"agent": self._name, "call": call, "request": self.request, **planned_call.facts}
+        facts |= {"trust": trust} if trust else {}
+        for rule in self._rules:
+            then = rule.gate.then
+            try:
+                require_known_fields(rule.gate, facts)
+                finding = self._check_limit(rule, planned_call, facts) if rule.gate.predicate(facts) else None
+            except DiskError:  # nobody knows what was spent: the run ends
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with a gate, it does not open
+                finding, then = f"the gate broke: {describe_exception(error)}", "block"
+            if finding is None:
+                continue
+            if then == "pass":
+                break
+            about = self._describe_scope(rule.gate) if then == "ask" else f"call {call}"
+            amounts = finding.amounts if isinstance(finding, OverLimit) else None
+            yield GateVerdict(rule.line, "spend", then, about, rule.gate.because or str(finding), amounts)
+            if then != "warn":
+                is_final = then == "block" and isinstance(finding, OverLimit) and finding.is_final
+                error_type = RequestOverLimit if is_final else LimitReached
+                raise error_type(f"{OUTCOME_PHRASES[then]}: {rule.gate.because or finding} ({rule.line})")
+
+    def _check_limit(self, rule: GateRule, planned_call: _PlannedCall, facts: dict[str, Any]) -> str | None:
+        """Return the objection of a gate to a call, or None."""
+        gate = rule.gate
+        if gate.check:
+            check_finding = make_check_runner(tuple(self._tick_limits.tick_context.config.org.plugins))(
+                gate.check, facts
+            )
+            return None if check_finding is None else check_finding.why
+        if gate.models:
+            allowed = ", ".join(gate.models)
+            return (
+                None
+                if planned_call.key in gate.models
+                else f'"{planned_call.key}" is none of the models {allowed}'
+            )
+        limits = get_limits(gate)
+        if not limits:
+            return ""
+        if gate.then == "ask":
+            raises = self._tick_limits.sum_approved_raises(
+                rule, self._describe_scope(gate), self._name, self._snapshot
+            )
+            limits = {key: limit + getattr(raises, key) for key, limit in limits.items()}
+        if "dollars" in limits and not planned_call.is_priced:
+            return (
+                f'the price of model "{planned_call.key}" is unknown, so that a limit in dollars cannot hold: '
+                "set usd_per_million_input_tokens and usd_per_million_output_tokens in config/models.json"
+            )
+        scope = self._get_scope(gate)
+        if scope is None:
+            return None
+        try:
+            spent = self._total_spending(gate, scope, counts="calls" in limits)
+        except SpendingUnknown as error:
+            return f"what was spent is not known: {error.message}"
+        key = find_exceeded(limits, spent.add(planned_call.max_cost))
+        if not key:
+            return None
+        spent_text, limit_text = describe_amount(key, getattr(spent, key)), describe_amount(key, limits[key])
+        cost_text = describe_amount(key, getattr(planned_call.max_cost, key))
+        window = parse_window(gate.window)
+        within = f" within {window}" if window else ""
+        message = f"{spent_text} of {limit_text} per {gate.per}{within} are spent, and the call can cost {cost_text}"
+        amounts = {
+            "unit": key,
+            "spent": float(getattr(spent, key)),
+            "limit": float(limits[key]),
+            "call": float(getattr(planned_call.max_cost, key)),
+        }
+        return OverLimit(message, amounts, is_final=gate.per == "request" and not window)
+
+    def _describe_scope(self, gate: Gate) -> str:
+        """Return the scope of an approval for more spending, as text."""
+        return (
+            f"request {self._tick_limits.get_root_request(self.request)}"
+            if gate.per == "request"
+            else str(gate.per)
+        )
+
+    def _get_scope(self, gate: Gate) -> SpendingScope | None:
+        """Return the scope of a limit, or None if the limit does not concern the turn."""
+        match gate.per:
+            case "request":
+                return (
+                    SpendingScope(request=self._tick_limits.get_root_request(self.request))
+                    if self.request
+                    else None
+                )
+            case "organisation":
+                return SpendingScope()
+            case _:
+                return SpendingScope(agents=self._tick_limits.get_family(self._name))
+
+    def _total_spending(self, gate: Gate, scope: SpendingScope, *, counts: bool) -> SpendAmount:
+        """Return the spending counted by a limit: before the tick, by earlier turns of the tick, and by this
+        turn.
+        """
+        if gate.per == "turn":
+            return self._own_spending
+        earlier = self._tick_limits.sum_earlier_spending(scope, parse_window(gate.window), counts=counts)
+        return earlier.add(self._tick_limits.sum_earlier_turns(self._name, self._turn, scope)).add(
+            self._own_spending
+        )
+
+
+class OverLimit(str):
+    """Reason for rejecting a call over a limit, with the figures (`GateVerdict.amounts`).
+
+    `is_final`: no later call for the same request is possible either.
+    """
+
+    amounts: Mapping[str, Any]
+    is_final: bool
+
+    def __new__(cls, reason: str, amounts: Mapping[str, Any], *, is_final: bool) -> OverLimit:
+        """Return a reason with the value of the text."""
+        reason_text = super().__new__(cls, reason)
+        reason_text.amounts, reason_text.is_final = amounts, is_final
+        return reason_text
+
+
+class _PlannedCall(NamedTuple):
+    """Planned call: the key of its model, and its maximum cost."""
+
+    key: str
+    max_cost: SpendAmount
+    is_priced: bool
+    facts: dict[str, Any]
+
+    @classmethod
+    def from_request(cls, key: str, entry: ModelEntry, request: Request) -> _PlannedCall:
+        bound = max_call_cost(entry, max_input_tokens(request))
+        dollars = None if bound.dollars is None else float(bound.dollars)
+        facts = {
+            "model": key,
+            "provider": entry.provider,
+            "credits": float(bound.credits),
+            "dollars": dollars,
+            "tokens": bound.tokens,
+        }
+        max_amount = SpendAmount(bound.credits, bound.dollars or ZERO, ONE, Decimal(bound.tokens))
+        return cls(key, max_amount, dollars is not None, facts)
