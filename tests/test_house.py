@@ -163,7 +163,7 @@ EDGES = {
     "capabilities/gates/gate_evaluation.py": 1,
     "capabilities/gates/gate_judges.py": 1,
     "kernel/tick/error_boundary.py": 1,
-    "capabilities/gates/spending_gates.py": 1,
+    "capabilities/gates/turn_spending.py": 1,
     "capabilities/toolbox/functions/function_call.py": 1,
     "capabilities/toolbox/functions/tool_files.py": 1,
     "capabilities/toolbox/functions/worker.py": 1,

@@ -275,14 +275,7 @@ def _find_file_problems(scope: CheckScope) -> list[_ReportedProblem]:
         for _, problems in run_checks(list_checks("validate", scope), scope)
         for check_row in problems
     ]
-    return sorted(
-        reports,
-        key=lambda check_row: (
-            [*check_row.problem.file.split("/"), ""][1]
-            if check_row.problem.file.startswith("agents/")
-            else ""
-        ),
-    )
+    return sorted(reports, key=lambda row: row.problem.file.partition("agents/")[2].partition("/")[0])
 
 
 def _print_unchecked_count(scope: CheckScope) -> None:
@@ -396,13 +389,8 @@ def _run_verification(scope: CheckScope, ticks: list[int] | None = None) -> Veri
 
 def _print_verification_summary(result: Verification, errors: int, notes: int) -> None:
     parts = [format_count(errors, "error")] * bool(errors) + [format_count(notes, "note")] * bool(notes)
-    checked = ", ".join(
-        [
-            format_count(result.ticks, "tick"),
-            format_count(result.turns, "turn"),
-            format_count(result.files, "file"),
-        ]
-    )
+    counts = ((result.ticks, "tick"), (result.turns, "turn"), (result.files, "file"))
+    checked = ", ".join(format_count(number, noun) for number, noun in counts)
     print_notice(f"{checked}: {', '.join(parts) or 'all files match the journals'}")
     if result.skimmed:
         journal_count = format_count(result.skimmed, "older journal")

@@ -11,6 +11,7 @@ from lemming.commands.terminal import (
     OutputClosed,
     Style,
     format_count,
+    format_duration,
     format_usd,
     get_terminal_width,
     one_line,
@@ -309,7 +310,7 @@ def format_tick_start(event: TickBegins) -> str:
 def format_sleep(event: Sleeping | Woken) -> str:
     """Return the line for an engine that sleeps or wakes up, or an empty string."""
     if isinstance(event, Sleeping):
-        length = f"for {_format_duration(event.seconds)}"
+        length = f"for {format_duration(event.seconds)}"
         if event.due:
             length += f", until tick {event.until_tick} ({one_line(', '.join(event.due), 60)})"
         return f"sleeping until something changes, at most {length}"
@@ -319,17 +320,6 @@ def format_sleep(event: Sleeping | Woken) -> str:
         tick_text = f"tick {first}" if missed_ticks == 1 else f"ticks {first} to {last}"
         parts.append(f"slept through {tick_text}")
     return "; ".join(parts)
-
-
-def _format_duration(seconds: float) -> str:
-    """Format a duration for people.
-
-    >>> [_format_duration(seconds) for seconds in (4.4, 75, 3600, 9000)]
-    ['4 s', '75 s', '60 min', '2.5 h']
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def payload_to_text(payload: dict[str, Any]) -> str:

@@ -322,3 +322,14 @@ def to_text(value: Any) -> str:
     from lemming.kernel.base.jsontext import dump_compact
 
     return value if isinstance(value, str) else dump_compact(value).decode()
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration for people.
+
+    >>> [format_duration(seconds) for seconds in (4.4, 75, 3600, 9000)]
+    ['4 s', '75 s', '60 min', '2.5 h']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

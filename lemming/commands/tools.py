@@ -19,6 +19,7 @@ from lemming.commands.command_context import (
     parse_json_object,
 )
 from lemming.commands.terminal import format_count, one_line, print_data, print_notice, print_text, style_text
+from lemming.commands.tool_json import format_origin, result_to_json, tool_to_json
 from lemming.commands.trust import load_settings, require_workspace_trust
 from lemming.kernel.agents import Agent, load_agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
@@ -36,7 +37,7 @@ from lemming.kernel.plugins.plugin_registry import load_installed_plugins
 from lemming.kernel.tick.firing_plan import WITH_TOOLS, has_model_turns, small_model_warning
 from lemming.kernel.tick.runtime import Runtime, open_org
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.kernel.tools import SHIPPED, Tool, ToolResult, get_toolset
+from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_call import call_tool
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
@@ -143,7 +144,7 @@ def list_tools(context: CommandContext, agent: AsAgent = None, limit: Limit = No
         [tool_row.name for tool_row in selected_agents if _can_call(tool, tool_row, toolset, settings)]
         for tool in available
     ]
-    rows = [_tool_to_json(*pair) for pair in zip(available, callers, strict=True) if pair[1] or not agent]
+    rows = [tool_to_json(*pair) for pair in zip(available, callers, strict=True) if pair[1] or not agent]
     context.print_list("tool", rows, COLUMNS, limit)
 
 
@@ -154,11 +155,11 @@ def show_tool(context: CommandContext, name: Name, agent: AsAgent = None) -> Non
     toolset, agents = get_toolset(settings, base), survey_agents(base).agents
     tool = _require_tool(toolset, name, _require_agent(base, agent) if agent else None)
     callers = [tool_row.name for tool_row in agents.values() if _can_call(tool, tool_row, toolset, settings)]
-    if context.print_as_json("tool", _tool_to_json(tool, callers)):
+    if context.print_as_json("tool", tool_to_json(tool, callers)):
         return
     limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
     repeat_text = "may be repeated after a crash" if tool.repeatable else "is not repeated after a crash"
-    print_data(f"{style_text(tool.name, 'bold')}  {tool.tool_class}, from {_format_origin(tool)}")
+    print_data(f"{style_text(tool.name, 'bold')}  {tool.tool_class}, from {format_origin(tool)}")
     print_text(tool.description)
     print_data("")
     parallel_text = "; calls of one reply run in parallel" if tool.parallel else ""
@@ -207,7 +208,7 @@ def call(
     else:
         result = _run_call(Runtime(base), name, agent, arguments, applies_effects=False)
         base.close()
-    if not context.print_as_json("tool_called", _result_to_json(name, result)):
+    if not context.print_as_json("tool_called", result_to_json(name, result)):
         _print_result(result, is_applied=yes)
     if not result.success:
         raise typer.Exit(1)
@@ -294,24 +295,6 @@ def _require_tool(toolset: Toolset, name: str, agent: Agent | None) -> Tool:
     return toolset.find(name)
 
 
-def _format_origin(tool: Tool) -> str:
-    return "LeMMing" if tool.name in SHIPPED else tool.origin
-
-
-def _tool_to_json(tool: Tool, callers: list[str]) -> dict[str, Any]:
-    return {
-        "tool": tool.name,
-        "class": tool.tool_class,
-        "description": tool.description,
-        "from": _format_origin(tool),
-        "repeatable": tool.repeatable,
-        "parallel": tool.parallel,
-        "timeout_s": tool.timeout_s,
-        "parameters": tool.parameters,
-        "agents": callers,
-    }
-
-
 def parse_arguments(pairs: list[str], json_text: str | None) -> dict[str, Any]:
     """Parse the typed arguments of a call. Raises `UsageError`."""
     arguments = {} if json_text is None else parse_json_object(json_text, "--args", '{"city": "Oslo"}')
@@ -378,19 +361,6 @@ def _commit_effects(context: ToolContext, result: ToolResult) -> None:
     for entry in result.entries:
         entry_keys: dict[str, Any] = {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags}
         write_person_entry(base, name, tick=context.tick, created_at=context.now, **entry_keys)
-
-
-def _result_to_json(name: str, result: ToolResult) -> dict[str, Any]:
-    return {
-        "tool": name,
-        "success": result.success,
-        "outcome": result.outcome,
-        "code": OUTCOME_CODES[result.outcome],
-        "output": result.output,
-        "files": [effect.path_key for effect in result.effects],
-        "entries": [entry._asdict() for entry in result.entries],
-        "attempts": result.attempts,
-    }
 
 
 def _print_result(result: ToolResult, *, is_applied: bool) -> None:

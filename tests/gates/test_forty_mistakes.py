@@ -28,12 +28,9 @@ ORG, MODELS, CREDITS, ADA = (
 )  # fmt: skip
 
 GATE: Json = {
-    "at": "call",
-    "then": "block",
-    "tool": ["file_write", "mcp.files.*"],
-    "class": "write",
+    "at": "call", "then": "block", "tool": ["file_write", "mcp.files.*"], "class": "write",
     "when": {"field": "agent", "op": "is", "value": "ada"},
-}
+}  # fmt: skip
 ASK: Json = {
     "at": "call",
     "then": "ask",

@@ -22,6 +22,8 @@ from lemming.kernel.tools import get_toolset, refresh_tools
 from lemming.queries.permissions_required import list_required_permissions
 from lemming.testing import make_org, say
 
+FILE_READ = "lemming.capabilities.toolbox.file_tools.FileReadTool"
+
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Workshop]:
@@ -125,12 +127,7 @@ def test_two_agents_may_have_each_a_tool_of_one_name(shop: Workshop) -> None:
     ("first", "second", "name", "both"),
     [
         ("tools/a.py", "tools/b.py", "twin", ("tools/a.py:4", "tools/b.py:4")),
-        (
-            "tools/a.py",
-            "tools/b.py",
-            "file_read",
-            ("tools/a.py:4", "lemming.capabilities.toolbox.file_tools.FileReadTool"),
-        ),
+        ("tools/a.py", "tools/b.py", "file_read", ("tools/a.py:4", FILE_READ)),
     ],
 )
 def test_one_name_twice_is_an_error_that_names_both(
@@ -156,11 +153,7 @@ OUT: list[tuple[dict[str, str], dict[str, Any], str]] = [
     ({"tools/mine.py": "\0"}, {}, "null bytes"),
     ({"tools/mine.py": TWIN, "tools/other.py": TWIN}, {}, 'two tools are called "twin"'),
     ({"tools/mine.py": TWIN.replace("twin", "of_all")}, {}, "that of tools/a.py:4"),
-    (
-        {"tools/mine.py": TWIN.replace("twin", "file_read")},
-        {},
-        "lemming.capabilities.toolbox.file_tools.FileReadTool",
-    ),
+    ({"tools/mine.py": TWIN.replace("twin", "file_read")}, {}, FILE_READ),
     ({"tools/my-own.py": TWIN}, {}, "is a Python module; rename it"),
     ({}, TEAM, "and that of the team of bob9"),
     ({"workspace/mine.py": TWIN}, {}, "bob10 may write it: it is in its workspace"),
