@@ -332,11 +332,9 @@ def decode_entry(name: EntryName, raw: bytes) -> OutboxEntry:
     for key, claim, truth in zip(("tick", "id", "agent"), claimed, actual, strict=True):
         if claim != truth:
             message = f"claims {key} {str(claim)[:80]!r}, but its place says {truth!r}"
-            raise _entry_error(
-                name.file, message, "the folder and the file's name are the identity", f"/{key}"
-            )
-    unknown = [warning for warning in document.warnings if warning.pointer]  # a byte order mark is none
-    if unknown:
+            hint = "the folder and the file's name are the identity"
+            raise _entry_error(name.file, message, hint, f"/{key}")
+    if unknown := [warning for warning in document.warnings if warning.pointer]:  # a byte order mark has none
         first = unknown[0]
         raise _entry_error(name.file, first.message, "an entry has exactly seven keys", first.pointer)
     return entry
@@ -351,8 +349,7 @@ def read_outbox_entries(
     """
     base = paths.as_base(base_path)
     names = list_outbox(base, agent_name)
-    newest = list(islice(_iter_readable(base, reversed(names)), limit))
-    return newest[::-1]
+    return list(islice(_iter_readable(base, reversed(names)), limit))[::-1]
 
 
 def collect_readable_outboxes(

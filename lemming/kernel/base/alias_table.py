@@ -335,3 +335,13 @@ RESULTS = {hook: _full(name) for hook, name in _RESULTS.items()}
 """Protocol of the object that a hook returns."""
 MOVED = {_full(old): _full(new) for old, new in _MOVED.items()}
 """Current path of each module that was moved before 0.2.0. The old path does not work."""
+_PLACES = {
+    "kernel.inboxes.visibility.ReaderView": "kernel.inboxes.reader_view",
+    "kernel.journal.journal_file.JournalContents": "kernel.journal.journal_parser",
+    "kernel.journal.journal_file.parse_records": "kernel.journal.journal_parser",
+    "kernel.org.config.has_credit_override": "kernel.org.credit_limits",
+    "kernel.org.config.parse_capability_block": "kernel.org.settings_blocks",
+    "kernel.org.config.resolve_credits": "kernel.org.credit_limits",
+}
+PLACES = {_full(old): _full(new) for old, new in _PLACES.items()}
+"""Current module of each name that has left its module."""

@@ -80,11 +80,12 @@ def find_renamed(module: str, name: str) -> Any:
 
     Raises: AttributeError for a name that the module never had.
     """
-    new_name = "" if name.startswith("__") else _table().NAMES.get(name, "")
-    if not new_name or not hasattr(sys.modules[module], new_name):
+    new_name = "" if name.startswith("__") else _table().NAMES.get(name, name)
+    home = _table().PLACES.get(f"{module}.{new_name}", module)
+    if (name, module) == (new_name, home) or not hasattr(import_module(home), new_name):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
-    warn_once(f"{module}.{name}", new_name, depth=2)
-    return getattr(sys.modules[module], new_name)
+    warn_once(f"{module}.{name}", new_name if home == module else f"{home}.{new_name}", depth=2)
+    return getattr(sys.modules[home], new_name)
 
 
 def old_names_of(module: str) -> Callable[[str], Any]:

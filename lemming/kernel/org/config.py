@@ -307,12 +307,11 @@ def preview_config(base_path: str | os.PathLike[str], file: str, raw: bytes) -> 
     Raises `ConfigError` with every problem of all three files.
     """
     org = Organisation.from_path(base_path)
-    return _build_config(
-        [
-            _parse_settings(file, raw) if settings_file == file else _load_file(org, settings_file)
-            for settings_file in FILE_TYPES
-        ]
-    )
+    results = [
+        _parse_settings(file, raw) if settings_file == file else _load_file(org, settings_file)
+        for settings_file in FILE_TYPES
+    ]
+    return _build_config(results)
 
 
 def _parse_settings(file: str, raw: bytes) -> _FileResult:
@@ -332,7 +331,7 @@ class _ConfigCache:
 
 
 _FileResult = Document[Any] | ConfigError | None
-"""What a settings file says, or what is wrong with it; None: there is no such file."""
+"""A parsed settings file, the error in the file, or None without the file."""
 
 
 def _load_file(org: Organisation, file: str) -> _FileResult:
@@ -365,11 +364,7 @@ def _build_config(results: Sequence[_FileResult]) -> Config:
     file_problems = [
         problem for result in results if isinstance(result, ConfigError) for problem in result.problems
     ]
-    problems = (
-        *file_problems,
-        *_validate_executor(org),
-        *_validate_timezone(org),
-    )
+    problems = (*file_problems, *_validate_executor(org), *_validate_timezone(org))
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise ConfigError(str(errors[0]), problems=problems)
