@@ -80,7 +80,9 @@ def find_renamed(module: str, name: str) -> Any:
 
     Raises: AttributeError for a name that the module never had.
     """
-    new_name = "" if name.startswith("__") else _table().NAMES.get(name, name)
+    if name.startswith("__"):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    new_name = _table().NAMES.get(name, name)
     home = _table().PLACES.get(f"{module}.{new_name}", module)
     if (name, module) == (new_name, home) or not hasattr(import_module(home), new_name):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
