@@ -44,6 +44,7 @@ class OrgTrustLabeler:
 
     def entry_label(self, entry: OutboxEntry) -> str:
         """Return the trust label of an entry: the label in the entry's tag, at most the author's label."""
+        # A tag can only lower the label: an author can write any tag by hand.
         label = self.order.lowest(
             (self.author_label(entry.agent, entry), self.order.lowest_in_tags(entry.tags))
         )
@@ -95,6 +96,7 @@ class OrgTrustLabeler:
     def author_label(self, author: str, entry: OutboxEntry | None = None) -> str:
         """Return the trust label of an author; for a channel's entry, the label given by verified fields."""
         if entry is not None and author in self._channel_agents:
+            # Not cached by author: each entry of a channel has its own verified fields.
             return self._match_rule(author, entry) or OUTSIDE
         if author not in self._author_labels:
             self._author_labels[author] = self._match_rule(author, None) or self._default_label(author)

@@ -102,7 +102,7 @@ class CleanContextFilter:
     def _filter_outcome(self, outcome: RequestOutcome) -> RequestOutcome:
         """Return a sub-request's outcome; an untrusted answer is reduced to values or removed."""
         if outcome.sub_request.held:
-            return outcome  # a capability's own, such as a person's word
+            return outcome  # from a capability, such as a person's decision
         answer, entry = outcome.answer, outcome.entry
         if answer is not None and self._is_untrusted(answer):
             answer = self._reduce_to_values(answer, entry)
@@ -126,6 +126,7 @@ class CleanContextFilter:
 
     def _answer_schemas(self, author: str, entry: OutboxEntry | None) -> list[Any]:
         """Return the schemas of an answer: from the asker, if trusted, and from the author's resume."""
+        # A schema by an untrusted author could pass any sentence, as one of the choices of an `enum`.
         resume, resume_label = self._resumes.get(author), self._marks.get_label(resume_file(author)).label
         output = (
             resume.extensions.get("output") if resume and not self.is_below_minimum(resume_label) else None
@@ -180,12 +181,12 @@ def make_clean_filter(
 
 # --- what of an answer can hold no sentence -------------------------------------------------------
 
-# Who reads strangers may say so much to somebody who acts: the strangers' words do not come along.
+# An agent that reads untrusted text may pass these values, and none of its sentences, to one that acts.
 
 MAX_BITS = 256
-"""So much an answer may tell in all, however it is spread over fields and lists: 32 letters at eight bits."""
+"""Information limit of an answer over all its fields and lists: that of 32 letters at eight bits."""
 MAX_ITEMS = 32
-"""So many values of a list at most, with those in its lists and objects."""
+"""Maximum number of values in a list, nested values included."""
 MAX_DEPTH = 4
 _MAX_NUMBER = 2**53
 _DATES: dict[str, tuple[re.Pattern[str], Callable[[str], object]]] = {
@@ -219,7 +220,7 @@ def extract_safe_values(schema: Mapping[str, Any] | None, payload: Mapping[str, 
     reader = _ValueReader()
     try:
         answer = reader.parse_object(schema or {}, payload, MAX_DEPTH)
-    except (ValueError, TypeError, OverflowError):  # of a schema that is none, or a number that is none
+    except (ValueError, TypeError, OverflowError):  # an invalid schema or number
         return None
     return answer if answer and reader.bits <= MAX_BITS else None
 
@@ -238,7 +239,7 @@ class _ValueReader:
             key not in payload for key in schema.get("required", ())
         ):
             raise ValueError("it does not fit")
-        self.bits += len(properties.keys() - set(schema.get("required", ())))  # whether each is there
+        self.bits += len(properties.keys() - set(schema.get("required", ())))  # the presence of each is a bit
         return {
             key: self._parse_value(form, payload[key], depth - 1)
             for key, form in properties.items()
@@ -250,7 +251,8 @@ class _ValueReader:
             raise ValueError("anything would fit")
         choices = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(choices, list):
-            if any(type(choice) is type(value) and choice == value for choice in choices):  # true is no 1
+            # The types too: True == 1 in Python.
+            if any(type(choice) is type(value) and choice == value for choice in choices):
                 self.bits += log2(len(choices))
                 return value
             raise ValueError("none of the choices")
@@ -262,7 +264,7 @@ class _ValueReader:
             and _count_values(value) <= MAX_ITEMS
             and depth
         ):
-            self.bits += log2(MAX_ITEMS + 1)  # how many there are
+            self.bits += log2(MAX_ITEMS + 1)  # the length tells something too
             return [self._parse_value(schema.get("items"), item, depth - 1) for item in value]
         self.bits += _count_bits(schema, value)
         return value
@@ -295,11 +297,11 @@ def _count_bits(schema: Mapping[str, Any], value: Any) -> float:
         is_bounded = "minimum" in schema and "maximum" in schema
         if is_bounded and kind == "integer":
             return log2(int(high) - int(low) + 1)
-        # Without bounds by as many digits as it has: 4 tells little, whatever might have stood there.
+        # Without bounds, by the number of digits: a small number tells little.
         return max(4.0, 3.33 * sum(letter.isdigit() for letter in repr(value)))
     if kind == "string" and isinstance(value, str) and form in _DATES:
         pattern, parse_date = _DATES[form]
         if pattern.match(value):
-            parse_date(value.upper())  # raises for a day that is in no calendar
+            parse_date(value.upper())  # raises for an impossible date
             return _DATE_BITS[form]
     raise ValueError("it may hold a sentence")

@@ -15,7 +15,7 @@ from lemming.kernel.plugins.capability_table import MEMORY_STRATEGIES
 from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
-"""What the channels that ship make sure of (docs/trust.md); one of a plugin may make sure of anything."""
+"""Fields verified by the shipped channels (docs/trust.md); a plugin's channel may verify anything."""
 _LATER = '"may_be_absent": true says that it is for later'
 
 

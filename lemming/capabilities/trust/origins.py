@@ -15,7 +15,7 @@ from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.turn.guards import LowTrustValue
 
 MIN_NUMBER = 100
-"""Whole numbers nearer to 0 tell too little: a count of 3 in one place says nothing of a 3 in another."""
+"""Smaller whole numbers are no evidence: a count of 3 says nothing about another 3."""
 MIN_TEXT_CHARS = 4
 _WORDS = re.compile(r"[\w.:+-]+")
 
@@ -87,6 +87,7 @@ def _find_label(value: Any, label: str, values: Sequence[LowTrustValue]) -> str:
 def _iter_leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         for key, item in value.items():
+            # Keys too: a value may be passed on as the key of an object.
             yield str(key)
             yield from _iter_leaves(item)
     elif isinstance(value, (list, tuple)):

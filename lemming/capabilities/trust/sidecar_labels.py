@@ -28,7 +28,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 
 ALL = ".all.json"
 LABEL_LIMIT_BYTES = 64 << 10
-MAX_NAME_BYTES = 240  # a name has 255, and `.json` comes behind it
+MAX_NAME_BYTES = 240  # a name has at most 255 bytes, and `.json` is added
 _LABEL_LIKE = re.compile(r"\.json(\.d)*\Z")
 _LIKE_ALL = re.compile(r"\.all\.*\Z")
 _RESUME = re.compile(r"agents/[^/]+/resume\.json")
@@ -50,6 +50,7 @@ def get_label_path(path: str) -> str:
     ('trust/shared/notes.txt.json', 'trust/shared/a.json.d/b.json')
     """
     folder, _, name = path.rpartition("/")
+    # A file called `.all` must not get the label that stands for its whole folder.
     if _LIKE_ALL.match(name):
         name = f"{name}."
     return f"{_label_folder(folder)}/{_short_name(name)}.json"
@@ -225,7 +226,7 @@ def compute_file_digest(base: OrgPath, path: str) -> str:
     except ValueError:
         return ""
     except OSError as error:
-        # Else what a person vouches for would count, or not, by what the disk happens to say.
+        # A look that the disk refused must not decide whether an endorsement counts.
         require_about_one_file(full_path, error)
         return ""
 
@@ -245,14 +246,14 @@ def _is_single_file(file: str) -> bool:
 
 
 def _is_label_inside(sidecar_label: SidecarLabel, label_path: str, folder: str) -> bool:
-    if folder == ALL_RESUMES:  # else a star is a letter, as any other in a folder's name
+    if folder == ALL_RESUMES:  # elsewhere a star is an ordinary letter of a name
         return bool(_RESUME.fullmatch(sidecar_label.file))
     if folder == "/" or not sidecar_label.file:
         return folder == "/" or label_path.startswith(f"{_label_folder(folder)}/")
     return sidecar_label.file == folder or sidecar_label.file.startswith(f"{folder}/")
 
 
-_DAMAGED = SidecarLabel("", "", float("inf"))  # the least trusted, and no later mark undoes it
+_DAMAGED = SidecarLabel("", "", float("inf"))  # the least trusted, and no later label replaces it
 
 
 def _decode(raw: bytes) -> SidecarLabel:
@@ -273,7 +274,7 @@ def rename_labels(base: OrgPath, old: str, new: str) -> None:
         for label_file in files:
             relative_path = label_file.path.removeprefix(f"{base}/{old_labels}")
             raw = fs.read_bytes(label_file.path, LABEL_LIMIT_BYTES)
-            with suppress(JsonProblem, KeyError, TypeError):  # one that is damaged trusts nobody there too
+            with suppress(JsonProblem, KeyError, TypeError):  # a damaged label is copied as it is
                 record: Any = parse(raw, limit_bytes=LABEL_LIMIT_BYTES)
                 raw = dump_pretty({**record, "file": new + str(record["file"]).removeprefix(old)})
             fs.write_atomic(Path(base), f"{new_labels}{relative_path}", raw)

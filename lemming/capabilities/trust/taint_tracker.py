@@ -35,9 +35,9 @@ RETURNS_NO_TEXT = ("attach",)
 EDITING_TOOLS = ("file_edit", "file_move")
 ACCESSES: tuple[Access, ...] = ("read", "write")
 SUGGESTS_NAMES = ("memory_read", "store_read")
-"""Those that name what there is, where there is nothing of the name they are asked for."""
+"""Tools whose result suggests existing names if the requested one is missing."""
 SUGGESTS_FOLDERS = ("file_list",)
-"""Those that name a folder, where there is none at the path they are asked for."""
+"""Tools whose result suggests a folder if the requested one is missing."""
 SHELL_TOOL = "shell"
 
 
@@ -129,6 +129,7 @@ class CallTaintTracker:
             path for path in effect_paths if order.is_untrusted(self._sidecar_labels.get_raw_label(path))
         ]
         changes: dict[str, Any] = {"marked": labelled} if labelled else {}
+        # A whole rewrite keeps nothing of the old text. An append or a move does, and inherits its label.
         if self._tool.replaces_whole:
             return changes
         memories = f"{paths.memory_folder(self._context.agent.name)}/"
@@ -200,7 +201,7 @@ class CallTaintTracker:
         candidates = [call.args, *(files if isinstance(files, list) else ())]
         name = context.agent.name
         for path in (item.get("path") if isinstance(item, dict) else item for item in candidates):
-            # A path that can be none (a NUL byte in it) is refused, and no name is told.
+            # An impossible path (with a NUL byte) is refused without a suggestion.
             if isinstance(path, str) and path and not unsafe_path_reason(path, components(path)):
                 yield from self._suggestion_labels(
                     path, name, context, is_folder=call.tool in SUGGESTS_FOLDERS
@@ -215,7 +216,7 @@ class CallTaintTracker:
         for access in ACCESSES:
             if nearest := nearest_readable(context.agent, context.base, path, access, is_folder):
                 suggestion = canonical_path(context.base, resolve_agent_path(name, nearest))
-                # A folder is named by who put something into it.
+                # The name of a folder was chosen by whoever filled it.
                 yield from (
                     self._sidecar_labels.iter_folder_labels(suggestion)
                     if is_folder

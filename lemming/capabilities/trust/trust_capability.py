@@ -93,7 +93,7 @@ class TrustCapability(Capability):
         except DiskError:
             if path_exists(f"{base}/{old_name}") and not path_exists(
                 f"{base}/{new_name}"
-            ):  # it stays where it is
+            ):  # the folder keeps its old name
                 delete_labels(base, new_name)
             raise
         delete_labels(base, old_name)

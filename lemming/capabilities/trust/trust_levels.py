@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 TRUST = "trust"
-"""What it is called where it is by capability."""
+"""The name of the capability, in records that are by capability."""
 AGENT = "agent"
-"""What an agent's own texts are; what is trusted less is written down, what is not needs no word."""
+"""The label of agents' own texts. Only lower labels are written down."""
 TAG = "trust:"
-"""What the tag of an entry begins with that says how far it is trusted."""
+"""Prefix of the trust tag of an entry."""
 
 
 class SourcedLabel(NamedTuple):
@@ -34,7 +34,7 @@ class TrustOrder:
 
     def rank(self, label: str) -> int:
         """Return the rank of a label. An unknown label has the lowest rank."""
-        return self._ranks.get(label, 0)  # what nobody knows is trusted least
+        return self._ranks.get(label, 0)  # an unknown label is trusted least
 
     def normalize(self, label: str) -> str:
         """Return a label unchanged if the order contains the label, else the least trusted label."""

@@ -112,7 +112,7 @@ class PromptTaintTracker:
             candidates, task, self._agent.name, self.memory_labels
         )
         for key in self.memory_labels.keys() - filtered.memories.values.keys():
-            del self.memory_labels[key]  # labels name those that there are
+            del self.memory_labels[key]  # labels only of visible memories
         return replace(filtered, context=[*compress(candidates.context, self._file_flags)])
 
     def record_labels(self, prompt_input: PromptInput, visible: VisibleContext) -> Json:
@@ -162,7 +162,7 @@ class PromptTaintTracker:
             yield SourcedLabel(
                 self.order.normalize(prompt_input.dialogue.trust), "what was said for it before"
             )
-        for owner, key in prompt_input.job_memories:  # a job is trusted as far as the memory it is kept in
+        for owner, key in prompt_input.job_memories:  # a job has the label of the memory that keeps it
             labels = self._authors.memory_labels(owner, load_memories(self._tick_context.org, owner))
             if key in labels:
                 yield SourcedLabel(labels[key], paths.memory_file(owner, key))
@@ -197,7 +197,7 @@ class PromptTaintTracker:
     def _label_if_readable(self, file: str) -> Iterator[SourcedLabel]:
         try:
             yield self._file_label(file, "plan")
-        except PermissionDenied:  # nothing of it is shown
+        except PermissionDenied:  # a refused file is not shown
             return
 
     def _file_label(self, file: str, caller: str) -> SourcedLabel:

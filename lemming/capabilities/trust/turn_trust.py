@@ -24,7 +24,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.turn_values import TurnInputs
 
 MAX_SOURCES = 16
-"""Of what made a turn what it is, so many are named."""
+"""Maximum number of named sources of a turn's label."""
 
 
 def to_record(order: TrustOrder, labels: Iterable[SourcedLabel], base_label: str = AGENT) -> dict[str, Any]:
@@ -47,8 +47,8 @@ class TurnLabelState:
         self.label: str = self.order.normalize(recorded["is"])
         self.sources = [SourcedLabel(item["is"], item["of"]) for item in recorded.get("from", ())]
         self._agent, self._tick = agent, tick
-        self._inherited: dict[str, SourcedLabel] = {}  # files that hold what was there before, by place
-        self._labelled: set[str] = set()  # files that have a mark by now
+        self._inherited: dict[str, SourcedLabel] = {}  # files that still hold earlier text, by path
+        self._labelled: set[str] = set()  # files with a sidecar label
         self._open_folders: set[str] = set()  # folders in which a call may have written anything
 
     @classmethod
@@ -146,6 +146,7 @@ class TurnLabelState:
         if self.order.is_untrusted(self.label):
             return self._make_effect(effect.path_key, self.label, self.sources)
         return (
+            # A labelled file that a trusted turn replaced needs a new label, or the old one would stay.
             self._make_effect(effect.path_key, self.label, ()) if effect.path_key in self._labelled else None
         )
 
@@ -153,6 +154,7 @@ class TurnLabelState:
         return make_label_effect(file, label, self._tick, self._agent, dict.fromkeys(sources))
 
     def _label_tags(self, tags: list[str]) -> list[str]:
+        # Only the engine's tag counts: a model could tag its own entry as trusted.
         own_tags = [f"{TAG}{self.label}"] if self.order.is_untrusted(self.label) else []
         return [*strip_label_tags(tags), *own_tags]
 

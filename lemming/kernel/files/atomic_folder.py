@@ -22,12 +22,10 @@ STAGING_FOLDERS = {
     "apply": ".lemming-apply",
     "import": ".lemming-import",
 }
-"""Where each command makes an organisation, below the folder that it is for."""
+"""Staging folder of each command, below the target folder."""
 MERGING_COMMANDS = ("init", "apply", "import")
 """Commands that put an organisation into a folder that may hold other files."""
-_COMPLETE_SUFFIX = (
-    "-whole"  # behind the name of a staging folder whose files are all there, and are being moved out
-)
+_COMPLETE_SUFFIX = "-whole"  # suffix of a complete staging folder, whose files are being moved out
 
 
 def require_free(folder: Path) -> None:
@@ -55,7 +53,7 @@ def stage_org(folder: Path, command: str) -> Iterator[Path]:
     is_new, staging_name = not folder.exists(), STAGING_FOLDERS[command]
     if command not in MERGING_COMMANDS:
         require_free(folder)
-    elif (folder / staging_name).is_dir():  # ended before all of it was there
+    elif (folder / staging_name).is_dir():  # an earlier attempt ended before it was complete
         fs.remove_tree(folder, staging_name)
     fs.make_root(folder)
     try:
@@ -70,9 +68,10 @@ def stage_org(folder: Path, command: str) -> Iterator[Path]:
         if is_new and not any(folder.iterdir()):
             fs.remove_tree(folder.parent, folder.name)
         raise
-    # All of it is on the disk before `agents/` says that this is an organisation.
+    # Synced first: `agents/` must not mark a folder whose files a power cut may still take.
     fs.sync_file_system(folder)
     if command in MERGING_COMMANDS:
+        # The name says that all files are there: an interruption from here on is finished, not undone.
         fs.move(folder, staging_name, staging_name + _COMPLETE_SUFFIX)
         staging_name += _COMPLETE_SUFFIX
     _move_from_staging(folder, staging_name)

@@ -11,12 +11,12 @@ from io import BufferedReader
 from lemming.kernel.files.disk_errors import require_about_one_file
 
 MAX_LINE_BYTES = 64 << 20
-"""No line that the engine writes is longer: what is, is not read to its end."""
+"""Longer than any line of the engine; a longer line is not read to its end."""
 
 MAX_FOLDER_DEPTH = 100
 
 StatusPair = tuple[os.stat_result, os.stat_result]
-"""What `stat` said of a folder before and after a change of the names in it."""
+"""Status of a folder before and after a change of its names."""
 
 
 def require_regular(descriptor: int, path: str) -> os.stat_result:
@@ -53,13 +53,14 @@ def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.
             continue
         yield folder, folder_names, files
         if depth < MAX_FOLDER_DEPTH:
-            # Whoever walks may have left some out of `inner`, as with `os.walk`.
+            # The caller may have removed names from the list, as with `os.walk`.
             subfolders = (name for name in reversed(folder_names) if name not in links)
             pending += [(f"{folder}/{name}", depth + 1) for name in subfolders]
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a regular file for reading. Raise `OSError` for a link, a pipe (without blocking) or a folder."""
+    # O_NONBLOCK: opening a pipe that stands under this name would wait for its writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         require_regular(descriptor, os.fspath(path))

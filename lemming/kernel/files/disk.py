@@ -68,6 +68,7 @@ def current_disk() -> Disk:
 def write_all(descriptor: int, content: bytes) -> None:
     """Write the bytes through the current disk, in one call if the system accepts them all."""
     target_disk = _disk_stack[-1]
+    # The system may take fewer bytes than given; a journal line that ends half-way would be torn.
     written = target_disk.write(descriptor, content)
     while written < len(content):
         written += target_disk.write(descriptor, content[written:])
@@ -83,8 +84,8 @@ def use_disk(replacement: Disk) -> Iterator[None]:
         _disk_stack.remove(replacement)
 
 
-# --- who is told of each change ------------------------------------------------------------------
-# Just before it is made: crash tests stop the world there.
+# --- observers of changes ------------------------------------------------------------------------
+# Called just before the change: crash tests stop the process there.
 
 
 ChangeObserver = Callable[[str, str], None]

@@ -16,7 +16,7 @@ T = TypeVar("T")
 PathT = TypeVar("PathT", bound=str | os.PathLike[str])
 
 FILE_ERRORS = (ConfigError, ContractError, CorruptState, ToolError)
-"""What is wrong with a file, or a text, and says nothing about the disk, or the run."""
+"""Errors in a file or a text, which say nothing about the disk or the run."""
 _HINTS = {
     errno.ENOSPC: "the disk is full; free space and run again, nothing is lost",
     errno.EDQUOT: "the disk quota is used up; free space and run again, nothing is lost",
@@ -30,7 +30,7 @@ _HINTS = {
     errno.ENOTDIR: "something that is not a folder stands where a folder should be; move it away",
     errno.EIO: "the disk reported an error; the journal is kept, check the disk before running again",
 }
-# Something is wrong with that one path, or with who may write it: not with the disk.
+# The cause is the path itself or its permissions. Any other errno could hit any file.
 _FILE_ERRNOS = frozenset({
     errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EFBIG,
     errno.EACCES,

@@ -41,7 +41,7 @@ def write_atomic(
     power loss. A replaced file keeps the mode. `is_org`: new files below `root` get the modes of
     `lemming.kernel.files.file_modes`.
     """
-    mode_path = relative if is_org else f"./{relative}"  # which is none of the places that `modes` knows
+    mode_path = relative if is_org else f"./{relative}"  # "./" matches no place of `file_modes`
     with open_parent(root, mode_path) as (folder, name):
         descriptor, temporary = write_temporary(folder, name, content, file_mode(mode_path), sync=sync)
         try:
@@ -152,7 +152,7 @@ def move_durable(root: Path, source: str, destination: str) -> None:
         open_parent(root, destination) as (new_folder, new),
     ):
         notify_observers("link", destination, root)
-        with contextlib.suppress(FileExistsError):  # it was cut short after this
+        with contextlib.suppress(FileExistsError):  # an earlier attempt was cut short here
             os.link(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder, follow_symlinks=False)
     # The new name is on the disk before the old one goes.
     _sync_name(root, destination)
@@ -319,7 +319,7 @@ def _open_to_append(root: Path, relative: str, mode: int | None) -> tuple[int, o
             notify_observers("open", relative)
             try:
                 descriptor = os.open(name, _APPEND, dir_fd=folder)
-            except FileNotFoundError:  # only now the system is asked what a new file may be
+            except FileNotFoundError:  # only a new file needs a mode
                 new_mode = mode or file_mode(relative)
                 descriptor = os.open(name, _APPEND | os.O_CREAT, new_mode, dir_fd=folder)
     try:

@@ -27,7 +27,7 @@ _OWNER_ONLY = 0o600
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DESCRIPTION_BYTES = 4096
 _IS_LINUX = platform.system() == "Linux"
-# Where there are no such locks (macOS), the other kind tells of `flock` as well.
+# Without such locks (macOS), `F_GETLK` reports `flock` as well.
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", 0), getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
 
 
@@ -60,9 +60,10 @@ class FolderLock:
     """
 
     def __init__(self, root: Path, relative: str) -> None:
+        # Never removed: a new file of this name could be locked beside the old one, by a second engine.
         self._file = fs.AppendFile(root, relative, mode=_OWNER_ONLY)
         try:
-            # The mode was for a new file only, and whoever may open this one could lock it for ever.
+            # An existing file keeps its mode, and any user able to open it could lock it for ever.
             os.fchmod(self._file.fileno(), _OWNER_ONLY)
             fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -80,7 +81,7 @@ class FolderLock:
 
         Unless the holder is leaving, `load_lock_holder` then returns it.
         """
-        # Without the mark while it is written, or a looker would read half of it.
+        # Not marked while it is written: a reader would see half a description.
         self._set_record_lock(fcntl.F_UNLCK)
         self._file.truncate(0)
         self._file.append(holder)
@@ -96,7 +97,7 @@ class FolderLock:
         self._file.close()
 
     def _set_record_lock(self, kind: int) -> None:
-        with contextlib.suppress(OSError):  # a file system without such locks: lookers see nobody
+        with contextlib.suppress(OSError):  # no such locks on this file system: readers see no holder
             if _SET:
                 fcntl.fcntl(self._file.fileno(), _SET, _record_lock(kind))
 

@@ -152,13 +152,13 @@ def write_temporary(
     descriptor, temporary = open_temporary(folder, name, old_mode or mode)
     try:
         if old_mode is not None:
-            os.fchmod(descriptor, old_mode)  # the umask took some of it
+            os.fchmod(descriptor, old_mode)  # undo the umask
         write_all(descriptor, content)
         if sync:
             notify_observers("sync", name)
             current_disk().sync(descriptor)
     except BaseException as error:
-        # Anything but a refusal is the end of the process: then the file stays, as after a kill.
+        # Any other exception ends the process: the file stays, as after a kill.
         if isinstance(error, OSError):
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
@@ -173,7 +173,7 @@ def write_temporary(
 
 
 MIN_OPENINGS = 1000
-"""So many openings save what the import of `ctypes` costs; a command that writes little never pays it."""
+"""Number of openings that pays for the import of `ctypes`; a command that writes little never needs it."""
 
 _OPENAT2 = 437
 _SUPPORTED_MACHINES = ("x86_64", "aarch64")  # elsewhere the call may have another number

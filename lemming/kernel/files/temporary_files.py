@@ -31,7 +31,7 @@ def open_temporary(folder: int, name: str, mode: int = 0o644) -> tuple[int, str]
     if descriptor is None and _is_leftover(folder, temporary, remove=True):
         descriptor = _create(folder, temporary, mode)
     while descriptor is None:
-        temporary = f".{short}.{os.urandom(6).hex()}.tmp"  # nobody else has this one
+        temporary = f".{short}.{os.urandom(6).hex()}.tmp"  # no other writer has this name
         descriptor = _create(folder, temporary, mode)
     return descriptor, temporary
 
@@ -52,7 +52,7 @@ def _create(folder: int, temporary: str, mode: int) -> int | None:
         descriptor = os.open(temporary, _CREATE, mode, dir_fd=folder)
     except FileExistsError:
         return None
-    # Before it was locked, somebody may have taken it for a leftover, and be about to remove it.
+    # Between creation and lock, another writer may have removed it as a leftover.
     if _lock(descriptor) and os.fstat(descriptor).st_nlink:
         return descriptor
     os.close(descriptor)

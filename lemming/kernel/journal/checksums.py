@@ -14,7 +14,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import unreadable_reason
 
 BLOCK_BYTES = 1 << 20
-_CHECK_BYTES = 8  # against damage; whoever forges a journal can make as many as he likes
+_CHECK_BYTES = 8  # against damage, not forgery: anybody can compute a checksum
 _TAIL = len(',"check":""}\n') + 2 * _CHECK_BYTES
 
 
@@ -26,8 +26,7 @@ def iter_lines(stream: IO[bytes], file: str) -> Iterator[bytes]:
     number = 1
     while line := stream.readline(BLOCK_BYTES):
         if len(line) == BLOCK_BYTES and not line.endswith(b"\n"):
-            # Only what begins as a record is read on: a file that is one endless line would take all memory
-            # there is.
+            # Only a line that begins as a record is read on: one endless line would take all memory.
             if line.startswith(b'{"type":"'):
                 line += stream.readline(MAX_LINE_BYTES)
             if not line.endswith(b"\n") and stream.read(1):
@@ -79,7 +78,7 @@ def parse_line(line: bytes) -> Json | None:
 
 
 def _checksum(body: bytes, previous: bytes) -> bytes:
-    # The check of the line before is the key: so a line that was moved, left out or put in shows.
+    # The previous checksum is the key: a moved, removed or inserted line breaks the chain.
     return blake2b(body, digest_size=_CHECK_BYTES, key=previous).hexdigest().encode()
 
 

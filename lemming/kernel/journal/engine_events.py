@@ -28,7 +28,7 @@ class Event:
 
     kind: ClassVar[str]
     is_bookkeeping: ClassVar[bool] = False
-    """Whether it is the engine's own, and `--json` leaves it out."""
+    """True for internal events, which `--json` leaves out."""
     is_warning: ClassVar[bool] = False
     """Whether a person is told its line even where all is to be quiet."""
 
@@ -78,7 +78,7 @@ class Event:
 
 
 Observer = Callable[[Event], None]
-"""Is told every event, one at a time. What it raises ends the run, unless a plugin brings it."""
+"""Called with every event, one at a time. Its exception ends the run, unless a plugin registered it."""
 ObserverT = TypeVar("ObserverT", bound=Observer)
 
 
@@ -109,7 +109,7 @@ def notify_observers(event: Event, observers: Iterable[Observer]) -> None:
         try:
             observe(event)
         except Exception as error:
-            # Marked for the edges on the way up, which would else blame the turn under way.
+            # Marked for the error boundaries above, which would otherwise blame the current turn.
             vars(error)[_OBSERVERS] = True
             raise
 

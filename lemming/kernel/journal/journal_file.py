@@ -55,7 +55,7 @@ R = TypeVar("R", bound=Record)
 Durability = Literal["turn", "tick", "off"]
 
 OWN_LIMIT_BYTES = 1 << 30
-"""The engine goes on with a journal that is larger than what is looked at."""
+"""Limit of the engine itself, which must resume a journal too large for commands that look."""
 
 _TURN_STARTED = b'{"type":"turn_started",'
 
@@ -180,7 +180,7 @@ def drop_unstarted(base: OrgPath, ticks: list[int]) -> list[int]:
     """Return `ticks`, ascending, without a last tick that has not started."""
     try:
         return ticks[:-1] if ticks and load_plan(base, ticks[-1]) is None else ticks
-    except CorruptState:  # it is for whoever reads it to say so
+    except CorruptState:  # reported by the reader of that journal
         return ticks
 
 
@@ -237,7 +237,7 @@ class Journal:
                 self._by_turn.setdefault(record.turn_key, []).append(record)
             self._written_count, self._long_lines = len(self.records), reading.long_lines
             self._latest_by_agent: dict[str, int] = {}
-            self._synced_count = -1  # nothing is known of the name, nor of what an earlier attempt wrote
+            self._synced_count = -1  # unknown whether the name and earlier lines are synced
             if reading.surplus_bytes:
                 self._file.truncate(reading.valid_bytes)  # a line added behind a torn one would be damage
         except BaseException as error:  # or the descriptor would stay open
@@ -303,7 +303,7 @@ class Journal:
             self._long_lines += len(new_lines)
             if self._on_event is not ignore_event:
                 self._on_event(make_record())
-        else:  # it stands there whole, without the secrets that were in it
+        else:  # recorded in full, with the secrets removed
             self.append(make_record())
 
     def _body(self, kind: str, fields: bytes) -> bytes:
@@ -312,7 +312,7 @@ class Journal:
     def _write(self, body: bytes, agent_name: str) -> None:
         """Append the line of a record about an agent's turn;
 
-        `to_agent_name` is empty for records of the tick.
+        `agent_name` is empty for records of the tick.
         """
         with self._writing:
             line, self._checksum = close_line(body, self._checksum)
@@ -339,7 +339,7 @@ class Journal:
         if self._synced_count >= count:
             return
         with self._syncing:
-            if self._synced_count >= count:  # somebody's flush has covered ours while we waited
+            if self._synced_count >= count:  # another thread's flush covered ours
                 return
             covered, is_first = self._written_count, self._synced_count < 0
             self._change(self._flush, is_first)

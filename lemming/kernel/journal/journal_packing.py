@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SEALED_FOLDER = f"{paths.JOURNALS}/sealed"
 REMOVED_FILE = f"{SEALED_FOLDER}/removed.json"
-"""Through which tick journals were removed on purpose."""
+"""Holds the last tick whose journals were removed on purpose."""
 TICKS_PER_SEGMENT = 100
 SEGMENT_LIMIT_BYTES = 512 << 20  # of journals, packed or not: a hundred that are larger stay as they are
 _KINDS = ("jsonl.xz", "zip")  # as version 0.1 wrote them
@@ -75,6 +75,7 @@ def remove_old_segments(base: OrgPath, tick: int, kept_ticks: int) -> list[str]:
 def remove_segment(base: OrgPath, segment: str) -> None:
     """Remove an expired segment and record the removal. Any other missing segment counts as lost."""
     last = next((last for name, _, last in segments(base) if name == Path(segment).name), -1)
+    # Before the removal: a crash in between must not make the segment count as lost.
     if last > load_last_removed_tick(base):
         record_removed(Path(base), last)
     fs.remove(Path(base), segment)
@@ -124,7 +125,7 @@ class _JournalIndex:
     def __init__(self, org: Organisation) -> None:
         self.listing: Listing | None = None
         self.ticks: list[int] = []
-        # Few: each has a descriptor, and a block in memory.
+        # Few: each open segment takes a descriptor and a block in memory.
         self.open_file = lru_cache(maxsize=4)(partial(_open_segment_file, org.base))
 
 
@@ -241,8 +242,7 @@ def repack_segment(base: OrgPath, segment: str) -> None:
 
 def _seal(base: OrgPath, first: int, ticks: list[int]) -> str:
     segment, earlier = _segment_path(first, _KINDS[0]), _segment_path(first, _KINDS[1])
-    # Flushed before the journals go: a power cut leaves both or the segment, and readers take a plain one
-    # first.
+    # Synced before the journals go: a power cut leaves both or the segment; readers prefer plain files.
     fs.write_atomic(Path(base), segment, pack(_iter_journals(base, first, ticks)), sync=True)
     if path_exists(f"{base}/{earlier}"):  # all that it holds is in the new one
         fs.remove(Path(base), earlier)

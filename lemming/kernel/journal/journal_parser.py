@@ -20,7 +20,7 @@ from lemming.kernel.journal.record_lookup import find_plan
 from lemming.kernel.journal.record_sequence import InvalidRecord, RecordSequence
 from lemming.kernel.journal.segments import JOURNAL_LIMIT_BYTES
 
-_RECORD_BYTES = 512  # what Python takes for a small one
+_RECORD_BYTES = 512  # memory that Python takes for a small record
 
 
 @dataclass(frozen=True)

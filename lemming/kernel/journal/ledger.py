@@ -52,7 +52,7 @@ _TO_JSON: dict[str, Callable[[Any], Any]] = {
     "lost": WriteOff.as_json,
 }
 _TURN = re.compile(rb',"turn":([1-9][0-9]?)\}$')  # the last key, where it stands at all
-_HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
+_HOLE = b"\0"  # never in JSON; blocks that a power cut lost read as zeros
 
 
 def _amount(default: Any) -> Any:
@@ -73,7 +73,7 @@ class AgentState:
     by the key of the end.
     """
 
-    tick: int = field(default=-1, metadata={"le": 10**12 - 2})  # after it there must be another one
+    tick: int = field(default=-1, metadata={"le": 10**12 - 2})  # the next tick must still fit
     status: str = ""
     turns: int = _amount(0)
     credits: float = _amount(0.0)
@@ -99,7 +99,7 @@ class AgentState:
     loops: dict[str, int] = field(default_factory=dict)
 
     written: ClassVar[tuple[dict[str, Any], bytes] | None] = None
-    """Its line, as a value and as JSON, once it is in the ledger: from then on it does not change."""
+    """The line as a value and as JSON, once it is in the ledger; the state does not change from then on."""
 
     @property
     def position(self) -> tuple[int, int]:
@@ -144,6 +144,7 @@ class AgentState:
 
     def with_spending(self, other: AgentState) -> AgentState:
         """Return this state with each spending total raised to the value in `other` if larger."""
+        # The larger total wins: a call that was paid counts even if a power cut took its record.
         spending = {name: max(getattr(self, name), getattr(other, name)) for name in _SPENDING_KEYS}
         dollars = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         write_off = max(self.lost, other.lost, key=lambda item: item.calls)
@@ -261,7 +262,7 @@ def _decode_line(file: str, line: bytes) -> AgentState | CorruptState:
 
 
 def _require_valid(state: AgentState | CorruptState) -> AgentState:
-    # The error is kept with the file's reading and raised at every look: its traceback would grow each time.
+    # The cached error is raised again at every read: its traceback would grow each time.
     if isinstance(state, CorruptState):
         raise state.with_traceback(None)
     return state
@@ -282,7 +283,7 @@ class OpenLedger:
     def __init__(self, org: Organisation, agent_name: str) -> None:
         self._org, self._relative = org, paths.ledger_file(agent_name)
         self._file = fs.AppendFile(org.base, self._relative)
-        self._identity: Identity | None = None  # what the file was once the line of `_place` was added
+        self._identity: Identity | None = None  # of the file after our last line
         self._position = (-1, 0)
 
     def write(self, state: AgentState) -> None:
@@ -295,23 +296,22 @@ class OpenLedger:
         written = dump_compact(values)
         object.__setattr__(state, "written", (values, written))
         line = written + b"\n"
-        # Where nobody has touched it since our own line, its end need not be read.
+        # If the file is as our last line left it, its end need not be read.
         position = state.position
         is_as_left = self._identity == to_identity(file.status()) and self._position < position
         if not is_as_left and self._has_last_line(line, position):
             return
         if file.size + len(line) > ROTATE_BYTES:
             newest_lines = b"".join(_newest_lines(file.read().splitlines(keepends=True)))
-            # Once a megabyte: a name that outlives a power cut must not lead to bytes that did not.
+            # Synced, once a megabyte: after a power cut the name must not lead to lost bytes.
             fs.write_atomic(self._org.base, self._relative, newest_lines + line, sync=True)
             return
         file.append(line)
-        # Else somebody has written to it at once, and its last line is not known to be this one.
+        # Otherwise another process has appended too, and the last line may not be ours.
         if (status := file.status()).st_size == file.size:
             self._org.files.record_write(self._relative, state, line, status)
             identity = to_identity(status)
-            # With coarse stamps an edit within the same granule would not show: then the end is read each
-            # time.
+            # Coarse stamps hide an edit within the same granule: then the end is read each time.
             self._identity, self._position = identity if has_exact_mtime(identity) else None, position
 
     def _has_last_line(self, line: bytes, position: tuple[int, int]) -> bool:
@@ -379,7 +379,7 @@ def _drop_later_lines(content: bytes, position: tuple[int, int]) -> bytes:
 
 def _newest_lines(lines: list[bytes]) -> list[bytes]:
     count, remaining_bytes = 0, ROTATE_BYTES // 2
-    for line in reversed(lines[-KEPT_LINES + 1 :]):  # one more is about to follow
+    for line in reversed(lines[-KEPT_LINES + 1 :]):  # the new line follows
         remaining_bytes -= len(line)
         if remaining_bytes < 0:
             break

@@ -36,7 +36,7 @@ from lemming.kernel.journal.turn_start import start_error
 _WITHIN_A_TURN = (
     TurnResumed, ModelReserved, ModelReplied, ModelFailed, ToolStarted, ToolFinished, TurnAnswered,
 )  # fmt: skip
-"""What may stand in a journal only after its agent's `turn_started`, as those of capabilities may."""
+"""Records allowed only after the `turn_started` of their agent, like the records of capabilities."""
 
 
 class InvalidRecord(ValueError):
@@ -93,7 +93,7 @@ class RecordSequence:
         if not isinstance(record, TurnStarted):
             return record
         inline_parts.collect(values)
-        # Fetched when it is asked for: most who read a journal never look at a prompt.
+        # Resolved on access: most readers of a journal never look at a prompt.
         if has_references(values):
             return TurnStarted.from_json(
                 values, partial(_resolve_start, values, self._tick, self._line, prompts, inline_parts)
@@ -152,7 +152,7 @@ def _resolve_start(
     try:
         resolved = prompts.resolve_prompt(values, tick, inline_parts)
         violation = _record_check(TurnStarted.kind)({**values, **resolved})
-        # Held against the rules as a whole: sound parts may make no start of a turn.
+        # Checked as a whole too: valid parts may add up to an invalid start.
         reason = str(violation) if violation else start_error(TurnStarted.from_json({**values, **resolved}))
     except MissingPromptPart as error:
         reason = str(error)

@@ -16,10 +16,10 @@ from typing import IO, NamedTuple
 from lemming.kernel.base.jsontext import dump_compact, parse
 
 JOURNAL_LIMIT_BYTES = 192 << 20
-"""No journal that is larger is read: looking at an organisation must not take all memory there is."""
+"""Larger journals are refused: looking at an organisation must not exhaust the memory."""
 _BLOCK_BYTES = 1 << 20
-_KEPT_BYTES = 8 << 20  # of a block that was unpacked last: whoever reads one tick most often reads the next
-_INDEX_LIMIT_BYTES = 64 << 10  # that of a hundred journals takes a tenth
+_KEPT_BYTES = 8 << 20  # cached of the last block: readers mostly go on to the next tick
+_INDEX_LIMIT_BYTES = 64 << 10  # ten times the index of a hundred journals
 _MEMORY_LIMIT_BYTES = 64 << 20  # for unpacking; what is packed here takes two
 _FAST_PRESET = 1  # a tenth of the time of the usual 6, for a quarter more bytes
 
@@ -140,7 +140,7 @@ def _unpack(compressed: bytes, limit: int) -> tuple[bytes, int]:
     unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY_LIMIT_BYTES)
     try:
         raw = unpacker.decompress(compressed, max_length=limit)
-        if not unpacker.eof:  # what ends the stream may still be to come
+        if not unpacker.eof:  # the end of the stream may still follow
             raw += unpacker.decompress(b"", max_length=1)
     except lzma.LZMAError as error:
         raise InvalidSegment(str(error)) from error

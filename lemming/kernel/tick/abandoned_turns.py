@@ -41,6 +41,7 @@ def abandon_turn(
         [tool_record for tool_record in records if isinstance(tool_record, ToolFinished)],
         spending_fields(answers),
     )
+    # The answers on record were paid for, although nothing of the turn is written.
     spent = charge_usage(inputs, answers, usage, "failed")
     state = state_after_abandon(spent, inputs, records, error, plugins)
     results, tools, remarks = _describe_side_effects(journal, inputs, records)
@@ -62,7 +63,7 @@ def abandon_turn(
         lost=write_off.as_json(),
         stopped=stopped,
         turn=inputs.turn,
-        # Of the first turn no record ever said it; of a further one a second attempt has to know.
+        # Records of first turns never had it; a further turn needs it when the tick is attempted again.
         request=inputs.task.request if inputs.task and inputs.turn else "",
         **usage,
     )
@@ -78,6 +79,7 @@ def _describe_side_effects(
     for call, result in calls_with_side_effects(records):
         if result is None:
             result = INTERRUPTED
+            # On record before it is told: from here on the call counts as made, and no attempt runs it again.
             journal.append(make_tool_record(name, call.index, ToolCall(call.tool, call.args), result, 0))
         rendered = render_result(call.tool, call.args, result)
         if result.outcome == "interrupted":

@@ -106,7 +106,7 @@ class AgentTurns:
         agent = tick.snapshot.survey.agents.get(name)
         is_one = agent is not None and agent.turn.requests == 1
         self._can_have_several = bool(not is_one or self._journal.records)
-        self._can_begin = True  # whether further turns may, besides those on record
+        self._can_begin = True  # False: only turns on record may follow
 
     def run(self) -> TurnRow | None:
         """Run the turns, or return a row of turns to run concurrently with a step that follows them."""
@@ -152,7 +152,7 @@ class AgentTurns:
 
     def _has_next_turn(self, turn: int) -> bool:
         """Return True if the agent's next turn of the tick can follow this turn."""
-        if self._journal.find_agent_records(self._name, turn + 1):  # it was begun by an earlier attempt
+        if self._journal.find_agent_records(self._name, turn + 1):  # started by an earlier attempt
             return True
         report = self._commits.reports.get(turn_key(self._name, turn))
         agent = self._snapshot.survey.agents.get(self._name)
@@ -216,7 +216,7 @@ class AgentTurns:
                 outcomes[turn_start.inputs.turn] = outcome
 
         def finish() -> None:
-            if len(outcomes) == len(row):  # else one was stopped: the next run has all the answers there are
+            if len(outcomes) == len(row):  # else one was stopped: the next run uses the recorded answers
                 for turn_start in row:
                     is_replay = turn_start.earlier is not None
                     self._tick.commit(
@@ -235,7 +235,7 @@ class AgentTurns:
             if report := snapshot.idle_cache.get_report(name, snapshot.mail, root, commits.unwritten_paths):
                 commits.record_end(TurnSkipped(report=report))
                 return None
-            # Before anything is read: a change that comes during the reading then shows.
+            # Before anything is read: a change during the reading then differs from these states.
             path_states = snapshot.idle_cache.capture_states(name, root)
         gathered = isolate(lambda: snapshot.gather_inputs(name, commits.unwritten_files))
         if isinstance(gathered, Exception):
@@ -256,15 +256,15 @@ class AgentTurns:
         self, turn: int, state: AgentState, *, may_have_budget: bool = True
     ) -> TurnInputs | None:
         """Start a further turn if a request remains, and return its inputs."""
-        self._commits.write_deferred()  # it starts from what those before it wrote
+        self._commits.write_deferred()  # it starts from the files of the turns before it
         next_turn = FurtherTurn(number=turn, served_requests=self._served_requests, state=state)
         gathered = isolate(lambda: self._snapshot.gather_next_inputs(self._name, next_turn))
         if not isinstance(
             gathered, GatheredInputs
-        ):  # the agent's first turn of the next tick says what is wrong
+        ):  # the agent's first turn of the next tick reports the problem
             return None
         task = gathered.inputs.task
-        if task and task.has_budget and not may_have_budget:  # it waits for a tick in which it is the first
+        if task and task.has_budget and not may_have_budget:  # it waits until its turn is the first
             return None
         begin_turn(self._journal, gathered)
         return gathered.inputs
@@ -273,6 +273,7 @@ class AgentTurns:
         """Resume an interrupted turn, or abandon it; return the outcome."""
         tick, records = self._tick, self._journal.find_agent_records(started.agent, started.turn)
         attempts, reason = tick.count_attempts(started.agent, started.turn), ""
+        # A turn that kills the engine each time would keep its tick from ever ending.
         if attempts >= self._snapshot.config.org.max_attempts:
             interruptions = f"the engine ended {attempts} times during this turn"
             reason = f"{interruptions}; given up so that the tick can go on (config/org.json max_attempts)"
@@ -280,6 +281,7 @@ class AgentTurns:
             reason = "the agent was removed during its turn"
         if reason:
             return tick.abandon_turn(started, records, reason, "Interrupted")
+        # A person may have edited the journal or added a gate since: checked before the turn goes on.
         blocker = isolate(lambda: self._find_blocker(inputs, records))
         if isinstance(blocker, Exception):
             return tick.to_broken_outcome(inputs, blocker)
@@ -299,6 +301,6 @@ class AgentTurns:
 
 def _find_request(started: TurnStarted | None, ended: TurnEnded) -> str | None:
     """Return the request of a recorded turn, or None for a turn without a request."""
-    if started is None:  # of a further turn that a replay does not take again, only the end
+    if started is None:  # a further turn in a replay may have an end only
         return ended.report.request if ended.turn else None
     return started.task["request"] if started.task else None

@@ -86,12 +86,12 @@ class JournaledAnswers:
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
         self._checked: dict[int, GateAsked] = {}
-        self._verdicts: list[GateVerdict] = []  # of the question under way
+        self._verdicts: list[GateVerdict] = []  # of the current model call
         self._limits, self._spent = limits, inputs.state.consumed_credits
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
         self._first_number = (
             inputs.turn * NUMBERS_PER_TURN
-        )  # what the draft counts from 0, the tick counts from here
+        )  # the turn numbers its calls from 0, the tick from here
         self._taint_tracker = find_taint_tracker(snapshot, inputs) if inputs.given else None
         # A replay takes no time of its own: a slow machine must not end a turn that had ended well.
         self._deadline = Deadline(limit, clock=runtime.monotonic) if limit and runtime.is_live else NEVER
@@ -192,7 +192,7 @@ class JournaledAnswers:
         """Record an outside answer before its use, and return the record without secrets."""
         recorded[number] = record = self._journal.append(record)
         if isinstance(record, ModelReplied) or (isinstance(record, ToolFinished) and number in self._started):
-            self._sync_records()  # what may not come twice
+            self._sync_records()  # neither paid nor made twice, even after a power cut
         return record
 
     def _call_model_live(
@@ -233,7 +233,7 @@ class JournaledAnswers:
             agent=self._name,
             call=call,
             at=reply.at or self._runtime.now(),
-            # More than the contract takes need not be kept whole: a line of the journal has its limit too.
+            # A text longer than the contract allows is cut: a line of the journal has its limit too.
             text=redact_values(reply.text[: 2 * REPLY_LIMIT_BYTES]),
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
@@ -271,7 +271,7 @@ class JournaledAnswers:
             elapsed_s = 0.0 if self._deadline is NEVER else self._deadline.elapsed()
             with self._runtime.release_turn_lock():
                 reply = self._runtime.complete(entry, request, live=bool(key))
-        except AnswerTooLarge as error:  # the backend bills for it, at most for what it was allowed
+        except AnswerTooLarge as error:  # the provider bills for it, at most for the allowed tokens
             tokens = request.max_output_tokens
             reply = Reply("", output_tokens=tokens, finish="too_large", earlier=error.earlier)
         except ProviderError as error:
@@ -279,10 +279,10 @@ class JournaledAnswers:
             # asks again.
             if self._runtime.stop.is_set():
                 raise EngineStopped from error
-            if self._limits and not error.may_be_paid:  # nobody bills for it: others may have its room
+            if self._limits and not error.may_be_paid:  # not billed: free its reservation for others
                 self._limits.release(call)
             if self._deadline.has_passed:
-                error.hint = LONGER  # what the model may take was not what ran out
+                error.hint = LONGER  # the time of the turn ran out, not that of the model
                 raise self._deadline_error((*error.earlier, error)) from error
             raise
         finally:
@@ -290,7 +290,7 @@ class JournaledAnswers:
                 self._runtime.before_retry.pop(self._name, None)
         if self._limits:
             self._limits.release(call)
-        if reply.batched:  # which has its own time
+        if reply.batched:  # batches have a time of their own
             self._deadline.extend(self._deadline.elapsed() - elapsed_s)
         return reply
 

@@ -37,7 +37,7 @@ def acquire_lock(base: Path) -> FolderLock:
         except OrgBusy:
             if holder := load_holder(base):
                 raise _busy_error(base, holder) from None
-        time.sleep(0.02)  # an engine that begins, and has not yet said who it is, or one that ends
+        time.sleep(0.02)  # an engine that starts and has not written its description, or exits
     lock_path = str(base / paths.LOCK_FILE)
     hint = f"`fuser -v {lock_path}` names it; end it, or remove the file while no engine runs"
     raise OrgBusy("something holds the lock and does not say who it is", where=lock_path, hint=hint)
@@ -70,7 +70,7 @@ def format_holder(*, since: str, command: str, epoch: int) -> bytes:
 def format_release(base: OrgPath, epoch: int) -> bytes:
     """Return the text an engine writes into the lock file at its exit: epoch and next tick."""
     release: dict[str, str | int] = {"epoch": epoch}
-    with contextlib.suppress(LemmingError):  # the counter cannot be read, which the next run says
+    with contextlib.suppress(LemmingError):  # unreadable counter: the next run reports it
         release["tick"] = load_tick(base)
     return dump_pretty_flat(release)
 

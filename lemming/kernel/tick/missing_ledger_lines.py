@@ -34,6 +34,7 @@ def find_lost_turns(org: Organisation, ticks: list[int]) -> dict[int, list[str]]
         names = _find_lost(org, tick)
         if not names:
             break
+        # Storage that goes back in time loses the newest turns: a tick without a loss ends the search.
         lost_turns[tick] = names
     return dict(sorted(lost_turns.items()))
 
@@ -87,7 +88,7 @@ def _is_behind(org: Organisation, agent_name: str, turn_position: tuple[int, int
         return False
     try:
         return read_state(org, agent_name).position < turn_position
-    except CorruptState:  # a person's to look at
+    except CorruptState:  # a person has to repair it
         return False
 
 

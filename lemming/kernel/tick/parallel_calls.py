@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lemming.kernel.tick.runtime import Runtime
 
 HEARD_WITHIN_S = 0.5
-"""So late may Ctrl-C be heard by the thread that waits for a result."""
+"""Longest delay of Ctrl-C: a waiting thread hears it only between two waits."""
 
 
 class ApprovedCall(NamedTuple):
@@ -81,7 +81,7 @@ class ParallelCalls:
         if isinstance(ready, ToolResult):
             self._started[index] = call, ready, None
             return
-        from concurrent.futures import Future  # brings `logging` along: only where calls run at once
+        from concurrent.futures import Future  # imports `logging`: only if calls run in parallel
 
         future: Future[CallOutcome] = Future()
         self._started[index] = call, ready, future
@@ -93,8 +93,7 @@ class ParallelCalls:
             for _ in range(min(self._max_parallel, len(self._queue))):
                 get_pool().start(self._run_worker)
         except RuntimeError:
-            # One thread that did begin works through the rest; with none, the calls are made one by one as
-            # usual.
+            # One started thread works through the whole queue; with none, the calls run one by one.
             if len(self._queue) == sum(future is not None for _, _, future in self._started.values()):
                 self.cancel()
 
@@ -111,7 +110,7 @@ class ParallelCalls:
         try:
             result = self._call(index, ready)
             future.set_result(CallOutcome(result, elapsed_ms(began), ready))
-        except BaseException as error:  # noqa: BLE001 - carried over to the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             future.set_exception(error)
 
     def take_outcome(self, index: int, call: ToolCall) -> CallOutcome | None:
@@ -131,11 +130,11 @@ class ParallelCalls:
                 try:
                     return future.result(HEARD_WITHIN_S)
                 except TimeoutError:
-                    if future.done():  # it was the tool's own
+                    if future.done():  # the tool itself raised it
                         raise
 
     def cancel(self) -> None:
         """Drop the started calls; queued calls do not start."""
-        # Those under way end by themselves and nobody asks for what they gave: all of them may be repeated.
+        # Running calls end by themselves and their results are dropped: all of them are repeatable.
         self._queue.clear()
         self._started.clear()

@@ -52,7 +52,7 @@ def find_pending_work(snapshot: Snapshot, names: Collection[str] | None = None) 
         if name in snapshot.plan.skipped or (names is not None and name not in names):
             continue
         tick = isolate(partial(_next_work_tick, snapshot, agent))
-        if tick is None or isinstance(tick, Exception):  # its turn says so
+        if tick is None or isinstance(tick, Exception):  # reported by its turn
             continue
         if tick > snapshot.tick:
             pending_work.later[name] = tick
@@ -92,7 +92,7 @@ def immediate_snapshot(snapshot: Snapshot) -> Snapshot:
 def _is_waiting_for_person(snapshot: Snapshot, name: str) -> bool:
     try:
         return _has_tick_deadline(read_state(snapshot.org, name), snapshot.mail.persons)
-    except FILE_ERRORS:  # its turn says so
+    except FILE_ERRORS:  # reported by its turn
         return False
 
 
@@ -117,7 +117,7 @@ def is_stalled(org: Organisation, name: str) -> bool:
     """Return True if the last turn an agent took for a request made no progress."""
     try:
         return any(open_request.stands_still for open_request in read_state(org, name).requests)
-    except FILE_ERRORS:  # its turn says so
+    except FILE_ERRORS:  # reported by its turn
         return False
 
 
@@ -131,7 +131,7 @@ def _next_work_tick(snapshot: Snapshot, agent: Agent) -> int | None:
     state = read_state(snapshot.org, agent.name)
     if not _can_afford_turn(snapshot, agent, state):
         return None
-    if not _may_have_work(snapshot, agent, state):  # most have nothing, and are looked at no closer
+    if not _may_have_work(snapshot, agent, state):  # a cheap check first: most agents have no work
         return None
     due = next_due(agent.schedule, snapshot.tick)
     first_inputs = check_wake(snapshot, agent, snapshot.survey.digests[agent.name])
@@ -150,7 +150,7 @@ def _may_have_work(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
     agenda = providers.agenda(view, resolve_turn_policy(agent, snapshot.config))
     if state.results or _has_addressed_entry(view, agent, agenda):
         return True
-    return bool(state.requests) and providers.can_skip_requests  # what they wait for may be there
+    return bool(state.requests) and providers.can_skip_requests  # their answers may be there
 
 
 def _prepare_providers(

@@ -47,7 +47,7 @@ class Reservations:
         self._open = find_unsettled(journal.find_agent_records(agent, inputs.turn))
         sent = {call for record in journal.records for name, call in record.submitted_calls if name == agent}
         for call in sent & self._open.keys():
-            self._open[call].pop()  # it is waited for, and not sent again
+            self._open[call].pop()  # a submitted batch is waited for, not sent again
 
     @property
     def reserved(self) -> WriteOff:

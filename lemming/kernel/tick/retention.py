@@ -32,6 +32,7 @@ from lemming.kernel.tick.gateways import Gateways
 from lemming.kernel.turn.context_provider_chain import active_capabilities, agents_without_requests
 from lemming.kernel.turn.turn_context import RetentionHold
 
+# A reader that is seldom due gets two more turns; ten periods bound what a stopped reader can hold.
 EXTRA_TURNS, MAX_RETENTIONS = 2, 10
 
 
@@ -84,6 +85,7 @@ def find_expired(
     missed: list[tuple[EntryName, list[str]]] = []
     for author, names in old.items():
         stale_readers, people = readers.stale_readers(author, names[-1].tick), readers.people_reading(author)
+        # The usual case: every reader is further on, and no entry of the author has to be opened.
         if not (stale_readers or people or undelivered) and all(name.has_engine_id for name in names):
             files += [name.file for name in names]
             continue
@@ -118,7 +120,7 @@ def _has_reply_hold(
     entry: OutboxEntry, unshown: list[_ReaderMark], people: list[_ReaderMark], mail: MailView
 ) -> bool:
     """Return True if a capability declares a reply hold on the entry."""
-    if entry.kind not in ("request", "response"):  # most entries: nobody need be loaded for them
+    if entry.kind not in ("request", "response"):  # most entries: no capability has to be loaded
         return False
     readers = {reader.name for reader in unshown}
     persons = {
@@ -206,7 +208,7 @@ class _ExpiryState:
     def __init__(self, org: Organisation, survey: Survey, config: Config, run: int) -> None:
         self.org, self.survey, self.config, self.run = org, survey, config, run
         self.tick = -1
-        self.changed_agents: set[str] = set()  # whose ledgers may need other entries now
+        self.changed_agents: set[str] = set()  # agents whose ledgers may have changed
         self._needed: dict[str, frozenset[str]] | None = None
         self._check_ticks = dict.fromkeys(filter(paths.AGENT_NAME.match, list_agent_folders(org.base)), 0)
         persons = find_people(survey, config)
@@ -235,7 +237,7 @@ class _ExpiryState:
             self._check_ticks[author] = min(oldest, self.tick) + retention
             if old_entries := names.all[: names.next_index(tick - 1)]:
                 old[author] = old_entries
-        index.pop_changed_authors()  # by these looks
+        index.pop_changed_authors()  # caused by the listings above
         return old
 
     def needed_entries(self) -> Set[str]:
@@ -256,7 +258,7 @@ class _ExpiryState:
         try:
             state = read_state(self.org, name)
         except CorruptState:
-            self.changed_agents.add(name)  # until somebody has mended it
+            self.changed_agents.add(name)  # again in each tick until a person has repaired it
             return frozenset()
         sub_requests = [
             *(sub_request for open_request in state.requests for sub_request in open_request.asked),

@@ -67,7 +67,7 @@ _RUN_FIELDS = (
     "at_once",
     "chosen",
     "left_out",
-)  # fields of the plan that are recorded where they say something
+)  # fields of the plan that are recorded only if set
 
 
 @dataclass
@@ -87,6 +87,7 @@ class Tick:
     ) -> Tick:
         """Start a tick, or resume an interrupted tick; `previous` is the previous tick with a journal."""
         if not journal.records:
+            # This record fixes the plan: a resumed tick takes the same turns, whatever resumes say by then.
             plan, boot, since = snapshot.plan, runtime.clock.boot_id, snapshot.plan.since
             previous_fields = {"after": previous, "since": since} if since else {"after": previous}
             optional_fields: dict[str, Any] = {
@@ -119,7 +120,7 @@ class Tick:
         order, max_parallel, waits = self.plan.order, self._max_concurrent_turns(), dict[str, TurnWaits]()
         lock, stop, batcher = self.runtime.turn_lock, self.runtime.stop, self.runtime.batcher
         with self.commits.log, open_folder(f"{self.runtime.base}/.") as self.root, reduce_collections():
-            # One at a time, each turn sees what those before it wrote without waiting for anybody.
+            # In series each turn sees the writes of the turns before it: no waits are needed.
             if max_parallel > 1:
                 order = self._skip_idle(order)
                 waits = find_waits(order, self._turn_dependencies)
@@ -161,13 +162,13 @@ class Tick:
             self.count_attempts(name, turn) for name in names for turn in self._iter_recorded_turns(name)
         )
         suspects = [count for count in attempts if count >= max_safe_attempts]
-        if settings.executor == "serial" or suspects:  # a turn that ends the engine takes no other with it
+        if settings.executor == "serial" or suspects:  # a crash then costs no other turn an attempt
             return 1
         if not self.runtime.batcher:
             return settings.parallel_limit
         return max(
             settings.parallel_limit, self._max_turns()
-        )  # whoever waits for others' calls holds nobody up
+        )  # a turn that waits for its batch holds no other up
 
     def _max_turns(self) -> int:
         agents = self.snapshot.survey.agents
@@ -261,6 +262,7 @@ class Tick:
     def _drop_refused(self, outcome: TurnOutcome, started: TurnStarted) -> TurnOutcome:
         """Return a committed turn's outcome without files the agent may no longer write."""
         name, records = started.agent, self.journal.find_agent_records(started.agent, started.turn)
+        # A person may have edited the journal: only paths that the current rules allow are written.
         refused = self.find_refused_paths(restore_inputs(started, self.snapshot), records)
         for path, reason in refused.items():
             problem = Problem(f"not written again: {reason}", path, severity="warning", code="LMG-601")
@@ -281,12 +283,13 @@ class Tick:
             if _is_self_contained(ended):
                 state = self.commits.states[name] = AgentState.from_json(ended.state or {})
                 write_state(self.runtime.org, name, state)
-            # Only with every answer on record: to write an old turn again nothing may be asked or called.
+            # Only with every answer on record: rewriting an old turn must call no model and no tool.
             elif kinds[ModelReplied] == ended.report.calls and kinds[ToolFinished] == len(ended.report.tools):
+                # With a `problem`, a model call fails: a missing answer cannot turn into a paid call.
                 inputs = replace(
                     from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over")
                 )
-                answers = self._make_answer_source(inputs)  # they are all there: nothing goes live
+                answers = self._make_answer_source(inputs)  # all recorded: no live call
                 outcome = self._join_outcome(inputs, take_turn(inputs, answers, self._plugins))
                 self.commits.states[name] = outcome.state
                 self.commits.rewrite_turn(self._drop_refused(outcome, started))
@@ -324,7 +327,7 @@ class Tick:
     def to_broken_outcome(self, inputs: TurnInputs, error: Exception) -> TurnOutcome:
         """Return the outcome of a turn that raised this error. Re-raises errors that end the run."""
         turn_error = to_turn_error(error)
-        # Read again: who writes a journal keeps none of it.
+        # Read from disk: the open journal keeps no copy of the records that it appends.
         all_records = read_journal(self.runtime.org, self.plan.tick, limit_bytes=OWN_LIMIT_BYTES)
         key = turn_key(inputs.agent.name, inputs.turn)
         records = [record for record in all_records if record.turn_key == key]

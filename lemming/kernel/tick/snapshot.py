@@ -63,9 +63,9 @@ class Snapshot:
     config: Config
     survey: Survey
     plan: TickPlan
-    servers: Mapping[str, Json] = field(default_factory=dict)  # what servers have, by who has looked
-    began_ns: int = 0  # when it was taken, by the clock of the machine
-    reports: dict[str, TurnReport] = field(default_factory=dict)  # of the tick's turns that are over
+    servers: Mapping[str, Json] = field(default_factory=dict)  # server catalogues, by source
+    began_ns: int = 0  # wall clock of the machine as it was taken
+    reports: dict[str, TurnReport] = field(default_factory=dict)  # of the tick's finished turns
 
     @property
     def base(self) -> Path:
@@ -84,7 +84,7 @@ class Snapshot:
     def get_cache(self, kind: Callable[[Snapshot], T]) -> T:
         """Return an object cached for this snapshot, created once."""
         if kind not in self._caches:
-            self._caches.setdefault(kind, kind(self))  # turns look at once
+            self._caches.setdefault(kind, kind(self))  # turns call this concurrently
         cached: T = self._caches[kind]
         return cached
 
@@ -223,7 +223,7 @@ class Snapshot:
         if self.plan.chosen:
             return None
         reports = isolate(lambda: self._quiet_reports(self.plan.order))
-        return None if isinstance(reports, Exception) else reports  # a turn that fails is recorded as one
+        return None if isinstance(reports, Exception) else reports  # a failing turn needs a journal
 
     @cached_property
     def idle_cache(self) -> IdleCache:
@@ -258,6 +258,7 @@ class Snapshot:
         from lemming.kernel.turn.turn_inputs import skip_reason
 
         agent, digest = self.survey.agents[name], self.survey.digests[name]
+        # Before the files are read: a change during the reading then differs from these states.
         path_states = idle_cache.capture_states(name, root)
         reason = skip_reason(self, agent, digest)
         if reason is None:
@@ -317,6 +318,7 @@ def apply_server_scan(
     """Return the snapshot with server catalogues: from the tick's record, else from a scan."""
     if not snapshot.survey.has_server_tools:
         return snapshot
+    # A resumed tick offers the recorded tools: the servers may list others by now.
     servers = started.server_tools if started else scan(snapshot)
     for name, source in get_server_sources(snapshot.org).items():
         source.apply_scan(servers.get(name, {}))

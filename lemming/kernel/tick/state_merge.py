@@ -21,7 +21,7 @@ from lemming.kernel.tools import EngineTool, Tool
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 
 HARMLESS = frozenset({"requests", "answers"})
-"""The capabilities that may start from something in such turns: of theirs, none changes for the next turn."""
+"""Capabilities that may have inputs in concurrent turns: no turn changes these inputs for the next."""
 REPLACES_A_MEMORY = "memory_write"
 _COUNTS = ("turns", "unpriced_calls", "input_tokens", "output_tokens", "failed")
 _AMOUNTS = ("credits", "passed_on")
@@ -41,7 +41,7 @@ def can_run_concurrently(inputs: TurnInputs, tools: Iterable[Tool], max_turns: i
     window; a request without a budget; no wake-up by files; and enough credits for any cost of `max_turns`
     turns.
     """
-    if inputs.task is None or inputs.task.has_budget:  # what others spend below it counts against it
+    if inputs.task is None or inputs.task.has_budget:  # spending by sub-requests counts against it too
         return False
     if inputs.fingerprint is not None or inputs.agent.turn.strategy:
         return False
@@ -60,7 +60,7 @@ def _can_afford(inputs: TurnInputs, max_turns: int) -> bool:
     """Return True if the remaining credits cover all calls of `max_turns` turns."""
     entry, limit = inputs.model, inputs.allocation.max_credits
     if entry.per_1k_input_tokens or entry.per_1k_output_tokens or inputs.agent.model.fallback:
-        return False  # what a call costs is known once it was made
+        return False  # the cost is known only after the call
     calls = max_turns * inputs.max_steps * (1 + inputs.repairs)
     return limit is not None and to_decimal(inputs.state.consumed_credits) + calls * to_decimal(
         entry.per_call
@@ -117,7 +117,7 @@ def merge_states(base: AgentState, current: AgentState, final: AgentState) -> Ag
     state.results = (*current.results, *final.results)
     state.in_vain = {**current.in_vain, **final.in_vain} if state.results else {}
     state.soft_cap_warned = current.soft_cap_warned or final.soft_cap_warned
-    if final.loops != base.loops:  # one that came further ends what others repeat
+    if final.loops != base.loops:  # progress of one turn ends the loops of the others
         counts = {
             entry_key: current.loops.get(entry_key, 0) - base.loops.get(entry_key, 0)
             for entry_key in final.loops

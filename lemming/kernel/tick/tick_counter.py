@@ -92,7 +92,8 @@ def newest_ledger_tick(base: OrgPath) -> int:
 def _tick_from_turns(base: OrgPath) -> int:
     """Return the tick after the newest in ledgers and entries; 1 before the first turn."""
     newest = max(newest_ledger_tick(base), _newest_entry(base))
-    return 1 if newest == 1 and newest_ledger_tick(base) < 0 else newest + 1  # sent before the first tick
+    # An entry of tick 1 and no turn: it was sent before the first tick.
+    return 1 if newest == 1 and newest_ledger_tick(base) < 0 else newest + 1
 
 
 def missing_counter_problem(base: OrgPath) -> Problem | None:
@@ -122,7 +123,7 @@ def require_no_later_turns(org: Organisation, tick: int, agent_names: Iterable[s
 def _latest_turn(org: Organisation, agent_name: str) -> int:
     try:
         return read_state(org, agent_name).tick
-    except CorruptState:  # its agent's own turn says so
+    except CorruptState:  # reported by the agent's own turn
         return -1
 
 
@@ -137,7 +138,7 @@ def tick_from_files(base: OrgPath, ticks: list[int]) -> tuple[int, str]:
         other_sources = f", and ledgers and outboxes tell of ticks up to {tick - 1}" if tick > 1 else ""
         return tick, f"there is no journal{other_sources}"
     newest, ledger, entry = ticks[-1], newest_ledger_tick(base), _newest_entry(base)
-    by_journals = newest + is_committed(base, newest)  # one that is not over runs again
+    by_journals = newest + is_committed(base, newest)  # an unfinished tick runs again
     candidates = [
         (by_journals, f"the last journal is of tick {newest}"),
         (ledger + 1 if ledger > newest else 0, f"a ledger tells of tick {ledger}, whose journal is gone"),
@@ -151,7 +152,7 @@ def _newest_entry(base: OrgPath) -> int:
 
     authors = filter(paths.AGENT_NAME.match, list_agent_folders(base))
     names = (name for author in authors for name in list_outbox(base, author))
-    # An id that somebody chose may stand under any tick, however far ahead.
+    # A hand-made entry may be under any tick, however far ahead.
     return max((name.tick for name in names if name.has_engine_id and name.tick < LAST_TICK), default=0)
 
 

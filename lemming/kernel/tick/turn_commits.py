@@ -115,7 +115,7 @@ class Commits:
         self._publish_entries(outcome)
         self.reports[report.turn_key] = report
         self.states[report.agent] = outcome.state
-        if report.removed:  # what is held can be shown, what is gone cannot
+        if report.removed:  # readers can be shown deferred content, but no deferred removal
             self.write_deferred()
 
     def write_deferred(self) -> None:
@@ -123,7 +123,7 @@ class Commits:
         if self._deferred:
             self.journal.sync()
             while self._deferred:
-                # Taken off once committed, so that what a refusal interrupts is still held.
+                # Removed after its commit: a turn whose write the disk refuses stays deferred.
                 deferred = self._deferred[0]
                 self._commit_outcome(
                     deferred.outcome, is_replay=deferred.is_replay, has_warned=deferred.has_warned
@@ -146,7 +146,7 @@ class Commits:
         report = ended.report
         self.journal.append(ended)
         self.reports[report.turn_key] = report
-        if report.status == "skipped" and not report.error:  # nothing is new: the journal says so
+        if report.status == "skipped" and not report.error:  # the journal alone says that nothing is new
             return
         facts: dict[str, Any] = {"status": report.status, "reason": report.reason}
         if report.error:
@@ -175,12 +175,12 @@ class Commits:
         except DiskError as error:
             if not error.concerns_one_file:
                 raise
-            # Once more, without the files: what the turn cost must be in the ledger.
+            # Again without the files: the cost of the turn must reach the ledger.
             outcome = to_write_failure(outcome, str(error))
             self._write_files(outcome, agent, is_replay=is_replay)
         report = outcome.report
         self.states[report.agent] = outcome.state
-        if report.turn_key not in self.reports:  # one that was held has been shown
+        if report.turn_key not in self.reports:  # a deferred turn has published its entries already
             self._publish_entries(outcome)
         if report.status == "failed":
             self.record_end(TurnCommitted(report=report, state=outcome.state.as_json()), agent)
@@ -196,7 +196,7 @@ class Commits:
         An entry is paid for and awaited: a write error on an entry ends the run, as on a full disk, and the
         next run writes the entry from the journal.
         """
-        # Before any file: no power cut may keep a file and lose the answer that it follows from.
+        # Before any file: a power cut must not keep a file and lose the answer that caused it.
         self.journal.sync_agent(outcome.report.agent)
         org, effects, entries = self.runtime.org, outcome.effects, outcome.entries
         first = len(effects) - len(entries)
@@ -204,11 +204,12 @@ class Commits:
         for effect in effects[:first]:
             name, path_key = outcome.report.agent, effect.path_key
             digest = digests.get(path_key, "")
+            # A value that a person set during the turn stays: the model decided without having seen it.
             if not is_replay and self.seen_memories.has_changed(org, name, effect, digest):
                 self.runtime.report_problem(to_memory_warning(name, effect, self.journal.tick), name)
                 continue
             self.seen_memories.record_write(path_key, digest)
-            # An earlier attempt may have written it, which only `apply_effect` looks at.
+            # An earlier attempt may have written the file: only `apply_effect` checks for that.
             if effect.memory_value is None or is_replay:
                 apply_effect(org.base, effect, is_replay=is_replay)
                 continue
@@ -231,7 +232,7 @@ class Commits:
         except DiskError as error:
             error.concerns_one_file = False
             raise
-        # Last: that a ledger has the line says that the turn's other files are there.
+        # Last: a line in the ledger proves that the other files of the turn were written.
         agent.ledger.write(outcome.state)
 
     def _publish_entries(self, outcome: TurnOutcome) -> None:

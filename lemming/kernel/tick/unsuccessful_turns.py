@@ -63,7 +63,7 @@ class UnfinishedTurns:
 
         `at` is the current time.
         """
-        if reports == self._last_reports:  # as in most ticks in which nobody has anything to do
+        if reports == self._last_reports:  # the usual case: nobody has anything to do
             return []
         self._last_reports = reports
         lines, changed = [], []
@@ -73,7 +73,7 @@ class UnfinishedTurns:
                 if previous:
                     del self.by_agent[report.agent]
                     lines.append({"agent": report.agent, "status": report.status, "tick": tick})
-            elif report.status == "failed" or report.error:  # else it had nothing to do, or is a person's
+            elif report.status == "failed" or report.error:  # else nothing to do, or a person's turn
                 unfinished = _make_unfinished_turn(tick, report, previous, at)
                 if previous is None or _reason_key(previous) != _reason_key(unfinished):
                     self.by_agent[report.agent] = unfinished
@@ -92,6 +92,7 @@ class UnfinishedTurns:
                 whole = b"".join(dump_compact(asdict(turn)) + b"\n" for turn in self.by_agent.values())
                 fs.write_atomic(self._base, paths.TURNS_NOT_DONE, redact_bytes(whole))
         except DiskError as error:
+            # The file is disposable: an error about it alone must not end the run.
             if not error.concerns_one_file:
                 raise
 

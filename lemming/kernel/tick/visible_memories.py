@@ -12,7 +12,7 @@ from lemming.kernel.memory import MEMORY_LIMIT_BYTES
 from lemming.kernel.org.organisation import Organisation
 
 _OVERHEAD_BYTES = 64 << 10
-"""What a file of a memory has beside its value, at the most."""
+"""Maximum bytes of a memory file beside its value."""
 
 
 class SeenMemories:
@@ -24,7 +24,7 @@ class SeenMemories:
 
     def __init__(self) -> None:
         self._digests: dict[str, Mapping[str, str] | None] = {}
-        self._written: dict[str, str] = {}  # by turns of this tick
+        self._written: dict[str, str] = {}  # digests of writes by turns of this tick
 
     def record_digests(self, agent: str, digests: Mapping[str, str] | None) -> None:
         """Record the memories seen by an agent's turn. `digests` is None if unknown."""
@@ -38,14 +38,15 @@ class SeenMemories:
         seen_digests, path = self._digests.get(agent), effect.path
         if seen_digests is None or effect.root or not path.startswith(f"agents/{agent}/memory/"):
             return False
+        # The effect's own digest counts too: the same value from another author is no conflict.
         expected = (seen_digests.get(_memory_key(path)), self._written.get(path), digest)
-        # The file was read as the turn began: nearly always its stamp tells that it is as it was.
+        # The file was read as the turn began: its stamp nearly always shows that it is unchanged.
         current_digest = org.files.find_unchanged_digest(path)
         if current_digest and current_digest in expected:
             return False
         try:
             raw = fs.read_bytes(f"{org}/{path}", MEMORY_LIMIT_BYTES + _OVERHEAD_BYTES)
-        except OSError:  # it is not there, or cannot be read: the effect says what becomes of that
+        except OSError:  # missing or unreadable: applying the effect decides
             return False
         return sha256(raw).hexdigest() not in expected
 
