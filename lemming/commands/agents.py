@@ -199,7 +199,7 @@ def remove_agent(
         bool, option("--mend", "Also remove the agent's name from teams and reading lists of other agents.")
     ] = False,
 ) -> None:
-    """Remove an agent; its folder is archived in aside/ and can be restored.
+    """Remove an agent. Its folder is archived in aside/ and can be restored.
 
     Other agents may still list the removed agent in their team or in read_outboxes. An agent with a missing
     team member cannot run. On a terminal you are asked whether to remove the name there; --mend removes the

@@ -81,15 +81,15 @@ GROUPS = {
     "check": {
         "validate": "Validate resumes, settings, entries, memories and evals.",
         "doctor": "Check this machine and installation, and suggest fixes.",
-        "verify": "Verify every file against the journals and print the state root.",
+        "verify": "Verify every file against the journals.",
         "repair": "Repair damage that needs a person's decision.",
-        "findings": "Show problems in agent behaviour: loops, dropped requests, false claims.",
+        "findings": "Show problems of agents: loops, dropped requests, false claims.",
         "eval": "Run eval cases in throw-away copies.",
         "replay": "Replay recorded ticks and compare the results.",
         "chaos": "Test crash recovery: kill the engine on a copy and compare.",
     },
     "history": {
-        "tick": "Show one tick in full: prompts, answers, tool calls, files, cost.",
+        "tick": "Show one tick in full: prompts, answers, calls, files, cost.",
         "show": "Show the files that a tick changed.",
         "diff": "Show file differences between two ticks.",
         "fork": "Create a copy that continues from a tick.",

@@ -94,7 +94,7 @@ def export_a2a(
         Path | None, option("--output DIR", f"Write NAME/{CARD_FILE} for each agent into this folder.")
     ] = None,
 ) -> None:
-    """Print A2A agent cards (version 1.0): name, title, description, skills.
+    """Print A2A agent cards (version 1.0). A card holds name, title, description and skills.
 
     Several cards are printed as a list. A card is public: it contains no instructions and no permissions.
     LeMMing has no A2A server: --url is the address of your server.
@@ -198,7 +198,7 @@ def export_otel(
         bool, option("--include-content", "Include prompts, answers, arguments and results.")
     ] = False,
 ) -> None:
-    """Export ticks as OpenTelemetry traces, to standard output or a collector.
+    """Export ticks as OpenTelemetry traces. They go to standard output or a collector.
 
     A trace contains the tick, the turns, and their model and tool calls. The output is lines of OTLP/JSON.
     Ids are derived from the content, so sending a tick twice changes nothing. With --follow, each tick is

