@@ -19,7 +19,8 @@ from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 
 Json = dict[str, Any]
 NAME = "approvals"
-INSPECT_NOTE = "LOOK CLOSELY: there is more to it than is seen; `lemming waiting ID` says what"
+# Part of entries, like the note of `truncate`: a replay of a 0.2.0 journal must give the same bytes.
+INSPECT_NOTE = "LOOK CLOSELY: there is more to it than is seen; `lemming approvals ID` says what"
 ARGS_CHARS, DIFF_CHARS = 300, 8000
 SHOW, SPEND, PUBLISH = "show", "spend", "publish"
 """What stands for a tool where nothing is called: to be shown an entry, to spend more, to write an entry."""
@@ -209,7 +210,7 @@ def truncate(text: str, max_chars: int = ARGS_CHARS) -> str:
     """Return a text, or the beginning of a longer text with a note about the omission."""
     if len(text) <= max_chars:
         return text
-    return f"{text[:max_chars]}… (NOT WHOLE: {len(text)} characters; `lemming waiting ID` shows all)"
+    return f"{text[:max_chars]}… (NOT WHOLE: {len(text)} characters; `lemming approvals ID` shows all)"
 
 
 def parse_decision(payload: Mapping[str, Any]) -> Decision | None:
