@@ -116,6 +116,7 @@ def run(folder: Path, clock: FrozenClock, death: Death) -> int:
     return death.changes
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_two_that_are_each_others_channels_lose_and_double_nothing_whenever_one_dies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

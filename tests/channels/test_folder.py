@@ -143,6 +143,7 @@ def test_no_more_than_the_limit_are_taken_in_a_tick_and_none_is_lost(base: Path)
     assert sorted(texts) == sorted(f"number {number}" for number in range(20))
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_thousands_of_files_at_once_are_taken_little_by_little(base: Path) -> None:
     with_channel(base, {**DROP, "per_tick": 64})

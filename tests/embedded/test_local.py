@@ -314,6 +314,7 @@ def test_a_wrong_key_and_a_long_prompt_are_told_apart(
     assert "too long" in caught.value.hint
 
 
+@pytest.mark.sample(2)
 @pytest.mark.usefixtures("weights")
 @pytest.mark.parametrize(("price", "cost", "told"), [(None, 0.0, "$0"), (10.0, 1e-5, "$0.0000")])
 def test_a_trial_of_the_embedded_model_costs_nothing_unless_its_line_says_so(

@@ -132,6 +132,7 @@ def test_a_number_of_threads_is_one_or_more(base: Path) -> None:
     make_provider("local", {"threads": 10_000})  # one fewer than there are processors
 
 
+@pytest.mark.long
 @pytest.mark.model
 def test_answers_are_the_same_bytes_in_any_order_and_in_a_process_of_their_own(weights: Path) -> None:
     questions = [

@@ -218,6 +218,7 @@ def test_nothing_is_sent_spent_run_written_over_or_leaked_and_the_work_is_done(
     assert [it.tick for it in replay_ticks(research.base, [*range(1, TICKS + 1)])] == [*range(1, TICKS + 1)]
 
 
+@pytest.mark.long
 def test_a_person_who_says_no_each_time_loses_no_work(tmp_path: Path, pages: Pages) -> None:
     research = Research(tmp_path / "1", pages, reads_mail=False, people=("human",))
     said = 0

@@ -44,6 +44,7 @@ def elsewhere() -> Iterator[FaultServer]:
     server.stop()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("scenario", ["endless", "bomb"])
 def test_an_answer_without_an_end_is_given_up_in_little_memory(
     make: Make, scenario: str, faults: FaultServer, request_: Request

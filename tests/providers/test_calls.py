@@ -133,6 +133,7 @@ print(sorted(sdks & sys.modules.keys()))
     assert run_python(code) == "[]\n"
 
 
+@pytest.mark.long
 def test_the_interpreter_ends_quietly_with_connections_open_and_calls_in_flight(faults: FaultServer) -> None:
     code = f"""
 import contextlib, threading

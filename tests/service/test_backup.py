@@ -365,6 +365,7 @@ def test_the_commands_say_what_they_did(base: Path, tmp_path: Path, lemming: Lem
     assert (ran.status, "the backup is damaged" in ran.err) == (7, True)
 
 
+@pytest.mark.long
 def test_what_becomes_a_thousand_times_longer_is_not_unpacked(
     base: Path, file: Path, place: Path, lemming: Lemming
 ) -> None:

@@ -84,6 +84,7 @@ def test_an_edit_by_hand_after_the_last_tick_is_a_commit_by_hand(base: Path) -> 
     assert "shared/board.txt" in [file.path for file in GitHistory(base).diff_commit(newest).files]
 
 
+@pytest.mark.long
 def test_a_long_past_is_made_in_several_goes(base: Path) -> None:
     make_org(base, resume("ada"), org={"durability": "off"})
     run(base, 120)

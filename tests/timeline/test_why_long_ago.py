@@ -20,6 +20,7 @@ from lemming.testing import FrozenClock, make_org, resume, say
 Capsys = pytest.CaptureFixture[str]
 
 
+@pytest.mark.long
 def test_hundreds_of_ticks_are_no_matter_for_patience(base: Path) -> None:
     make_org(base, resume("ada"), org={"durability": "off"}, script=[{"reply": say("x")}])
     save_memory(base, "ada", "goal", "sell")

@@ -104,6 +104,7 @@ def questions(research: Research, ticks: int, *, asks: bool) -> int:
     return len(asked)
 
 
+@pytest.mark.long
 def test_the_same_ways_in_do_no_harm_and_ask_persons_less_than_half_as_often(
     tmp_path: Path, pages: Pages
 ) -> None:
