@@ -152,7 +152,7 @@ def test_what_a_plugins_observer_raises_is_told_once_and_ends_nothing(org: Path,
     report = run_once(org, notify=told.append)
     assert [turn.status for turn in report.turns] == ["done", "done"]
     (problem,) = [event.problem for event in told if isinstance(event, ProblemFound)]
-    assert problem.message == "the observer breaks broke at model_replied: ValueError: no more"
+    assert problem.message == "the observer breaks failed at model_replied: ValueError: no more"
     assert problem.where.endswith("of_my_own.py:14")
     assert hears.count("turn_committed") == 2
     assert hears.count("model_replied") == sum(isinstance(event, ModelReplied) for event in told)

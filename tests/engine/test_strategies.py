@@ -48,14 +48,14 @@ class Said:
 
     everyone = ()
 
-    def knows(self, call: int) -> bool:
+    def has_answer(self, call: int) -> bool:
         """Return whether the answer is recorded: none is."""
         return False
 
-    def begin(self, *_: Any) -> None:
+    def start_calls(self, *_: Any) -> None:
         """Begin nothing before its result is asked for."""
 
-    def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+    def call_tool(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return what every tool gives."""
         return ToolResult(True, "given")
 
@@ -66,7 +66,7 @@ class Said:
         """Nothing is recorded."""
         return False
 
-    def reached_outside(self, index: int) -> bool:
+    def had_side_effects(self, index: int) -> bool:
         """Nothing does."""
         return False
 
@@ -128,7 +128,7 @@ def test_whatever_its_strategy_a_turn_keeps_what_it_has_when_the_credits_end(inp
 class Recorded(Said):
     """Answers that a journal holds, all of them."""
 
-    def knows(self, call: int) -> bool:
+    def has_answer(self, call: int) -> bool:
         """Return whether there is one."""
         return call < len(self.texts)
 

@@ -331,6 +331,6 @@ def test_the_next_look_at_files_that_rest_is_one_stat_each(base: Path) -> None:
         (base / file).parent.mkdir(exist_ok=True)
         (base / file).write_text("{}")
         assert not watch.is_unchanged
-        assert file in watch.changes()
-        watch.changes()
+        assert file in watch.find_changes()
+        watch.find_changes()
         assert watch.is_unchanged
