@@ -18,7 +18,7 @@ moment loses nothing, and no finished model call is paid for twice.
 .PP
 \\fBlemming\\fR works on the organisation given with \\fB\\-C\\fR, else the one in
 \\fBLEMMING_ROOT\\fR, else the nearest folder, from here upwards, that holds one. Data goes to standard
-output, everything else to standard error; every command takes \\fB\\-\\-json\\fR and
+output, messages to standard error; every command takes \\fB\\-\\-json\\fR and
 \\fB\\-\\-help\\fR."""
 
 
