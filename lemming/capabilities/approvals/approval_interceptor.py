@@ -57,10 +57,10 @@ class ApprovalsInterceptor(TurnInterceptor):
 
     def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
         super().__init__(name, turn_state, snapshot)
-        self._used_grants: list[tuple[Json, bool]] = []  # by whose word calls were made, and whether outside
-        self._changed_files: list[str] = []  # of the files of an entry that was approved, as it is written
+        self._used_grants: list[tuple[Json, bool]] = []  # grants of the calls made, and True for side effects
+        self._changed_files: list[str] = []  # files that changed since an entry was approved
         self._spending_requests: list[Json] = []  # payloads of requests to spend more
-        self._written_requests: Sequence[OutboxEntry] = ()  # what it asked as the turn ended
+        self._written_requests: Sequence[OutboxEntry] = ()  # requests written at the end of the turn
 
     def on_turn_start(self) -> End | None:
         """Make the approved calls. Each is recorded like any call, and so never made twice."""
@@ -86,7 +86,7 @@ class ApprovalsInterceptor(TurnInterceptor):
         people = self.snapshot.get("askable", {}).get(approval.line, [])
         turn_state = self.turn_state
         index = len(turn_state.results)
-        # As calls of the same reply have their numbers already. A turn begun up to 0.2.0 goes on as it began.
+        # The calls of this reply have their numbers already. A turn started by 0.2.0 keeps its numbering.
         number = turn_state.call_numbers.reserve(index) if self.snapshot.get("numbered") else index
         identity = f"{turn_state.inputs.tick}/{turn_state.inputs.agent.name}/{number}"
         request_entry_approval(turn_state, identity, new, approval, people, at, self._changed_files)
@@ -147,6 +147,7 @@ class ApprovalsInterceptor(TurnInterceptor):
     def update_agent_state(self, state: AgentState, status: Status, end: End) -> None:
         """End the wait for calls with side effects that a failed turn made."""
         if status == "failed":
+            # The call took effect although its turn failed: its approval must not make it a second time.
             made_ids = {grant["id"] for grant, is_outside in self._used_grants if is_outside}
             state.requests = mark_calls_made(state.requests, made_ids)
 
@@ -164,7 +165,7 @@ class ApprovalsInterceptor(TurnInterceptor):
             for to in sorted(entry.targets)
         ]
         sub_requests = [*self.snapshot.get("asked", ()), *(item.as_json() for item in new)]
-        # A word that was used outside, or for files that may be there, is used up though the turn failed.
+        # An approval used for a side effect, or for files that may exist, is used up even if the turn failed.
         used_entries = [grant["entry"] for grant, is_outside in self._used_grants if holds_all or is_outside]
         used_entries = [*self.snapshot.get("used", ()), *used_entries]
         state = {"asked": sub_requests, "used": used_entries, "denied": self.snapshot.get("denied", ())}
@@ -187,7 +188,7 @@ def make_approved_calls(turn_state: TurnState, decided: Json, changed_files: lis
         numbers[index] = len(turn_state.results)
         if call.tool == PUBLISH:
             publish(turn_state, call, decided["at"], changed_files)
-            numbers[index] = len(turn_state.results) - 1  # behind what was found out for it
+            numbers[index] = len(turn_state.results) - 1  # the last one: gates may add results before it
         else:
             turn_state.call_tool(call, decided["at"])
         turn_state.hidden_indexes.discard(numbers[index])
@@ -267,7 +268,7 @@ def _continue_dialogue(
     """
     inputs, dialogue = turn_state.inputs, drop_unanswered(turn_state.inputs.dialogue)
     render = partial(render_results, inputs.model, inputs.form, [*inputs.prompt, *dialogue])
-    if not dialogue:  # the turn begins anew, and its prompt shows all the others
+    if not dialogue:  # a new conversation: its prompt shows the other results
         return render([*((turn_state.results[number], "") for number in sorted(numbers.values())), *failed])
     recorded = render(_pair_results(turn_state, {}, earlier_results))
     new_messages = render([*_pair_results(turn_state, numbers, earlier_results), *failed])

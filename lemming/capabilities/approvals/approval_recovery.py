@@ -25,6 +25,7 @@ def approval_mismatch(inputs: TurnInputs, tick_context: TickContext) -> str:
     if not (calls or preapprovals):
         return ""
     name = inputs.agent.name
+    # Checked against the ledger and the persons' outboxes: a journal alone could have been edited.
     open_requests = read_state(tick_context.org, name, before_tick=inputs.tick).requests
     sub_requests = [
         sub_request for item in open_requests for sub_request in item.asked if NAME in sub_request.held
@@ -60,6 +61,7 @@ def _is_approved(grant: Mapping[str, Any], sub_request: SubRequest, mail: MailVi
 
 def drop_used_approvals(state: AgentState, records: Iterable[Record]) -> AgentState:
     """Return the state of an abandoned turn's agent without the approvals used by the turn."""
+    # Announced calls count even without a recorded end: they may have taken effect.
     grants = [
         record.kept[NAME] for record in records if isinstance(record, ToolStarted) and NAME in record.kept
     ]

@@ -46,7 +46,7 @@ from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
 
 MAX_STORED_DENIALS = 256
-"""So many calls that persons denied are remembered, the latest."""
+"""Maximum number of denied calls that are remembered, the latest."""
 
 
 class ApprovalsCapability(Capability):
@@ -150,6 +150,7 @@ class ApprovalsContextProvider(ContextProvider):
             to_value(SubRequest, raw) for raw in state.get("asked", ())
         ]
         self._used: Sequence[str] = state.get("used", ())
+        # A denial is forgotten with its request: for another request the person is asked again.
         open_requests = {item.request for item in context.state.requests}
         self._denied: list[Json] = [
             item for item in state.get("denied", ()) if item["request"] in open_requests

@@ -62,7 +62,7 @@ def request_entry_approval(
     payload = action.build_request(people, approval.expires, at, suffix=describe_changed_files(changed))
     entry = turn_state.stage_entry(NewEntry("request", payload, []), at, by_engine=True)
     if entry is None:
-        return  # why not is told
+        return  # the reason is among the results
     reason = f"WAITS: {' or '.join(people)} is asked to approve it first; it is written in a later turn"
     turn_state.add_result(
         OUTBOX_ENTRIES, description, ToolResult(False, reason, outcome="pending", entries_by=NAME)
@@ -113,10 +113,11 @@ def publish(turn_state: TurnState, call: ToolCall, at: str, changed_files: list[
         turn_state.add_result(OUTBOX_ENTRIES, {}, ToolResult(False, reason, outcome="invalid_args"))
         return
     (carried,) = turn_state.hooks.payloads_with_digests([new.payload], at)
+    # The person approved these contents of the files: others need another decision.
     changed_files[:] = find_changes_after_decision(call.approved, carried.files)
     written = new if changed_files else new._replace(payload=carried.payload)
     if entry := turn_state.stage_entry(written, at, is_approved=not changed_files):
-        if changed_files:  # no gate asks any more
+        if changed_files:  # changed, and no gate asks again: it goes out as it is now
             (carried,) = turn_state.hooks.payloads_with_digests([entry.payload], at)
             turn_state.entries[-1] = replace(entry, payload=carried.payload)
         description = {**_describe_entry(new), WRITTEN_ENTRY_KEY: entry.identity}
@@ -134,7 +135,7 @@ def _is_pending(turn_state: TurnState, action: PendingAction) -> bool:
     open_requests = {item.key: item for item in turn_state.inputs.state.requests}
     open_requests |= {
         item.key: item for item in ([turn_state.task.begun] if turn_state.task else ())
-    }  # with what was decided since
+    }  # with the decisions since
     pending = [
         item.held
         for open_request in open_requests.values()

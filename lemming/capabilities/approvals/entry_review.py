@@ -23,7 +23,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.prompt_prefix import TickContext
 
 MAX_REVIEW_REQUESTS = 16
-"""About so many entries at most a turn asks; about the rest, the next one does."""
+"""Approximate maximum of new requests in a turn; the next turn asks about the rest."""
 
 
 class EntryReview:

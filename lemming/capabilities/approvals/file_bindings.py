@@ -24,13 +24,13 @@ from lemming.kernel.files.disk_errors import require_about_one_file
 from lemming.kernel.files.stat_cache import path_exists
 
 MISSING_FILE = ""
-"""What a file holds that is not there, and that the call names as one."""
+"""Digest of a missing file named by the call: creating the file changes the binding."""
 FILE_ARGUMENTS = frozenset({"path", "file", "source", "destination"})
 MAX_LISTED_FILES = 100
 MAX_FILE_BYTES = 1 << 30
 MAX_PATH_CHARS = 4096
 _VOLATILE_FOLDERS = ("/proc/", "/sys/")
-_OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # no pipe is waited for
+_OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # opening a pipe must not wait
 
 
 class ApprovalBinding(NamedTuple):
@@ -110,6 +110,7 @@ class _BindingScan:
             key = self._file_key(real)
             if key in self._removed:
                 return False
+            # The turn's own writes are on disk before the call runs: their contents are what it finds.
             if key in self._staged:
                 self.files[key] = hashlib.sha256(self._staged[key]).hexdigest()
             elif exists and not self.files.get(key):
@@ -118,19 +119,20 @@ class _BindingScan:
         except (FileNotFoundError, UnicodeError):
             return False
         except OSError as error:
-            require_about_one_file(path, error)  # else nobody knows whether it is as it was
+            require_about_one_file(path, error)  # else it is unknown whether the file has changed
             self.unbound.append(f"{path}, which cannot be read ({error.strerror})")
             return True
 
     def _bind_content(self, real_file: str, key: str, *, is_named: bool) -> None:
         try:
             mode = os.stat(real_file).st_mode
-        except FileNotFoundError:  # a link to nowhere, until somebody fills it
+        except FileNotFoundError:  # a dangling link, whose target may appear later
             self.files[key] = MISSING_FILE
             return
         if real_file.startswith(_VOLATILE_FOLDERS):
             self.unbound.append(f"{real_file}, which changes by itself")
             return
+        # Only a folder named in words: every command runs in the workspace, and reporting that helps nobody.
         if stat.S_ISDIR(mode) and is_named:
             self.unbound.append(f"what is in the folder {key or '.'}")
         if not stat.S_ISREG(mode):
@@ -167,7 +169,7 @@ def find_changed_files(current: Mapping[str, str], approved: Mapping[str, str]) 
 def find_changes_after_decision(grant: Mapping[str, Any], current: Mapping[str, str]) -> list[str]:
     """Return the files that changed since a grant. An edit may name other files than the approval."""
     approved = grant["binds"]
-    if grant["is_edited"]:  # what these held nobody has said
+    if grant["is_edited"]:  # no person has approved contents of the other files
         return [path for path in sorted(current) if path in approved and current[path] != approved[path]]
     return find_changed_files(current, approved)
 
@@ -190,8 +192,8 @@ def _iter_texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 # --- the words of a command ----------------------------------------------------------------------
-# No shell is imitated: a word too many binds a file too many, and what a shell would make of the rest is said
-# to be unbound, in words.
+# No shell is imitated: a word too many binds a file too many, and what a shell would expand is reported
+# as unbound.
 
 
 MAX_WORD_CHARS = 4096

@@ -41,7 +41,7 @@ def find_blocking_requests(org: Organisation, snapshot: RequestsSnapshot, identi
     asker = snapshot.requests.by_identity[identity].asker
     try:
         open_requests = read_state(org, asker).requests
-    except CorruptState:  # its agent takes no turns then
+    except CorruptState:  # its agent takes no turns
         return []
     identities = {
         sub_request.request
@@ -87,6 +87,7 @@ def find_pending_call(request: RequestView, calls: Mapping[str, Json]) -> Json |
         return None
     shown_call = request.entry.payload.get("call")
     shown_details = shown_call if isinstance(shown_call, dict) else {}
+    # Only details come from the entry. The call is that of the ledger, whoever has edited the entry.
     details: Json = {}
     if isinstance(shown_details.get("diff"), str):
         details["diff"] = shown_details["diff"]

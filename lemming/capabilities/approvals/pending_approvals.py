@@ -23,7 +23,7 @@ NAME = "approvals"
 INSPECT_NOTE = "LOOK CLOSELY: there is more to it than is seen; `lemming approvals ID` says what"
 ARGS_CHARS, DIFF_CHARS = 300, 8000
 SHOW, SPEND, PUBLISH = "show", "spend", "publish"
-"""What stands for a tool where nothing is called: to be shown an entry, to spend more, to write an entry."""
+"""Names in place of a tool: showing an entry, spending more, writing an entry."""
 DecisionKind = Literal["approve", "deny", "answer"]
 
 DECISION: Json = {

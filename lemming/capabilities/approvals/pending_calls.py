@@ -61,7 +61,7 @@ class CallApprovalBroker:
         """
         tool = _find_callable_tool(call, context)
         if tool is None:
-            return ApprovalOutcome(None)  # it fails, and says why
+            return ApprovalOutcome(None)  # the call fails by itself and says why
         planned = plan() if tool.is_plan_only else None
         if planned is not None and not planned.success:
             return ApprovalOutcome(planned)
@@ -95,6 +95,7 @@ class CallApprovalBroker:
         max_approvals = agent.turn.max_approvals
         if call.approved is None and self._count_new_requests() >= max_approvals:
             return ApprovalOutcome(ToolResult(False, too_many_message(max_approvals), outcome="deferred"))
+        # An approved call is asked about again if its files changed: the request names them.
         changes = [] if call.approved is None else find_changed_files(binds, call.approved["binds"])
         return ApprovalOutcome(_request_approval(action, approval, people, context, planned, changes))
 
@@ -140,7 +141,7 @@ class CallApprovalBroker:
 
 def _find_callable_tool(call: ToolCall, context: ToolContext) -> Tool | None:
     """Return the tool of a valid call, or None for a call that fails before it runs."""
-    with suppress(*FILE_ERRORS):  # whatever else says nothing of it: the call would be made without a word
+    with suppress(*FILE_ERRORS):  # any other error must not let the call pass unasked
         tools = get_toolset(context.settings, context.org)
         tool = tools.require_allowed(call.tool, context.agent, context.settings)
         if isinstance(call.args, dict):
@@ -175,6 +176,7 @@ def _find_grant(
 ) -> Json | None:
     """Return the grant for a call in the current form, or None if a person must be asked."""
     grant = call.approved
+    # Whoever decided must still be allowed to as the call is made: gates may have changed since.
     if grant is not None and grant["by"] in people and _is_covered(grant, call, binds):
         return {key: grant[key] for key in ("id", "by", "entry")}
     for item in preapprovals:
@@ -231,7 +233,7 @@ def _diff_effect(base: Path, effect: FileEffect, staged: Mapping[str, bytes]) ->
         with suppress(OSError):
             old_content = fs.read_bytes(f"{root}/{effect.path}", ENTRY_LIMIT_BYTES)
     old = (old_content or b"").decode("utf-8", "replace").splitlines()
-    new = effect.content.decode("utf-8", "replace").splitlines()  # none, of a file that is taken away
+    new = effect.content.decode("utf-8", "replace").splitlines()  # empty for a removed file
     names = (
         "/dev/null" if old_content is None else effect.path_key,
         "/dev/null" if effect.removes else effect.path_key,

@@ -64,6 +64,7 @@ def find_approval_outcomes(
         authorized = [sub_request for sub_request in sub_requests if is_authorized(sub_request.to)]
         if request is None or not authorized:
             outcomes |= {sub_request.key: ("failed", "") for sub_request in sub_requests}
+        # The earliest decision counts: a later one takes nothing back.
         elif first := min(_iter_decisions(request, authorized, at, read_entries), key=_order, default=None):
             entry, to, end = first
             outcomes |= {sub_request.key: ("cancelled", "") for sub_request in sub_requests}
@@ -104,6 +105,7 @@ def refresh_sub_requests(
     edited_amounts = {
         request: _parse_amounts(mail, end[1]) for (request, _), end in outcomes.items() if end[1]
     }
+    # Silence is a no: an expired request counts as denied.
     closed = {
         request: "denied" for (request, _), (end, _) in outcomes.items() if end in ("expired", "cancelled")
     }
@@ -143,7 +145,7 @@ def _approval_status(mail: MailView, end: tuple[str, str]) -> str:
 def _is_obsolete(mail: MailView, sub_request: SubRequest) -> bool:
     call = sub_request.held[NAME]
     if not sub_request.end and read_entry(mail, sub_request.request) is None:
-        return True  # who took the request away is asked again
+        return True  # a person who removed the request is asked again
     return call["tool"] == SHOW and read_entry(mail, call["args"]["entry"]) is None
 
 
@@ -169,7 +171,7 @@ def find_preapprovals(
             continue
         earlier_names = (
             mail.org.get_cache(EntryClassifier).classify(mail, person).unsolicited
-        )  # all else approves nothing ahead
+        )  # other entries approve nothing in advance
         for name in (*earlier_names, *mail.author_entries_this_tick(person, agent.name)):
             entry = mail.read(name)
             if name.identity in used:

@@ -83,7 +83,7 @@ def add_standing_approval(base: OrgPath, call: Json, agent: str) -> StandingAppr
     """
     file, _, index = call["gate"].partition("#/gates/")
     with edit_file(base, file) as locked_file:
-        # Looked for while nobody else changes the file: a gate put before it has another take its place.
+        # Checked under the lock: a gate inserted before this one would move another to its index.
         require_gate_exists(base, call, agent)
         raw: Json = parse(locked_file.raw, allow_bom=True)
         approved = raw["gates"][to_int(index)].setdefault("approved", {})
@@ -96,7 +96,7 @@ def add_standing_approval(base: OrgPath, call: Json, agent: str) -> StandingAppr
 
 def _load_gates(base: OrgPath, file: str, agent: str) -> Sequence[Gate]:
     org = Organisation.from_path(base)
-    settings = load_config(org).org  # or nothing is touched
+    settings = load_config(org).org  # raises before anything is written
     if file == ORG_FILE:
         return get_gates(settings)
     return get_gates(load_agent(org, agent)) if file == paths.resume_file(agent) else []

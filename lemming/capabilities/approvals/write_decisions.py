@@ -95,6 +95,7 @@ def decide(
     if call and "args" in decision:
         _require_amounts(call, decision["args"])
         _require_reachable(base, request.asker, call, decision["args"])
+        # Bound as the person decides: what the named files hold now is what was approved.
         binds = _current_binding(base, request.asker, call, decision["args"])
         decision |= {} if binds is None else {"binds": binds}
     payload = {
@@ -133,7 +134,7 @@ def _current_binding(base: OrgPath, agent: str, call: Json, args: Json) -> Json 
 def _find_tool(base: OrgPath, agent: str, call: Json) -> Tool | None:
     """Return the tool of a call. Raises `NotTrusted` if only untrusted code could tell."""
     settings, name = load_config(base).org, call["tool"]
-    shared_tool = get_toolset(settings).get(name)  # no file of the organisation's has a tool of such a name
+    shared_tool = get_toolset(settings).get(name)  # no tool file can take its name
     return shared_tool or get_toolset(settings, Organisation.from_path(base)).for_agent(agent).get(name)
 
 

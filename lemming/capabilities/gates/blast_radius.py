@@ -296,7 +296,7 @@ class BlastRadiusAnalysis:
             known_fields = {
                 **known_fields,
                 "args_lowest": known_fields["trust"],
-            }  # only a clean turn knows values from below
+            }  # only a clean turn has values with a lower label
         return predict_outcomes(rules, {"agent": agent.name, **known_fields}, [*absent, *untracked])
 
     def _describe_exposure(self, agent: Agent, tool: Tool, labels: Iterable[str]) -> ToolExposure:

@@ -64,7 +64,7 @@ class CallGates:
         calls = rules_at_stage(rules, "call")
         results = tuple(
             rule for rule in rules_at_stage(rules, "result") if not rule.gate.by
-        )  # those the turn asks
+        )  # the turn evaluates gates with judges
         return cls(calls, results, agent, settings, tick) if calls or results else None
 
     def before_call(
@@ -121,7 +121,7 @@ class CallGates:
 
         def get_recorded_verdict(
             rule: GateRule, fields: dict[str, Any]
-        ) -> CheckFinding | None:  # before, within the turn
+        ) -> CheckFinding | None:  # asked earlier, within the turn
             reason = (call.judged or {}).get(rule.line)
             return reject_judges(rule, fields) if reason is None else CheckFinding(reason) if reason else None
 
@@ -139,7 +139,7 @@ class CallGates:
         planned_facts = describe_changes(call.args)
 
         def build_facts(args: Any) -> dict[str, Any]:
-            # What planning reads is not read again unless a gate has changed the arguments.
+            # Planned once, and again only if a gate changed the arguments.
             change_facts = planned_facts if args == call.args else describe_changes(args)
             origin = self.argument_facts(args) or self._turn_labels(args)
             resolved_args = self._resolve_arguments(args, tool, context.base)
@@ -235,5 +235,5 @@ def common_approvers(gates: Sequence[Gate]) -> tuple[frozenset[str] | None, tupl
     """Return the persons accepted by all these gates (None: any person), and the expiry of each gate."""
     approver_sets = [frozenset(gate.persons) for gate in gates if gate.persons]
     expires = tuple(gate.expires for gate in gates if gate.expires is not None)
-    # Who approves has to be named by each of the gates that ask.
+    # An approver must be named by each of the gates that ask.
     return (frozenset.intersection(*approver_sets) if approver_sets else None), expires

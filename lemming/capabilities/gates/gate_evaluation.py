@@ -31,11 +31,11 @@ class CheckInterrupted(Exception):
 
 
 CheckRunner = Callable[[str, Json], CheckFinding | None]
-"""Asks a function by name; None: it found nothing."""
+"""Calls a check function by name; None means that it found nothing."""
 
 
 JudgeRunner = Callable[[GateRule, Json], CheckFinding | None]
-"""Asks the judge of a gate; None: it passes."""
+"""Asks the judge of a gate; None means that the content passes."""
 
 
 class GateResult(NamedTuple):
@@ -115,9 +115,9 @@ def evaluate_gates(
             finding = _evaluate_gate(rule, content, facts, earlier, check, judge)
         except CheckInterrupted as stopped:
             raise stopped.__cause__ or stopped from None
-        except DiskError:  # nobody knows what is there: the run ends, and the next one looks again
+        except DiskError:  # the disk gave no answer: the run ends, and the next one looks again
             raise
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with a gate, it does not open
+        except Exception as error:  # noqa: BLE001 - a broken gate blocks
             reason = error if isinstance(error, CheckFunctionError) else describe_exception(error)
             return _stopped_result(
                 content, verdicts, make_verdict("block", about, f"the gate broke: {reason}")
@@ -145,13 +145,13 @@ def _merge_replacement(replacement: Any, content: Any, facts: Facts) -> Any:
     visible_args = facts(content).get("args")
     if not (isinstance(replacement, dict) and isinstance(content, dict) and isinstance(visible_args, dict)):
         return replacement
-    # A path was seen by the place that is opened: unless it was changed it goes on as it was spelled.
+    # The function saw resolved paths: an unchanged argument keeps the spelling of the call.
     unchanged = {
         key: value
         for key, value in content.items()
         if key in replacement and replacement[key] == visible_args.get(key)
     }
-    defaulted = {key for key in visible_args if key not in content}  # it saw their defaults
+    defaulted = {key for key in visible_args if key not in content}  # the function saw their defaults
     return {
         **{
             key: value
@@ -221,7 +221,7 @@ def _evaluate_gate(
             return CheckFinding("")
         case "redact":
             finding = _find_redactions(gate.redact, content)
-            # By the place that is opened, too: how a path is spelled must not get it past a pattern.
+            # The resolved paths too: no spelling of a path must get it past a pattern.
             if finding is None and is_call and gate.then != "rewrite":
                 return _find_denied(gate.redact, fields["args"])
             return finding
@@ -341,7 +341,7 @@ def _find_disallowed_argument(gate: Gate, args: Any, call_args: Any) -> CheckFin
     """
     for name, patterns in (gate.args or {}).items():
         allowed = [patterns] if isinstance(patterns, str) else patterns
-        # Defaults stand in `args`, but an argument that the call left out is not there.
+        # `args` holds defaults, but an argument that the call left out counts as missing.
         value = args.get(name, "") if isinstance(args, dict) and name in call_args else ""
         text = value if isinstance(value, str) else to_line(value)
         if not is_any_match(text, allowed):

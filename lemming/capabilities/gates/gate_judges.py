@@ -149,7 +149,7 @@ class GateJudges:
         path_defaults = self._path_defaults[rule.line].get(call.tool, {})
         origin: Json = {}
         if label := self._turn_state.trust_label:
-            from lemming.capabilities.trust.origins import (  # it is tracked: it is here
+            from lemming.capabilities.trust.origins import (  # tracked, so the capability is there
                 find_untrusted_values,
                 label_arguments,
             )

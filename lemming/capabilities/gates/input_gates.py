@@ -27,9 +27,9 @@ from lemming.kernel.turn.interceptor_chain import find_trust_labeler
 from lemming.kernel.turn.prompt_prefix import TickContext
 
 RECENT_ENTRIES = 200
-"""So many of an agent's newest entries count where a gate asks for what is new."""
+"""Number of the agent's newest entries that `dedupe` compares with."""
 WITHHELD = "withheld"
-"""The key of a payload that says why gates do not show the rest of it."""
+"""Key of a payload with the reason why gates withhold the rest."""
 
 
 def never_preapproved(entry: OutboxEntry) -> bool:
@@ -81,7 +81,7 @@ class InputGates:
         """Return an entry of another agent as filtered by the gates. Each entry is evaluated once."""
         if entry.agent == self._agent.name:
             return entry
-        # An entry may stand in several places of one prompt: it is looked at, and told of, once.
+        # An entry may appear in several parts of one prompt: it is evaluated, and reported, once.
         if entry.identity not in self._entries:
             self._entries[entry.identity] = self._evaluate_entry(entry)
         return self._entries[entry.identity]
@@ -115,7 +115,7 @@ class InputGates:
         target: dict[str, Any] = {
             key: entry.payload[key] for key in ("target", "reply_to") if key in entry.payload
         }
-        # The tags are the author's words, too.
+        # Tags are text of the author too.
         return replace(entry, payload={**target, WITHHELD: result.explain_to_model()}, tags=[])
 
     def filter_memories(self, memories: Memories) -> Memories:
@@ -141,7 +141,7 @@ class InputGates:
     def _filter_cached_result(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a filtered result. The same result object is evaluated once."""
         if id(result) not in self._results:
-            # The result is kept with what passed of it, or another could come to have its `id`.
+            # The result is kept too, or another object could get its `id`.
             self._results[id(result)] = result, {**result, "output": self._filter_result(result)}
         return self._results[id(result)][1]
 

@@ -68,11 +68,13 @@ class OutputGates:
             call_args["leaves"] = self._leaves_organisation(new.kind, payload)
             return {**call_args, **self._base_facts(), "payload": payload}
 
+        # An approval answers the gates that ask. Gates that block still decide.
         rules = [rule for rule in self._rules if not (is_approved and rule.gate.then == "ask")]
         result = self._evaluate(new.payload, build_facts, f"entry of kind {new.kind}", rules)
         text_rules = [rule for rule in rules if _applies_to_tags(rule.gate)] if new.tags else []
         if text_rules and result.then in ("pass", "ask"):
             payload = result.content
+            # Tags are text of the author too: what a gate denies must not leave in a tag.
             tags_result = self._evaluate(
                 new.tags, lambda _: build_facts(payload), f"tags of {new.kind}", text_rules
             )

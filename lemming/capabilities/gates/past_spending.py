@@ -79,12 +79,13 @@ class SpendingHistory:
             if start and tick_total.at < start:
                 return tick_totals
             tick_totals.append(tick_total)
-        # the oldest journal there is names one before it: what that one tells is gone
+        # The oldest journal names an earlier one: the spending recorded there is gone.
         oldest = self.get_tick(earlier_ticks[0]) if earlier_ticks else None
         missing_tick = oldest.previous_tick if oldest else None
         if missing_tick is not None and not (
             window and window.ticks is not None and missing_tick <= tick - window.ticks
         ):
+            # Not counted as 0: removing journals must not reset a limit.
             raise SpendingUnknown(
                 f"journals go back to tick {earlier_ticks[0]} only, and nothing tells what was before"
             )
@@ -119,7 +120,7 @@ def _sum_turn(turn: TurnCosts) -> SpendAmount:
 
 def make_amount(credits: float, cost_usd: float | None, tokens: int, calls: int = 1) -> SpendAmount:
     """Return the cost of calls as counted by limits. Answers without tokens came from no model."""
-    is_model = tokens > 0 or credits > 0  # else it was worked out, as a plan's is
+    is_model = tokens > 0 or credits > 0  # else the answer was computed, as for a plan
     count = Decimal(calls if is_model else 0)
     return SpendAmount(_round_amount(credits, 6), _round_amount(cost_usd, 12), count, Decimal(tokens))
 

@@ -34,7 +34,7 @@ def group_families(agents: Mapping[str, Agent]) -> dict[str, frozenset[str]]:
     for name, agent in agents.items():
         first, visited = name, {name}
         while first in agents and (creator := agents[first].created_by) and creator not in visited:
-            visited.add(first := creator)  # whoever created them may be gone
+            visited.add(first := creator)  # the creator may be gone
         if agent.created_by:
             members.setdefault(first, {first}).add(name)
     return {name: frozenset(family) for family in members.values() for name in family}

@@ -38,7 +38,7 @@ class TickSpendingLimits(TickSpending):
         reports: Mapping[str, TurnReport],
     ) -> TickSpendingLimits | None:
         """Return the spending limits of a tick with this journal, or None if no gate limits spending."""
-        agents = tick_context.mail.resumes.values()  # whoever has a limit may add up what others spend
+        agents = tick_context.mail.resumes.values()  # the limit of one agent may count what others spend
         gates = [
             *get_gates(tick_context.config.org),
             *(gate for agent in agents for gate in get_gates(agent)),
@@ -46,7 +46,7 @@ class TickSpendingLimits(TickSpending):
         if not any(gate.at == "spend" for gate in gates):
             return None
         starts = (record for record in journal.records if isinstance(record, TurnStarted))
-        # A turn under way counts from the ledger as it was when it began, which its record has.
+        # A resumed turn counts from the state at its start, which its record holds.
         recorded_states = {
             record.agent: AgentState.from_json(record.state) for record in starts if not record.turn
         }

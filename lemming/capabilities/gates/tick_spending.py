@@ -81,7 +81,7 @@ class TickSpending:
         self, scope: SpendingScope, window: LimitWindow | None, counts: bool
     ) -> SpendAmount:
         tick, at = self.tick_context.tick, self.tick_context.at
-        # Ledgers keep these sums; anything else is in journals alone.
+        # Ledgers hold these sums; all others are in journals alone.
         if window is None and not counts and not scope.request:
             return sum_amounts(map(self._ledger_amount, sorted(scope.agents or self.initial_states)))
         if window is None and scope.request:
@@ -133,7 +133,7 @@ class TickSpending:
 
     def sum_earlier_turns(self, name: str, turn: int, scope: SpendingScope) -> SpendAmount:
         """Return the spending counted by a scope for earlier turns of this tick, in turn order."""
-        # Those behind it may be over sooner, by chance: turns at once must come to what turns in a row would.
+        # Later turns may end first, by chance: turns in parallel must get the sums of turns in series.
         earlier_keys = (
             key for other in takewhile(name.__ne__, self.order) for key in list_turn_keys(other, self.reports)
         )

@@ -109,9 +109,9 @@ class TurnSpendingLimits:
             try:
                 require_known_fields(rule.gate, facts)
                 finding = self._check_limit(rule, planned_call, facts) if rule.gate.predicate(facts) else None
-            except DiskError:  # nobody knows what was spent: the run ends
+            except DiskError:  # the disk gave no answer: the run ends
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with a gate, it does not open
+            except Exception as error:  # noqa: BLE001 - a broken gate blocks
                 finding, then = f"the gate broke: {describe_exception(error)}", "block"
             if finding is None:
                 continue
@@ -148,6 +148,7 @@ class TurnSpendingLimits:
                 rule, self._describe_scope(gate), self._name, self._snapshot
             )
             limits = {key: limit + getattr(raises, key) for key, limit in limits.items()}
+        # A call without a price would count as free, and pass every limit in dollars.
         if "dollars" in limits and not planned_call.is_priced:
             return (
                 f'the price of model "{planned_call.key}" is unknown, so that a limit in dollars cannot hold: '
@@ -160,6 +161,7 @@ class TurnSpendingLimits:
             spent = self._total_spending(gate, scope, counts="calls" in limits)
         except SpendingUnknown as error:
             return f"what was spent is not known: {error.message}"
+        # The most that the call can cost: after the answer it would be too late to refuse.
         key = find_exceeded(limits, spent.add(planned_call.max_cost))
         if not key:
             return None

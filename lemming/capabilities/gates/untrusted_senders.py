@@ -23,11 +23,11 @@ from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tools import Tool, get_toolset
 
 OUTSIDE_TOOLS = ("mcp.*", "http_*")
-"""The tools that bring words of strangers where nothing else is said."""
+"""Tools that return untrusted text unless the settings say otherwise."""
 ACTING_CLASSES = ("send", "execute", "administer")
 _FETCH_TOOL = "http_get"  # from hosts that the settings name
 _DECISIVE_FINDINGS = ("", "args", "check")
-"""The findings of a gate that decides of every call that it concerns."""
+"""Findings of gates that decide every call they concern."""
 Tools = Mapping[str, list[Tool]]
 
 
@@ -107,7 +107,7 @@ def _untrusted_paths(
     if not exposed_names:
         return {}
     flows = FlowGraph(org, config.org, agents, get_toolset(config.org, org))
-    for author in exposed_names:  # grows as it goes
+    for author in exposed_names:  # grows during the loop
         for flow in flows.outgoing_flows(author):
             name = flow.reader
             if name not in exposures:

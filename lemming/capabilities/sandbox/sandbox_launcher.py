@@ -30,7 +30,7 @@ TEMPORARY = ".tmp"
 SECCOMP_DESCRIPTOR = 20  # where bwrap finds the filter
 _CHECK_EVERY_S = 0.1
 _MAX_COUNT_INTERVAL_S = 0.5
-_PAUSE_FACTOR = 10  # a look that takes long is followed by a pause this many times as long
+_PAUSE_FACTOR = 10  # a slow check is followed by a pause this many times as long
 
 
 class SandboxCommand(NamedTuple):
@@ -88,7 +88,7 @@ def run_command(command: SandboxCommand) -> LaunchResult:
     if child == 0:
         _exec_command(command, is_read_only, report)
     os.close(report)
-    with contextlib.suppress(OSError):  # for root, whose processes have no limit but the one kept here
+    with contextlib.suppress(OSError):  # root's processes are limited by the count here alone
         os.setpriority(os.PRIO_PROCESS, 0, -10)
     try:
         if reason := os.read(failure, 4096):
@@ -114,12 +114,14 @@ def _set_up_launcher(command: SandboxCommand) -> bool:
     from lemming.capabilities.processes import process_tree as processes
     from lemming.capabilities.sandbox import sandbox_policy
 
+    # Daemons of the command become children of the launcher, which kills them at the end.
     processes.become_subreaper()
     if os.geteuid() == 0 and command.workspace is not None:
+        # Root ignores file modes and the limit on processes: the command runs as the owner of the workspace.
         owner = os.stat(command.workspace)
         if owner.st_uid != 0:
             sandbox_policy.switch_user(owner.st_uid, owner.st_gid)
-    if os.geteuid() != 0:  # root is exempt: `_watch` counts instead
+    if os.geteuid() != 0:  # root is exempt: `_supervise` counts instead
         # The kernel counts all threads of the user, not this command's alone.
         _set_limit(resource.RLIMIT_NPROC, processes.count_user_threads() + PROCESS_LIMIT)
     if command.mode == "bwrap" and os.geteuid() == 0:
@@ -135,7 +137,7 @@ def _set_up_launcher(command: SandboxCommand) -> bool:
     if abi == 0:
         raise SandboxSetupFailed("this kernel has no Landlock, or it is switched off")
     is_read_only = command.namespaces and sandbox_policy.enter_namespaces(command.workspace)
-    if not is_read_only and abi < 3:  # it would let a command truncate what it may read
+    if not is_read_only and abi < 3:  # before ABI 3 Landlock lets a command truncate what it may read
         raise SandboxSetupFailed(
             f"Landlock ABI {abi} needs namespaces beside it, and this system allows none"
         )
@@ -152,7 +154,7 @@ def _exec_command(command: SandboxCommand, is_read_only: bool, report: int) -> N
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; a command must not
             signal.signal(number, signal.SIG_DFL)
         os.execve(command.argv[0], command.argv, command.environment)  # noqa: S606 - the shell is argv[0]
-    except Exception as error:  # noqa: BLE001 - the edge of a process: its parent tells
+    except Exception as error:  # noqa: BLE001 - reported to the parent through the pipe
         os.write(report, f"{type(error).__name__}: {error}".encode())
     os._exit(127)
 
@@ -161,10 +163,10 @@ def _redirect_streams(command: SandboxCommand) -> None:
     """Give the command an empty input, one output pipe, its working folder, and a temporary folder."""
     null_device = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null_device, 0)
-    os.dup2(2, 1)  # stdout is for the verdict
+    os.dup2(2, 1)  # stdout is for the result
     os.chdir(command.workspace or "/")
     if command.workspace is not None:
-        with contextlib.suppress(OSError):  # it is there, or a command has spoilt it and can put it right
+        with contextlib.suppress(OSError):  # it exists, or a command broke it and can repair it
             os.mkdir(TEMPORARY)
 
 
@@ -247,6 +249,7 @@ def _supervise(child: int, wake: int, command: SandboxCommand) -> tuple[Ended, i
             next_check = _next_check_time(current_time)
         pause = min(deadline, next_count, next_check) - time.monotonic()
         ready = [file for file, _ in poll.poll(1000 * max(0.0, pause))]
+        # The engine closed stdin, or died: the command must not outlive it.
         if 0 in ready:
             return "cancelled", 0
         if wake in ready:

@@ -172,7 +172,7 @@ def _set_mount(path: str, *, read_only: bool) -> None:
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_SOCK, _MAKE_BLOCK, _TRUNCATE, _IOCTL_DEV = 1 << 6, 1 << 9, 1 << 11, 1 << 14, 1 << 15
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
-ABI_OF_SIGNALS = 6  # the first that keeps signals in
+ABI_OF_SIGNALS = 6  # the first that confines signals
 _RIGHTS_SINCE = {1: 13, 2: 14, 3: 15, 5: 16}  # ABI: how many of the rights on files it knows
 
 
@@ -191,6 +191,7 @@ def enter_landlock(workspace: str | None) -> None:
     this.
     """
     abi = get_landlock_abi()
+    # The kernel refuses a ruleset with rights that it does not know.
     rights = (1 << max(count for since, count in _RIGHTS_SINCE.items() if since <= abi)) - 1
     attributes = struct.pack("QQQ", rights, 0b11 if abi >= 4 else 0, 0b11 if abi >= ABI_OF_SIGNALS else 0)
     size = 24 if abi >= ABI_OF_SIGNALS else 16 if abi >= 4 else 8

@@ -80,7 +80,7 @@ def run_confined(command: str, base: Path, workspace: str, settings: OrgSettings
     usage = _measure_workspace(folder, refuse_links=mode != "none")
     sandbox_command = _build_command(mode, command, str(folder), shell_settings)
     limits = FolderSize(settings.quota.max_bytes, settings.quota.max_files, quota.DEPTH_LIMIT)
-    # What is there may stay, or nobody could tidy up.
+    # A workspace over its quota may keep its size, or no command could tidy it up.
     return _run_launcher(
         sandbox_command._replace(max_usage=limits.maximum(usage)), shell_settings.max_output_bytes
     )
@@ -176,6 +176,7 @@ def _build_command(
 ) -> SandboxCommand:
     shell = ["/bin/sh", "-c", command]
     home = workspace or "/"
+    # Built from nothing: the environment of the engine holds keys.
     environment = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": home, "TMPDIR": f"{home}/{confine.TEMPORARY}"}
     argv = [*_build_bubblewrap_argv(workspace), *shell] if mode == "bwrap" else shell
     return SandboxCommand(
@@ -219,10 +220,10 @@ def _run_launcher(sandbox_command: SandboxCommand, max_output_bytes: int) -> Com
         assert launcher.stdout is not None
         assert launcher.stderr is not None
         try:
-            with contextlib.suppress(BrokenPipeError):  # it died at once: there will be no verdict
+            with contextlib.suppress(BrokenPipeError):  # it died at once: no result will come
                 launcher.stdin.write(json.dumps(sandbox_command._asdict()).encode() + b"\n")
                 launcher.stdin.flush()
-            # The output first: it may fill its pipe and hold up the command, the verdict's one line cannot.
+            # The output first: if it fills its pipe, the command stops; the one line of the result cannot.
             output, output_bytes = _read_bounded(launcher.stderr.fileno(), max_output_bytes, deadline)
             result_line, _ = _read_bounded(launcher.stdout.fileno(), 1 << 16, deadline)
         finally:
@@ -238,7 +239,7 @@ def _start_launcher() -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={"PATH": PATH, "LANG": "C.UTF-8"},
-            cwd="/",  # a command's folder is entered by the launcher, behind the walls
+            cwd="/",  # the launcher enters the command's folder
             start_new_session=True,  # Ctrl-C is for the engine, which then closes the launcher's input
         )
     except OSError as error:

@@ -33,7 +33,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "memfd_create": (319, 279), "statmount": (457, 457), "listmount": (458, 458),
 }  # fmt: skip
 
-# What Landlock does not rule on: it would let a command change these of any file of the same user.
+# Landlock does not cover these: a command could change them for any file of the same user.
 _METADATA: dict[str, tuple[int | None, int | None]] = {
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
     "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),

@@ -76,7 +76,7 @@ def retry_call(runtime: Runtime, retry: CallRetry) -> ToolResult:
     """
     base, call = runtime.base, retry.call
     announcement = f"A person has had this call of tick {call.tick} run again."
-    # before it runs: if the engine dies in it, the call is unknown again, and never run without a word
+    # Before it runs: if the engine dies in it, the call is unknown again and needs another decision.
     tell_agent(base, call, success=False, output=f"{announcement} {INTERRUPTED.output}", **{RETRY: "started"})
     plan = find_plan(read_journal(base, call.tick))
     context = ToolContext(
@@ -91,7 +91,7 @@ def retry_call(runtime: Runtime, retry: CallRetry) -> ToolResult:
     tool_result = runtime.call_tool(call.index, ToolCall(call.tool, call.args), context)
     result = replace(tool_result, output=redact_values(tool_result.output))
     for effect in result.effects:
-        # before its end is told: what an agent reads to have happened is on disk
+        # Before the agent is told: what it reads to have happened is on disk.
         apply_effect(base, effect, is_replay=True, sync=True)
     for new_entry in result.entries:
         entry_fields: dict[str, Any] = {

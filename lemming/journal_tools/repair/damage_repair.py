@@ -82,7 +82,7 @@ def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: boo
 
     Changes nothing. Safe beside an engine, but an unfinished write of the engine can look torn.
     """
-    if names := find_pending_rename(base):  # until it is done nobody can tell what else is wrong
+    if names := find_pending_rename(base):  # other damage shows only after the rename is finished
         action = f"give the rest the new name. {_RERUN_HINT}"
         steps = (RepairStep("rename", paths.RENAMING_FILE),)
         return [Repair("rename", paths.RENAMING_FILE, describe_pending_rename(*names), action, steps)]
@@ -92,11 +92,11 @@ def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: boo
         action = f"move it aside: the record of its ticks is lost, everything else stays. {_RERUN_HINT}"
         return [Repair("journal", error.where, error.message, action, (RepairStep("move", error.where),))]
     read_ticks = ticks if newest is None else ticks[-newest:]
-    # the counter first: by it a journal is one of a finished tick, or one that goes on
+    # The counter first: it tells whether a journal's tick is finished or goes on.
     next_tick, repairs = _find_tick_repairs(base, ticks)
     writes = LastWrites()
     repairs += _find_journal_repairs(base, read_ticks, next_tick, writes)
-    if not (ticks and ticks[-1] >= next_tick):  # else the files are meant to be those before a tick
+    if not (ticks and ticks[-1] >= next_tick):  # else the files were rolled back
         repairs += map(_make_lost_file_repair, writes.find_lost_files(base))
     repairs += [repair for name in _list_agents(base) if (repair := _find_ledger_repair(base, name))]
     repairs += _find_leftovers(base)
@@ -124,7 +124,7 @@ def _apply_step(base: OrgPath, step: RepairStep, archive_path: str) -> None:
     if step.does == "move":
         fs.move(Path(base), step.file, archive_path)
     elif step.does == "cut":
-        # flushed before the cut: a power cut must not take both
+        # Synced before the cut: a power cut must not take both.
         fs.write_atomic(
             Path(base), archive_path, fs.read_bytes(base / step.file, FILE_LIMIT_BYTES), sync=True
         )
@@ -156,7 +156,7 @@ def _make_rollback_repair(base: OrgPath, tick: int, ticks: list[int]) -> Repair:
         RepairStep("move", entry.file)
         for name in _list_agents(base)
         for entry in list_outbox(base, name)
-        # not what a person wrote: entries of turns are written anew, under the same ids
+        # not a person's: turns write their entries anew, under the same ids
         if entry.has_engine_id and entry.tick >= tick
     ]
     steps = (*later_steps, RepairStep("journals", paths.JOURNALS, tick - 1))
@@ -197,7 +197,7 @@ def _find_tick_repairs(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repai
         return tick, [_make_counter_repair(base, tick, error.message, evidence)]
     try:
         next_tick = find_next_tick(base, counter_tick, ticks, boot_id=SystemClock().boot_id)
-    except CorruptState:  # a journal's own trouble, and told as such
+    except CorruptState:  # reported as damage of the journal
         return counter_tick, []
     if next_tick.trouble == "taken back":
         return next_tick.tick, [_make_rollback_repair(base, next_tick.tick, ticks)]
@@ -365,7 +365,7 @@ def _iter_leftover_files(base: OrgPath) -> Iterator[str]:
             yield name
     for folder in ENGINE_FOLDERS:
         for _, subfolders, files in walk(base / folder):
-            # git's own temporary files are git's
+            # git removes its own temporary files
             subfolders[:] = sorted(name for name in subfolders if not name.endswith(".git"))
             for path in sorted(file.path for file in files if is_temporary(file.name)):
                 if is_orphaned(path):

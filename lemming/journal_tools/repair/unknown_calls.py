@@ -25,10 +25,10 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import interrupted_result
 
 CALL = "call"
-"""The key that marks a result as a person's word on an earlier call; its value is the call's id."""
+"""Key of a person's note on an earlier call; its value is the id of the call."""
 
 RETRY = "retry"
-"""The key of a result whose call a person had run again: "started", and "finished" once its end is known."""
+"""Key of a call that a person had retried: "started", then "finished" once its end is known."""
 
 Result = dict[str, Any]
 
@@ -68,7 +68,7 @@ class UnknownCall:
 def find_unknown_calls(base: OrgPath, ticks: Iterable[int]) -> list[UnknownCall]:
     """Return the calls of these ticks with an outcome no person has settled, oldest first."""
     calls: list[UnknownCall] = []
-    notes: dict[str, Result] = {}  # the last word on each call: what waits in a ledger is the latest
+    notes: dict[str, Result] = {}  # the latest note on each call; notes in ledgers are the newest
     for tick in ticks:
         try:
             recorded = RecordedTick(tick, read_journal(base, tick))

@@ -87,9 +87,7 @@ def _find_arrival_tick(base: OrgPath, file_changes: FileChanges, file: str) -> i
 def _find_entry_arrival(base: OrgPath, file_changes: FileChanges, name: EntryName) -> int | None:
     """Return the tick of an entry's arrival: its first prompt, or the tick of its own timestamp."""
     first_visible = file_changes.first_visible_tick(name)
-    if (
-        first_visible is not None and not name.has_engine_id
-    ):  # put there by hand: what it says of itself is free
+    if first_visible is not None and not name.has_engine_id:  # placed by hand: its fields prove nothing
         return first_visible
     created_at = ""
     with contextlib.suppress(ConfigError, FileNotFoundError):

@@ -112,7 +112,7 @@ class ReplayRuntime(Runtime):
             [*started.prompt, *drop_unanswered(started.dialogue)] if continues else first_prompt(started)
         )
         messages = request.messages[: len(recorded)] if continues else request.messages
-        if strategy := started.resume["turn"].get("strategy"):  # it asks what it likes
+        if strategy := started.resume["turn"].get("strategy"):  # a strategy may ask anything
             is_free = step or strategy not in STRATEGIES_SHIPPED
             messages = recorded if is_free else strip_strategy_suffix(messages, recorded)
         if messages != recorded:
@@ -187,7 +187,7 @@ class ReplayRuntime(Runtime):
         removed = [path.removeprefix(outside) for path in report.removed]
         early_paths = sorted(path.removeprefix(outside) for path in report.written_ahead)
         try:
-            # Why a turn failed may name a path, and how long it took is not an effect.
+            # The reason of a failure may name a path, and the duration is no effect.
             ignored = ["reason", "duration_ms"]
             require_equal(
                 ended.as_json(),

@@ -108,7 +108,7 @@ class _ExpectedStates:
 
     def compare(self, recorded: RecordedTick, name: str) -> None:
         started = recorded.started[name]
-        if started.turn:  # it may have started from what the first one did
+        if started.turn:  # it may have started from the files of the first one
             return
         start_state, state = started.state, self.states.pop(started.agent, None)
         if state is not None and start_state["tick"] == state["tick"]:

@@ -53,7 +53,7 @@ def verify_org(base: OrgPath, ticks: list[int] | None = None, *, newest: int | N
 def _verify_files(inputs: VerificationInputs) -> Iterator[Mismatch]:
     base, facts, digests = inputs.base, inputs.journal_facts, inputs.digests
     for file, written in facts.files.items():
-        # a turn that has not ended may write it at this moment
+        # an unfinished turn may be writing it right now
         if facts.is_possibly_in_progress(file):
             continue
         try:

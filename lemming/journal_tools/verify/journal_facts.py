@@ -97,7 +97,7 @@ class JournalFacts:
     def is_possibly_in_progress(self, file: str) -> bool:
         """Return True if an unfinished turn may be writing the file."""
         parts = file.split("/")
-        # a file outside of its own folder may be written by any turn under way
+        # any unfinished turn may write a file outside its own folder
         return bool(self.under_way) and (parts[0] != "agents" or parts[1] in self.under_way)
 
 
@@ -121,7 +121,7 @@ def load_journal_facts(
     for index, (previous, tick) in enumerate(zip([None, *facts.ticks], facts.ticks, strict=False)):
         steps("journals", index, len(facts.ticks))
         try:
-            # taking a journal apart takes most of the time, and the oldest are nearly all of them
+            # parsing takes most of the time, and nearly all journals are old
             recorded = skim_journal(tick, raw_journal(base, tick)) if tick < first_parsed else None
             if recorded is None:
                 reading = load_contents(base, tick)
@@ -192,7 +192,7 @@ def _verify_journal_end(recorded: RecordedTick, surplus: int, *, is_last: bool) 
 
 
 def _add_tick(facts: JournalFacts, recorded: RecordedTick) -> None:
-    # a journal without a whole line: the engine died before it had begun anything
+    # a journal without a whole line: the engine died before it started anything
     if not recorded.records:
         facts.last_may_be_open = True
         return

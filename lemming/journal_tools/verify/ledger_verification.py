@@ -22,7 +22,7 @@ from lemming.kernel.org.organisation import OrgPath
 def verify_ledgers(inputs: VerificationInputs) -> Iterator[Mismatch]:
     """Yield the mismatches of the ledgers of all agents with turns in the journals."""
     base, facts = inputs.base, inputs.journal_facts
-    # An agent whose folder is gone may have a new name, and its old ledger.
+    # An agent without a folder may have been renamed, and its ledger with it.
     former_turns = [
         turns for agent, turns in facts.turns.items() if not (base / paths.agent_folder(agent)).is_dir()
     ]

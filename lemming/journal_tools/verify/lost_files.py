@@ -83,7 +83,7 @@ class LastWrites:
         for file, (tick, key, digest) in self.files.items():
             agent, _ = split_key(key)
             is_entry = _is_file_of_agent("outbox", file, agent)
-            # of other files only the newest turn's: what was there longer, a person may have taken away
+            # of other files only the newest turn's: a person may have removed older ones
             if file.startswith("/") or not (is_entry or tick == self.newest[agent]):
                 continue
             if not path_exists(f"{base}/{file}") and tick in in_ledger(agent):
@@ -109,7 +109,7 @@ def _find_recorded_content(base: OrgPath, file: str, tick: int, key: str, digest
         content = _render_content(turn, file) if turn else None
     except LemmingError:
         return None
-    # a record that was read otherwise than it was written must put nothing back
+    # a record that was altered must restore nothing
     return content if content is not None and hashlib.sha256(content).hexdigest() == digest else None
 
 

@@ -32,10 +32,10 @@ ReportProgress = Callable[[str, int, int], None]
 """Is told what is under way, how much of it is done, and out of how much."""
 COUNTED_FOLDERS = ("agents", "config", "shared", paths.TRUST)
 EXCLUDED_FOLDER = "logs"
-FILE_LIMIT_BYTES = 1 << 30  # what is larger takes too long, and no turn writes it
+FILE_LIMIT_BYTES = 1 << 30  # larger files take too long, and no turn writes one
 TOO_LARGE = "too large"
 _BLOCK_BYTES = 1 << 20
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no pipe is waited for
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe must not wait
 
 
 def load_state_root(base: OrgPath) -> str:

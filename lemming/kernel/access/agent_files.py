@@ -33,7 +33,7 @@ from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.files.stat_cache import lstat, path_exists
 
 Removed = Collection[str]
-"""Places, as `FileEffect.place`, whose files this turn takes away."""
+"""Paths (`FileEffect.path_key`) of files that this turn removes."""
 NOTHING_REMOVED: Removed = ()
 
 FILE_LIMIT_BYTES = 256 << 10
@@ -265,10 +265,12 @@ def _walk_to_folder(target: AllowedPath, folders: list[str]) -> Iterator[int]:
                 refuse_other_name(target, descriptor, target.parts)
         mount = mounts.get_mount_id(descriptor) if is_written else 0
         for depth, name in enumerate(folders, 1):
+            # From the open folder: a folder swapped for a link after a check of its path leads outside.
             inner = _open(target, name, descriptor, _FOLDER)
             os.close(descriptor)
             descriptor = inner
             refuse_identity(target, os.fstat(descriptor), forbidden)
+            # A bind mount may show a closed folder under an open name.
             if is_written and mount != (mount := mounts.get_mount_id(descriptor)):
                 refuse_other_name(target, descriptor, target.parts[depth:])
         yield descriptor

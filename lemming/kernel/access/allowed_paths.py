@@ -24,11 +24,11 @@ from lemming.kernel.files.effects import FileEffect
 
 Access = Literal["read", "write"]
 
-# What programs obey wherever it lies (git, ssh, the engine): written by an agent, it would be a command.
+# Programs obey these wherever they are (git, ssh, the engine): an agent that writes one gives a command.
 NEVER_WRITTEN = frozenset({"resume.json", ".lemming", ".git", ".ssh"})
 ENGINE_OWNED = frozenset({"config", "logs", ".lemming", paths.TRUST, paths.TICK_FILE})
 NEVER_OPEN = ENGINE_OWNED | {"tools", "skills", paths.EVALS}
-"""What no grant opens for writing at the top of an organisation; names that begin with a dot neither."""
+"""Top-level names that no grant opens for writing; names with a leading dot are closed too."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def resolve_path(agent: Agent, base: Path, path: str, access: Access, *, caller:
     for grant in grants:
         try:
             folder = _granted_folder(attempt, grant, org, workspace)
-        except PermissionDenied as error:  # that one grants nothing; the others do
+        except PermissionDenied as error:  # this grant is invalid; the others apply
             refusal = error
             continue
         if target[: len(folder)] == folder:
@@ -230,7 +230,7 @@ def require_agent_writable(attempt: AccessAttempt, in_org: Components, *, grants
         return
     if in_org[0] == "agents" and in_org[2:3] == ("workspace",) and len(in_org) > 3:
         return
-    # On file systems that ignore case, or dots and spaces at the end, it has these names too.
+    # File systems that ignore case, or trailing dots and spaces, open it under these spellings too.
     top = in_org[0].casefold().rstrip(". ")
     is_closed = top in (*NEVER_OPEN, "agents") or in_org[0].startswith(".")
     if is_closed:

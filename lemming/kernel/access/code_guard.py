@@ -48,7 +48,7 @@ def guard_code(require: Callable[[Organisation], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        _guards.remove(guard)  # which another thread's may stand behind
+        _guards.remove(guard)  # not the last one if another thread added its own
 
 
 def allow_code(folder: str | os.PathLike[str]) -> None:

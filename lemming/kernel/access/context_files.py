@@ -21,11 +21,11 @@ from lemming.kernel.memory import decode_memory, list_memories
 from lemming.kernel.org.resume import Agent, ContextFile
 
 MAX_MATCHES = 64
-"""How many files one pattern may stand for."""
+"""Maximum number of files for one pattern."""
 TOOL_STATE_PREFIXES = ("state.", "cache.")
-"""What a pattern does not stand for: memories that functions keep for themselves."""
+"""Memories that functions keep for themselves: no pattern matches them."""
 _FILE_NAME = re.compile(r"[\w-]+(?:\.[\w-]+)+")
-"""A name that is no agent's, and no word of the engine's in a prompt."""
+"""A name that cannot be taken for an agent, or for words of the engine in a prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def resolve_pattern_folder(agent: Agent, base: Path, item: ContextFile) -> Allow
 
 def resolve_item(agent: Agent, base: Path, item: ContextFile) -> AllowedPath:
     """Return the allowed path of a context file. Raises `PermissionDenied` and `ToolError`."""
-    if isinstance(item, ForeignMemory):  # by a grant of its own
+    if isinstance(item, ForeignMemory):  # granted by `read_memories`
         return resolve_org_path(base, item.file, caller="permissions.read_memories")
     return resolve_path(agent, base, item.file, "read", caller="context")
 

@@ -53,7 +53,7 @@ def _lines(file: str) -> list[bytes]:
         with open(file, "rb") as lines:
             return lines.readlines()
     except OSError as error:
-        # Too many open files tell nothing of mounts, and one that is passed over opens what is closed.
+        # A failed look is not "no mount": a mount that is missed opens a closed folder.
         require_about_one_file(file, error)
         return []
 

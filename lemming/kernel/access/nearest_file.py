@@ -11,9 +11,9 @@ from pathlib import PurePosixPath
 from lemming.kernel.base import paths
 
 MIN_SIMILARITY = 0.8
-"""Paths share much, so that two that are less alike are two files."""
+"""High, because different paths share much of their text."""
 MAX_FILES, MAX_FOLDERS = 2000, 500
-"""So many files are looked at, in so many folders; what lies behind them is not named."""
+"""Limits of the search: files beyond them are not suggested."""
 
 
 def nearest_file(
@@ -40,7 +40,7 @@ def nearest_file(
             candidates[f"{name}/{relative}" if name else relative] = None
     requested = PurePosixPath(path.strip().removeprefix("./").removeprefix("workspace/"))
     close_matches = get_close_matches(str(requested), candidates, n=5, cutoff=MIN_SIMILARITY)
-    # Files of one folder are alike by its name, and by their endings.
+    # Files of one folder share its name and their suffixes: the stems decide.
     close_matches = [
         candidate
         for candidate in close_matches

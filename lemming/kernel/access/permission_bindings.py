@@ -82,7 +82,7 @@ def _digest(cache: FileCache, base: OrgPath, file: str) -> str:
         return cache.get_reading(file, _ignore_content, limit_bytes=FILE_LIMIT_BYTES).digest
     except LemmingError:
         raise
-    except OSError as error:  # gone by now, a link, or too large to be looked at before each tick
+    except OSError as error:  # missing, a link, or too large to hash before each tick
         try:
             status = lstat(f"{base}/{file}")
         except OSError:
@@ -104,5 +104,5 @@ def _find_named_files(base: Path, arguments: Iterable[str], cwd: str) -> Iterato
                     file = Path(real_path(f"{folder / text}"))
                     if file.is_relative_to(org) and is_file(f"{file}"):
                         yield str(file.relative_to(org))
-                except ValueError:  # no path at all: a whole program in a word
+                except ValueError:  # not a path: a whole program in one argument
                     continue

@@ -77,7 +77,7 @@ def _is_never_checked(path: str) -> bool:
 
 def find_writable_files(base: Path, files: Sequence[str], agents: Mapping[str, Agent]) -> list[Problem]:
     """Return a problem for each file, or parent folder of a file, that an agent may write."""
-    # A new file counts too: it may have the name of something that the plugin imports.
+    # A new file counts too: it could take the name of a module that the plugin imports.
     candidates = sorted({*files, *(f"{Path(file).parent}/any.py" for file in files)})
     return [
         Problem(

@@ -22,6 +22,7 @@ def require_writable(
     if not effect.root and effect.path.startswith(f"{paths.memory_folder(agent.name)}/"):
         _require_memory(agent, effect)
         return
+    # By the current grants: a person may have edited the journal, or taken a right away.
     target = resolve_path(agent, base, f"{effect.root or base}/{effect.path}", "write", caller=caller)
     if (target.effect_root, target.relative) != (effect.root, effect.path):
         raise target.attempt.to_denial("it is written otherwise than the engine writes a place")

@@ -38,9 +38,9 @@ class WorkspaceTrust:
     def __init__(self, org: Organisation) -> None:
         self._org = org
         self.require: Callable[[Config, Mapping[str, Agent] | None], None] = lambda _, __: None
-        """Raises `NotTrusted`; is given the agents too once they have been read."""
+        """Raises `NotTrusted`; gets the agents too once they have been read."""
         self.files: Mapping[str, str] | None = None
-        """The SHA-256 of each file whose code may run, in hex; None: whatever it says."""
+        """The SHA-256 of each file whose code may run, in hex; None allows any content."""
 
     def require_sources(self, sources: Mapping[str, bytes]) -> None:
         """Raise `WorkspaceNotTrusted` for source code, by file, without trust or changed since."""

@@ -20,8 +20,9 @@ def forbidden_folders(target: AllowedPath) -> dict[Identity, str]:
 
     A grant may reach the organisation under another name (a bind mount, a volume that ignores case).
     """
+    # /proc shows the environments of processes, which hold keys.
     folders = ["/proc"]
-    if not target.granted:  # the grant is of a folder above: what an agent is tried with is not for it to see
+    if not target.granted:  # a grant of a folder above must not show the agent its evals
         folders.append(str(target.base / paths.EVALS))
     if target.attempt.access == "write":
         folders += [str(target.base / name) for name in sorted(NEVER_OPEN)]

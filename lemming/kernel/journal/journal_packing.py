@@ -173,7 +173,7 @@ def open_sealed(base: OrgPath, tick: int) -> Iterator[IO[bytes] | None]:
         segment = _segment_path(tick, kind)
         with _damage_context(segment):
             try:
-                open_segment = _open(base, segment)  # it stays open as long as somebody holds it
+                open_segment = _open(base, segment)  # open as long as it is referenced
                 file = open_segment.open(tick)
             except FileNotFoundError:
                 continue
@@ -198,7 +198,7 @@ def _damage_context(segment: str) -> Iterator[None]:
 
 
 def _damage_exceptions() -> tuple[type[Exception], ...]:
-    import zlib  # asked for when something was raised
+    import zlib  # needed only after an exception
     from zipfile import BadZipFile
 
     # `RuntimeError` is zipfile's for an entry with a password, `EOFError` for one that is cut short.
@@ -244,7 +244,7 @@ def _seal(base: OrgPath, first: int, ticks: list[int]) -> str:
     segment, earlier = _segment_path(first, _KINDS[0]), _segment_path(first, _KINDS[1])
     # Synced before the journals go: a power cut leaves both or the segment; readers prefer plain files.
     fs.write_atomic(Path(base), segment, pack(_iter_journals(base, first, ticks)), sync=True)
-    if path_exists(f"{base}/{earlier}"):  # all that it holds is in the new one
+    if path_exists(f"{base}/{earlier}"):  # its journals are in the new segment
         fs.remove(Path(base), earlier)
     for tick in ticks:
         fs.remove(Path(base), paths.journal_file(tick))
@@ -280,6 +280,6 @@ def _open_segment_file(base: Path, segment: str, _mtime_ns: int, _size: int) -> 
     except BaseException:
         file.close()
         raise
-    # The cache may drop it while somebody still reads: the file closes with the last who holds it.
+    # The cache may drop it during a read: the file is closed with the last reference.
     weakref.finalize(open_segment, file.close)
     return open_segment

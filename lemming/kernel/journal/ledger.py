@@ -51,7 +51,7 @@ _TO_JSON: dict[str, Callable[[Any], Any]] = {
     "requests": lambda requests: [begun.as_json() for begun in requests],
     "lost": WriteOff.as_json,
 }
-_TURN = re.compile(rb',"turn":([1-9][0-9]?)\}$')  # the last key, where it stands at all
+_TURN = re.compile(rb',"turn":([1-9][0-9]?)\}$')  # the last key, if present
 _HOLE = b"\0"  # never in JSON; blocks that a power cut lost read as zeros
 
 

@@ -23,7 +23,7 @@ from lemming.kernel.journal.record_parts import PREFIX_FIELDS
 MIN_SHARED_LINE_CHARS = 64
 """Shorter lines are spelled out: naming their place would save next to nothing."""
 
-MAX_REMEMBERED_LINES = 100_000  # a bound on memory; what is forgotten is spelled out once more
+MAX_REMEMBERED_LINES = 100_000  # bounds the memory; a forgotten part is written in full again
 Part = str | list[int]
 """Lines of text, or the places of lines: ticks and numbers in turn."""
 
@@ -101,7 +101,7 @@ class PromptReader:
             absent = {"loops", "form"} - prefix.keys()
             fields = {key: prefix[key] for key in PREFIX_FIELDS if key not in absent}
             return {**fields, "prompt": prompt}
-        except (KeyError, TypeError) as error:  # nobody's record
+        except (KeyError, TypeError) as error:  # of no record
             raise MissingPromptPart(f"{type(error).__name__} in what it refers to") from error
 
     def _resolve_lines(
@@ -116,8 +116,7 @@ class PromptReader:
                 lines = self._parts_of_tick(part_tick, tick, inline_parts).lines
                 if not 0 <= number < len(lines):
                     raise _missing_error(part_tick)
-                # A place is short and a line may be long: a small record could stand for more text than
-                # memory holds.
+                # References are short, lines may be long: a small record could expand to more than the memory.
                 if (remaining_bytes := remaining_bytes - len(lines[number])) < 0:
                     raise MissingPromptPart("it is too long to be a prompt")
                 yield lines[number]

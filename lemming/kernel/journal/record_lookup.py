@@ -36,11 +36,11 @@ def attempts_without_progress(records: Iterable[Record]) -> int:
     """Return the number of times a turn was started since its last progress, from the turn's records."""
     count = 0
     for record in records:
-        if not isinstance(record, ModelReserved):  # whose call may be what ends the engine
+        if not isinstance(record, ModelReserved):  # the call itself may kill the engine
             count = count + 1 if isinstance(record, (TurnStarted, TurnResumed)) else 0
     return count
 
 
 def may_have_rebooted(plan: TickStarted | None, boot_id: str) -> bool:
     """Return True if the machine may have rebooted since the journal with this plan was started."""
-    return plan is None or not boot_id or plan.boot != boot_id  # without an id nobody can rule it out
+    return plan is None or not boot_id or plan.boot != boot_id  # without an id it cannot be ruled out

@@ -12,7 +12,7 @@ PREFIX_FIELDS = (
     "prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs", "loops", "form",
 )  # fmt: skip
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
-# Written so because of keys that are words of Python's own.
+# In this form because some keys are keywords of Python.
 SourceJson = TypedDict("SourceJson", {"is": str, "of": str})
 GivenTrustJson = TypedDict(
     "GivenTrustJson",

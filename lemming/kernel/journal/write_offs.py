@@ -31,7 +31,7 @@ class WriteOff:
 
     def add(self, other: WriteOff) -> WriteOff:
         """Return the sum of both write-offs."""
-        if not (self.calls and other.calls):  # both are asked for in every turn
+        if not (self.calls and other.calls):  # both are used in every turn
             return self if self.calls else other
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         # Bounded: a ledger with a larger number would be refused when it is read.

@@ -31,9 +31,10 @@ def remove_expired(
         totals = total_unread(runtime.org, expired.unread)
         unread: dict[str, Any] = {"unread": expired.unread, "unread_in_all": totals} if totals else {}
         record = journal.append(EntriesExpired(files=expired.files, **unread), sync=True)
-        if totals:  # once the files are gone nothing else says so
+        if totals:  # once the files are gone, nothing else tells of them
             journal.sync()
-    is_flushed = snapshot.config.org.durability != "off"  # what is replaced holds a ledger's old lines
+    # The file replaced below holds the old lines of the ledger.
+    is_flushed = snapshot.config.org.durability != "off"
     for reader, count in record.unread_in_all.items():
         if reader in snapshot.survey.agents:
             state = replace(read_state(runtime.org, reader), expired_unread=count)
@@ -41,5 +42,6 @@ def remove_expired(
             runtime.report_problem(
                 expiry_warning(reader, record.unread.get(reader, count), snapshot.tick), reader
             )
-    for file in filter({*expired.files}.__contains__, record.files):  # a journal removes nothing else
+    # Both must name it: an edited journal must remove nothing else.
+    for file in filter({*expired.files}.__contains__, record.files):
         runtime.org.get_cache(EntryIndex).remove(file)

@@ -151,7 +151,7 @@ class IdleCache:
         agent, state = self._agents[report.agent], read_state(self._org, report.agent)
         can_continue = any(
             open_request.can_continue for open_request in state.requests
-        )  # until something outside is there
+        )  # until something arrives from outside
         if report.agent in mail.changing or can_continue:
             return
         # What could not be read is tried again each time its reader is due.

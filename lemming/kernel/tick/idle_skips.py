@@ -48,5 +48,5 @@ def skip_idle(
     while reports and (woken := find_affected_agents(writers, reports, dependencies)):
         for name in woken:
             del reports[name]
-        writers = [*woken]  # who may take a turn after all may reach others
+        writers = [*woken]  # an agent that may take a turn may reach others
     return reports

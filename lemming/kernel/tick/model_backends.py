@@ -141,7 +141,7 @@ class Backends:
         latest = self._latest
         if (
             latest and latest[0] is entry and latest[1] is self.settings
-        ):  # as mostly, where most have one model
+        ):  # the usual case: agents share one model
             return latest[2]
         provider = self._get_provider_by_key(entry)
         self._latest = entry, self.settings, provider
@@ -160,7 +160,7 @@ class Backends:
                     self._providers[key] = self._make_retrying_provider(entry)
                 except DiskError:
                     raise
-                # One line of models.json is wrong: that fails who asks for it, and its fallbacks still stand.
+                # A wrong line of models.json fails only the agents that use it; their fallbacks still work.
                 except LemmingError as error:
                     raise Unusable(error.message, where=error.where, hint=error.hint) from error
             return self._providers[key]

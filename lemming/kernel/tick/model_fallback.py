@@ -32,7 +32,7 @@ def complete_with_fallbacks(
         try:
             entry = resolve_entry(inputs, config, key)
             reply = complete(key, entry)
-            if reply.key:  # out of a recording, in which another one had answered
+            if reply.key:  # in a replay another model may have answered
                 key, entry = reply.key, resolve_entry(inputs, config, reply.key)
             if failures:
                 reply = reply._replace(earlier=(*failures, *reply.earlier))

@@ -27,7 +27,7 @@ def make_lane_lookup(
         try:
             entry = config.model(key)
             capacity = None if entry.provider in NO_MODELS else max_calls(entry)
-        except LemmingError:  # the turn fails for it, and says so
+        except LemmingError:  # the turn fails and reports it
             return shared
         # Not less than for others: a turn also waits for its tools.
         return shared if capacity is None or capacity <= shared.capacity else Lane(key, capacity)

@@ -102,19 +102,19 @@ class Runtime:
     batcher: CallBatcher | None = None
     turn_lock: TurnLock = field(default_factory=TurnLock)
     prompts: PromptWriter = field(default_factory=PromptWriter)
-    at_end: Callable[[], None] = lambda: None  # what is left to be done once the lock is free
-    is_live: bool = True  # else answers come out of a recording, and no time is over
-    uses_gateways: bool = True  # else nothing is taken in or handed out: the world is a recording
-    gateways: Gateways | None = None  # those who see to its channels, if it has any
+    at_end: Callable[[], None] = lambda: None  # work to do once the lock is free
+    is_live: bool = True  # False: answers come from a recording, and no deadline passes
+    uses_gateways: bool = True  # False: nothing is received or delivered, as in a replay
+    gateways: Gateways | None = None  # gateways of the channels, if any
     is_streaming: bool = False  # whether observers are told of answers as they come
-    chosen: tuple[str, ...] = ()  # agents that somebody named, as long as no tick was begun for them
-    is_immediate: bool = False  # whether the tick is run at once, for what was asked, and not by the clock
-    has_checked_history: bool = False  # whether earlier turns were found to be on the disk
-    last_tick: int = -1  # the tick that it ran last
-    next_tick: int | None = None  # as this engine, or the one before it, left the counter
+    chosen: tuple[str, ...] = ()  # agents selected by name, until a tick starts for them
+    is_immediate: bool = False  # True for a tick run immediately for pending work, not by the clock
+    has_checked_history: bool = False  # True once the files of earlier turns were found on the disk
+    last_tick: int = -1  # the last tick it ran
+    next_tick: int | None = None  # the counter as this engine, or the last one, left it
     monotonic: MonotonicClock = time.monotonic
     pause: Callable[[float], object] | None = None
-    # The settings files that the newest journal names, once looked at.
+    # Settings files named in the newest journal, once read.
     journaled_settings: Set[str] | None = None
     before_retry: dict[str, Callable[[ProviderError], None]] = field(default_factory=dict)
     build_observers: Callable[[Runtime, Config], list[Observer]] = no_observers
@@ -158,14 +158,14 @@ class Runtime:
         settings without workspace trust.
         """
         config = self._load_or_reuse_config()
-        # Before anything is imported: code that nobody agreed to must not run, not even to say what it is.
+        # Before any import: code without workspace trust must not run, not even to describe itself.
         self.require_trusted(config, None)
-        if config.org.plugins:  # else an agent could run what it wrote
+        if config.org.plugins:  # else an agent could run code that it wrote
             from lemming.kernel.access.plugin_files import PluginFileGuard
 
             self.org.get_cache(PluginFileGuard).require_unwritable(config.org.plugins)
         load_plugins(tuple(config.org.plugins))
-        # Only a provider that nobody else has is worth a look at every installed package.
+        # Only an unknown provider is worth scanning every installed package.
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
             load_installed_plugins()
         for problem in refresh_tools(config.org, self.org):
@@ -237,7 +237,7 @@ class Runtime:
         """Record a completed tick and its unfinished turns with reasons; return the report."""
         self.last_tick, self.next_tick = report.tick, report.tick + 1
         for turn in self._unfinished_turns.record_tick(report.tick, report.turns, self.now()):
-            if report.is_quiet or turn.error == "ConfigError":  # else the turn's own line says it
+            if report.is_quiet or turn.error == "ConfigError":  # else reported by the turn itself
                 EngineLog(self.base).warning("turn_not_done", **asdict(turn))
         return report
 
@@ -382,7 +382,7 @@ def open_org(
     epoch, last_left = next_epoch(lock), parse_tick(lock.load_holder())
     try:
         lock.write_holder(format_holder(since=timestamp(clock.now()), command=command, epoch=epoch))
-        # The lock's file is at hand, on the device of all the others, and nobody goes by its stamps.
+        # The lock file is open, on the same device as the others, and its stamps have no meaning.
         probe_mtime_resolution(lock.restamp)
         observers = () if notify is ignore_event else (notify,)
         new_runtime = Runtime(org, clock, observers, stop or threading.Event(), epoch, batching_capability)
@@ -394,7 +394,7 @@ def open_org(
             yield runtime
     finally:
         try:
-            with contextlib.suppress(DiskError):  # a full disk: the next holder is told of this one instead
+            with contextlib.suppress(DiskError):  # full disk: the next engine sees this description instead
                 lock.write_holder(format_release(org, epoch), is_leaving=True)
         finally:
             lock.release()

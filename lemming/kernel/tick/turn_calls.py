@@ -82,13 +82,13 @@ class LiveCalls:
             return
         parallel_calls = self._parallel_prefix(calls)
         if len(parallel_calls) < 2 or (self._taint_tracker and self._call_guards):
-            return  # or what one gives may decide about the next
+            return  # else one result may decide about the next call
         self._parallel_calls = ParallelCalls(self._runtime, max_parallel, self._run_checked)
         for index, call in enumerate(parallel_calls, first):
             ready = self._prepare_call(index, call, at, staged(), used_up, is_ahead=True)
             self._parallel_calls.add(index, call, ready)
             if ready.state or (isinstance(ready, ToolResult) and _is_final_refusal(ready)):
-                break  # those after it are looked at once it is recorded
+                break  # later calls are checked once it is recorded
         self._parallel_calls.start()
 
     def _run_checked(self, index: int, ready: ApprovedCall) -> ToolResult:
@@ -143,7 +143,7 @@ class LiveCalls:
             # It was announced and its end never recorded: it may have happened, so it is not made again.
             if index in self._started:
                 if can_leave_files(tool):
-                    redact_workspace(context)  # its files are there, whatever became of it
+                    redact_workspace(context)  # its files may exist, whatever its outcome
                 return replace(INTERRUPTED, state=self._started[index].kept)
             try:
                 self._write_staged(staged)
@@ -178,13 +178,13 @@ class LiveCalls:
         """
         taint_tracker = self._taint_tracker
         tool = self._toolset.allowed_tools(self._inputs.agent, self._settings).get(call.tool)
-        if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
+        if tool is not None and not isinstance(tool, EngineTool):  # its code sees only the disk
             self._commits.write_deferred()
         context = self._make_context(index, at, staged, used_up)
         if self._deadline.has_passed:
             return self._deadline_result(call)
         allowed: AllowedCall | ToolResult = AllowedCall(call)
-        # What was announced had passed them: a second look could refuse what has happened.
+        # An announced call has passed the gates: a second check could refuse what has happened.
         guards = self._call_guards if tool is not None and index not in self._started else None
         if guards and tool:
             turn_trust = (

@@ -28,7 +28,7 @@ class Readers:
 
     def _find(self, author: str) -> tuple[str, ...] | None:
         direct_readers = self._by_author.get(author, [])
-        max_readers = MOST_READERS + 1  # the author may be one of those who read all
+        max_readers = MOST_READERS + 1  # the author may read all outboxes too
         if len(self._readers_of_all) + len(direct_readers) > max_readers:
             return None
         readers = tuple(sorted({*self._readers_of_all, *direct_readers} - {author}))

@@ -62,7 +62,7 @@ class HookTable:
         self.interceptors = interceptors
         for interceptor in interceptors.values():
             interceptor_class: Any = type(interceptor)
-            # Only what a class overrides: most turns pass most seams without a single call.
+            # Only overridden hooks: most turns pass most hooks without a single call.
             for hook in _overridden_hooks(interceptor_class):
                 setattr(self, hook, (*getattr(self, hook), getattr(interceptor, hook)))
         self.turn_guard = next(

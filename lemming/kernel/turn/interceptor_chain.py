@@ -128,7 +128,7 @@ def resume_blocker(inputs: TurnInputs, tick_context: TickContext) -> str:
     plugins = tick_context.config.org.plugins
     extra_names = (
         find_used_capabilities(inputs.agent, tick_context.config) & LISTED.keys()
-    )  # what holds now and its record has not
+    )  # applies now and is not in its record
     for item in starting_capabilities(inputs, plugins, extra_names):
         if reason := item.resume_blocker(inputs, tick_context):
             return reason

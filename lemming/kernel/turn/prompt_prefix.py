@@ -175,7 +175,7 @@ class PromptPrefixCache:
         provider = get_provider_class(entry.provider, plugins)
         settings = entry.tools, entry.prompt, entry.context_tokens, dump_compact(entry.options)
         key = provider, entry.provider, *settings, tuple(plugins)
-        # A provider is made to find this out; agents of one model share what was found.
+        # Finding this out creates a provider: agents with the same model share the result.
         if key not in self._features:
             self._features[key] = _probe_features(entry, self._base, plugins)
         if self._features[key].prompt in FORM_PROMPTS:

@@ -72,7 +72,7 @@ class RepeatDetector:
 
     def count(self, call: ToolCall, result: ToolResult) -> int:
         """Count a call with the result and return the number of equal calls; 0 within one reply."""
-        if result.outcome == "deferred":  # who is told to ask again later does not go round in circles
+        if result.outcome == "deferred":  # a call that was told to come later is no loop
             return False
         key = _key([call.tool, call.args, result.success, result.output])
         if key in self._reply_keys:

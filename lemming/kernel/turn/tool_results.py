@@ -11,8 +11,8 @@ from lemming.kernel.journal.turn_report import ToolUseJson
 from lemming.kernel.tools import ToolResult, interrupted_result
 from lemming.kernel.tools.listing import load_found_tools
 
-# What tools gave is shown in a prompt and kept in the ledger until then: a turn that may call 64 tools
-# would else end in a prompt that no model takes, and so in an agent that fails for ever.
+# Results are kept in the ledger until a prompt shows them. Without a limit, a turn of 64 calls would end in
+# a prompt that no model takes, and the agent would fail for ever.
 RESULTS_CHARS = 128_000
 ARGS_CHARS = 2000
 

@@ -44,7 +44,7 @@ def end_repeating_turn(turn_state: TurnState, end: End) -> End:
         or not turn_state.repeats.is_cycling
     ):
         return end
-    turn_state.shown_count = len(turn_state.results)  # they are no news for its next turn
+    turn_state.shown_count = len(turn_state.results)  # no news for its next turn
     turn_state.remarks.append(REPETITION_REMARK)
     return "repeats"
 
@@ -57,14 +57,14 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
         end = on_turn_end(end, error)
     status = turn_state.get_status(end)
     is_written = is_applied(status)
-    # Of a turn that failed too: its last words and what it leaves for the next bear their trust.
+    # Also for a failed turn: its last entries and the results it leaves carry their trust labels.
     for finalize in turn_state.hooks.finalize:
         finalize()
     entries = (*turn_state.entries,) if is_written else (*turn_state.failure_entries,)
     if is_written and turn_state.hooks.interceptors:
         entries += (*turn_state.hooks.make_extra_entries(len(entries), ENTRIES_PER_TURN - len(entries)),)
     staged = order_effects(turn_state.staged.values()) if is_written else []
-    # Entries last: what they speak of is there before anybody can read them.
+    # Entries last: the files they mention exist before any agent can read them.
     effects = (*staged, *map(to_file_effect, entries))
     usage, (loops, stop_reason) = (
         spending_fields(turn_state.answers),
@@ -76,7 +76,7 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
     return TurnOutcome(
         report=_report(turn_state, status, end, error, entries, staged, effects, usage),
         state=_next_state(turn_state, status, end, usage, loops),
-        # Worked out when needed: hardly ever are files not writable.
+        # Computed on demand: files are hardly ever unwritable.
         state_if_unwritten=lambda: _next_state(
             turn_state, "failed", "failed", usage, loops, is_maybe_written=True
         ),
@@ -170,7 +170,7 @@ def _next_state(
         state.lost = state.lost.add(turn_state.write_off)
     if turn_state.hooks.interceptors:
         state.kept = turn_state.hooks.collect_states(is_applied=is_written, holds_all=holds_all)
-    # Nothing was shown to anybody: it counts as no turn, and what is unread stays unread.
+    # Nothing was shown to the model: it counts as no turn, and unread entries stay unread.
     if turn_state.only_asks:
         return state
     if is_written:
@@ -181,22 +181,22 @@ def _next_state(
         state.serving = ""
         state.inputs = _next_fingerprint(turn_state)
         state.expired_unread = 0
-    else:  # what happened outside has happened: the next prompt must say so
+    else:  # side effects stay: the next prompt must report them
         state.results = newest_results((*state.results, *turn_state.external_results))
     for update_agent_state in turn_state.hooks.update_agent_state:
         update_agent_state(state, status, end)
-    # Kept whatever became of the turn: it was spent.
+    # Kept whatever the outcome of the turn: it was spent.
     if turn_state.auxiliary_answers:
         state.aside = _auxiliary_spending(turn_state)
     if turn_state.transferred:
-        # What may have been written counts as given: an allowance is never there twice.
+        # Counts as transferred if it may have been written: an allowance must never exist twice.
         amounts = [
             amount
             for path, amount in turn_state.transferred.items()
             if holds_all or path in turn_state.written_ahead
         ]
         state.passed_on = round(state.passed_on + sum(amounts), 6)
-    # Looked at again each time: after a raise of the cap the agent is warned anew.
+    # Checked each time: after a raise of the cap the agent is warned again.
     if state.soft_cap_warned or inputs.warned:
         state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
     return state
@@ -249,16 +249,12 @@ def _count_loops(
         return old_counts, ""
     if loop := _detect_loop(turn_state, status, end, error):
         return count_loop(turn_state.inputs, loop)
-    if (
-        turn_state.entries and turn_state.entries[0].kind != "request"
-    ):  # as hardly any turn's are: it costs no call
+    if turn_state.entries and turn_state.entries[0].kind != "request":  # the usual case costs no call
         return {}, ""
     if not (old_counts or turn_state.entries) or turn_state.has_answer or _has_progress(turn_state):
         return {}, ""
     if not turn_state.entries or (turn_state.task and turn_state.task.request):
-        return select_request_counts(
-            old_counts
-        ), ""  # it says nothing of what the agent asks on its own account
+        return select_request_counts(old_counts), ""  # says nothing about requests of the agent's own
     request_loop = requests_loop(turn_state.entries)
     return count_request(turn_state.inputs, request_loop) if request_loop else ({}, "")
 
@@ -326,7 +322,7 @@ def charge_usage(
     state, costs = inputs.state.copy(), [answer.cost_usd for answer in answers if answer.cost_usd is not None]
     state.tick, state.status, state.end, state.in_vain = inputs.tick, status, "", {}
     state.turn = inputs.turn
-    # Bounded, as a ledger with more would be refused when it is read.
+    # Bounded: a ledger with more would be refused when it is read.
     state.credits = round(min(state.credits + usage["credits"], MAX_AMOUNT), 6)
     if costs:
         state.cost_usd = min((state.cost_usd or 0.0) + sum(costs), MAX_AMOUNT)

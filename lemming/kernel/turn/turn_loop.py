@@ -80,7 +80,7 @@ def _run_steps(turn_state: TurnState, steps: Steps) -> End:
             return _parse_end(stop.value)
         except NoMoreReplies:
             return "step_limit"
-        # What has a name ends the turn by it; only what nobody foresaw is the strategy's own mistake.
+        # Known errors end the turn under their names; only unexpected ones are mistakes of the strategy.
         except LemmingError:
             raise
         except Exception as error:
@@ -89,7 +89,7 @@ def _run_steps(turn_state: TurnState, steps: Steps) -> End:
             ) from error
         try:
             answer, thrown = _perform_step(turn_state, step), None
-        # A strategy may go on without this answer, with what it has; one that does not lets it through.
+        # A strategy may catch this and go on without the answer; otherwise the error passes through.
         except (OutOfCredits, ProviderError) as error:
             answer, thrown = None, error
     # Its `finally` blocks run here, not whenever the generator happens to be collected.
@@ -139,10 +139,10 @@ def finish_turn(
         turn_state.stop_error = error
         if turn_state.only_asks:
             return build_outcome(turn_state, "waits")
-        # Nothing came of it that a record could keep.
+        # Nothing to record.
         if not (turn_state.answers or turn_state.results):
             return build_outcome(turn_state, "no_answer" if end == "deadline" else end, error)
-        # All that was answered were questions of capabilities: the agent itself was asked nothing.
+        # Only questions of capabilities were answered: the agent's own model was not called.
         if len(turn_state.answers) == sum(map(len, turn_state.auxiliary_answers.values())):
             return build_outcome(turn_state, "no_answer", error)
         turn_state.remarks.append(str(error))

@@ -60,7 +60,7 @@ class TurnState(TurnStateValues):
         try:
             answer = self.source.ask(self.call_count, messages, model, schema)
         except (OutOfCredits, ProviderError) as error:
-            self.failed_attempts += 1  # what stood in its place has its number
+            self.failed_attempts += 1  # the pending result had its number
             self.write_off = self.write_off.add(WriteOff.from_json(error.lost))
             self.verdicts += error.verdicts
             match error.verdicts[-1]["then"] if error.verdicts else "":
@@ -120,14 +120,14 @@ class TurnState(TurnStateValues):
                 self.remarks.append(f"{call.tool}: not called, {reason}")
                 continue
             number = self.call_numbers.get_reply_number(index)
-            if index + 1 < len(reply.tool_calls) and not self.hooks.before_call:  # whom each is shown first
+            if index + 1 < len(reply.tool_calls) and not self.hooks.before_call:  # in the order of display
                 parallel_calls = self.call_numbers.get_recorded_number(number, len(self.results))
                 self.source.start_calls(
                     parallel_calls, reply.tool_calls[index:], at, self._staged_with_labels
                 )
             self.call_tool(call, at, number)
         effects_before = {**self.staged} if self.hooks.after_reply else {}
-        for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
+        for update in reply.memory_updates:  # after the tools: of two values for a key, these count
             self.stage_memory(update.key, update.value, at)
         if self.hooks.attach_digests:
             payloads = self.hooks.payloads_with_digests([entry.payload for entry in self.entries[first:]], at)
@@ -256,7 +256,7 @@ class TurnState(TurnStateValues):
         if result.state:
             self.found_tools += load_found_tools(result.state)
         self._handle_result(index, call, result)
-        if self.source.had_side_effects(number):  # they are written, and were the tool's to change
+        if self.source.had_side_effects(number):  # they are written: a later change is not the tool's
             self.written_ahead.update(staged)
             self.staged.clear()
             self.external_results += [] if index in self.hidden_indexes else self.results[-1:]
@@ -278,13 +278,12 @@ class TurnState(TurnStateValues):
         call_entries = entries_from_call(call) if result.success else ()
         if (excess := len(result.entries) - self.remaining_entries) > 0 and not result.entries_by:
             self.remarks.append(f"{call.tool}: {excess} entries beyond the turn's limit were not written")
-        # A capability's entries (the request for an approval) have room always: the call would wait for
-        # nothing.
+        # A capability's entries (approval requests) always have room: the call would wait for nothing.
         room = self.remaining_entries if not result.entries_by else len(result.entries)
         for new in (*result.entries[:room], *call_entries):
             alone = self.is_answered and new.kind == "request"  # else it would be over with what is answered
             entry = self.stage_entry(new, at, by_engine=bool(result.entries_by), alone=alone)
-            if entry and result.outcome == "pending":  # answered in its place
+            if entry and result.outcome == "pending":  # another result took its place
                 self.hooks = with_request_hooks(self)
                 self.pending_indexes[entry.identity] = len(self.results)
                 if owner := result.entries_by:
@@ -325,13 +324,13 @@ class TurnState(TurnStateValues):
             self.forced_end, self.shown_count = (
                 "repeats",
                 len(self.results),
-            )  # which are no news for its next turn
+            )  # no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
 
     @property
     def _can_continue(self) -> bool:
         """True if the turn would ask for another reply. A recorded turn continues as recorded."""
-        # A question that is on record may be a capability's, where there are any.
+        # A recorded question may belong to a capability.
         has_recorded_answer = not self.inputs.given and self.source.has_answer(self.call_count)
         return self.accepted_count < self.inputs.max_steps and not has_recorded_answer
 

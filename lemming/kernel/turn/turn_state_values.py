@@ -99,19 +99,19 @@ class TurnStateValues:
         self.answer_violation = ""  # why the answer in the last reply is not what was asked for
         self.write_off = NO_WRITE_OFF
         self.answers: list[Answer] = []
-        self.auxiliary_answers: dict[str, list[Answer]] = {}  # of these, those to questions of capabilities
-        # What it writes.
+        self.auxiliary_answers: dict[str, list[Answer]] = {}  # of these, answers to questions of capabilities
+        # Outputs of the turn.
         self.entries: list[OutboxEntry] = []
         self.misaddressed_entries: dict[
             str, NewEntry
-        ] = {}  # of these, by id, those for agents that there are not
+        ] = {}  # of these, by id, entries for agents that do not exist
         self.staged: dict[str, FileEffect] = {}
         self.written_ahead: dict[str, FileEffect] = {}
         self.memory: dict[str, FileEffect] = {}
         self.transferred: dict[str, float] = {}  # by the resume that says so
-        # What its calls gave.
+        # Results of its calls.
         self.results: list[dict[str, Any]] = []
-        self.call_ids: list[str] = []  # of the results, what the backend calls them
+        self.call_ids: list[str] = []  # ids of the results at the provider
         self.conversation: list[Message] | None = None  # with the model, since it was asked for a reply
         self.found_tools: list[
             Mapping[str, Any]
@@ -120,15 +120,15 @@ class TurnStateValues:
         self.hidden_indexes: set[int] = set()
         self.tools_used: list[ToolUseJson] = []
         self.external_results: list[dict[str, Any]] = []
-        self.notices = Notices()  # of the reply that is acted on
+        self.notices = Notices()  # of the current reply
         failed_calls = (inputs.task.begun if inputs.task else inputs.state).in_vain
         self.loops = inputs.loops or DEFAULT_LOOP_SETTINGS
         self.repeats = RepeatDetector(failed_calls, self.loops.stop_after)
-        # What is said of it.
+        # For the report.
         self.remarks: list[str] = []
         self.verdicts: list[dict[str, Any]] = []
         self.report_fields: dict[str, Any] = {}  # by capabilities, as fields of its report
-        # Where it asks, or was asked.
+        # Requests.
         self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
         self.asks_persons = False  # because a question was stopped
         self.has_answer = False  # something was shown that may answer what its agent asked for

@@ -18,7 +18,7 @@ from lemming.kernel.turn.guards import CallBatcher
 
 Work = Callable[[str], TurnRow | None]
 HEARD_WITHIN_S = 0.5
-"""So late may Ctrl-C be heard that came while the system was about to put the main thread to sleep."""
+"""Longest delay of a Ctrl-C that came just before the main thread began to wait."""
 
 
 def run_turns(
@@ -92,9 +92,9 @@ class _ConcurrentRun:
         self._barriers = [name for name in reversed(order) if waits[name].everyone]
         self._rows: dict[str, _RowProgress] = {}
         self._finished: set[str] = set()
-        self._finished_prefix = 0  # so many from the front are over
-        self._running = 0  # turns that have a thread, or are promised one
-        self._idle_signal: SimpleQueue[None] = SimpleQueue()  # unlike a semaphore, whole after Ctrl-C
+        self._finished_prefix = 0  # number of finished turns at the front of the order
+        self._running = 0  # turns with a thread, or waiting for one
+        self._idle_signal: SimpleQueue[None] = SimpleQueue()  # unlike a semaphore, consistent after Ctrl-C
         self._error: BaseException | None = None
         for name in without_barrier:
             if not self._unmet[name]:
@@ -105,7 +105,7 @@ class _ConcurrentRun:
         try:
             while self._ready:
                 self._run_or_dispatch()
-        except BaseException as interrupt:  # what runs writes files, so it must be over first
+        except BaseException as interrupt:  # running turns write files: they must end first
             self._abort(interrupt)
             while self._running:
                 self._wait_until_idle()
@@ -167,7 +167,7 @@ class _ConcurrentRun:
 
     def _next_for_thread(self) -> Item | None:
         """Return the next turn for a thread with a finished turn, and dispatch the other ready turns."""
-        # The last one left is the main thread's, where Ctrl-C ends it at once.
+        # The last turn is left to the main thread, where Ctrl-C interrupts it at once.
         if self._running == 1 and len(self._ready) == 1:
             return None
         item = self._ready.take()
@@ -189,7 +189,7 @@ class _ConcurrentRun:
                     self._finish_turn(name)
                 elif self._batcher:
                     self._batcher.remove_turn()
-        except BaseException as error:  # noqa: BLE001 - carried to the thread that waits, and raised there
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             self._abort(error)
 
     def _make_row_ready(self, name: str, row: TurnRow) -> None:

@@ -48,7 +48,7 @@ class TurnLock:
         If `start` returns False, no thread was started and the lock passes to the next in the queue. Holder
         only.
         """
-        # Needs no lock: only the holder takes from the line, and that is who calls.
+        # Needs no lock: only the holder takes from the queue, and only the holder calls this.
         self._queue.append(start)
 
     def release(self) -> None:
