@@ -21,7 +21,7 @@ from lemming.capabilities.batches.batch_client import (
     make_custom_id,
     split_into_batches,
 )
-from lemming.capabilities.batches.batch_records import BatchEnded, BatchProgressed, BatchRejected
+from lemming.capabilities.batches.batch_records import BatchEnded, BatchNotSent, BatchWaiting
 from lemming.kernel.base.errors import AuthenticationFailed, DiskError
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Backend, Reply, Request
@@ -228,7 +228,7 @@ def test_a_server_at_an_address_gets_live_calls_and_a_person_is_told_once(desk: 
     options = {key: value for key, value in desk.entry.options.items() if key != "batches"}
     desk.entry = replace(desk.entry, options=options)
     assert not any(reply.batched for reply in desk.ask(*AGENTS).values())
-    (told,) = [event for event in desk.events if isinstance(event, BatchRejected)]
+    (told,) = [event for event in desk.events if isinstance(event, BatchNotSent)]
     assert "is taken to have no batches" in told.problem
 
 
@@ -236,7 +236,7 @@ def test_a_server_that_refuses_batches_gets_live_calls_and_a_person_is_told(desk
     desk.server.trouble = [Trouble(f"POST {desk.path()}", 403)]
     assert not any(reply.batched for reply in desk.ask(*AGENTS).values())
     assert len(desk.server.live) == 3
-    assert ["403" in event.problem for event in desk.events if isinstance(event, BatchRejected)] == [True]
+    assert ["403" in event.problem for event in desk.events if isinstance(event, BatchNotSent)] == [True]
 
 
 def test_a_batch_that_is_gone_is_not_waited_for(desk: Desk) -> None:
@@ -247,7 +247,7 @@ def test_a_batch_that_is_gone_is_not_waited_for(desk: Desk) -> None:
 def test_a_wrong_key_is_told_and_does_not_lose_the_batch(desk: Desk) -> None:
     desk.server.trouble = [Trouble("batch_1", 401, 2)]
     assert desk.ask("ada")["ada"].batched
-    told = [event.problem for event in desk.events if isinstance(event, BatchProgressed)]
+    told = [event.problem for event in desk.events if isinstance(event, BatchWaiting)]
     assert len(told) == 1
     assert "HTTP 401" in told[0]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from batch_server import BatchServer
 
-from lemming.capabilities.batches.batch_records import BatchProgressed
+from lemming.capabilities.batches.batch_records import BatchWaiting
 from lemming.engine import run_once, run_opened, ticks
 from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
 from lemming.kernel.files.field_types import Json
@@ -94,7 +94,7 @@ def test_a_stop_leaves_the_batch_and_the_next_run_waits_for_it(org: Path, server
     stop, server.looks = threading.Event(), 1000
 
     def stop_when_it_waits(event: Event) -> None:
-        if isinstance(event, BatchProgressed):
+        if isinstance(event, BatchWaiting):
             stop.set()
 
     assert not run_once(org, batch=True, notify=stop_when_it_waits, stop=stop).is_complete

@@ -21,9 +21,9 @@ from lemming.capabilities.batches.batch_records import (
     BatchAnnounced,
     BatchEnded,
     BatchItem,
-    BatchProgressed,
-    BatchRejected,
+    BatchNotSent,
     BatchSent,
+    BatchWaiting,
 )
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import AuthenticationFailed, ProviderError, Unavailable
@@ -129,7 +129,7 @@ class BatchSender:
             batch.finished = max(batch.finished, progress.finished)
             batch.problem = progress.problem
             counts = {"finished": batch.finished, "calls": len(batch.custom_ids)}
-            self._notify(BatchProgressed(batch=batch.id, **counts, problem=batch.problem))
+            self._notify(BatchWaiting(batch=batch.id, **counts, problem=batch.problem))
         return progress
 
     def pause(self, count: int) -> None:
@@ -172,7 +172,7 @@ class BatchSender:
                 problem = str(error)
                 if not error.is_retryable:
                     break
-        self._notify(BatchRejected(provider=call.entry.provider, problem=problem))
+        self._notify(BatchNotSent(provider=call.entry.provider, problem=problem))
         return None
 
     def _cancel_overdue(self, batch: SentBatch, progress: BatchProgress) -> BatchProgress:

@@ -86,7 +86,7 @@ class BatchEnded(Record):
         return _format_event(self, f"{format_count(self.replies, 'answer')}{live}")
 
 
-class BatchProgressed(Event):
+class BatchWaiting(Event):
     """Event: a batch has progressed, or cannot be polled."""
 
     batch: str
@@ -99,7 +99,7 @@ class BatchProgressed(Event):
         return _format_event(self, f"{self.finished} of {self.calls} calls finished")
 
 
-class BatchRejected(Event):
+class BatchNotSent(Event):
     """Event: a provider takes no batch, so the calls go live."""
 
     is_warning = True

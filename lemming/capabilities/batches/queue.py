@@ -19,7 +19,7 @@ from lemming.capabilities.batches.batch_client import (
     make_custom_id,
     split_into_batches,
 )
-from lemming.capabilities.batches.batch_records import BatchAnnounced, BatchAwaited, BatchRejected, BatchSent
+from lemming.capabilities.batches.batch_records import BatchAnnounced, BatchAwaited, BatchNotSent, BatchSent
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.org.model_entries import ModelEntry
@@ -104,7 +104,7 @@ class BatchQueue:
                     return None  # the live call says why
                 self._providers[key] = provider if provider and provider.takes_batches else None
                 if provider and not provider.takes_batches and self._sends:
-                    self._notify(BatchRejected(provider=entry.provider, problem=NO_BATCH_API_MESSAGE))
+                    self._notify(BatchNotSent(provider=entry.provider, problem=NO_BATCH_API_MESSAGE))
             return self._providers[key]
 
     def _enqueue(self, call: BatchedCall) -> None:
