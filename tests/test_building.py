@@ -105,27 +105,27 @@ def test_the_function_itself_stays_as_it_is(tmp_path: Path) -> None:
     ("agents", "told"),
     [
         ({"ada": {"doez": "x"}}, 'did you mean "does"?'),
-        ({"ada": {"does": "x", "tools": [len]}}, "the source of <built-in function len> is not there"),
-        ({"ada": {"does": "x", "tools": [lambda: 1]}}, "cannot be a tool's file"),
+        ({"ada": {"does": "x", "tools": [len]}}, "the source of <built-in function len> does not exist"),
+        ({"ada": {"does": "x", "tools": [lambda: 1]}}, "cannot be the file of a tool"),
         ({"ada": {"does": "x", "tools": [untyped]}}, 'parameter "text" of untyped has no type'),
-        ({"ada": {"does": "x", "tools": [search]}}, 'a tool called "search" ships'),
+        ({"ada": {"does": "x", "tools": [search]}}, 'the name of a tool of LeMMing: "search"'),
         (
             {"ada": {"does": "x", "tools": [word_count, of_another_module()]}},
-            'two functions are called "word_count"',
+            'two functions have the name "word_count"',
         ),
         (
             {
                 "ada": {"does": "x", "tools": [word_count]},
                 "bob": {"does": "x", "tools": [of_another_module()]},
             },
-            'two functions are called "word_count"',
+            'two functions have the name "word_count"',
         ),
         (
             {
                 "ada": {"does": "x", "tools": [word_count]},
                 "bob": plan(call("a", of_another_module(), {"text": "x"})),
             },
-            'two functions are called "word_count"',
+            'two functions have the name "word_count"',
         ),
     ],
 )

@@ -16,8 +16,7 @@ from jsonschema import Draft202012Validator
 from docs.site import REDIRECTS, adapt_markdown, build_site, inline_scripts, parse_navigation
 from lemming.capabilities.skills.skill import parse_skill
 from lemming.cli import _split_root_option, load_command, run
-from lemming.kernel.base import errors
-from lemming.kernel.base.errors import LemmingError, UsageError
+from lemming.kernel.base.errors import UsageError
 from lemming.queries.format_schemas import FORMATS, get_schema
 
 ROOT = Path(__file__).parent.parent
@@ -130,31 +129,6 @@ def test_what_the_architecture_page_names_is_there_and_it_names_every_capability
     assert [path for path in named if not any((root / path).exists() for root in roots)] == []
     folders = {path.parent.name for path in roots[2].glob("*/__init__.py")}
     assert [name for name in sorted(folders) if f"`{name}`" not in page] == []
-
-
-def test_every_error_code_is_explained() -> None:
-    text = (ROOT / "docs/TROUBLESHOOTING.md").read_text()
-    sources = "".join(path.read_text() for path in sorted((ROOT / "lemming").rglob("*.py")))
-    assert {code for code in re.findall(r"LMG-\d+", sources) if code not in text} == set()
-
-
-def test_each_error_class_has_a_code_of_its_own_or_that_of_the_class_above() -> None:
-    classes = {it for it in vars(errors).values() if isinstance(it, type) and issubclass(it, LemmingError)}
-    codes = [it.code for it in classes if "code" in vars(it)]
-    assert [code for code in sorted(set(codes)) if codes.count(code) > 1] == []
-
-
-def test_the_row_of_an_error_code_names_its_class() -> None:
-    text = (ROOT / "docs/TROUBLESHOOTING.md").read_text()
-    rows = dict(re.findall(r"^\| (LMG-\d+) \| (.*)$", text, re.MULTILINE))
-    classes = {it for it in vars(errors).values() if isinstance(it, type) and issubclass(it, LemmingError)}
-    named = {it.__name__: it.code for it in classes if "code" in vars(it)}
-    assert [name for name, code in sorted(named.items()) if f"`{name}`" not in rows[code]] == []
-
-
-def test_an_error_code_means_one_thing() -> None:
-    codes = re.findall(r"^\| (LMG-\d+) \|", (ROOT / "docs/TROUBLESHOOTING.md").read_text(), re.MULTILINE)
-    assert [code for code in sorted(set(codes)) if codes.count(code) > 1] == []
 
 
 def test_every_page_is_in_the_index_once() -> None:

@@ -41,7 +41,7 @@ def test_folders_on_the_way_are_made(base: Path) -> None:
 def test_a_link_in_the_place_of_a_folder_is_refused(base: Path, outside: Path) -> None:
     (base / "agents/ada/outbox").rmdir()
     (base / "agents/ada/outbox").symlink_to(outside / "outbox")
-    with pytest.raises(DiskError, match="where a folder should be") as published:
+    with pytest.raises(DiskError, match="a folder belongs there") as published:
         fs.write_atomic(base, "agents/ada/outbox/entry.json", b"1")
     with pytest.raises(DiskError):
         fs.append(base, "agents/ada/outbox/log", b"1")
@@ -62,7 +62,7 @@ def test_a_link_above_a_folder_is_refused(base: Path, outside: Path) -> None:
 def test_a_link_in_the_place_of_a_file_that_grows_is_refused(base: Path, outside: Path) -> None:
     (outside / "log").write_bytes(b"")
     (base / "agents/ada/log").symlink_to(outside / "log")
-    with pytest.raises(DiskError, match="a symbolic link stands"):
+    with pytest.raises(DiskError, match="replace the symbolic link"):
         fs.append(base, "agents/ada/log", b"1")
     assert (outside / "log").read_bytes() == b""
 

@@ -93,7 +93,7 @@ def test_an_edit_by_hand_of_the_last_line_is_read(tmp_path: Path) -> None:
 def test_a_line_that_ends_like_the_last_one_is_another_line(tmp_path: Path) -> None:
     write_state(tmp_path, "ada", state(1))
     (tmp_path / LEDGER).write_text("x" + (tmp_path / LEDGER).read_text())
-    with pytest.raises(CorruptState, match="the last line is not a turn"):
+    with pytest.raises(CorruptState, match="the last line must be a turn"):
         read_state(tmp_path, "ada")
 
 

@@ -178,7 +178,7 @@ def test_a_broken_file_is_named_with_its_line(tmp_path: Path, text: str, place: 
 def test_a_broken_file_is_never_replaced(tmp_path: Path) -> None:
     file = put(tmp_path, "goals", '{"value": [1, 2')
     for save in (save_memory, append_memory_event):
-        with pytest.raises(CorruptState, match="it is not replaced"):
+        with pytest.raises(CorruptState, match="the engine does not replace it"):
             save(tmp_path, "planner", "goals", 1)
     assert file.read_text() == '{"value": [1, 2'
 
@@ -245,8 +245,8 @@ def test_no_memory_folder_is_no_memories(tmp_path: Path) -> None:
 def test_a_memory_folder_that_is_a_link_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "agents/planner").mkdir(parents=True)
     (tmp_path / "agents/planner/memory").symlink_to(tmp_path)
-    assert "not a plain folder" in load_memories(tmp_path, "planner").problems[0].message
-    with pytest.raises(CorruptState, match="not a plain folder"):
+    assert "must be a real folder" in load_memories(tmp_path, "planner").problems[0].message
+    with pytest.raises(CorruptState, match="must be a real folder"):
         list_memories(tmp_path, "planner")
 
 

@@ -57,7 +57,9 @@ def build(
     named = {name: _replace_functions(shorthand, functions) for name, shorthand in agents.items()}
     for path, source in functions.files.items():
         if texts.setdefault(path, source) != source:
-            raise UsageError(f"{path} is in files, and holds a function", hint="give one another name")
+            raise UsageError(
+                f"{path} is already in files, and a function has the same path", hint="rename one of them"
+            )
     parts = {"agents": named, "models": models, "settings": settings, "files": texts}
     document = {part: value if part == "agents" else dict(value) for part, value in parts.items() if value}
     template: dict[str, bytes] = {}
@@ -90,9 +92,9 @@ class _FunctionTools:
         function_tool = make_function_tool(_decorate(function))
         location = f"{inspect.getsourcefile(function) or 'its module'}:{function.__code__.co_firstlineno}"
         if function_tool.name in SHIPPED:
-            hint = f'give it another name, or grant the one that ships: "{function_tool.name}"'
+            hint = f'rename the function, or grant the tool of LeMMing: "{function_tool.name}"'
             raise UsageError(
-                f'a tool called "{function_tool.name}" ships, as the function does',
+                f'the function has the name of a tool of LeMMing: "{function_tool.name}"',
                 where=location,
                 hint=hint,
             )
@@ -101,8 +103,8 @@ class _FunctionTools:
             if self.files.get(path) != source:
                 both = f"{self._locations[name_key]} and {location}"
                 raise UsageError(
-                    f'two functions are called "{function_tool.name}": {both}',
-                    hint="give one of them another name",
+                    f'two functions have the name "{function_tool.name}": {both}',
+                    hint="rename one of them",
                 )
         self.files[path] = source
         self._locations |= {path: location, function_tool.name: location}
@@ -153,8 +155,10 @@ def make_tool_file(function: Callable[..., Any]) -> str:
     try:
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError) as error:
-        raise UsageError(f"the source of {function!r} is not there", hint="write it into a file") from error
+        raise UsageError(
+            f"the source of {function!r} does not exist", hint="write the function into a file"
+        ) from error
     if not source.lstrip().startswith(("def ", "async def ", "@")):
-        hint = "a function with `def`, a docstring and types; docs/tools.md"
-        raise UsageError(f"{function!r} cannot be a tool's file", hint=hint)
+        hint = "write a function with `def`, a docstring and types: docs/tools.md"
+        raise UsageError(f"{function!r} cannot be the file of a tool", hint=hint)
     return f"{_HEAD}{source}" if source.startswith("@") else f"{_HEAD}@tool\n{source}"

@@ -48,7 +48,7 @@ class Condition:
         return Condition({"not": self.json})
 
     def __bool__(self) -> bool:
-        raise TypeError("a condition holds as the plan runs: put them together with &, | and ~")
+        raise TypeError("a condition is checked while the plan runs: combine conditions with &, | and ~")
 
     def _combine(self, operator: str, other: Condition) -> Condition:
         parts = [member for operand in (self, other) for member in operand.json.get(operator, [operand.json])]
@@ -91,7 +91,7 @@ class RunValue:
         """Return a condition with any operation of docs/plans.md: `previous.holds("contains", "bees")`."""
         if any(isinstance(operand, RunValue) for operand in value):
             raise UsageError(
-                f"{self.path} {op} {value[0].path}: a field is held against a value, not a field"
+                f"{self.path} {op} {value[0].path}: a field must be compared with a value, got a field"
             )
         return Condition({"field": self.path, "op": op, **({"value": value[0]} if value else {})})
 
@@ -259,7 +259,7 @@ def plan(
     """
     names = [name for step in steps for name in (step.name, *_list_members(step))]
     if name := find_named_step(str(answer), names):
-        hint = f'answer={name}, where that is the step, or answer="{{{{steps.{name}}}}}"'
+        hint = f'write answer={name} if it is the step, or answer="{{{{steps.{name}}}}}"'
         raise UsageError(f'answer must refer to the step "{name}", got its name as a text', hint=hint)
     values = {
         "description": description,

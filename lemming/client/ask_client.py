@@ -117,10 +117,12 @@ def ask(
     """
     base = Organisation.from_path(org)
     if returns is not None and schema is not None:
-        raise UsageError("both a type and a schema say what the answer is", hint="returns=, or schema=")
+        raise UsageError(
+            "expected a type or a schema of the answer, got both", hint="pass returns= or schema="
+        )
     json_schema, to_value = (require_usable(schema), None) if returns is None else make_answer_parser(returns)
     if not (text.strip() or fields):
-        raise UsageError("nothing to ask", hint='lemming ask AGENT "some text"')
+        raise UsageError("expected a text to ask, got none", hint='write lemming ask AGENT "some text"')
     waiting["timeout_s"] = _normalise_timeout(waiting.get("timeout_s"))
     snapshot = load_requests(base)
     author = choose_person(snapshot, person)
@@ -276,5 +278,5 @@ def _to_typed_outcome(
 def _normalise_timeout(timeout_s: float | None) -> float | None:
     """Return the timeout in seconds; None for a timeout beyond the maximum of a thread."""
     if timeout_s is not None and math.isnan(timeout_s):
-        raise UsageError("timeout_s is no number of seconds: nan", hint="timeout_s=60")
+        raise UsageError("timeout_s must be a number of seconds, got nan", hint="timeout_s=60")
     return None if timeout_s is not None and timeout_s > threading.TIMEOUT_MAX else timeout_s

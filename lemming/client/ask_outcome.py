@@ -54,7 +54,7 @@ class AskOutcome(Generic[T]):
     def value(self) -> T:
         """The answer. Raises `NotAnswered` with the reason for a missing answer."""
         if not self.has_answer:
-            hint = f"lemming requests {self.id}"
+            hint = f"see lemming requests {self.id}"
             raise NotAnswered(self.unanswered_reason, where=f"request {self.id}", hint=hint)
         return self.answer  # type: ignore[return-value]  # it may be None where T is
 
@@ -87,8 +87,8 @@ def _explain_end(outcome: AskOutcome[Any]) -> str:
     end_texts = {
         "failed": f"{closer} has failed",
         "refused": f"{closer} refuses",
-        "cancelled": f"{closer or 'somebody'} has cancelled it",
-        "expired": "nobody answered in time",
+        "cancelled": f"{closer or 'its asker'} has cancelled it",
+        "expired": "no agent answered in time",
     }
     return f"{end_texts[request.end or 'expired']}{reason_text}"
 
@@ -101,14 +101,12 @@ def _explain_open(outcome: AskOutcome[Any]) -> str:
         case "failing":
             return f"no answer: {outcome.reason}"
         case "too_many_ticks":
-            return (
-                f"no answer after as many ticks as may follow each other (ticks_in_a_row); {holders} holds it"
-            )
+            return f"no answer within the limit of consecutive ticks (ticks_in_a_row); {holders} holds it"
         case "waits_for_asker":
-            return "no answer yet: it waits for something that you are to answer first; `lemming waiting`"
+            return "no answer yet: it waits for something that you must answer first; see `lemming waiting`"
         case "nothing_to_do":
             reason_text = f": {outcome.reason}" if outcome.reason else ""
-            return f"no answer, and nobody has anything to go on with{reason_text}; {holders} holds it"
+            return f"no answer, and no agent has anything left to do{reason_text}; {holders} holds it"
     return f"stopped; {holders} holds it"
 
 

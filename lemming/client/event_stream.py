@@ -104,12 +104,14 @@ class EventStream(Generic[R]):
         Raises `UsageError` before the last event, and any error of the run.
         """
         if not self._is_finished:
-            raise UsageError("it is not over", hint="take its events to the end: for event in stream: ...")
+            raise UsageError(
+                "the stream has not ended", hint="read its events to the end: for event in stream: ..."
+            )
         return self._get_result()
 
     def _start_thread(self) -> None:
         if self._run:
-            raise UsageError("its events are taken already", hint="a stream is gone through once")
+            raise UsageError("the events have already been read", hint="ask again for a new stream")
         executor = ThreadPoolExecutor(1, "lemming-stream")
         self._run = executor.submit(self._work, self._on_event, self._stop)
         self._run.add_done_callback(self._notify_waiters)

@@ -37,8 +37,8 @@ from lemming.operations.engine_progress import find_running_engine
 
 FIRST_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.05, 1.0, 1.3
 _STOP_POLL_S = 0.1
-_HOW_TO_RUN = "`lemming run-once --agent {}` runs it now"
-STALLED = "came no further in its last turn, and gave no answer; a tick by the clock asks it again"
+_HOW_TO_RUN = "run `lemming run-once --agent {}` to give it a turn now"
+STALLED = "made no progress in its last turn, and gave no answer; a tick by the clock asks it again"
 
 
 def find_skip_reason(org: Organisation, names: Collection[str], clock: Clock | None) -> SkipReason:
@@ -282,7 +282,9 @@ class Waiter:
     def _find_request(self, requests_snapshot: RequestsSnapshot) -> RequestView:
         request = requests_snapshot.requests.by_identity.get(self.identity)
         if request is None:
-            raise UsageError("the request is gone", hint="its entry was removed from the outbox")
+            raise UsageError(
+                "the request does not exist any more", hint="ask again; its entry was removed from the outbox"
+            )
         return request
 
     def _report_holders(self, requests_snapshot: RequestsSnapshot, waits: str = "") -> None:

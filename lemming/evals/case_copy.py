@@ -38,11 +38,11 @@ def resolve_start_folder(base: OrgPath, name: str, case: Case) -> Path:
     if case.start == SAME_ORG:
         return root
     folder = (root / Path(case_file(name)).parent / case.start).resolve()
-    hint = 'name a folder beside the case, such as "fixture"; without "from" it is this organisation'
+    hint = 'name a folder next to the case, such as "fixture"; without "from" it is this organisation'
     if not folder.is_relative_to(root):
-        raise UsageError(f'"{case.start}" is outside of the organisation', where=case_file(name), hint=hint)
+        raise UsageError(f'"{case.start}" must be inside the organisation', where=case_file(name), hint=hint)
     if not (folder / "agents").is_dir():
-        raise NotAnOrg(f'"{case.start}" is no organisation', where=case_file(name), hint=hint)
+        raise NotAnOrg(f'"{case.start}" must be an organisation', where=case_file(name), hint=hint)
     return folder
 
 
@@ -116,7 +116,9 @@ def _apply_change(folder: Path, file: str, change: Any) -> None:
                 _merge_patch(parse(raw, limit_bytes=LIMIT_BYTES, allow_bom=True), merge_keys)
             )
         except JsonProblem as error:
-            raise UsageError(f"{file} is not JSON: {error}", hint="give the whole file as a text") from error
+            raise UsageError(
+                f"{file} must be JSON: {error}", hint="write the whole file as a text"
+            ) from error
         require_effect(file, raw, new_raw, request="set")
         raw = new_raw
     for pointer, value in pointers.items():
@@ -147,7 +149,7 @@ def _load_file(folder: Path, file: str) -> bytes:
     try:
         return fs.read_bytes(folder / file, LIMIT_BYTES)
     except OSError as error:
-        hint = "paths are from the organisation's folder"
+        hint = "use a path from the organisation's folder"
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint=hint) from error
 
 
@@ -155,8 +157,8 @@ def _set_model(folder: Path, key: str) -> None:
     org = Organisation.from_path(folder)
     config = load_config(org)
     if key not in config.models:
-        hint = did_you_mean(key, [*config.models]) or f"model keys: {', '.join(config.models)}"
-        raise UsageError(f'there is no model key "{key}" in {MODELS_FILE}', hint=hint)
+        hint = did_you_mean(key, [*config.models]) or f"use one of the model keys: {', '.join(config.models)}"
+        raise UsageError(f'model key "{key}" does not exist in {MODELS_FILE}', hint=hint)
     for name, agent in survey_agents(org).agents.items():
         if has_model(agent, config):
             file = paths.resume_file(name)

@@ -78,9 +78,9 @@ class CaseResponder:
         if entry.provider in FREE_PROVIDERS:
             return ask(request)
         if self.case.answers == "scripted":
-            hint = f"write {SCRIPT_FILE} beside the case: docs/evals.md"
+            hint = f"write {SCRIPT_FILE} next to the case: docs/evals.md"
             raise NoAnswer(
-                f"nothing is scripted for {_describe_prompt(request)}", where=self._location, hint=hint
+                f"no answer is scripted for {_describe_prompt(request)}", where=self._location, hint=hint
             )
         # The seed is part of a question: else all repeats would be given the first one's kept answer.
         request = request._replace(seed=(request.seed + self.repeat) % _SEEDS)
@@ -103,7 +103,7 @@ class CaseResponder:
         answer = self.cache[prompt_hash]
         if answer is None:
             if not can_ask:
-                hint = f"`lemming eval --record {self.name}` asks it once"
+                hint = f"record it once with `lemming eval --record {self.name}`"
                 raise NoAnswer(
                     f"no answer is recorded for {_describe_prompt(request)}",
                     where=self._location,

@@ -178,7 +178,7 @@ def _write_sent_entry(case_run: CaseRun, sent: CaseMessage) -> None:
     if sent.to and not snapshot.may_read(sent.to, sent.author):
         if sent.to not in snapshot.agent_names:
             raise UsageError(
-                f'there is no agent "{sent.to}"', hint=f"agents: {', '.join(sorted(snapshot.agent_names))}"
+                f'agent "{sent.to}" does not exist', hint=f"agents: {', '.join(sorted(snapshot.agent_names))}"
             )
         raise UsageError(
             f"{sent.to} may not read {sent.author}", hint=suggest_permission(sent.to, sent.author)

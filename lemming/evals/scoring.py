@@ -99,7 +99,7 @@ def _score_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
     count = (
         f"{len(matches)} of {expectation.at_least} such entries"
         if expectation.at_least > 1
-        else "no such entry"
+        else "no matching entry"
     )
     candidates = [candidate for candidate in case_run.entries if candidate not in matches]
     if not candidates:
@@ -144,7 +144,7 @@ def quote_line(text: str) -> str:
 
 def _score_no_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
     files = [entry.file for entry in find_matching_entries(expectation, case_run)]
-    return ScoreResult(len(files) < expectation.at_least, f"there is {_join_some(files)}", files[:MAX_LISTED])
+    return ScoreResult(len(files) < expectation.at_least, f"found {_join_some(files)}", files[:MAX_LISTED])
 
 
 # --- files, calls, cost, findings -----------------------------------------------------------------
@@ -154,19 +154,19 @@ def _score_file(expectation: ExpectedFile, case_run: CaseRun) -> ScoreResult:
     try:
         raw = fs.read_bytes(case_run.org.base / expectation.path, FILE_LIMIT_BYTES)
     except FileNotFoundError:
-        return ScoreResult(not expectation.exists, "it is not there")
+        return ScoreResult(not expectation.exists, "the file does not exist")
     except OSError as error:
-        return ScoreResult(False, f"it cannot be read: {error.strerror}")
+        return ScoreResult(False, f"the file cannot be read: {error.strerror}")
     if not expectation.exists:
-        return ScoreResult(False, "it is there", [expectation.path])
+        return ScoreResult(False, "the file exists", [expectation.path])
     if expectation.matches and not compile_regex(expectation.matches).search(raw.decode("utf-8", "replace")):
-        return ScoreResult(False, f"its text does not match {expectation.matches}", [expectation.path])
+        return ScoreResult(False, f"the text does not match {expectation.matches}", [expectation.path])
     if expectation.when is None:
         return ScoreResult(True)
     try:
         value = parse(raw, limit_bytes=FILE_LIMIT_BYTES, allow_bom=True)
     except JsonProblem as error:
-        return ScoreResult(False, f"it is not JSON: {error}", [expectation.path])
+        return ScoreResult(False, f"the file must be JSON: {error}", [expectation.path])
     return ScoreResult(
         predicates.evaluate(expectation.when, value), "the condition does not hold", [expectation.path]
     )
@@ -205,7 +205,8 @@ def _score_cost(expectation: ExpectedCost, case_run: CaseRun) -> ScoreResult:
     ):
         if limit is not None and (totals[key] is None or totals[key] > limit):
             violations.append(
-                f"{key} is {'unknown' if totals[key] is None else totals[key]}, at most {limit:g} is wanted"
+                f"{key} must be at most {limit:g}, got "
+                f"{'an unknown value' if totals[key] is None else totals[key]}"
             )
     if expectation.when is not None and not predicates.evaluate(expectation.when, totals):
         violations.append(f"the condition does not hold for {dump_compact(totals).decode()}")
@@ -221,7 +222,9 @@ def _score_findings(expectation: ExpectedFindings, case_run: CaseRun) -> ScoreRe
         and (expectation.when is None or predicates.evaluate(expectation.when, finding.as_json()))
     ]
     max_count = expectation.at_most if expectation.at_most is not None or expectation.at_least else 0
-    detail = _join_some([f"{finding.kind}: {finding.message}" for finding in findings]) or "there are none"
+    detail = (
+        _join_some([f"{finding.kind}: {finding.message}" for finding in findings]) or "there are no findings"
+    )
     return ScoreResult(_is_in_range(len(findings), expectation.at_least, max_count), detail)
 
 
@@ -234,7 +237,9 @@ def _score_answer(expectation: ExpectedAnswer, case_run: CaseRun) -> ScoreResult
     if request.end != expectation.end:
         assignees = " and ".join(request.assignees)
         detail = (
-            f"it ended as {request.end}" if request.end else f"it is still open; {assignees} is to answer"
+            f"it ended as {request.end}"
+            if request.end
+            else f"the request is still open; {assignees} must answer"
         )
         return ScoreResult(False, detail, files)
     answer: Any = parse_answer(request.answers[-1].payload, request.schema) if request.answers else None
@@ -262,11 +267,11 @@ def _score_judge(expectation: JudgeCheck, case_run: CaseRun) -> ScoreResult:
     entries = find_matching_entries(expectation.entry, case_run) if expectation.entry else []
     files = [entry.file for entry in entries] or [expectation.file]
     if expectation.entry and not entries:
-        return ScoreResult(False, "there is nothing to judge: no such entry")
+        return ScoreResult(False, "nothing to judge: no matching entry")
     try:
         texts = [_entry_text(entry) for entry in entries] or [_load_text(case_run, expectation.file)]
     except OSError as error:
-        return ScoreResult(False, f"there is nothing to judge: {expectation.file}: {error.strerror}")
+        return ScoreResult(False, f"nothing to judge: {expectation.file}: {error.strerror}")
     is_passed, reason = ask_judge(expectation, "\n\n".join(texts), case_run)
     return ScoreResult(is_passed, reason, files[-MAX_LISTED:])
 
@@ -353,6 +358,6 @@ def _resolve_judge(expectation: JudgeCheck, case_run: CaseRun) -> tuple[str, Mod
             *(agents if target.kind != "model" else ()),
             *(models if target.kind != "agent" else ()),
         ]
-        hint = did_you_mean(target.name, candidates) or f"there are: {', '.join(candidates)}"
-        raise UsageError(f'there is no {target.kind or "agent and no model key"} "{target.name}"', hint=hint)
+        hint = did_you_mean(target.name, candidates) or f"use one of: {', '.join(candidates)}"
+        raise UsageError(f'{target.kind or "agent or model key"} "{target.name}" does not exist', hint=hint)
     return key, models[key], agents[target.name].instructions if is_agent else ""

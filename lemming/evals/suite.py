@@ -78,8 +78,8 @@ def build_arms(arm_arguments: Sequence[str], models: Sequence[str], settings: Se
     for argument in arm_arguments:
         name, equals, text = argument.partition("=")
         if not (equals and name.strip()):
-            hint = "for example before= or short=agents/ada/resume.json:/instructions=Be short."
-            raise UsageError(f"expected NAME=FILE:/POINTER=VALUE, found {argument[:80]!r}", hint=hint)
+            hint = "write for example before= or short=agents/ada/resume.json:/instructions=Be short."
+            raise UsageError(f"expected NAME=FILE:/POINTER=VALUE, got {argument[:80]!r}", hint=hint)
         settings_by_name.setdefault(name.strip(), []).extend([SettingOverride.parse(text)] if text else [])
     return [
         Arm(" ".join(filter(None, [name, model])) or DEFAULT_ARM, (*common_settings, *arm_settings), model)
@@ -148,7 +148,7 @@ def _make_copy_folder(parent: Path | None, name: str, arm: Arm, repeat: int) -> 
         folder = parent / "-".join([name, _NOT_IN_A_NAME.sub("_", arm.name), str(repeat + 1)])
         if folder.exists():
             raise UsageError(
-                "this is there already", where=str(folder), hint="give --keep-failed another folder"
+                "the folder already exists", where=str(folder), hint="choose another folder for --keep-failed"
             )
         yield folder
         return

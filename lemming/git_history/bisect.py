@@ -44,11 +44,11 @@ def find_first_bad_commit(
     commits = history.list_branch_commits()[::-1]
     positions = {commit.id: number for number, commit in enumerate(commits)}
     if good.commit.id not in positions or bad.commit.id not in positions:
-        raise UsageError("a rewind has set that commit aside", hint="name ticks, not commits")
+        raise UsageError("that commit is in the archive of a rewind", hint="name ticks, not commits")
     low, high = positions[good.commit.id], positions[bad.commit.id]
     if low >= high:
-        hint = "--good is the earlier one, and something must have changed until --bad"
-        raise UsageError(f"nothing lies between tick {good.tick} and tick {bad.tick}", hint=hint)
+        hint = "choose --good before --bad, with changes between them"
+        raise UsageError(f"no commit is between tick {good.tick} and tick {bad.tick}", hint=hint)
 
     def is_good(number: int) -> bool:
         trial = CommitTrial(commits[number], _run_on_commit(history, commits[number], command))
@@ -56,11 +56,11 @@ def find_first_bad_commit(
         return trial.is_good
 
     if not is_good(low):
-        raise UsageError(f"the command fails after tick {good.tick} already", hint="name an earlier --good")
+        raise UsageError(f"the command already fails after tick {good.tick}", hint="name an earlier --good")
     if is_good(high):
         raise UsageError(
             f"the command succeeds after tick {bad.tick}",
-            hint="exit status 0 means good; is it the right way?",
+            hint="check the command: exit status 0 must mean good",
         )
     between = range(low + 1, high)
     return commits[low + 1 + bisect_left(between, True, key=lambda number: not is_good(number))]
@@ -82,7 +82,7 @@ def _run_on_commit(history: GitHistory, commit: Commit, command: str) -> int:
     if completed.returncode in _NOT_RUN:
         stderr_text = completed.stderr.decode("utf-8", "replace").strip()
         raise UsageError(
-            f"the command cannot be run: {stderr_text}",
-            hint="it runs in a folder of its own; use absolute paths",
+            f"the command cannot run: {stderr_text}",
+            hint="use absolute paths; the command runs in a separate folder",
         )
     return completed.returncode

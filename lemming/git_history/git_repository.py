@@ -252,9 +252,9 @@ def require_git() -> None:
     version, oldest = find_git_version(), ".".join(map(str, MIN_GIT_VERSION))
     hint = f'install git {oldest} or newer, or turn the history off: "lemming history off"'
     if version is None:
-        raise GitFailed("the history needs git, and there is none", hint=hint)
+        raise GitFailed("git is not installed, and the history needs it", hint=hint)
     if version < MIN_GIT_VERSION:
-        raise GitFailed(f"the history needs git {oldest}, this is {'.'.join(map(str, version))}", hint=hint)
+        raise GitFailed(f"git must be {oldest} or newer, got {'.'.join(map(str, version))}", hint=hint)
 
 
 def find_git_version() -> tuple[int, int] | None:
@@ -294,8 +294,8 @@ def _probe_git_version(path: str) -> tuple[int, int] | None:
 
 def _suggest_fix(error_text: str) -> str:
     if "No space left" in error_text:
-        return "the disk is full; free some space, the next commit catches up"
-    return f"ticks go on without it; `git --git-dir={FOLDER} fsck` says whether the repository is whole"
+        return "free some disk space; the next commit catches up"
+    return f"check the repository with `git --git-dir={FOLDER} fsck`; ticks continue without it"
 
 
 # --- what a repository may consist of ------------------------------------------------------------
@@ -313,7 +313,7 @@ _ALLOWED_NAMES = {
     "info": {"attributes", "exclude", "refs"},
     "objects/info": {"commit-graph", "commit-graphs", "packs"},
 }  # fmt: skip
-_MOVE_HINT = "an organisation from elsewhere may hold what you do not expect; move it away if it is not yours"
+_MOVE_HINT = "move it away if it is not yours: a foreign repository may run its own programs"
 
 
 def require_own_repository(base: Path, contents: Mapping[str, bytes]) -> None:
@@ -323,24 +323,26 @@ def require_own_repository(base: Path, contents: Mapping[str, bytes]) -> None:
     """
     for folder in (os.path.dirname(FOLDER), FOLDER):
         if not os.path.isdir(base / folder) or os.path.islink(base / folder):
-            raise GitFailed("this is not a folder; git is not started", where=folder, hint=_MOVE_HINT)
+            raise GitFailed("expected a folder; git is not started", where=folder, hint=_MOVE_HINT)
     for name, expected in contents.items():
         if _load_content(base, f"{FOLDER}/{name}", len(expected)) != expected:
-            hint = f"if you trust it, restore it from another organisation; else move {FOLDER} away"
+            hint = f"restore it from another organisation if you trust it; else move {FOLDER} away"
             raise GitFailed(
-                "this is not as LeMMing writes it; it is not used", where=f"{FOLDER}/{name}", hint=hint
+                "the settings must be as LeMMing writes them; the repository is not used",
+                where=f"{FOLDER}/{name}",
+                hint=hint,
             )
     for inner, names in _ALLOWED_NAMES.items():
         for name in _list_names(f"{base}/{FOLDER}/{inner}"):
             if name not in names and not name.endswith((".lock", ".tmp")):
                 raise GitFailed(
-                    "this does not belong to a history; git is not started",
+                    "not part of a history; git is not started",
                     where=os.path.join(FOLDER, inner, name),
                     hint=_MOVE_HINT,
                 )
     for path in _iter_special_files(f"{base}/{FOLDER}"):
         location = os.path.relpath(path, base)
-        raise GitFailed("neither a file nor a folder; git is not started", where=location, hint=_MOVE_HINT)
+        raise GitFailed("expected a file or a folder; git is not started", where=location, hint=_MOVE_HINT)
 
 
 def require_no_pipes(base: Path, folders_to_check: Iterable[str]) -> None:
@@ -354,7 +356,7 @@ def require_no_pipes(base: Path, folders_to_check: Iterable[str]) -> None:
             continue
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             relative = os.path.relpath(path, base)
-            raise GitFailed("not a file; git is not started", where=relative, hint="move it away")
+            raise GitFailed("expected a file; git is not started", where=relative, hint="move it away")
 
 
 def _load_content(base: Path, file: str, size: int) -> bytes:

@@ -126,11 +126,13 @@ class GitHistory:
         self.base, self.repository = base, Repository(base, extra_paths=also)
         if not self.repository.exists():
             is_on = load_config(base).org.history != "off"
-            begins = "it begins with the next tick"
+            begins = "run a tick: the history begins with it"
             hint = (
-                begins if is_on else "`lemming history on` turns it on, and makes the past from the journals"
+                begins
+                if is_on
+                else "turn it on with `lemming history on`, which builds the past from the journals"
             )
-            raise UsageError("there is no history here", where=str(base / FOLDER), hint=hint)
+            raise UsageError("no history is recorded here", where=str(base / FOLDER), hint=hint)
         self.repository.require_usable()
 
     def list_commits(self, *, agent: str = "", limit: int | None = None) -> list[Commit]:
@@ -177,23 +179,27 @@ class GitHistory:
         match = _ID.match(reference)
         if match is None:
             raise UsageError(
-                f'"{reference}" is not a tick', hint="a number, or @ and a commit of `lemming history`"
+                f'expected a tick, got "{reference}"',
+                hint="use a number, or @ and a commit of `lemming history`",
             )
         matches = [commit for commit in self.list_commits() if commit.id.startswith(match[1])]
         if len(matches) != 1:
             count_text = "no commit" if not matches else f"{len(matches)} commits"
-            raise UsageError(f"{count_text} of the history begin with {match[1]}", hint="lemming history")
+            raise UsageError(
+                f"expected one commit, got {count_text} of the history that begin with {match[1]}",
+                hint="lemming history",
+            )
         return PastState(matches[0].last_finished_tick, matches[0])
 
     def state_at_tick(self, tick: int) -> PastState:
         """Return the state after a tick. Raises `UsageError` for a tick outside the history."""
         commits = self.list_branch_commits()
         if tick >= load_tick(self.base):
-            hint = f"the newest is tick {load_tick(self.base) - 1}"
-            raise UsageError(f"tick {tick} has not been run", hint=hint)
+            hint = f"name a tick up to {load_tick(self.base) - 1}"
+            raise UsageError(f"tick {tick} has not run", hint=hint)
         for commit in commits:
             if commit.first_tick <= tick < commit.tick:
-                range_text = f"ticks {commit.first_tick} to {commit.tick} were kept together"
+                range_text = f"ticks {commit.first_tick} to {commit.tick} share one commit"
                 raise UsageError(f"tick {tick} is not in the history: {range_text}", hint="lemming history")
             is_oldest = commit is commits[-1]
             if commit.tick <= tick or (is_oldest and commit.last_finished_tick == tick):
@@ -201,12 +207,12 @@ class GitHistory:
                     self.base, commit.last_finished_tick + 1, tick + 1
                 ):
                     raise UsageError(
-                        f"tick {tick} is not in the history yet", hint="the next run of the engine keeps it"
+                        f"tick {tick} is not in the history yet", hint="run the engine: it adds the tick"
                     )
                 return PastState(tick, commit)
         begins = f"it begins before tick {commits[-1].tick}" if commits else "it is empty"
         raise UsageError(
-            f"tick {tick} is not in the history: {begins}", hint="lemming history -n 0 shows all"
+            f"tick {tick} is not in the history: {begins}", hint="see all with `lemming history -n 0`"
         )
 
     def diff_commit(self, commit: Commit, *, agent: str = "") -> StateDiff:
@@ -230,7 +236,9 @@ class GitHistory:
         is_inside = not file.startswith("/") and ".." not in file.split("/")
         listed = self.repository.run("ls-tree", "-z", commit.id, "--", file) if is_inside else b""
         if not listed.startswith(b"100"):
-            raise UsageError(f"there was no file {file} then", hint="a path from the organisation's folder")
+            raise UsageError(
+                f"file {file} did not exist then", hint="use a path from the organisation's folder"
+            )
         return self.repository.run("cat-file", "blob", listed.split()[2].decode())
 
     def checkout(self, commit: Commit, folder: Path) -> None:

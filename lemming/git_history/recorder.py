@@ -122,8 +122,10 @@ class Recorder:
         )
         fs.move(self._runtime.base, FOLDER, archive_path)
         self.open()
-        hint = f"nothing else is lost; the old one is in {archive_path}, and git may still read some of it"
-        message = f"the history was damaged and begins anew ({error.message})"
+        hint = (
+            f"nothing else is lost; the old history is in {archive_path}, and git may still read parts of it"
+        )
+        message = f"the history was damaged and starts anew ({error.message})"
         self._log(GitFailed(message, where=FOLDER, hint=hint))
 
     def _commit_changes(self, report: TickReport) -> None:
@@ -176,7 +178,7 @@ def parse_trailers(message: str) -> dict[str, str]:
     invalid_keys = [key for key, form in _FORMS.items() if not form.fullmatch(trailers.get(key, "0"))]
     if invalid_keys or not trailers.keys() & {"Tick", "Before-Tick"}:
         raise foreign_commit_error(
-            f"its {invalid_keys[0]} is no number" if invalid_keys else "it names no tick"
+            f"{invalid_keys[0]} must be a number" if invalid_keys else "no tick is named"
         )
     return trailers
 
@@ -184,7 +186,7 @@ def parse_trailers(message: str) -> dict[str, str]:
 def foreign_commit_error(reason: str) -> GitFailed:
     """Return the error for a commit of the history that LeMMing did not make."""
     hint = f"move {FOLDER} away and turn the history on again: `lemming history on`"
-    return GitFailed(f"a commit of {BRANCH} is not as LeMMing makes them: {reason}", where=FOLDER, hint=hint)
+    return GitFailed(f"a commit of {BRANCH} must be as LeMMing makes it: {reason}", where=FOLDER, hint=hint)
 
 
 def list_changing_ticks(base: Path, first: int, until: int) -> list[int]:

@@ -39,7 +39,7 @@ def rename_agent(base: OrgPath, old: str, new: str) -> list[str]:
     old_folder, new_folder = paths.agent_folder(old), paths.agent_folder(new)
     was_copied = has_copied_folder(base)
     if not was_copied and path_exists(f"{base}/{old_folder}") and path_exists(f"{base}/{new_folder}"):
-        raise UsageError(f'there is an agent "{new}" already', where=new_folder, hint="choose another name")
+        raise UsageError(f'agent "{new}" already exists', where=new_folder, hint="choose another name")
     # written down first: half a rename leaves entries whose author no folder has any more
     begin_rename(base, old, new, copied=was_copied)
     readers = [reader for reader in survey_agents(base).agents if reader not in (old, new)]

@@ -59,7 +59,9 @@ class FileHistory:
             tick for tick, tick_changes in self.file_changes.ticks.items() if tick_changes.is_committed
         ]
         if not committed_ticks:
-            raise UsageError("no tick has run yet", where=str(base), hint="`lemming run-once` runs one")
+            raise UsageError(
+                "no tick has run yet", where=str(base), hint="run a tick with `lemming run-once`"
+            )
         self.first_tick, self.ticks = (
             committed_ticks[0],
             [tick for tick in committed_ticks if _has_active_turns(self.file_changes.ticks[tick])],

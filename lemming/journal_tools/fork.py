@@ -44,8 +44,8 @@ class SettingOverride:
         location, equals, value = text.partition("=")
         file, colon, pointer = location.partition(":")
         if not (equals and colon and file and pointer.startswith("/")):
-            hint = "for example agents/ada/resume.json:/model/key=fast"
-            raise UsageError(f"expected FILE:/POINTER=VALUE, found {text[:80]!r}", hint=hint)
+            hint = "write for example agents/ada/resume.json:/model/key=fast"
+            raise UsageError(f"expected FILE:/POINTER=VALUE, got {text[:80]!r}", hint=hint)
         try:
             return cls(file, pointer, parse(value))
         except JsonProblem:
@@ -96,9 +96,7 @@ def apply_override(raw: bytes, override: SettingOverride) -> bytes:
     try:
         content = parse(raw, limit_bytes=_FILE_LIMIT_BYTES, allow_bom=True)
     except JsonProblem as error:
-        raise UsageError(
-            f"{override.file} is not JSON: {error}", hint="only JSON files can be set"
-        ) from error
+        raise UsageError(f"{override.file} must be JSON: {error}", hint="name a JSON file") from error
     *parents, last_part = [
         part.replace("~1", "/").replace("~0", "~") for part in override.pointer.split("/")[1:]
     ]
@@ -157,15 +155,15 @@ def _descend(container: Any, part: str, override: SettingOverride) -> Any:
 def _unknown_pointer_error(container: Any, part: str, override: SettingOverride) -> UsageError:
     """Return the error for a pointer without a target, with the nearest existing name."""
     is_object = isinstance(container, dict)
-    message = f'there is no "{part}"' if is_object else f"there is no item {part}"
+    message = f'key "{part}" does not exist' if is_object else f"item {part} does not exist"
     hint = did_you_mean(part, [*container]) if is_object else ""
-    hint = hint or "the object or list that holds the value must be there"
-    return UsageError(f"{override.file} has no place {override.pointer}: {message}", hint=hint)
+    hint = hint or "name a value in an existing object or list"
+    return UsageError(f"{override.file} has no value at {override.pointer}: {message}", hint=hint)
 
 
 def _require_free(base: Path, folder: Path) -> None:
     require_free(folder)
     if folder.resolve().is_relative_to(base.resolve()):
         raise UsageError(
-            "a fork cannot be inside the organisation", where=str(folder), hint="name a folder elsewhere"
+            "the fork must be outside the organisation", where=str(folder), hint="choose a folder elsewhere"
         )

@@ -24,8 +24,8 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 
 PRESENT_FILES_REMARK = (
-    "no history is kept here: this is from the journals, with resumes, settings and what people put there "
-    "as they are now"
+    "no history is recorded here: this is from the journals, with today's resumes, "
+    "settings and files of people"
 )
 _TICK = re.compile(r"\d{1,12}\Z")
 _Contents = dict[str, FileVersion | bytes]
@@ -50,7 +50,7 @@ class JournalHistory:
         if not self._agent_with_lost_turns:
             return PRESENT_FILES_REMARK
         first = self.file_history.first_tick
-        return f"{PRESENT_FILES_REMARK}; files of turns before tick {first} that were written again later are missing"
+        return f"{PRESENT_FILES_REMARK}; earlier versions of files from before tick {first} are missing"
 
     def list_branch_commits(self) -> list[Commit]:
         """Return a commit for each tick that changed files, newest first."""
@@ -59,8 +59,8 @@ class JournalHistory:
     def resolve_state(self, revision: str) -> PastState:
         """Return the state after the tick with this number. Raises `UsageError` for other text."""
         if not _TICK.match(revision):
-            hint = "a number; commits are there once `lemming history on` has made them"
-            raise UsageError(f'"{revision}" is not a tick', hint=hint)
+            hint = "use a number; commits exist once `lemming history on` has made them"
+            raise UsageError(f'expected a tick, got "{revision}"', hint=hint)
         return self.state_at_tick(int(revision))
 
     def state_at_tick(self, tick: int) -> PastState:
@@ -71,7 +71,9 @@ class JournalHistory:
             tick == self.file_history.tick_before_first and self._agent_with_lost_turns
         ):
             reason = f"the journals begin with tick {first}"
-            raise UsageError(f"nothing tells how it was after tick {tick}: {reason}", hint=f"from {first} on")
+            raise UsageError(
+                f"the files after tick {tick} are unknown: {reason}", hint=f"name a tick from {first} on"
+            )
         return PastState(tick, self._build_commit(tick))
 
     def find_commit(self, tick: int) -> Commit | None:
@@ -81,7 +83,7 @@ class JournalHistory:
 
     def _require_run(self, tick: int) -> None:
         if tick >= (next_tick := load_tick(self.base)):
-            raise UsageError(f"tick {tick} has not been run", hint=f"the newest is tick {next_tick - 1}")
+            raise UsageError(f"tick {tick} has not run", hint=f"name a tick up to {next_tick - 1}")
 
     def _build_commit(self, tick: int) -> Commit:
         """Return the newest commit a git history would have after a tick; the commit has no id."""
@@ -109,7 +111,9 @@ class JournalHistory:
         """Return the past content of a file; raise `UsageError` if there was no such file."""
         content = self._load_content(file, self._files_at_tick(commit.last_finished_tick).get(file))
         if content is None:
-            raise UsageError(f"there was no file {file} then", hint="a path from the organisation's folder")
+            raise UsageError(
+                f"file {file} did not exist then", hint="use a path from the organisation's folder"
+            )
         return content
 
     def checkout(self, commit: Commit, folder: Path) -> None:

@@ -51,20 +51,18 @@ def missing_journal_error(base: OrgPath, tick: int) -> UsageError:
     """Return the error for a request of a tick without a journal, or of a tick not yet started."""
     ticks = drop_unstarted(base, journal_ticks(base))
     if not ticks:
-        return UsageError("no tick has run yet", hint="`lemming run-once` runs one")
+        return UsageError("no tick has run yet", hint="run a tick with `lemming run-once`")
     nearest = sorted(ticks, key=lambda journal_tick: abs(journal_tick - tick))[:2]
-    hint = f"the nearest that has one: {' and '.join(map(str, sorted(nearest)))}"
+    hint = f"name the nearest tick with a journal: {' or '.join(map(str, sorted(nearest)))}"
     match explain_missing_journal(base, tick):
         case "quiet":
-            return UsageError(f"nobody took a turn in tick {tick}, so it has no journal", hint=hint)
+            return UsageError(f"no agent took a turn in tick {tick}, so it has no journal", hint=hint)
         case "gone" if tick < ticks[0] and load_config(base).org.kept_journals is not None:
-            hint = f"the oldest that is kept: {ticks[0]}; config/org.json kept_journals says how many"
-            return UsageError(f"the journal of tick {tick} is no longer kept", hint=hint)
+            hint = f"name a tick from {ticks[0]} on; config/org.json kept_journals sets how many are kept"
+            return UsageError(f"the journal of tick {tick} has been removed", hint=hint)
         case "gone":
             return UsageError(
-                f"the journal of tick {tick} is gone", hint=f"{hint}; `lemming verify` says more"
+                f"the journal of tick {tick} is missing", hint=f"{hint}; see also `lemming verify`"
             )
         case _:
-            return UsageError(
-                f"tick {tick} has not been run", hint=f"the newest that has a journal: {ticks[-1]}"
-            )
+            return UsageError(f"tick {tick} has not run", hint=f"name a tick up to {ticks[-1]}")

@@ -20,7 +20,7 @@ def validate_outbox(base_path: str | os.PathLike[str], agent_name: str) -> list[
     try:
         file_names = fs.list_names(base / folder)
     except OSError:
-        return [Problem("the outbox must be a real folder; a link is refused", file=folder)]
+        return [Problem("the outbox must be a real folder, not a link", file=folder)]
     return validate_outbox_files(base, agent_name, file_names)
 
 
@@ -29,9 +29,11 @@ def validate_outbox_files(
 ) -> list[Problem]:
     """Return the problems of these files in an outbox; only the `newest` entries are opened."""
     folder = paths.outbox_folder(agent_name)
-    hint = "entries are named like 00000042_3fa9c1d2e0b7.json"
+    hint = "name entries like 00000042_3fa9c1d2e0b7.json"
     problems = [
-        Problem("ignored: not an entry's file name", f"{folder}/{file_name[:80]}", hint=hint)
+        Problem(
+            "the file name must be TICK_ID.json; the file is ignored", f"{folder}/{file_name[:80]}", hint=hint
+        )
         for file_name in file_names
         if not paths.ENTRY_FILE.match(file_name)
     ]

@@ -31,14 +31,14 @@ def parse_tick_range(text: str) -> TickRange:
     """
     match = _TICK_RANGE.match(text.strip())
     if not match or not (match[1] or match[3]) or (match[2] == "-" and not (match[1] and match[3])):
-        message = f'"{text[:40]}" is neither a tick nor a span of ticks'
+        message = f'expected a tick or a range of ticks, got "{text[:40]}"'
         raise UsageError(message, hint="write 7, 3..9, 3.. or ..9")
     first = int(match[1] or 0)
     if not match[2]:
         return TickRange(first, first)
     last = int(match[3]) if match[3] else None
     if last is not None and last < first:
-        raise UsageError(f'"{text}" ends before it begins', hint=f"write {last}..{first}")
+        raise UsageError(f'a range must end after it begins, got "{text}"', hint=f"write {last}..{first}")
     return TickRange(first, last)
 
 
@@ -62,9 +62,9 @@ def select_ticks(text: str | None, available: list[int]) -> list[int]:
     tick_range = parse_tick_range(text)
     ticks = [tick for tick in available if tick in tick_range]
     if not ticks:
-        hint = "nothing has run here yet"
+        hint = "no tick has run yet"
         if available:
-            journal_range = f"there are journals of {available[0]} to {available[-1]}"
-            hint = f"a tick in which nobody took a turn has none; {journal_range}"
+            journal_range = f"choose among the journals of {available[0]} to {available[-1]}"
+            hint = f"a tick without turns has no journal; {journal_range}"
         raise UsageError(f"no journal of tick {text}", hint=hint)
     return ticks

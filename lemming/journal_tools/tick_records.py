@@ -82,8 +82,8 @@ class TickRecords:
         """The first record. Raises `CorruptState` if there is none because the journal was emptied."""
         started = find_plan(self.records)
         if started is None:
-            hint = "`lemming verify` names what is damaged; a backup or the history may have it whole"
-            raise CorruptState("the journal holds no record", where=journal_file(self.tick), hint=hint)
+            hint = "find the damage with `lemming verify`; a backup or the history may have the file"
+            raise CorruptState("the journal has no record", where=journal_file(self.tick), hint=hint)
         return started
 
     @property

@@ -79,7 +79,7 @@ class RecordedAnswers:
         """Return the recorded result of a check function; raise `RecordingExhausted` if there is none."""
         record = self._recorded.checked.get((self._agent, self._first + number))
         if record is None:
-            raise RecordingExhausted(f"what {name} said to a gate")
+            raise RecordingExhausted(f"the answer of {name} to a gate")
         return restore_finding(record)
 
     def had_side_effects(self, index: int) -> bool:

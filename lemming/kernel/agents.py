@@ -253,7 +253,7 @@ def _open_agents_folder(base: OrgPath) -> Iterator[int]:
         raise
     except OSError as error:
         raise _resume_error(
-            "agents", f"cannot be listed: {error.strerror}", "it must be a real folder"
+            "agents", f"cannot be listed: {error.strerror}", "make it a real folder"
         ) from error
 
 
@@ -274,16 +274,16 @@ def require_own_folders(base: OrgPath | str, name: str) -> None:
         except FileNotFoundError:
             continue
         if not stat.S_ISDIR(mode):
-            kind_text = "a symbolic link" if stat.S_ISLNK(mode) else "something that is not a folder"
+            kind_text = "a symbolic link" if stat.S_ISLNK(mode) else "a file"
             raise _resume_error(
                 f"{agent_path}/{folder}",
-                f"{kind_text} stands where the agent's {folder} belongs",
+                f"the agent's {folder} must be a real folder, got {kind_text}",
                 "move it away",
             )
         if folder in WRITTEN_FOLDERS and not os.access(f"{absolute_path}/{folder}", os.W_OK | os.X_OK):
             raise _resume_error(
                 f"{agent_path}/{folder}",
-                "the engine may not write here, so its model is not asked",
+                "the engine may not write here, so the agent takes no turn",
                 "check the folder's owner and mode",
             )
 
@@ -325,17 +325,17 @@ def _load_resume(org: Organisation, name: str, *, is_link: bool) -> FileReading[
     try:
         resume = paths.resume_file(name)
     except ValueError as error:
-        raise _resume_error(
-            f"agents/{name}", f"not an agent's folder: {error}", "rename the folder"
-        ) from error
+        raise _resume_error(f"agents/{name}", str(error), "rename the folder") from error
     if is_link:
-        message = "symbolic link refused: an agent must be a real folder"
-        raise _resume_error(paths.agent_folder(name), message, "copy it here")
+        message = "an agent must be a real folder, got a symbolic link"
+        raise _resume_error(paths.agent_folder(name), message, "copy the folder here")
     try:
         return org.files.get_reading(resume, partial(decode_resume, name), limit_bytes=RESUME_LIMIT_BYTES)
     except FileNotFoundError as error:
         hint = f"write {resume}, or create it with `lemming agents new {name}`"
-        raise _resume_error(resume, "no agent without it; the folder is ignored", hint) from error
+        raise _resume_error(
+            resume, "an agent must have a resume.json; the folder is ignored", hint
+        ) from error
     except OSError as error:
         raise unreadable_error(resume, error) from error
 
@@ -349,7 +349,7 @@ def decode_resume(name: str, raw: bytes) -> Document[Agent]:
     claimed_name = document.value.name
     if claimed_name != name:
         own_name = dump_compact(claimed_name[:80]).decode()
-        message = f'the name is {own_name} but the folder is "{name}"; the folder is the identity'
+        message = f'the name must be the folder\'s name "{name}", got {own_name}'
         raise _resume_error(resume, message, f'set "name": "{name}" or rename the folder', "/name")
     if problems := [*_filter_other_files(document.warnings)]:
         raise ConfigError(str(problems[0]), problems=tuple(problems))
@@ -359,8 +359,8 @@ def decode_resume(name: str, raw: bytes) -> Document[Agent]:
 
 
 _ELSEWHERE = {
-    "trust": "config/org.json has it, for all agents",
-    "limits": 'a limit is a gate: {"at": "spend", "then": "stop", "credits": 5, "per": "turn"}',
+    "trust": "remove it; config/org.json sets it for all agents",
+    "limits": 'write a limit as a gate: {"at": "spend", "then": "stop", "credits": 5, "per": "turn"}',
 }
 """What somebody may take for keys of a resume that limit, and what to write instead."""
 

@@ -42,7 +42,7 @@ def setup_logging(base_path: str | os.PathLike[str], level: str = "INFO") -> Any
 
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise ValueError(f"no log level {level!r}: use DEBUG, INFO, WARNING or ERROR")
+        raise ValueError(f"log level must be DEBUG, INFO, WARNING or ERROR, got {level!r}")
     base = paths.as_base(base_path)
     _levels[base] = number
     return structlog.wrap_logger(

@@ -176,7 +176,7 @@ def load_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
             problems.append(_to_damage(file, error).problem)
         except ToolError as error:
             misnamed = f"{paths.memory_folder(agent_name)}/{key}.json"
-            message = f"the file's name is no key: {error.message}"
+            message = f"the file's name must be a memory key: {error.message}"
             problems.append(Problem(message, misnamed, hint="rename it"))
         else:
             digests[key] = reading.digest
@@ -284,7 +284,7 @@ class _Damage(Exception):
     """An unreadable memory file or folder, with its `Problem`."""
 
     def __init__(self, message: str, file: str, line: int = 0, column: int = 0) -> None:
-        hint = "repair it by hand or remove it; it is not replaced"
+        hint = "repair the file by hand or remove it; the engine does not replace it"
         self.problem = Problem(message, file, line, column, hint=hint, code=CorruptState.code)
         super().__init__(message)
 
@@ -316,7 +316,7 @@ def _list_keys(base: Path, agent_name: str) -> list[str]:
 
 
 def _folder_damage(agent_name: str, error: OSError) -> _Damage:
-    return _Damage(f"not a plain folder: {error.strerror}", paths.memory_folder(agent_name))
+    return _Damage(f"must be a real folder: {error.strerror}", paths.memory_folder(agent_name))
 
 
 def _load_record(base: Path, agent_name: str, key: str) -> dict[str, Any] | None:
@@ -387,7 +387,7 @@ def _to_corrupt_state(damage: _Damage) -> CorruptState:
 
 def _keep_last(entries: list[Any], count: int) -> list[Any]:
     if count < 0:
-        raise ToolError(f"max_entries must be at least 0, found {count}")
+        raise ToolError(f"max_entries must be at least 0, got {count}")
     return entries[-count:] if count else []
 
 

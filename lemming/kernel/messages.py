@@ -331,12 +331,12 @@ def decode_entry(name: EntryName, raw: bytes) -> OutboxEntry:
     claimed, actual = (entry.tick, entry.id, entry.agent), (name.tick, name.id, name.author)
     for key, claim, truth in zip(("tick", "id", "agent"), claimed, actual, strict=True):
         if claim != truth:
-            message = f"claims {key} {str(claim)[:80]!r}, but its place says {truth!r}"
-            hint = "the folder and the file's name are the identity"
+            message = f"{key} must be {truth!r} as in the path, got {str(claim)[:80]!r}"
+            hint = "use the folder and the file's name"
             raise _entry_error(name.file, message, hint, f"/{key}")
     if unknown := [warning for warning in document.warnings if warning.pointer]:  # a byte order mark has none
         first = unknown[0]
-        raise _entry_error(name.file, first.message, "an entry has exactly seven keys", first.pointer)
+        raise _entry_error(name.file, first.message, "an entry must have exactly seven keys", first.pointer)
     return entry
 
 

@@ -114,9 +114,9 @@ def require_usable_finish(finish: str, text: str = "") -> None:
     Such an answer is discarded, refused, or an error of the provider with its message as text.
     """
     if finish == "too_large":
-        raise AnswerTooLarge("it was not read to its end, and is charged as max_output_tokens")
+        raise AnswerTooLarge("the answer was not read to its end and is charged as max_output_tokens")
     if finish == "failed":
-        raise ProviderError(text or "the provider told of an error")
+        raise ProviderError(text or "the provider reported an error")
     if finish == "refusal":
         raise ContractError("the model refused to answer")
 
@@ -262,7 +262,7 @@ def register_provider(name: str, provider: type[LLMProvider]) -> None:
     provider.
     """
     if not (inspect.isclass(provider) and issubclass(provider, LLMProvider)):
-        raise ConfigError(f"provider {name!r} must be a class derived from LLMProvider, not {provider!r}")
+        raise ConfigError(f"provider {name!r} must be a class derived from LLMProvider, got {provider!r}")
     try:
         register("provider", name, provider, defined_by=provider, shipped=_BUILT_IN)
     except ValueError as error:
@@ -295,8 +295,8 @@ def get_provider_class(name: str, plugins: Sequence[str] | None = None) -> type[
     if name in providers:
         return providers[name]
     names = list(providers)
-    hint = did_you_mean(name, names) or f"providers: {', '.join(names)}"
-    raise UnknownModel(f'no provider "{name}"', where=_MODELS_FILE, hint=hint)
+    hint = did_you_mean(name, names) or f"use one of the providers: {', '.join(names)}"
+    raise UnknownModel(f'provider "{name}" does not exist', where=_MODELS_FILE, hint=hint)
 
 
 def is_person(name: str, plugins: Sequence[str] | None = None) -> bool:
@@ -357,9 +357,10 @@ def make_provider(
         signature.bind(**options, **base_option)
     except TypeError as error:
         unknown = next((option for option in options if option not in known_options), "")
-        message = f'no option "{unknown}"' if unknown else error
+        message = f'option "{unknown}" does not exist' if unknown else error
         hint = (
-            did_you_mean(unknown, known_options) or f"options of {name}: {', '.join(known_options) or 'none'}"
+            did_you_mean(unknown, known_options)
+            or f"use the options of {name}: {', '.join(known_options) or 'none'}"
         )
         raise ConfigError(f"provider {name}: {message}", where=_MODELS_FILE, hint=hint) from error
     _check_types(name, provider, options)
@@ -368,10 +369,8 @@ def make_provider(
     except LemmingError:
         raise
     except Exception as error:  # the edge to a provider of somebody's own
-        message = redact(f"provider {name} cannot be made: {type(error).__name__}: {error}")
-        raise ConfigError(
-            message, where=_MODELS_FILE, hint=redact(f"raised at {locate_error(error)}")
-        ) from error
+        message = redact(f"provider {name} cannot be created: {type(error).__name__}: {error}")
+        raise ConfigError(message, where=_MODELS_FILE, hint=redact(f"see {locate_error(error)}")) from error
 
 
 def _check_types(name: str, provider: type[LLMProvider], options: dict[str, Any]) -> None:

@@ -131,5 +131,5 @@ class _IsolatedObserver:
             hint = "fix it; it receives no more events in this tick"
             location = locate_error(error)
             self._runtime.report_problem(
-                Problem(message, location, hint=hint, severity="warning", code="LMG-404")
+                Problem(message, location, hint=hint, severity="warning", code="LMG-406")
             )

@@ -49,8 +49,10 @@ def validate_org(name: str, base: OrgPath, config: Config, only: str | None) -> 
     spec = SHIPPED.get(name)
     for file in spec.files if spec and only is None and missing_reason(name) else ():
         if path_exists(f"{base}/{file}"):
-            hint = "install lemming-engine again, or take the file away"
-            yield Problem(f"nobody here reads it: {missing_reason(name)}", file, hint=hint)
+            hint = "install lemming-engine again, or remove the file"
+            yield Problem(
+                f"the file needs a capability that is not installed: {missing_reason(name)}", file, hint=hint
+            )
 
     def validate(capability: Capability) -> list[Problem]:
         is_read = only is None and capability in capabilities_with_keys(config.org)
@@ -62,8 +64,8 @@ def validate_org(name: str, base: OrgPath, config: Config, only: str | None) -> 
         users = _map_users(config, survey_agents(base)).get(name)
         status_lines = _call_status_lines(Organisation.from_path(base), config, name, users) if users else ""
         if status_lines and isinstance(status_lines, str):
-            hint = "a mistake in its facts, for who wrote the capability to mend"
-            message = f'capability "{name}" broke: {status_lines}'
+            hint = "report the error to the author of the capability"
+            message = f'capability "{name}" failed: {status_lines}'
             yield Problem(message, ORG_FILE, hint=hint, severity="warning")
 
 
@@ -123,8 +125,8 @@ def _to_problems(name: str, result: list[Problem] | ConfigError | str, file: str
     if isinstance(result, list):
         yield from result
     elif isinstance(result, str):  # else it is told where it stands that it is not here
-        hint = "a mistake in the capability, for who wrote it to mend"
-        yield Problem(f'capability "{name}" broke: {result}', file, hint=hint)
+        hint = "report the error to the author of the capability"
+        yield Problem(f'capability "{name}" failed: {result}', file, hint=hint)
 
 
 def collect_capability_status(
@@ -171,7 +173,7 @@ def _load_status_lines(
     if isinstance(result, list):
         return result
     if isinstance(result, ConfigError):
-        return [CapabilityStatus("", f"says nothing here: {result.message}")]
+        return [CapabilityStatus("", f"no status: {result.message}")]
     return [CapabilityStatus("", f"broke: {result}")]
 
 

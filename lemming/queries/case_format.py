@@ -282,13 +282,11 @@ def select_cases(base: OrgPath, names: list[str]) -> list[str]:
         if name not in existing_names:
             hint = (
                 did_you_mean(name, existing_names)
-                or f"cases: {', '.join(existing_names) or 'none'}; docs/evals.md says how"
+                or f"cases: {', '.join(existing_names) or 'none'}; see docs/evals.md"
             )
-            raise UsageError(f'there is no case "{name}" in {paths.EVALS}/', hint=hint)
+            raise UsageError(f'case "{name}" does not exist in {paths.EVALS}/', hint=hint)
     if not existing_names:
-        raise UsageError(
-            "there are no cases here", where=f"{paths.EVALS}/", hint=f"write {case_file('first')}"
-        )
+        raise UsageError("no cases exist here", where=f"{paths.EVALS}/", hint=f"write {case_file('first')}")
     return list(dict.fromkeys(names)) or existing_names
 
 

@@ -52,17 +52,17 @@ def load_case(base: OrgPath, name: str) -> Document[Case]:
 
 def _validate_case(case: Case) -> Iterator[CaseViolation]:
     if case.now and not is_timestamp(case.now):
-        yield "/now", f'"{case.now}" is no moment', "write it so: 2026-01-05T09:00:00.000Z"
+        yield "/now", f'must be a time, got "{case.now}"', "write it like 2026-01-05T09:00:00.000Z"
     for file, change in case.set.items():
         if message := _explain_invalid_change(file, change):
             yield (
                 f"/set/{escape_pointer_key(file)}",
                 message,
-                'such as "agents/editor/resume.json": {"instructions": "..."}',
+                'write for example "agents/editor/resume.json": {"instructions": "..."}',
             )
     for index, case_message in enumerate(case.send):
         if case.ticks is not None and case_message.before_tick > case.ticks:
-            yield f"/send/{index}/before_tick", f"there are {case.ticks} ticks only", 'raise "ticks"'
+            yield f"/send/{index}/before_tick", f"the case has only {case.ticks} ticks", 'raise "ticks"'
     for index, expectation in enumerate(case.expect):
         yield from _validate_expectation(expectation, f"/expect/{index}", case)
 
@@ -70,7 +70,7 @@ def _validate_case(case: Case) -> Iterator[CaseViolation]:
 def _explain_invalid_change(file: str, change: Any) -> str:
     parts = file.split("/")
     if file.startswith("/") or any(part in ("", ".", "..") for part in parts):
-        return f'"{file}" is no path in the organisation'
+        return f'"{file}" must be a path in the organisation'
     if parts[0] in (paths.EVALS, "logs") or parts[0].startswith("."):
         return f"{parts[0]} is not in the copy"
     return "" if isinstance(change, (dict, str)) else "expected an object or a text"
@@ -80,19 +80,25 @@ def _validate_expectation(expectation: Expectation, pointer: str, case: Case) ->
     kind = expectation.kind
     if not kind:
         set_keys = [key for key in KINDS if getattr(expectation, key) is not None]
-        message = f"{' and '.join(set_keys)} in one" if set_keys else "nothing is expected"
-        yield pointer, message, f"exactly one of: {', '.join(KINDS)}"
+        message = (
+            f"expected one expectation, got {' and '.join(set_keys)}" if set_keys else "no expectation is set"
+        )
+        yield pointer, message, f"set exactly one of: {', '.join(KINDS)}"
         return
     expected, kind_pointer = getattr(expectation, kind), f"{pointer}/{kind}"
     yield from _validate_conditions(expected, kind_pointer)
     if kind == "answer" and case.ask is None:
-        yield kind_pointer, "nothing is asked", 'add "ask": {"to": "...", "text": "..."}'
+        yield kind_pointer, "the case makes no request", 'add "ask": {"to": "...", "text": "..."}'
     if kind == "cost" and not any(value is not None for value in vars(expected).values()):
-        yield kind_pointer, "no limit is given", 'such as "at_most_usd": 0.05'
+        yield kind_pointer, "no limit is set", 'write for example "at_most_usd": 0.05'
     if kind in ("tool_called", "findings"):
         at_most = expected.at_most
         if at_most is not None and at_most < expected.at_least:
-            yield kind_pointer, f"at least {expected.at_least} and at most {at_most}", "no number is both"
+            yield (
+                kind_pointer,
+                f"at_least must not exceed at_most, got {expected.at_least} and {at_most}",
+                "lower at_least or raise at_most",
+            )
     if kind == "judge":
         yield from _validate_judge(expected, kind_pointer)
 
@@ -103,8 +109,8 @@ def _validate_conditions(expected: Any, pointer: str) -> Iterator[CaseViolation]
         try:
             compile_regex(pattern)
         except InvalidPattern as error:
-            hint = "put a backslash before characters that are meant as they are"
-            yield f"{pointer}/matches", f"no regular expression: {error}", hint
+            hint = "escape literal special characters with a backslash"
+            yield f"{pointer}/matches", f"must be a regular expression: {error}", hint
     if (condition := getattr(expected, "when", None)) is not None:
         for problem in predicates.validate_condition(condition, f"{pointer}/when"):
             yield problem.pointer, problem.message, problem.hint
@@ -115,14 +121,14 @@ def _validate_judge(judge_check: JudgeCheck, pointer: str) -> Iterator[CaseViola
 
     try:
         if parse_judge_target(judge_check.by).kind == "command":
-            raise TypeMismatch("a program is no judge here")
+            raise TypeMismatch("a judge must be an agent or a model, got a program")
     except TypeMismatch as error:
-        yield f"{pointer}/by", str(error), 'a program is an expectation of its own: "command"'
+        yield f"{pointer}/by", str(error), 'write a program as an expectation: "command"'
     if (judge_check.entry is None) == (not judge_check.file):
         yield (
             pointer,
-            "the judge is to be shown either entries or a file",
-            'such as "entry": {"author": "ada"}',
+            "the judge must be shown either entries or a file",
+            'write for example "entry": {"author": "ada"}',
         )
     if judge_check.entry:
         yield from _validate_conditions(judge_check.entry, f"{pointer}/entry")

@@ -32,9 +32,9 @@ def resolve_editable_file(base: OrgPath, file: str) -> str:
     name, folders = PurePosixPath(file).parent.name, list_agent_folders(base)
     if not paths.AGENT_NAME.match(name) or file != paths.resume_file(name):
         editable_files = ", ".join((*SETTINGS_FILES.values(), "agents/NAME/resume.json"))
-        raise UsageError(f'"{file[:80]}" is not edited here', hint=editable_files)
+        raise UsageError(f'"{file[:80]}" cannot be edited here', hint=editable_files)
     if name not in folders:
-        raise UsageError(f'there is no agent "{name[:80]}"', hint=suggest_agent(name[:80], folders))
+        raise UsageError(f'agent "{name[:80]}" does not exist', hint=suggest_agent(name[:80], folders))
     return file
 
 

@@ -170,11 +170,14 @@ def explain_wait(
     agents = survey.agents
     for name in (first_name, second_name):
         if name not in agents:
-            raise UsageError(f'there is no agent "{name}"', hint=suggest_agent(name, list(agents)))
+            raise UsageError(f'agent "{name}" does not exist', hint=suggest_agent(name, list(agents)))
         if not has_model_turns(agents[name], config):
-            raise UsageError(f"{name} takes no turn: others speak for it", hint="name two who do")
+            raise UsageError(
+                f"{name} takes no turns: a person or a channel writes its entries",
+                hint="name two agents that take turns",
+            )
     if first_name == second_name:
-        raise UsageError("an agent does not wait for itself", hint="name two agents")
+        raise UsageError("expected two agents, got the same one twice", hint="name two agents")
     earlier, later = sort_by_fire_point([agents[first_name], agents[second_name]])
     return (
         later.name,

@@ -28,8 +28,8 @@ _MAX_NAMES_SHOWN = 4
 _OLLAMA_ADDRESS = "http://127.0.0.1:11434"
 
 REMARKS_WITHOUT_MODEL = {
-    "plan": "the agent's plan.json says what it does",
-    "clock": "config/calendar.json says what it asks for, and when",
+    "plan": "the agent's plan.json has its steps",
+    "clock": "config/calendar.json has its requests and times",
 }
 
 
@@ -94,7 +94,11 @@ def _is_served(kind: str, model: str, names: Iterable[str]) -> bool:
 
 
 def _suggest_fix(kind: str, model: str) -> str:
-    return f"ollama pull {model}" if kind == "ollama" else "load it there, or correct the line's model"
+    return (
+        f"run `ollama pull {model}`"
+        if kind == "ollama"
+        else "load it there, or correct the model in config/models.json"
+    )
 
 
 def describe_limitations(entry: ModelEntry) -> str:
@@ -127,7 +131,9 @@ def _check_local_model(entry: ModelEntry) -> Readiness:
     if path := entry.options.get("path"):
         is_there = Path(path).expanduser().is_file()
         return Readiness(
-            is_there, f"weights at {path}" if is_there else f"no file {path}", "check options.path"
+            is_there,
+            f"weights at {path}" if is_there else f"file {path} does not exist",
+            "check options.path",
         )
     from lemming.capabilities.embedded_models.model_weights import find_weights
 
@@ -163,7 +169,7 @@ def _check_cli_model(entry: ModelEntry) -> Readiness:
     program = str(command[0])
     if shutil.which(program):
         return Readiness(True, f"runs {program}")
-    return Readiness(False, f"there is no program {program!r}", "install it, or correct options.command")
+    return Readiness(False, f"program {program!r} does not exist", "install it, or correct options.command")
 
 
 def _check_channel(entry: ModelEntry) -> Readiness:
@@ -176,4 +182,4 @@ def _check_channel(entry: ModelEntry) -> Readiness:
 
 
 def _check_plugin_model(entry: ModelEntry) -> Readiness:
-    return Readiness(None, f"only {entry.provider} knows")
+    return Readiness(None, f"no check of provider {entry.provider}")

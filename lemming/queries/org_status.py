@@ -184,7 +184,7 @@ def load_org_status(
     issues += extra_issues
     if (age := seconds_since_tick(base)) is not None and max_age_s is not None and age > max_age_s:
         text = f"the last tick ended {age:.0f} s ago"
-        issues.append(HealthIssue(text, hint="is the engine running?", about="tick"))
+        issues.append(HealthIssue(text, hint="start the engine if it is not running", about="tick"))
     reported = {issue.about for issue in issues}
     unreported = (
         agent_status

@@ -93,17 +93,20 @@ def validate_settings(base: OrgPath, config: Config) -> Iterator[Problem]:
         if entry.provider in VALUE_PROVIDERS and entry.prompt != "values":
             prompt_form = entry.prompt or DEFAULT_PROMPT_FORM
             message = (
-                f'model key "{key}": {entry.provider} reads "values", and not "{prompt_form}": no turn works'
+                f'model key "{key}": prompt must be "values" for {entry.provider}, got "{prompt_form}"; '
+                "every turn fails"
             )
-            yield Problem(message, MODELS_FILE, pointer=f"/{key}", hint='"prompt": "values" beside provider')
+            yield Problem(
+                message, MODELS_FILE, pointer=f"/{key}", hint='add "prompt": "values" next to provider'
+            )
         if secret := find_plaintext_secret(entry):
             message = f'model key "{key}": {secret} is sent over plain http to another machine'
             hint = "use https, or a tunnel to this machine"
             yield _make_warning(MODELS_FILE, f"/{key}/options", message, hint)
     for key, command in (("on_failure", config.org.on_failure), ("on_waiting", config.org.on_waiting)):
         if command and not _is_program(base, command[0]):
-            hint = "a program on PATH, or an absolute path, and its arguments: a list of texts"
-            yield _make_warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
+            hint = "write a list of texts: a program on PATH or an absolute path, then its arguments"
+            yield _make_warning(ORG_FILE, f"/{key}/0", f'program "{command[0]}" does not exist here', hint)
     yield from validate_survey(base, config, survey_agents(base)).settings_problems
     yield from _validate_allocations(base, config)
     yield from find_unloaded_files(base)
@@ -120,11 +123,9 @@ def _validate_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:
         resume_limit = agent.credits.max_credits
         if resume_limit is not None and has_credit_override(config, name, agent.credits):
             allowed = resolve_credits(config, name, agent.credits).max_credits
-            message = (
-                f"{name} may spend {allowed:g}, not the {resume_limit:g} that {paths.resume_file(name)} says"
-            )
+            message = f"{name} may spend {allowed:g}, not the {resume_limit:g} in {paths.resume_file(name)}"
             hint = (
-                "this file overrides resumes (`lemming credits grant` writes it); remove the line to undo it"
+                "remove the line to undo it: this file overrides resumes (`lemming credits grant` writes it)"
             )
             yield _make_warning(CREDITS_FILE, f"/{name}/max_credits", message, hint)
     folders = list_agent_folders(base)
@@ -133,7 +134,7 @@ def _validate_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:
             name in folders or allocation.may_be_absent or correct_typo(name, folders)
         ):  # that one is an error
             hint = suggest_agent(name, folders)
-            yield _make_warning(CREDITS_FILE, f"/{name}", f'there is no agent "{name}"', hint)
+            yield _make_warning(CREDITS_FILE, f"/{name}", f'agent "{name}" does not exist', hint)
 
 
 def validate_agents(base: OrgPath, config: Config | None, only: str | None) -> Iterator[Problem]:
@@ -187,7 +188,7 @@ def _validate_resume(
 ) -> Iterator[Problem]:
     location = _ResumeLocation(base, paths.resume_file(agent.name), raw)
     if message := paths.new_agent_name_error(agent.name):
-        hint = "nothing can be addressed to it: `lemming agents rename` gives it another name"
+        hint = "rename it with `lemming agents rename`: no entry can be addressed to it"
         yield location.make_problem("/name", message, hint, severity="warning")
     yield from _validate_model(location, agent, config)
     yield from _validate_readers(location, agent, folders)
@@ -219,11 +220,11 @@ def _find_useless_fallbacks(agent: Agent, config: Config) -> dict[int, tuple[str
     for index, key in enumerate(agent.model.fallback):
         if key in previous_keys:
             reasons[index] = (
-                f'"{key}" has been asked by then',
+                f'model key "{key}" has already been tried',
                 "name each model key once, and not model.key",
             )
         elif reason := _explain_invalid_fallback(key, agent, config):
-            reasons[index] = (reason, "a fallback is a model that reads the same prompt")
+            reasons[index] = (reason, "choose a fallback model that reads the same prompt")
         previous_keys.append(key)
     return reasons
 
@@ -238,19 +239,19 @@ def _explain_invalid_fallback(key: str, agent: Agent, config: Config) -> str:
         or is_channel(primary_entry.provider, plugins)
         or primary_entry.provider in PROVIDERS_WITHOUT_MODEL
     ):
-        return f'model key "{agent.model.key}" is no model that could fail: nobody stands in for it'
+        return f'model key "{agent.model.key}" is not a model, so a fallback is never used'
     if (
         is_person(entry.provider, plugins)
         or is_channel(entry.provider, plugins)
         or entry.provider in PROVIDERS_WITHOUT_MODEL
     ):
-        return f'model key "{key}" is no model: nobody is asked'
+        return f'model key "{key}" is not a model, so it is never called'
     if "values" in (entry.prompt, primary_entry.prompt) and entry.prompt != primary_entry.prompt:
         fallback_form, primary_form = (
             entry.prompt or DEFAULT_PROMPT_FORM,
             primary_entry.prompt or DEFAULT_PROMPT_FORM,
         )
-        return f'model key "{key}" reads "prompt": "{fallback_form}", and this agent\'s "{primary_form}"'
+        return f'prompt of model key "{key}" must be "{primary_form}" as the agent\'s, got "{fallback_form}"'
     return ""
 
 
@@ -259,8 +260,8 @@ def _validate_memory(location: _ResumeLocation, agent: Agent, base: OrgPath) -> 
     if not _WANTS_MEMORY.search(agent.instructions) or is_granted(agent, MEMORY_WRITE):
         return
     if not CONTRACT_KEYS.search(agent.instructions) and not load_memories(base, agent.name).values:
-        message = "the instructions speak of remembering, and the agent is not offered to remember anything"
-        hint = f'name "{MEMORY_WRITE}" in permissions.tools'
+        message = "the instructions speak of remembering, but the agent may not write memories"
+        hint = f'add "{MEMORY_WRITE}" to permissions.tools'
         yield location.make_problem("/instructions", message, hint, severity="warning")
 
 
@@ -268,10 +269,10 @@ def _validate_readers(location: _ResumeLocation, agent: Agent, folders: list[str
     for index, name in enumerate(agent.permissions.read_outboxes):
         pointer = f"/permissions/read_outboxes/{index}"
         if name == agent.name:
-            hint = "an agent always sees its own latest entries; take it out"
-            yield location.make_problem(pointer, "an agent does not read itself", hint, severity="warning")
+            hint = "remove it: an agent always sees its own latest entries"
+            yield location.make_problem(pointer, "an agent must not read itself", hint, severity="warning")
         elif name != "*" and name not in folders:
-            message = f'there is no agent "{name}"'
+            message = f'agent "{name}" does not exist'
             yield location.make_problem(pointer, message, suggest_agent(name, folders), severity="warning")
 
 
@@ -279,11 +280,11 @@ def _validate_schedule(location: _ResumeLocation, agent: Agent, config: Config) 
     if agent.schedule.cron is not None and (agent.schedule.timezone or config.org.timezone) is None:
         hint = 'add "timezone": "Europe/Berlin" here, or for all in config/org.json'
         yield location.make_problem(
-            "/schedule/cron", "a cron expression needs a time zone, and none is set", hint
+            "/schedule/cron", "a cron expression must have a time zone, got none", hint
         )
     if agent.schedule.cron is None and agent.schedule.missed != "once":
         yield location.make_problem(
-            "/schedule/missed", '"missed" is about cron, and there is none', "add cron", severity="warning"
+            "/schedule/missed", '"missed" needs a cron expression, got none', "add cron", severity="warning"
         )
 
 
@@ -296,8 +297,10 @@ def _validate_retention(location: _ResumeLocation, agent: Agent, config: Config)
     outcome = "they are kept longer for it" if longest > interval else "some are removed before it sees them"
     yield location.make_problem(
         "/schedule/run_every_n_ticks",
-        f"due every {interval} ticks, while entries are kept for {retention} (for who has not seen them, up to "
-        f"{longest}): {outcome}",
+        (
+            f"due every {interval} ticks, but entries are kept for {retention} (unseen ones up to "
+            f"{longest}): {outcome}"
+        ),
         'raise "retention_ticks" in config/org.json, or let the agent run more often',
         severity="warning",
     )
@@ -327,8 +330,8 @@ def _validate_tools(
                 yield location.make_problem(pointer, error.message, error.hint)
             continue
         if reason := tool.refusal_reason(agent, config.org):
-            message = f"{agent.name} may not call {name}, whatever its resume says"
-            hint = f"{reason}; change that, or take {name} away here"
+            message = f"{agent.name} may not call {name}, in spite of its resume"
+            hint = f"change the reason or remove {name} here: {reason}"
             yield location.make_problem(pointer, message, hint, severity="warning")
 
 
@@ -354,12 +357,12 @@ def _validate_file_access(location: _ResumeLocation, agent: Agent, base: OrgPath
                 reason = error.message
             if reason:
                 hint = "use ./workspace, ./shared, a folder in one of them, or an absolute path"
-                message = f'"{folder}" grants nothing, and only it: {reason}'
+                message = f'"{folder}" grants nothing: {reason}'
                 yield location.make_problem(pointer, message, hint, severity="warning")
                 continue
             if folder.startswith("/") and not Path(folder).is_dir():
                 yield location.make_problem(
-                    pointer, f"there is no folder {folder}", "make it", severity="warning"
+                    pointer, f"folder {folder} does not exist", "make it", severity="warning"
                 )
 
 

@@ -35,8 +35,8 @@ def find_order_conflicts(agents: Mapping[str, Agent], config: Config, names: Ite
             is_first = (fire_point(agent.schedule), name) < (fire_point(author.schedule), other)
             if has_model_turns(agent, config) and is_first and name not in author.permissions.read_outboxes:
                 yield (
-                    f"{name} comes before {other} in a tick, by its name, and reads it in the next one: "
-                    f"`lemming agents rename` gives a name behind it"
+                    f"{name} comes before {other} in a tick, by its name, and reads its entries in the "
+                    "next tick: `lemming agents rename` gives it a later name"
                 )
 
 
@@ -85,8 +85,8 @@ def _find_unread_agents(
     for name, agent in working.items():
         readers = (other for other in agents.values() if other.may_read(name))
         if not any(_is_granted_effect(tool, agent) for tool in tools[name]) and not any(readers):
-            hint = f'add "{name}" to the read_outboxes of who should read it, or pause it'
-            yield _make_warning(name, "/name", f"nobody reads what {name} writes", hint)
+            hint = f'add "{name}" to the read_outboxes of its reader, or pause it'
+            yield _make_warning(name, "/name", f"no agent reads the entries of {name}", hint)
 
 
 def _is_granted_effect(tool: Tool, agent: Agent) -> bool:
@@ -110,8 +110,8 @@ def _find_wake_cycles(working: AgentMap, config: Config) -> Iterator[Problem]:
             yield _make_warning(
                 first,
                 "/schedule/wake",
-                f"{', '.join(sorted(cycle))} wake each other without end, each by what it writes",
-                'have one of them wake when it is "addressed" only, or give it max_credits',
+                f"{', '.join(sorted(cycle))} wake each other endlessly, each by its own entries",
+                'set "wake": "addressed" for one of them, or give it max_credits',
             )
             for name in cycle:
                 del waking[name]
@@ -151,8 +151,8 @@ def _find_shared_files(
             if other != writer and (writer < other or path not in write_paths[other])
         }
         for other, path in sorted(conflicts):
-            message = f"{other} may write {path}, too: the one who writes last overwrites the other"
-            hint = "let one of them write it and the other ask, or give each a file of its own"
+            message = f"{other} may also write {path}: the last writer overwrites the other"
+            hint = "let one of them write it and the other ask, or give each its own file"
             yield _make_warning(writer, "/permissions/file_access/allow_write", message, hint)
 
 

@@ -96,7 +96,7 @@ class TickPreview:
         if name not in self.plan.order:
             return self.plan.turn_reasons[name]
         if name in self.started and name in self.survey.agents:
-            return TurnReason("begun", "its turn was interrupted, and goes on")
+            return TurnReason("begun", "its turn was interrupted, and continues")
         reason = isolate(lambda: self.snapshot.turn_reason(name))
         if not isinstance(reason, Exception):
             return reason
@@ -136,8 +136,8 @@ class TickPreview:
                 survey=replace(snapshot.survey, agents={**snapshot.survey.agents, name: always_due_agent}),
             ).gather_inputs(name)
         if isinstance(prepared, TurnReason):
-            message = f"{name} would be asked nothing now: {prepared.text}"
-            raise UsageError(message, hint="`lemming waiting` shows what waits for a person")
+            message = f"{name} would not be called now: {prepared.text}"
+            raise UsageError(message, hint="see `lemming waiting` for what waits for a person")
         return PreparedPrompt(
             replace(prepared.inputs, agent=agent), prepared.prefix.sections, prepared.prompt_input
         )

@@ -24,9 +24,9 @@ def explain_unloaded_tool(base: OrgPath, agent_name: str, tool_name: str) -> tup
     if not file:
         return None
     if any(Path(file).match(pattern) for pattern in load_config(base).org.tool_files):
-        reason = f'tool "{tool_name}" is in {file}, which is not loaded: nobody here has agreed to running it'
-        return reason, "`lemming trust` shows it, `lemming trust --yes` agrees to it", False
-    reason = f'tool "{tool_name}" is in {file}, which is not loaded: no pattern in tool_files matches it'
+        reason = f'tool "{tool_name}" is in {file}, which is not loaded: the workspace is not trusted'
+        return reason, "review it with `lemming trust`, accept it with `lemming trust --yes`", False
+    reason = f'tool "{tool_name}" is in {file}, which no pattern in tool_files matches'
     return reason, f'add "{Path(file).parent}/*.py" to tool_files in config/org.json', True
 
 
@@ -37,8 +37,8 @@ def find_unloaded_files(base: OrgPath) -> Iterator[Problem]:
         for file in (f"{folder}/{name}" for name in _list_python_files(Path(base) / folder)):
             is_matched = any(Path(file).match(pattern) for pattern in patterns)
             if not is_matched and "@tool" in _load_source(Path(base) / file):
-                message = "the file is not loaded: no pattern in tool_files matches it"
-                hint = f'add "{folder}/*.py" to tool_files in config/org.json, or take the file away'
+                message = "no pattern in tool_files matches the file, so it is not loaded"
+                hint = f'add "{folder}/*.py" to tool_files in config/org.json, or remove the file'
                 yield Problem(message, file, hint=hint, severity="warning")
 
 

@@ -145,7 +145,7 @@ def test_a_turn_that_is_given_up_after_its_call_makes_it_no_second_time(
     for copy in killed(tmp_path / "made", tmp_path / "again"):
         assert Ring.rung == []  # it was made before, and the engine ended
         turn = tick(copy)
-        given_up += turn is not None and "given up so that the tick can go on" in turn.reason
+        given_up += turn is not None and "abandoned so that the tick can continue" in turn.reason
         tick(copy)
         assert Ring.rung == []
         assert len(kept_calls(copy)) == is_ahead  # what was approved in advance is asked about, once used

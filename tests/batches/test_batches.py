@@ -153,7 +153,7 @@ def test_what_is_wrong_with_some_answers_loses_no_others(one_desk: Desk) -> None
     ended = one_desk.records[-1]
     assert isinstance(ended, BatchEnded)
     assert (ended.replies, ended.live) == (2, 2)
-    assert ended.problem == "the provider returned NoneType, not text"
+    assert ended.problem == "the provider must return text, got NoneType"
 
 
 # --- what fails ----------------------------------------------------------------------------------

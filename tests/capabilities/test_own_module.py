@@ -186,7 +186,7 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
         )
         assert turn.reason == (
             f"KeyError: '{hook}', in the capability breaks, {module.name}:{line} "
-            "(mend the capability, or take its block out; the other agents go on)"
+            "(fix the capability, or remove its block; the other agents continue)"
         )
     rows = {row["name"]: row for row in build_view(base, "agents")["rows"]}
     assert "KeyError: 'prepare'" in rows["cid"]["text"]
@@ -195,8 +195,8 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
     assert "breaks: broke: KeyError: 'facts', at " in capsys.readouterr().out
     run(["-C", str(base), "validate"])
     said = capsys.readouterr().err
-    assert "capability \"breaks\" broke: KeyError: 'problems', at " in said
-    (line,) = (it for it in said.splitlines() if "capability \"breaks\" broke: KeyError: 'facts', at " in it)
+    assert "capability \"breaks\" failed: KeyError: 'problems', at " in said
+    (line,) = (it for it in said.splitlines() if "capability \"breaks\" failed: KeyError: 'facts', at " in it)
     assert line.startswith("warning")
 
 
@@ -215,15 +215,18 @@ def test_a_look_does_not_import_what_nobody_has_agreed_to(
 ) -> None:
     base = org_with(tmp_path / "org", code, says("Mark", "mark", "(one)"), "mark")
     assert run(["-C", str(base), "status"]) == 0
-    assert 'mark: says nothing here: "mark" is for a module of plugins to say' in capsys.readouterr().out
+    assert 'mark: no status: capability "mark" comes from a plugin' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (says("Mark", "Not a name", ""), "is no name of a capability"),
+        (says("Mark", "Not a name", ""), "a capability's name must be"),
         (says("Mark", "windows", ""), "that name is taken by"),
-        (says("Mark", "mark", "") + "    org_settings_type = dict\n", "the settings of mark are a dataclass"),
+        (
+            says("Mark", "mark", "") + "    org_settings_type = dict\n",
+            "settings of capability mark must be a dataclass",
+        ),
     ],
 )
 def test_what_cannot_be_one_is_refused_as_it_is_registered(
@@ -237,4 +240,4 @@ def test_what_cannot_be_one_is_refused_as_it_is_registered(
 def test_a_look_does_not_say_that_who_uses_one_of_a_module_fails(base: Path) -> None:
     make_org(base, resume("ada", capabilities={"elsewhere": {}}), org={"plugins": ["a_module_of_mine"]})
     (ada,) = (it for it in build_view(base, "agents")["rows"] if it["name"] == "ada")
-    assert (ada["state"], "a look imports none" in ada["text"]) == ("due", True)
+    assert (ada["state"], "this command imports none" in ada["text"]) == ("due", True)

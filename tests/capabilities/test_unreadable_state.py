@@ -67,7 +67,7 @@ def test_a_turn_that_leaves_what_no_reader_takes_fails_and_is_paid(
     keeping(base, code, value)
     (turn,) = run_once(base, clock=FrozenClock()).turns
     assert (turn.status, turn.error) == ("failed", "TurnBroke")
-    assert "what it leaves for its next turn could not be read again" in turn.reason
+    assert "the turn's state for the next turn could not be read back" in turn.reason
     state = read_state(base, "ada")
     assert (state.credits, state.kept, state.status) == (1.0, {}, "failed")
     assert read_outbox_entries(base, "ada") == []

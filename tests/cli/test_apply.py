@@ -193,7 +193,7 @@ def test_what_cannot_run_so_says_so_and_names_what_to_do_in_place_of_running(
     idea.write_text("agents:\n  ada:\n    instructions: x\n    approve: [shel]\n")
     ran = bare("apply", str(idea), str(base))
     assert ran.status == 3
-    assert 'there is no tool "shel"' in ran.err
+    assert 'tool "shel" does not exist' in ran.err
     assert f"nothing was written; next: mend {idea}, then lemming apply {idea} {base}" in ran.err
     assert "run-once" not in ran.err
     assert not base.exists()
@@ -239,7 +239,10 @@ def test_what_a_name_costs_is_told(tmp_path: Path, bare: Lemming) -> None:
         "agents: {publisher: {does: Publish., read: writer}, writer: {does: Write., read: human}}"
     )
     ran = bare("apply", str(tmp_path / "a.yaml"), str(tmp_path / "org"))
-    assert "publisher comes before writer in a tick, by its name, and reads it in the next one" in ran.err
+    assert (
+        "publisher comes before writer in a tick, by its name, and reads its entries in the next tick"
+        in ran.err
+    )
     (tmp_path / "b.yaml").write_text(
         "agents: {zeno: {does: Publish., read: writer}, writer: {does: Write., read: human}}"
     )

@@ -22,7 +22,7 @@ def test_a_wrong_value_is_shown_with_its_line_and_a_caret(base: Path, lemming: L
     ran = lemming("run-once")
     assert ran.status == 3
     assert ran.err.splitlines() == [
-        'error[LMG-302]: config/org.json:3:3 /tick_interval_s: expected a number, found "often"',
+        'error[LMG-302]: config/org.json:3:3 /tick_interval_s: expected a number, got "often"',
         '  3 |   "tick_interval_s": "often"',
         "    |   ^^^^^^^^^^^^^^^^^",
     ]
@@ -68,7 +68,7 @@ def test_with_json_the_error_is_an_object_on_standard_output(base: Path, lemming
         (["prompt"], "missing argument 'AGENT'", "lemming prompt --help"),
         (["schedule", "--why", "ada"], "requires 2 arguments", "lemming schedule --help"),
         (["outbox", "ada", "-n", "0"], "'-n': expected a number of at least 1", "lemming outbox --help"),
-        (["tick", "nine"], "'TICK': expected a whole number, found \"nine\"", "lemming tick --help"),
+        (["tick", "nine"], "'TICK': expected a whole number, got \"nine\"", "lemming tick --help"),
         (["schema", "resum"], "'resum' is not one of", 'did you mean "resume"?'),
     ],
 )
@@ -191,7 +191,7 @@ def test_why_of_an_agent_says_what_can_be_asked_about(base: Path, lemming: Lemmi
 @pytest.mark.parametrize(
     ("value", "fix"),
     [
-        ('"5m"', "write the number alone: without quotes and without a unit"),
+        ('"5m"', "write the number without quotes and without a unit"),
         ("-1", "write 0 or more"),
     ],
 )

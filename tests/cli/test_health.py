@@ -168,6 +168,8 @@ def test_an_interrupted_tick_is_wrong_unless_an_engine_has_it(base: Path, lemmin
     (base / "tick.json").write_text('{"current_tick": 1}')
     ran = lemming("status", "--check")
     assert ran.status == 1
-    assert "tick 1 was interrupted and nothing is running\n  fix: `lemming run-once` continues it" in ran.err
+    assert (
+        "tick 1 was interrupted and nothing is running\n  fix: continue it with `lemming run-once`" in ran.err
+    )
     with open_org(base, command="run-forever"):
         assert lemming("status", "--check").status == 0

@@ -63,6 +63,6 @@ def test_nor_does_a_program_touch_it(base: Path) -> None:
     fs.write_atomic(base, "config/org.json", dump_pretty({"format": NEWEST_FORMAT + 1}))
     before = tree(base, without=())
     for start in (lambda: run_once(base), lambda: package.ask(base, "ada", "Hello?")):
-        with pytest.raises(ConfigError, match=f"has format {NEWEST_FORMAT + 1}"):
+        with pytest.raises(ConfigError, match=f"got {NEWEST_FORMAT + 1}"):
             start()
         assert tree(base, without=()) == before

@@ -125,7 +125,7 @@ def test_status_says_that_a_counter_was_set_back(base: Path, lemming: Lemming) -
     assert "is over" not in lemming("status").err
     (base / "tick.json").write_text('{"current_tick": 1}')
     told = lemming("status").err
-    assert "tick 1 is over: tick 2 has begun\n  fix: `lemming repair`" in told
+    assert "tick 1 is over: tick 2 has started\n  fix: run `lemming repair`" in told
 
 
 def test_status_marks_what_is_broken_and_says_why(base: Path, lemming: Lemming) -> None:
@@ -133,7 +133,7 @@ def test_status_marks_what_is_broken_and_says_why(base: Path, lemming: Lemming) 
     ran = lemming("status")
     assert ran.status == 0
     assert ran.out.count("PROBLEM") == 2
-    assert 'no model key "scriptd" (did you mean "scripted"?)' in ran.err
+    assert 'model key "scriptd" does not exist (did you mean "scripted"?)' in ran.err
     assert "bob: out of service: agents/bob/resume.json" in ran.err
 
 
@@ -167,7 +167,7 @@ def test_plan_says_which_permission_makes_an_agent_wait(base: Path, lemming: Lem
     assert lemming("plan", "--why", "bob", "ada", "--json").objects[0]["reasons"]
     assert 'did you mean "ada"?' in lemming("plan", "--why", "adda", "bob").err
     assert "human takes no turn" in lemming("plan", "--why", "ada", "human").err
-    assert "does not wait for itself" in lemming("plan", "--why", "ada", "ada").err
+    assert "expected two agents, got the same one twice" in lemming("plan", "--why", "ada", "ada").err
     assert lemming("plan", "--json").objects[0]["longest_chain"] == ["ada", "bob"]
 
 

@@ -11,8 +11,8 @@ from lemming.engine import run_once
 from lemming.kernel.messages import OutboxEntry, write_outbox_entry
 from lemming.testing import make_org, resume
 
-STRAY = "note.json: ignored, not an entry's file name"
-TO_COME = "00000500_later.json is of tick 500: nobody sees it before that tick"
+STRAY = "note.json: file names of entries must be TICK_ID.json; ignored"
+TO_COME = "00000500_later.json is of tick 500: no agent sees it before that tick"
 
 
 @pytest.fixture

@@ -180,5 +180,5 @@ def test_an_announced_end_is_told_by_list_and_doctor(base: Path, lemming: Lemmin
     (old,) = [line for line in listed if line["key"] == "old"]
     assert (old["shutdown"], old["price"]["input"]) == ("2027-01-14", 2.5)
     told = lemming("doctor").out
-    assert "shut down on 2027-01-14" in told
+    assert "is shut down on 2027-01-14" in told
     assert "the shipped list, checked 2026-11-23" in told

@@ -63,5 +63,5 @@ def test_a_tick_that_has_not_begun_has_not_been_run(ran: Path, capsys: pytest.Ca
     told = typed_at(ran, capsys)("tick", "3")
     fs.remove(ran, NEW)
     assert told.status == 2
-    assert "tick 3 has not been run" in told.err
-    assert "the newest that has a journal: 2" in told.err
+    assert "tick 3 has not run" in told.err
+    assert "name a tick up to 2" in told.err

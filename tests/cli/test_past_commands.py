@@ -42,8 +42,8 @@ def test_without_a_history_each_command_says_how_to_turn_it_on(
     make_org(base, resume("ada"))
     ran = lemming(*words)
     assert ran.status == 2
-    assert "there is no history here" in ran.err
-    assert "fix: `lemming history on` turns it on" in ran.err
+    assert "no history is recorded here" in ran.err
+    assert "fix: turn it on with `lemming history on`" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_without_git_the_history_cannot_be_turned_on(
     monkeypatch.setenv("PATH", str(base))
     ran = lemming("history", "on")
     assert ran.status == 7
-    assert "error[LMG-106]: the history needs git, and there is none" in ran.err
+    assert "error[LMG-106]: git is not installed, and the history needs it" in ran.err
     assert not (base / "config/org.json").exists()
 
 
@@ -132,7 +132,7 @@ def test_fork_tells_how_to_go_on(past: Path, tmp_path: Path, lemming: Lemming) -
     assert "ada: agents/ada/resume.json" in ran.err
     again = lemming("fork", "--at", "2", place)
     assert again.status == 2
-    assert "this is not an empty folder" in again.err
+    assert "expected an empty or a new folder" in again.err
 
 
 def test_rewind_shows_first_and_does_it_with_yes(past: Path, lemming: Lemming) -> None:
@@ -172,7 +172,7 @@ def test_a_git_that_fails_is_told_and_does_not_fail_the_tick(
         patch.setenv("PATH", str(past))
         ran = lemming("run-once", "-q")
     assert ran.status == 0
-    assert ran.err.count("warning: the history commit failed: the history needs git") == 1
+    assert ran.err.count("warning: the history commit failed: git is not installed") == 1
 
 
 def test_doctor_looks_at_git_when_the_history_is_on(

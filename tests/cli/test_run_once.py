@@ -181,7 +181,7 @@ def test_a_dry_run_says_who_would_take_no_turn(base: Path, lemming: Lemming) -> 
     ]
     assert [kind for kind, _ in kinds] == ["tick_started", "no_turn", "no_turn"]
     assert "out of credits" in kinds[1][1]
-    assert 'no model key "gone"' in kinds[2][1]
+    assert 'model key "gone" does not exist' in kinds[2][1]
 
 
 def test_when_the_reader_is_gone_the_turn_ends_and_nothing_more_is_said(base: Path) -> None:

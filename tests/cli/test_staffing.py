@@ -159,9 +159,9 @@ def test_a_new_agent_begins_with_the_resume_of_another(base: Path, lemming: Lemm
     [
         (["new", "bob", "--from", "adda"], 'did you mean "ada"?'),
         (["new", "bob", "--kinds", "reprot"], "must be one of message, report, request, response, status"),
-        (["new", "bob", "--from", "ada", "--model", "nope"], 'no model key "nope"'),
+        (["new", "bob", "--from", "ada", "--model", "nope"], 'model key "nope" does not exist'),
         (["copy", "ada", "ada"], 'there is an agent "ada" already'),
-        (["rename", "ada", "human"], 'there is an agent "human" already'),
+        (["rename", "ada", "human"], 'agent "human" already exists'),
         (["rename", "ada", "Not A Name"], "a name has 1 to 63 characters"),
         (["rename", "ada", "all"], '"all" must not be an agent\'s name'),
         (["rm", "adda"], 'did you mean "ada"?'),

@@ -45,8 +45,8 @@ def test_send_at_takes_a_moment_in_the_organisations_time_zone(base: Path, lemmi
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--at", "soon"], '"soon" is no moment\n  fix: write "tomorrow 9:00"'),
-        (["--in", "soon"], '"soon" is no duration\n  fix: write 90s'),
+        (["--at", "soon"], 'expected a time, got "soon"\n  fix: write "tomorrow 9:00"'),
+        (["--in", "soon"], 'expected a duration, got "soon"\n  fix: write 90s'),
         (["--at", "2001-01-01"], "must be in the future, got Mon 1 Jan 2001 09:00 CET"),
         (["--at", "17:30", "--in", "2h"], "--at and --in exclude each other"),
     ],

@@ -129,7 +129,11 @@ def test_on_a_terminal_what_was_kept_and_changed_fits_its_width(
         ("tools lsit", 'there is no command "lsit" within lemming tools', 'did you mean "list"?'),
         ("history shwo 1", 'there is no command "shwo" within lemming history', 'did you mean "show"?'),
         ("trust agre", 'there is no command "agre" within lemming trust', "lemming trust\n"),
-        ("requests shwo x", 'there is no command "shwo" within lemming requests', "lemming requests ID\n"),
+        (
+            "requests shwo x",
+            'there is no command "shwo" within lemming requests',
+            "lemming requests ID\n",
+        ),
         ("calendar lsit", 'there is no command "lsit" within lemming calendar', "lemming calendar\n"),
         ("agents remove", 'there is no command "remove" within lemming agents', "lemming agents rm NAME"),
         ("agents remvoe ada", 'there is no command "remvoe" within lemming agents', "lemming agents rm NAME"),

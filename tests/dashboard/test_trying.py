@@ -74,7 +74,7 @@ def test_a_dry_run_says_so_before_anybody_is_asked(duo: Path, lemming: Lemming) 
     ran = lemming(
         "rehearse", "--trust", "--dry-run", "--set", "agents/bob/resume.json:/instructions=Be brief."
     )
-    assert "it cannot tell" in ran.err
+    assert "without an answer to another prompt" in ran.err
 
 
 def test_a_gate_is_tried_before_it_is_saved_with_what_it_costs(browser: Any, org: Path) -> None:
@@ -99,13 +99,13 @@ def test_a_line_of_models_is_tried_before_it_is_saved(browser: Any, duo: Path) -
         line = tab.locator(".group:has(legend:text-is('scripted'))")
         line.locator("label:has-text('Provider') input").fill("scripted ")
         tab.click("text=Try on the last 10 ticks")
-        tab.wait_for_selector(".tried .failure:has-text('no provider')")
+        tab.wait_for_selector(".tried .failure:has-text('does not exist')")
         tab.fill(
             "textarea.code", (duo / "config/models.json").read_text().replace("answers.jsonl", "brief.jsonl")
         )
         tab.click("text=Try on the last 10 ticks")
         tab.wait_for_selector(".tried:has-text('ada 3, bob 3')")
-        assert "cannot tell" in tab.inner_text(".tried")
+        assert "without an answer to another prompt" in tab.inner_text(".tried")
         tab.click("text=Ask them, in a fork")
         tab.wait_for_selector(".tried:has-text('6 entries')")
 

@@ -38,7 +38,7 @@ FORGED = {
     "tags": [],
     "created_at": "",
 }
-IDENTITY = "(the folder and the file's name are the identity)"
+IDENTITY = "(use the folder and the file's name)"
 
 
 @pytest.mark.parametrize(
@@ -46,17 +46,17 @@ IDENTITY = "(the folder and the file's name are the identity)"
     [
         (
             {"agent": "human"},
-            f" /agent: entry ignored: claims agent 'human', but its place says 'ada' {IDENTITY}",
+            f" /agent: entry ignored: agent must be 'ada' as in the path, got 'human' {IDENTITY}",
         ),
-        ({"tick": 7}, f" /tick: entry ignored: claims tick '7', but its place says 0 {IDENTITY}"),
-        ({"id": "def"}, f" /id: entry ignored: claims id 'def', but its place says 'abc' {IDENTITY}"),
-        ({"tick": "0"}, ':3:3 /tick: expected a whole number, found "0" (write 0)'),
-        ({"payload": []}, ":6:3 /payload: expected an object, found a list"),
+        ({"tick": 7}, f" /tick: entry ignored: tick must be 0 as in the path, got '7' {IDENTITY}"),
+        ({"id": "def"}, f" /id: entry ignored: id must be 'abc' as in the path, got 'def' {IDENTITY}"),
+        ({"tick": "0"}, ':3:3 /tick: expected a whole number, got "0" (write 0)'),
+        ({"payload": []}, ":6:3 /payload: expected an object, got a list"),
         (
             {"kind": "shout"},
-            ":5:3 /kind: expected 'message', 'report', 'request', 'response' or 'status', found \"shout\"",
+            ":5:3 /kind: expected 'message', 'report', 'request', 'response' or 'status', got \"shout\"",
         ),
-        ({"extra": 1}, ' /extra: entry ignored: unknown key "extra" (an entry has exactly seven keys)'),
+        ({"extra": 1}, ' /extra: entry ignored: unknown key "extra" (an entry must have exactly seven keys)'),
     ],
 )
 def test_a_forged_or_wrong_entry_is_ignored_with_the_reason(
@@ -92,7 +92,7 @@ def test_something_else_in_an_entrys_place_is_ignored(org: Path, make: Callable[
 def test_a_file_that_is_not_named_like_an_entry_is_left_alone(org: Path, name: str) -> None:
     assert run_with(org, f"agents/ada/outbox/{name}", json.dumps(FORGED)) == {}
     (problem,) = validate_outbox(org, "ada")
-    assert problem.message == "ignored: not an entry's file name"
+    assert problem.message == "the file name must be TICK_ID.json; the file is ignored"
     assert (org / "agents/ada/outbox" / name).exists()
 
 
@@ -103,7 +103,7 @@ def test_a_folder_that_is_a_link_to_elsewhere_fails_its_agent_and_nothing_is_wri
     (tmp_path / "elsewhere").mkdir()
     put(org / RESUME, GOOD)
     reasons = run_with(org, f"agents/beta/{folder}", a_link_to(str(tmp_path / "elsewhere")))
-    what = f"a symbolic link stands where the agent's {folder} belongs (move it away)"
+    what = f"the agent's {folder} must be a real folder, got a symbolic link (move it away)"
     assert reasons == {"beta": f"agents/beta/{folder}: {what}"}
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
@@ -111,15 +111,15 @@ def test_a_folder_that_is_a_link_to_elsewhere_fails_its_agent_and_nothing_is_wri
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("[]", "the last line is not a turn: Input should be an object"),
-        ('{"credits": "many"}', "the last line is not a turn: credits: "),
-        ('{"turns": null}', "the last line is not a turn: turns: "),
-        ('{"results": ["x"]}', "the last line is not a turn: results/0: "),
-        ('{"read": {"through": "ab"}}', "the last line is not a turn: read/through: "),
-        ('{"credits": NaN}', "the last line is not a turn: NaN is not JSON"),
+        ("[]", "the last line must be a turn: Input should be an object"),
+        ('{"credits": "many"}', "the last line must be a turn: credits: "),
+        ('{"turns": null}', "the last line must be a turn: turns: "),
+        ('{"results": ["x"]}', "the last line must be a turn: results/0: "),
+        ('{"read": {"through": "ab"}}', "the last line must be a turn: read/through: "),
+        ('{"credits": NaN}', "the last line must be a turn: NaN is not JSON"),
         (os.mkfifo, "not a regular file"),
         (Path.mkdir, "not a regular file"),
-        (a_link_to("/etc/passwd"), "symbolic link refused"),
+        (a_link_to("/etc/passwd"), "expected a regular file, got a symbolic link"),
     ],
 )
 def test_a_ledger_that_cannot_be_read_fails_its_agent_and_is_left_as_it_is(

@@ -73,8 +73,8 @@ def test_where_a_sentence_came_from_is_told_by_the_files_own_name(
 @pytest.mark.parametrize(
     ("item", "count", "told"),
     [
-        ("./shared/tickets/*.txt", 65, "fits 65 files; at most 64"),
-        ("./shared/*/a.txt", 1, "has * in the name of a folder"),
+        ("./shared/tickets/*.txt", 65, "matches 65 files; at most 64"),
+        ("./shared/*/a.txt", 1, "must not have * in the name of a folder"),
         ("./shared/nowhere/*.txt", 1, "does not exist"),
         ("./workspace/*.txt", 1, "refused by permissions.file_access.allow_read"),
     ],

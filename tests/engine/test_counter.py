@@ -45,7 +45,7 @@ def test_without_counter_and_journals_the_next_tick_is_known_and_nothing_spent_i
         notify=lambda event: told.append(event.problem.hint) if isinstance(event, ProblemFound) else None,
     )
     assert (report.tick, report.turns[0].error) == (4, "OutOfCredits")
-    assert "by the ledgers and outboxes tick 4 is next" in told[0]
+    assert "check tick 4, the next by the ledgers and outboxes" in told[0]
     assert read_state(spent, "ada").credits == 3
 
 
@@ -71,7 +71,7 @@ def test_a_lower_counter_than_the_ledgers_tell_is_refused_with_the_way_out(spent
     before = tree(spent)
     with pytest.raises(TickAlreadyCommitted, match='"current_tick": 4') as refused:
         run_once(spent)
-    assert "agents/ada/turns.jsonl tells of tick 3" in str(refused.value)
+    assert "agents/ada/turns.jsonl holds a turn of tick 3" in str(refused.value)
     assert tree(spent) == before
 
 
@@ -114,7 +114,7 @@ def test_a_counter_that_was_set_ahead_is_told(base: Path, capsys: pytest.Capture
     for _ in range(4):
         run_once(base)
     (base / "tick.json").write_text('{"current_tick": 99}')
-    said = "says 99, and the engine left it at 5: ticks 5 to 98 are passed over"
+    said = "current_tick must be 5, where the engine left it, got 99: ticks 5 to 98 are skipped"
     for command in ("validate", "check"):
         assert run(["-C", str(base), command]) == 0
         assert said in "".join(capsys.readouterr())
@@ -132,7 +132,9 @@ def test_a_counter_that_is_set_ahead_while_an_engine_runs_is_told(base: Path) ->
     next(running)
     (base / "tick.json").write_text('{"current_tick": 99}')
     assert [report.tick for report in running] == [99, 100]
-    assert ahead(heard) == ["says 99, and the engine left it at 2: ticks 2 to 98 are passed over"]
+    assert ahead(heard) == [
+        "current_tick must be 2, where the engine left it, got 99: ticks 2 to 98 are skipped"
+    ]
 
 
 def test_ticks_that_are_slept_through_count_and_are_no_surprise(base: Path) -> None:

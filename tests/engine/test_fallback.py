@@ -117,12 +117,12 @@ def test_a_replay_asks_nobody_and_comes_to_the_same_costs(base: Path, error: Jso
 @pytest.mark.parametrize(
     ("fallback", "about"),
     [
-        (["fast"], '"fast" has been asked by then'),
-        (["other", "other"], '"other" has been asked by then'),
-        (["othr"], 'no model key "othr"'),
-        (["human"], '"human" is no model'),
-        (["plan"], '"plan" is no model'),
-        (["values"], '"prompt": "values"'),
+        (["fast"], '"fast" has already been tried'),
+        (["other", "other"], '"other" has already been tried'),
+        (["othr"], 'model key "othr" does not exist'),
+        (["human"], '"human" is not a model'),
+        (["plan"], '"plan" is not a model'),
+        (["values"], 'got "values"'),
     ],
 )
 def test_validate_names_a_fallback_that_helps_nobody(base: Path, fallback: list[str], about: str) -> None:

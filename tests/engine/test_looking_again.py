@@ -220,5 +220,5 @@ def test_a_link_in_the_place_of_a_folder_that_was_sound_is_seen(tmp_path: Path, 
         own_folders.require_valid("ada")
     (above / folder).rmdir()
     (above / folder).symlink_to(tmp_path)
-    with pytest.raises(ConfigError, match="a symbolic link stands where the agent's"):
+    with pytest.raises(ConfigError, match="must be a real folder, got a symbolic link"):
         own_folders.require_valid("ada")

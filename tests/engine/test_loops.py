@@ -211,5 +211,5 @@ def test_validate_says_whom_an_entry_did_not_reach(base: Path) -> None:
     make_org(base, resume("ann"), resume("bob"), script=script)
     run_once(base)
     (problem,) = check_targets(CheckScope(Organisation.from_path(base)))
-    assert problem.message == 'ann wrote to "bobb", and there is no agent "bobb": did you mean "bob"?'
+    assert problem.message == 'ann wrote to "bobb", but there is no agent "bobb": did you mean "bob"?'
     assert problem.severity == "warning"

@@ -125,9 +125,9 @@ def test_a_memory_that_a_stranger_wrote_makes_its_reader_as_little_trusted(base:
 @pytest.mark.parametrize(
     ("grant", "about"),
     [
-        ("ada", '"ada" names no memory'),
-        ("*/goal", "names no memory"),
-        ("adda/goal", 'there is no agent "adda"'),
+        ("ada", 'must be AGENT/KEY, got "ada"'),
+        ("*/goal", "must be AGENT/KEY"),
+        ("adda/goal", 'agent "adda" does not exist'),
     ],
 )
 def test_a_grant_that_is_none_takes_its_agent_out(base: Path, grant: str, about: str) -> None:

@@ -179,7 +179,7 @@ def test_an_entry_whose_backend_takes_no_tools_is_told_so(base: Path) -> None:
     make_org(base, resume("ada", model={"key": "brief"}), models=models)
     (turn,) = run_once(base).turns
     assert turn.status == "failed"
-    assert '"tools": "native" is not possible: its prompt is "brief"' in turn.reason
+    assert 'cannot use "tools": "native": prompt is "brief"' in turn.reason
 
 
 def test_a_fallback_that_calls_no_tools_itself_is_told_of_them_in_words(overheard: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_setting_that_breaks_under_a_running_engine_does_not_end_it(base: Path
     assert next(running).by_status("done")
     told, mended = [event.problem for event in heard if isinstance(event, ProblemFound)]
     assert told.file == mended.file == file
-    assert "the settings from before hold until it is mended" in told.hint
+    assert "the earlier settings stay in use until the file is fixed" in told.hint
     assert mended.severity == "note"
 
 

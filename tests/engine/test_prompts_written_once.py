@@ -120,7 +120,7 @@ def test_a_journal_that_is_gone_costs_what_later_ones_refer_to_and_no_tick(base:
     (base / "logs/ticks/00000001.jsonl").unlink()
     started = start_of(base, 3, "ada")
     assert started.state["turns"] == 2  # what it says itself is there
-    with pytest.raises(CorruptState, match=r"logs/ticks/00000001\.jsonl, which is gone or damaged"):
+    with pytest.raises(CorruptState, match=r"logs/ticks/00000001\.jsonl, which is missing or damaged"):
         _ = started.prompt
     run(base, 2)
     assert start_of(base, 5, "ada").prompt
@@ -152,7 +152,7 @@ def test_places_that_nobody_wrote_are_refused_when_they_are_asked_for(
         raw, check = close_line(json.dumps(plain).encode()[:-1], check)
         forged += raw
     file.write_bytes(forged)
-    with pytest.raises(CorruptState, match="cannot be put together"):
+    with pytest.raises(CorruptState, match="cannot be rebuilt"):
         _ = start_of(base, 2, "ada").prompt
 
 

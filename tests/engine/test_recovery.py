@@ -140,7 +140,7 @@ def test_a_tick_before_one_that_has_begun_is_refused(base: Path) -> None:
     make_org(base, resume("ada"))
     persist_tick(base, 5)
     run_once(base)
-    with pytest.raises(TickAlreadyCommitted, match="tick 5 has begun"):
+    with pytest.raises(TickAlreadyCommitted, match="tick 5 has started"):
         run_tick(base, 3)
     persist_tick(base, 0)
     with pytest.raises(TickAlreadyCommitted, match='"current_tick": 6'):
@@ -170,4 +170,6 @@ def test_an_unknown_tool_and_an_unknown_key_are_said_at_a_run_once(base: Path) -
     said: list[str] = []
     watch = lambda event: said.append(str(event.problem)) if isinstance(event, ProblemFound) else None  # noqa: E731
     run_once(base, notify=watch)
-    assert ['unknown key "motto"' in said[0], 'no tool "teleport"' in said[1]] == [True, True], said
+    assert ['unknown key "motto"' in said[0], 'tool "teleport" does not exist' in said[1]] == [True, True], (
+        said
+    )

@@ -177,7 +177,7 @@ def test_a_link_in_the_place_of_what_was_read_is_refused(org: Organisation, link
     survey_agents(org)
     (org.base / linked).rename(org.base / "elsewhere")
     (org.base / linked).symlink_to(org.base / "elsewhere")
-    assert "symbolic link refused" in str(survey_agents(org).broken["ada"])
+    assert "got a symbolic link" in str(survey_agents(org).broken["ada"])
 
 
 def test_a_resume_that_breaks_and_is_mended_is_seen_both_times(org: Organisation) -> None:

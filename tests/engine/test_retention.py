@@ -237,6 +237,6 @@ def test_what_is_kept_for_how_long_may_change_while_an_engine_runs(base: Path) -
 def test_an_agent_due_less_often_than_entries_are_kept_is_warned_of(base: Path) -> None:
     org(base, retention=3, every=10)
     messages = [str(problem) for problem in validate_agents(base, load_config(base), None)]
-    assert any("due every 10 ticks, while entries are kept for 3" in message for message in messages)
+    assert any("due every 10 ticks, but entries are kept for 3" in message for message in messages)
     org(base, retention=3, every=3)
     assert list(validate_agents(base, load_config(base), "reader")) == []

@@ -109,7 +109,7 @@ def test_damage_to_one_part_of_a_segment_leaves_the_others_readable(org: Path) -
     (org / SEGMENT).write_bytes(whole)
     assert journal_packing.load_sealed_journal(org, 11) == large[11]
     assert journal_packing.load_sealed_journal(org, 13) == large[13]
-    with pytest.raises(CorruptState, match="sealed journals are damaged"):
+    with pytest.raises(CorruptState, match="packed journals are damaged"):
         journal_packing.load_sealed_journal(org, 12)
 
 
@@ -156,7 +156,7 @@ def test_damaged_bytes_within_a_segment_are_damage_too(org: Path) -> None:
     whole = bytearray((org / SEGMENT).read_bytes())
     whole[60:90] = bytes(30)
     (org / SEGMENT).write_bytes(whole)
-    with pytest.raises(CorruptState, match="sealed journals are damaged"):
+    with pytest.raises(CorruptState, match="packed journals are damaged"):
         read_journal(org, 1)
 
 
@@ -164,7 +164,7 @@ def test_a_link_in_the_place_of_the_sealed_journals_is_refused(org: Path, tmp_pa
     run_once(org)
     (org / SEGMENT).rename(tmp_path / "elsewhere.xz")
     (org / SEGMENT).symlink_to(tmp_path / "elsewhere.xz")
-    with pytest.raises(CorruptState, match="sealed journals are damaged"):
+    with pytest.raises(CorruptState, match="packed journals are damaged"):
         read_journal(org, 1)
 
 
@@ -211,7 +211,7 @@ def test_segments_older_than_what_is_kept_are_removed_whole_and_said(aged: Path)
     logged = [json.loads(line) for line in (aged / "logs/engine.log").read_text().splitlines()]
     assert [line["file"] for line in logged if line["event"] == "journals_removed"] == [SEGMENT]
     assert verify_org(aged).errors == []
-    with pytest.raises(UsageError, match="the journal of tick 96 is no longer kept"):
+    with pytest.raises(UsageError, match="the journal of tick 96 has been removed"):
         load_tick_record(aged, 96)
     assert run_once(aged, clock=FrozenClock()).tick == 301
 

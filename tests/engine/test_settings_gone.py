@@ -227,7 +227,7 @@ def test_a_journal_that_a_kill_left_without_a_record_leaves_the_word_to_the_one_
     run_once(base, clock=FrozenClock())
     (base / "logs/ticks/00000002.jsonl").write_bytes(first_line)
     (base / ORG).unlink()
-    with pytest.raises(ConfigError, match="the file is gone"):
+    with pytest.raises(ConfigError, match="the file does not exist"):
         load_config(base)
 
 
@@ -238,7 +238,7 @@ def test_a_pause_that_only_quiet_ticks_have_seen_holds_in_the_next_process(base:
     for _ in range(2):
         assert not run_once(base, clock=FrozenClock()).by_status("done")
     (base / ORG).unlink()
-    with pytest.raises(ConfigError, match="the file is gone"):
+    with pytest.raises(ConfigError, match="the file does not exist"):
         run_once(base, clock=FrozenClock())
 
 
@@ -269,7 +269,7 @@ def test_every_command_that_goes_by_settings_says_that_they_are_gone(
     run_once(base, clock=FrozenClock())
     (base / ORG).unlink()
     assert run(["-C", str(base), *command.split()]) == (1 if command == "doctor" else 3)
-    assert "the file is gone, and the last tick ran with it" in "".join(capsys.readouterr())
+    assert "the file does not exist, though the last tick used it" in "".join(capsys.readouterr())
 
 
 def test_a_fork_of_an_organisation_without_its_settings_does_not_run_either(
@@ -279,7 +279,7 @@ def test_a_fork_of_an_organisation_without_its_settings_does_not_run_either(
     run_once(base, clock=FrozenClock())
     (base / ORG).unlink()
     assert run(["-C", str(base), "fork", str(tmp_path / "fork"), "--at", "1"]) == 0
-    with pytest.raises(ConfigError, match="the file is gone"):
+    with pytest.raises(ConfigError, match="the file does not exist"):
         run_once(tmp_path / "fork", clock=FrozenClock())
 
 
@@ -384,7 +384,7 @@ def test_a_new_process_that_starts_in_a_checkout_refuses_and_runs_after_it(
     run_once(base, clock=FrozenClock())
 
     def meanwhile() -> None:
-        with pytest.raises(ConfigError, match="the file is gone"):
+        with pytest.raises(ConfigError, match="the file does not exist"):
             run_once(base, clock=FrozenClock())
 
     checkout("main", meanwhile)

@@ -102,7 +102,7 @@ def test_a_missing_tick_counter_is_tick_1_only_in_a_fresh_org(base: Path) -> Non
     assert load_tick(base) == 1
     run_once(base)
     (base / "tick.json").unlink()
-    with pytest.raises(CorruptState, match="gone"):
+    with pytest.raises(CorruptState, match="does not exist"):
         run_once(base)
 
 
@@ -149,7 +149,7 @@ def test_the_report_says_why_an_agent_had_no_turn_and_counts_those_not_due(base:
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
-        ({"model": {"key": "no-such-key"}}, "no model key"),
+        ({"model": {"key": "no-such-key"}}, "does not exist"),
         ({"context": [{"file": "/etc/passwd"}]}, "allow_read"),
     ],
 )

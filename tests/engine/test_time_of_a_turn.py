@@ -172,7 +172,7 @@ def test_waiting_for_room_is_part_of_a_turns_time_and_not_of_an_answers() -> Non
     assert provider.complete(request).text == "5"
     assert provider.complete(request).waited_s == 60.0
     assert provider.complete(request._replace(turn_s=62.0)).text == "2"
-    with pytest.raises(TimedOut, match="no room in the turn's time") as late:
+    with pytest.raises(TimedOut, match="the turn's time leaves no room") as late:
         provider.complete(request._replace(turn_s=3.0))
     assert clock.now == 123.0
     assert not late.value.may_be_paid

@@ -164,8 +164,8 @@ def test_a_reminder_is_shown_once_as_new_and_not_before_among_the_agents_own_lat
     [
         ({}, "name either at or after"),
         ({"at": "10:00", "after": "1h"}, "name either at or after"),
-        ({"at": "yesterday"}, '"yesterday" is no moment (write "tomorrow 9:00"'),
-        ({"after": "soon"}, '"soon" is no duration (write 90s'),
+        ({"at": "yesterday"}, 'expected a time, got "yesterday" (write "tomorrow 9:00"'),
+        ({"after": "soon"}, 'expected a duration, got "soon" (write 90s'),
         ({"at": "2026-11-23T08:00Z"}, "has passed; it is Mon 23 Nov 2026 09:00 CET"),
         ({"after": "400d"}, "is more than 366 days ahead"),
     ],

@@ -28,25 +28,29 @@ def written(base: Path, case: dict[str, Any], name: str = "first") -> Path:
     ("case", "pointer", "said"),
     [
         ({"expect": []}, "/expect", "at least 1"),
-        ({"expect": [{}]}, "/expect/0", "nothing is expected"),
-        ({"expect": [{"entry": {}, "file": {"path": "x"}}]}, "/expect/0", "entry and file in one"),
-        ({"expect": [{"entry": {"matches": "("}}]}, "/expect/0/entry/matches", "no regular expression"),
+        ({"expect": [{}]}, "/expect/0", "no expectation is set"),
+        ({"expect": [{"entry": {}, "file": {"path": "x"}}]}, "/expect/0", "got entry and file"),
+        (
+            {"expect": [{"entry": {"matches": "("}}]},
+            "/expect/0/entry/matches",
+            "must be a regular expression",
+        ),
         (
             {"expect": [{"file": {"path": "x", "when": {"field": "a", "op": "iss", "value": 1}}}]},
             "/expect/0/file/when/op",
             'no operation "iss"',
         ),
-        ({"expect": [{"answer": {}}]}, "/expect/0/answer", "nothing is asked"),
+        ({"expect": [{"answer": {}}]}, "/expect/0/answer", "the case makes no request"),
         ({"expect": [{"cost": {}}]}, "/expect/0/cost", "no limit"),
-        ({"expect": [{"findings": {"at_least": 2, "at_most": 1}}]}, "/expect/0/findings", "at least 2 and"),
+        ({"expect": [{"findings": {"at_least": 2, "at_most": 1}}]}, "/expect/0/findings", "got 2 and 1"),
         (
             {"expect": [{"judge": {"by": {"command": ["x"]}, "rubric": "y", "file": "z"}}]},
             "/expect/0/judge/by",
-            "no judge here",
+            "a judge must be",
         ),
         ({"expect": [{"judge": {"by": "a", "rubric": "y"}}]}, "/expect/0/judge", "either entries or a file"),
-        ({**FINE, "now": "tomorrow"}, "/now", "no moment"),
-        ({**FINE, "set": {"../x.json": {}}}, "/set/..~1x.json", "no path in the organisation"),
+        ({**FINE, "now": "tomorrow"}, "/now", "must be a time"),
+        ({**FINE, "set": {"../x.json": {}}}, "/set/..~1x.json", "must be a path in the organisation"),
         ({**FINE, "set": {"logs/x": ""}}, "/set/logs~1x", "not in the copy"),
         ({**FINE, "set": {"shared/x": 1}}, "/set/shared~1x", "an object or a text"),
         ({**FINE, "ticks": 1, "send": [{"text": "x", "before_tick": 2}]}, "/send/0/before_tick", "1 tick"),
@@ -76,7 +80,7 @@ def test_validate_tells_of_every_case_with_file_line_and_fix(
     said = capsys.readouterr().err
     assert "evals/misspelt/case.json:1:" in said
     assert '"author"' in said
-    assert 'there is no agent "adda"' in said
+    assert 'agent "adda" does not exist' in said
     assert "evals/wrong/case.json:1:" in said
 
 

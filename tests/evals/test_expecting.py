@@ -138,7 +138,7 @@ def test_findings_are_those_of_the_ticks_of_the_case(base: Path) -> None:
         (
             say("", kind="status"),
             {},
-            ["it is still open; ada is to answer"],
+            ["the request is still open; ada must answer"],
         ),
     ],
 )
@@ -214,7 +214,7 @@ def test_a_judge_that_there_is_not_is_named(tmp_path: Path) -> None:
     tried = Tried(tmp_path / "org")
     tried.case(expect=[{"judge": {"by": "othr", "rubric": "x", "entry": ADA}}])
     (result,) = tried.runs(tmp_path, "--record")
-    assert 'no agent and no model key "othr"' in result["error"]
+    assert 'agent or model key "othr" does not exist' in result["error"]
 
 
 # --- calls that send something ---------------------------------------------------------------------

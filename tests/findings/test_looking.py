@@ -251,7 +251,7 @@ def reads(name: str, *authors: str, **blocks: Any) -> dict[str, Any]:
 
 def test_who_writes_for_nobody_is_named_where_there_are_people(base: Path) -> None:
     human = {**person(), "permissions": {"read_outboxes": ["bob"]}}
-    assert warnings(base, reads("ada", "bob"), reads("bob"), human) == ["nobody reads what ada writes"]
+    assert warnings(base, reads("ada", "bob"), reads("bob"), human) == ["no agent reads the entries of ada"]
 
 
 def test_who_acts_by_tools_or_is_paused_need_not_be_read(base: Path) -> None:
@@ -265,7 +265,7 @@ WAKES = {"schedule": {"wake": "changed"}}
 
 def test_agents_that_wake_each_other_without_end_are_named(base: Path) -> None:
     ring = reads("ada", "cyd", **WAKES), reads("bob", "ada", **WAKES), reads("cyd", "bob", **WAKES)
-    assert warnings(base, *ring) == ["ada, bob, cyd wake each other without end, each by what it writes"]
+    assert warnings(base, *ring) == ["ada, bob, cyd wake each other endlessly, each by its own entries"]
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def writes(name: str, *places: str) -> dict[str, Any]:
 
 
 def test_a_file_that_two_may_write_is_named_once(base: Path) -> None:
-    told = "bob may write shared/plan.md, too: the one who writes last overwrites the other"
+    told = "bob may also write shared/plan.md: the last writer overwrites the other"
     assert warnings(base, writes("ada", "./shared/plan.md"), writes("bob", "./shared/plan.md")) == [told]
     assert warnings(base, writes("ada", "./shared/plan.md"), writes("bob", "./shared")) == [told]
 

@@ -387,7 +387,7 @@ def test_a_folder_is_granted_by_its_name(base: Path) -> None:
     files[ADA]["permissions"]["file_access"]["allow_write"] = ["./workspace/*"]
     (problem,) = problems_with(base, files)
     assert problem.pointer == "/permissions/file_access/allow_write/0"
-    assert "all that lies below a folder is granted with it" in problem.message
+    assert "a grant covers all files below a folder" in problem.message
 
 
 def test_what_is_demanded_of_entries_is_demanded(base: Path) -> None:

@@ -66,8 +66,8 @@ def test_gates_that_can_speak_are_not_told_of(base: Path) -> None:
 @pytest.mark.parametrize(
     ("gate", "where", "what"),
     [
-        ({"tool": "shel"}, "/tool", 'there is no tool "shel" (did you mean "shell"'),
-        ({"tool": ["shell", "web_*"]}, "/tool/1", 'there is no tool "web_*"'),
+        ({"tool": "shel"}, "/tool", 'tool "shel" does not exist (did you mean "shell"'),
+        ({"tool": ["shell", "web_*"]}, "/tool/1", 'tool "web_*" does not exist'),
         ({"tool": "http_post"}, "/tool", 'no agent may call "http_post"'),
         ({"tool": "ask_bob"}, "/tool", "asks the team"),
         ({"tool": "file_*", "class": "execute"}, "/class", "of this class: read, write"),

@@ -29,7 +29,7 @@ from lemming.testing import make_org, resume, say
         ),
         ({"at": "call", "then": "block", "max_length": 0}, "max_length"),
         ({"at": "out", "then": "block", "dedupe": False}, '"dedupe" must be true, got false'),
-        ({"at": "out", "then": "block", "dedupe": None}, "expected true or false, found null"),
+        ({"at": "out", "then": "block", "dedupe": None}, "expected true or false, got null"),
         (
             {"at": "out", "then": "block", "deny": []},
             '"deny" must be a list with a regular expression, got []',

@@ -266,7 +266,7 @@ def test_two_judges_of_one_agent_are_asked_in_turn(base: Path) -> None:
     [
         ("critc", 'did you mean "critic"'),
         ({"agent": "scripted"}, 'no agent "scripted"'),
-        ({"model": "critic"}, 'no model key "critic"'),
+        ({"model": "critic"}, 'there is no model key "critic"'),
     ],
 )
 def test_nobody_to_judge_is_no_turn(base: Path, by: Any, said: str) -> None:

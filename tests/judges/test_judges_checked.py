@@ -32,7 +32,7 @@ def test_a_policy_is_a_text_or_a_file(base: Path) -> None:
     [
         ({"by": "critc"}, 'no agent and no model key "critc"'),
         ({"by": {"agent": "scripted"}}, 'no agent "scripted"'),
-        ({"by": {"model": "critic"}}, 'no model key "critic"'),
+        ({"by": {"model": "critic"}}, 'there is no model key "critic"'),
         ({"by": {}}, "verify.by is a name"),
         ({"by": "critic", "max": 0}, "at least 1"),
         ({"by": "critic", "then": "flagg"}, "flag"),

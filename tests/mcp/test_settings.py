@@ -43,7 +43,7 @@ PROGRAM = {"command": ["server"]}
             {"a": {**PROGRAM, "comand": 1}},
             '/servers/a/comand: unknown key "comand" (did you mean "command"?)',
         ),
-        ({"a": {"command": "server"}}, '/servers/a/command: expected a list, found "server"'),
+        ({"a": {"command": "server"}}, '/servers/a/command: expected a list, got "server"'),
         ({"a": {**PROGRAM, "timeout_s": 0}}, "/servers/a/timeout_s: expected a number above 0"),
     ],
 )

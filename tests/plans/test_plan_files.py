@@ -259,8 +259,8 @@ def test_a_line_of_models_that_no_plan_can_read_is_named(tmp_path: Path) -> None
     base = planned_org(tmp_path, step("a", "ada"))
     fs.write_atomic(base, "config/models.json", dump_pretty({"mine": {"provider": "plan"}}))
     (wrong,) = [it for it in validate_config(base, load_config(base)) if it.pointer == "/mine"]
-    assert 'reads "values"' in wrong.message
-    assert wrong.hint == '"prompt": "values" beside provider'
+    assert 'must be "values" for plan' in wrong.message
+    assert wrong.hint == 'add "prompt": "values" next to provider'
 
 
 def test_a_key_that_is_none_in_a_step_fails_the_turn_and_asks_nobody(tmp_path: Path) -> None:

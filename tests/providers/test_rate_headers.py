@@ -165,7 +165,7 @@ def test_a_call_is_not_made_where_the_wait_is_longer_than_it_may_take(request_: 
     backend = Resting(SkippingClock(), [90.0])
     provider = paced(backend)
     provider.complete(request_)
-    with pytest.raises(RateLimited, match="m takes no calls for 90 s") as caught:
+    with pytest.raises(RateLimited, match="m allows no calls for 90 s") as caught:
         provider.complete(request_._replace(deadline_s=60.0))
     assert (len(backend.asked), caught.value.may_be_paid) == (1, False)
     assert caught.value.retry_after_s == pytest.approx(90, abs=5)

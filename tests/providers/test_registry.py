@@ -61,14 +61,14 @@ def test_a_provider_that_asks_for_the_organisations_folder_gets_it(tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "options", "message", "hint"),
     [
-        ("voiced", {"voic": "soft"}, 'no option "voic"', 'did you mean "voice"?'),
-        ("voiced", {"base": "/etc"}, 'no option "base"', "options of voiced: voice"),
+        ("voiced", {"voic": "soft"}, 'option "voic" does not exist', 'did you mean "voice"?'),
+        ("voiced", {"base": "/etc"}, 'option "base" does not exist', "options of voiced: voice"),
         ("openai", {"api_key": "sk-1234"}, "a key must not be in a file", "api_key_env"),
         ("openai", {"api": "assistants"}, "option \"api\": Input should be 'chat' or 'responses'", ""),
         ("ollama", {"num_ctx": "8k"}, 'option "num_ctx": Input should be a valid integer', ""),
         ("cli", {"command": "claude -p"}, 'option "command": Input should be a valid array', ""),
         ("cli", {}, "argument: 'command'", "options of cli: command, env, cwd"),
-        ("human", {"x": 1}, 'no option "x"', "options of human: none"),
+        ("human", {"x": 1}, 'option "x" does not exist', "options of human: none"),
     ],
 )
 def test_a_wrong_option_is_a_configuration_error(

@@ -79,9 +79,9 @@ def test_a_spent_budget_is_an_error_after_what_there_is(lemming: Lemming, tmp_pa
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--ticks", "x"], "neither a tick nor a span"),
-        (["--ticks", "9..12"], "ticks 9 to 12: not run"),
-        (["--ticks", "3..1"], "ends before it begins"),
+        (["--ticks", "x"], "expected a tick or a range of ticks"),
+        (["--ticks", "9..12"], "no record of ticks 9 to 12"),
+        (["--ticks", "3..1"], "a range must end after it begins"),
         (["--set", "x"], "expected FILE:/POINTER=VALUE"),
         (["--dry-run", "--keep", "/tmp/nowhere"], "exclude each other"),
     ],
@@ -94,7 +94,7 @@ def test_mistakes_are_named(lemming: Lemming, words: list[str], why: str) -> Non
 def test_a_resume_that_the_change_would_break_is_an_error_and_not_an_agent_less(lemming: Lemming) -> None:
     ran = lemming("rehearse", "--trust", "--set", "agents/bob/resume.json:/schedule/run_every_n_ticks=often")
     assert (ran.status, ran.out) == (2, "")
-    assert 'run_every_n_ticks: expected a whole number, found "often"' in ran.err
+    assert 'run_every_n_ticks: expected a whole number, got "often"' in ran.err
 
 
 def test_ticks_are_named_as_for_the_other_commands(lemming: Lemming) -> None:

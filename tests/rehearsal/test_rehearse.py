@@ -135,7 +135,7 @@ def test_a_budget_holds_before_each_call(org: Path, bill: Path, tmp_path: Path, 
 def test_a_budget_needs_prices(org: Path, bill: Path, tmp_path: Path) -> None:
     unpriced = SettingOverride("config/models.json", "/loud/usd_per_million_output_tokens", None)
     found = again(org, tmp_path / "fork", LOUDER, unpriced, budget=1.0)
-    assert "no price is known for loud" in str(found.stopped_by).replace("stand-in", "loud")
+    assert "loud has no known price" in str(found.stopped_by).replace("stand-in", "loud")
     assert asked(bill) == []
 
 
@@ -172,7 +172,7 @@ def test_one_that_was_killed_leaves_the_organisation_alone_and_goes_on(
 
 def test_a_kept_fork_is_of_one_rehearsal_only(org: Path, tmp_path: Path) -> None:
     again(org, tmp_path / "fork", LOUDER)
-    with pytest.raises(UsageError, match="another rehearsal is kept here"):
+    with pytest.raises(UsageError, match="the folder holds another rehearsal"):
         again(org, tmp_path / "fork", TITLE)
 
 
@@ -189,12 +189,16 @@ def test_as_many_turns_at_once_as_you_like_come_to_the_same(org: Path, tmp_path:
     ("text", "why", "hint"),
     [
         ("agents/bob/resume.json:/instrutions=x", "instrutions", "instructions"),
-        ("agents/bob/resume.json:/modle/key=x", 'no "modle"', '"model"'),
+        ("agents/bob/resume.json:/modle/key=x", 'key "modle" does not exist', '"model"'),
         ("agents/bob/resume.json:/schedule/run_every_n_tick=2", "run_every_n_tick", "run_every_n_ticks"),
-        ("agents/bop/resume.json:/title=x", "no file agents/bop", "agents/bob/resume.json"),
-        ("agents/bob:/title=x", "no file agents/bob", "agents/bob/resume.json"),
-        ("config/org.jsn:/inbox_limit=1", "no file config/org.jsn", "config/org.json"),
-        ("agents/bob/memory/last.json:/valeu=1", 'no "valeu"', '"value"'),
+        (
+            "agents/bop/resume.json:/title=x",
+            "file agents/bop/resume.json does not exist",
+            "agents/bob/resume.json",
+        ),
+        ("agents/bob:/title=x", "file agents/bob does not exist", "agents/bob/resume.json"),
+        ("config/org.jsn:/inbox_limit=1", "file config/org.jsn does not exist", "config/org.json"),
+        ("agents/bob/memory/last.json:/valeu=1", 'key "valeu" does not exist', '"value"'),
     ],
 )
 def test_a_pointer_that_matches_nothing_is_an_error_with_the_nearest_name(
@@ -209,7 +213,7 @@ def test_a_pointer_that_matches_nothing_is_an_error_with_the_nearest_name(
 
 def test_what_was_not_there_yet_cannot_be_set(org: Path, tmp_path: Path) -> None:
     change = SettingOverride.parse("agents/bob/memory/last.json:/value=1")
-    with pytest.raises(UsageError, match="was not there before tick 1"):
+    with pytest.raises(UsageError, match="did not exist before tick 1"):
         again(org, tmp_path / "fork", change)
 
 
@@ -240,5 +244,5 @@ def test_where_nothing_has_run_there_is_nothing_to_rehearse(base: Path) -> None:
 
 
 def test_ticks_that_were_not_run_are_refused(org: Path) -> None:
-    with pytest.raises(UsageError, match="tick 9: not run"):
+    with pytest.raises(UsageError, match="no record of tick 9"):
         find_recorded_span(Organisation.from_path(org), range(9, 10))

@@ -145,7 +145,7 @@ def test_a_recording_cannot_answer_another_question(base: Path, tmp_path: Path) 
     found = again(
         base, tmp_path / "fork", SettingOverride.parse("agents/ada/resume.json:/instructions=Shout.")
     )
-    assert "a recording, which cannot answer another question" in str(found.stopped_by)
+    assert "a recording, which cannot answer another prompt" in str(found.stopped_by)
     assert found.last == 0
     assert again(base, tmp_path / "same").reused == 1
 

@@ -124,7 +124,7 @@ def test_time_is_up_after_the_turns_under_way(org: Path) -> None:
 
 
 def test_what_is_no_time_is_refused_and_more_than_a_thread_waits_is_no_limit(org: Path) -> None:
-    with pytest.raises(UsageError, match="no number of seconds"):
+    with pytest.raises(UsageError, match="must be a number of seconds"):
         ask(org, "ada", "Well?", clock=FrozenClock(), timeout_s=float("nan"))
     assert load_requests(Organisation(org)).requests.by_identity == {}
     assert ask(org, "ada", "Well?", clock=FrozenClock(), timeout_s=float("inf")).end == "answered"

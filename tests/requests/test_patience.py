@@ -106,7 +106,7 @@ def test_ask_says_what_it_does_not_wait_for(base: Path) -> None:
     outcome = put(base, "helper", "go", clock=FrozenClock())
     assert (outcome.why, outcome.reason) == (
         "nothing_to_do",
-        "helper is due in tick 1000 (`lemming run-once --agent helper` runs it now)",
+        "helper is due in tick 1000 (run `lemming run-once --agent helper` to give it a turn now)",
     )
     assert load_tick(base) == 2
 

@@ -42,7 +42,7 @@ def test_who_comes_no_further_is_asked_again_by_the_clock_only(base: Path) -> No
     holding_on(base, {"contains": "urgent", "reply": say("yes", kind="response")})
     outcome = put(base, "bob", "when?", clock=FrozenClock())
     assert (outcome.why, load_tick(base)) == ("nothing_to_do", 2)
-    assert outcome.reason.startswith("bob came no further in its last turn")
+    assert outcome.reason.startswith("bob made no progress in its last turn")
     assert put(base, "helper", "well?", clock=FrozenClock()).answer == "here it is"
     assert [called(base, tick, "bob") for tick in journal_ticks(base)] == [True, False]
     assert paid([*clocked(base, 3)]) == ["bob"] * 3

@@ -90,7 +90,7 @@ def test_what_only_the_type_refuses_says_what_did_not_fit(base: Path) -> None:
 
 def test_a_type_and_a_schema_are_one_too_many(base: Path) -> None:
     answering(base)
-    with pytest.raises(UsageError, match="both a type and a schema"):
+    with pytest.raises(UsageError, match="expected a type or a schema"):
         ask(base, "ada", "what?", returns=Offer, schema={"properties": {"item": {}}})
 
 

@@ -311,7 +311,7 @@ def test_a_folder_that_is_not_empty_stays_as_it_is(base: Path, file: Path, place
     made(base, file)
     place.mkdir()
     (place / "mine").write_text("mine")
-    with pytest.raises(UsageError, match="not an empty folder"):
+    with pytest.raises(UsageError, match="expected an empty or a new folder"):
         restore_backup(file, place)
     assert os.listdir(place) == ["mine"]
 

@@ -51,7 +51,7 @@ def test_an_agent_that_is_paused_in_its_turn_asks_no_more_and_goes_on_later(base
     org(base)
     ran = turns(base, notify=pausing(base, "ada"))
     assert (ran["ada"].status, ran["ada"].end, ran["ada"].calls) == ("waiting", "paused", 1)
-    assert ran["ada"].reason == f"paused {TEXT} (`lemming unpause` ends it)"
+    assert ran["ada"].reason == f"paused {TEXT} (end it with `lemming unpause`)"
     assert ran["bob"].status == "done"
     assert turns(base)["ada"].reason == f"paused {TEXT}"
     unpause_agent(base, "ada")
@@ -68,7 +68,7 @@ def test_all_are_held_by_a_pause_of_all(base: Path) -> None:
     ran = turns(base, notify=pausing(base, None))
     assert (ran["ada"].end, ran["ada"].calls) == ("paused", 1)
     assert (ran["bob"].status, ran["bob"].end, ran["bob"].calls) == ("skipped", "paused", 0)
-    assert ran["bob"].reason == f"the organisation is paused {TEXT} (`lemming unpause` ends it)"
+    assert ran["bob"].reason == f"the organisation is paused {TEXT} (end it with `lemming unpause`)"
     unpause_agent(base, None)
     assert [turn.status for turn in turns(base).values()] == ["done", "done"]
 

@@ -199,7 +199,7 @@ def test_a_moment_at_an_end_of_the_calendar_is_none(
     make_org(base, ada, person, script=script, models={"human": {"provider": "human"}})
     assert turns(base)["ada"].tools[0]["outcome"] == "failed"
     assert run(["-C", str(base), "send", "ada", "hello", "--at", at]) == 2
-    assert "is no moment" in capsys.readouterr().err
+    assert "expected a time" in capsys.readouterr().err
     put(base, "human", "message", {"text": "x", "not_before": at})
     assert turns(base)["ada"].status in ("done", "waiting")
 
@@ -239,8 +239,8 @@ def test_a_call_that_breaks_as_gates_look_at_it_is_a_failed_call(base: Path) -> 
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        (Act(TurnReply()), "the strategy acts before it has asked for an answer"),
-        ("hello", "the strategy yielded str, which is neither Ask nor Act"),
+        (Act(TurnReply()), "the strategy must ask for an answer before it acts"),
+        ("hello", "the strategy must yield Ask or Act, got str"),
     ],
 )
 def test_a_strategy_that_yields_what_it_must_not_says_so(base: Path, step: Any, why: str) -> None:

@@ -238,12 +238,12 @@ def test_validate_names_what_is_wrong_with_a_strategy(
     [
         (
             {"rounds": 0},
-            ["/turn/options/rounds: turn.options.rounds", "expected a number of at least 1, found 0"],
+            ["/turn/options/rounds: turn.options.rounds", "expected a number of at least 1, got 0"],
         ),
-        ({"rounds": "2"}, ['expected a whole number, found "2"', "write 2"]),
+        ({"rounds": "2"}, ['expected a whole number, got "2"', "write 2"]),
         (
             {"rounds": 0, "model": 7},
-            ["/turn/options/rounds", "/turn/options/model", "expected text, found 7"],
+            ["/turn/options/rounds", "/turn/options/model", "expected text, got 7"],
         ),
         ({"agent": "a", "model": "b"}, ["turn.options of strategy", "the critic is one of"]),
         ({"round": 1, "agnet": "a"}, ["/turn/options/round:", "/turn/options/agnet:", 'mean "agent"?']),

@@ -92,10 +92,10 @@ def test_bisect_tells_an_edit_by_hand_from_a_tick(base: Path) -> None:
 @pytest.mark.parametrize(
     ("good", "bad", "command", "why"),
     [
-        ("1", "30", "false", "fails after tick 1 already"),
+        ("1", "30", "false", "already fails after tick 1"),
         ("1", "30", "true", "succeeds after tick 30"),
-        ("9", "3", "true", "nothing lies between"),
-        ("1", "30", "no-such-command", "cannot be run"),
+        ("9", "3", "true", "no commit is between"),
+        ("1", "30", "no-such-command", "cannot run"),
     ],
 )
 def test_a_bisect_that_cannot_tell_says_why(long: Path, good: str, bad: str, command: str, why: str) -> None:
@@ -196,7 +196,7 @@ def test_a_value_that_has_no_place_is_refused_before_anything_is_written(
 def test_a_fork_needs_an_empty_folder_outside(long: Path, tmp_path: Path) -> None:
     history = GitHistory(long)
     (tmp_path / "mine").write_text("mine")
-    for folder, why in [(tmp_path, "not an empty folder"), (long / "inner", "cannot be inside")]:
+    for folder, why in [(tmp_path, "an empty or a new folder"), (long / "inner", "must be outside")]:
         with pytest.raises(UsageError, match=why):
             fork(history, history.resolve_state("3"), folder, [])
 
@@ -259,7 +259,7 @@ def test_what_a_rewind_set_aside_is_not_the_past_any_more(base: Path) -> None:
     go_back(base, "2")
     history = GitHistory(base)
     assert history.state_at_tick(2).commit.subject == "tick 2: 1 done"
-    with pytest.raises(UsageError, match="tick 3 has not been run"):
+    with pytest.raises(UsageError, match="tick 3 has not run"):
         history.state_at_tick(3)
     commits = [commit.subject for commit in history.list_commits()]
     assert commits[:3] == ["rewound to tick 2", "tick 4: 1 done", "tick 3: 1 done"]

@@ -92,7 +92,7 @@ def test_the_state_after_a_tick_is_without_later_edits_by_hand(base: Path) -> No
     fs.write_atomic(base, "shared/plan.md", b"# plan\n")
     run(base, 2)
     history = GitHistory(base)
-    with pytest.raises(UsageError, match="there was no file"):
+    with pytest.raises(UsageError, match="did not exist then"):
         history.read_file(history.state_at_tick(2).commit, "shared/plan.md")
     assert history.read_file(history.state_at_tick(3).commit, "shared/plan.md") == b"# plan\n"
 
@@ -161,16 +161,16 @@ def test_a_link_in_the_place_of_a_folder_keeps_nothing_else_out(base: Path, tmp_
 def test_ticks_outside_the_history_are_refused_with_where_it_begins(base: Path) -> None:
     make(base, org={"durability": "off"})
     run(base, 2)
-    with pytest.raises(UsageError, match="there is no history here"):
+    with pytest.raises(UsageError, match="no history is recorded here"):
         GitHistory(base)
     fs.write_atomic(base, "config/org.json", dump_pretty(ON))
-    with pytest.raises(UsageError, match="there is no history here") as refused:
+    with pytest.raises(UsageError, match="no history is recorded here") as refused:
         GitHistory(base)
-    assert refused.value.hint == "it begins with the next tick"
+    assert refused.value.hint == "run a tick: the history begins with it"
     run(base)
     history = GitHistory(base)
     assert history.state_at_tick(2).commit.subject == "before tick 3: the history begins"
-    for word, why in [("1", "it begins before tick 3"), ("4", "has not been run"), ("x", "is not a tick")]:
+    for word, why in [("1", "it begins before tick 3"), ("4", "has not run"), ("x", "expected a tick")]:
         with pytest.raises(UsageError, match=why):
             history.resolve_state(word)
 

@@ -105,7 +105,7 @@ def test_a_history_whose_bytes_power_loss_took_begins_anew_and_the_old_one_is_ke
         assert said == []
         assert subjects(base)[-1] == "tick 3: 1 done"
         return
-    assert "begins anew" in said[0].problem.message
+    assert "starts anew" in said[0].problem.message
     (aside,) = base.glob("aside/*/history.git")
     assert str(aside.relative_to(base)) in said[0].problem.hint
     assert run(base) == []
@@ -129,8 +129,8 @@ def test_git_is_told_to_flush_what_survives_power_loss(
 @pytest.mark.parametrize(
     ("does", "says"),
     [
-        ("exit 127", "the history needs git, and there is none"),
-        ("echo git version 2.29.1", "the history needs git 2.30, this is 2.29"),
+        ("exit 127", "git is not installed, and the history needs it"),
+        ("echo git version 2.29.1", "git must be 2.30 or newer, got 2.29"),
         ('case "$1" in --version) echo git version 2.40.0;; *) echo broken >&2; exit 1;; esac', "broken"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_git_that_cannot_be_used_is_a_warning_and_is_caught_up(
     assert load_tick(base) == 4
     assert run(base) == []
     assert subjects(base)[-2:] == ["ticks 2 to 3, kept together", "tick 4: 1 done"]
-    with pytest.raises(UsageError, match="ticks 2 to 3 were kept together"):
+    with pytest.raises(UsageError, match="ticks 2 to 3 share one commit"):
         GitHistory(base).state_at_tick(2)
 
 

@@ -223,13 +223,13 @@ def test_what_is_refused_leaves_the_organisation_as_it_was(made: Path, tmp_path:
 @pytest.mark.parametrize(
     ("records", "why"),
     [
-        (lambda rs: rs[1:], "begins with one tick_started"),
-        (lambda rs: [rs[0], *rs], "begins with one tick_started"),
-        (lambda rs: [{**rs[0], "tick": 3}, *rs[1:]], "is that of tick 3"),
-        (lambda rs: [{**rs[0], "order": ["bob"]}, *rs[1:]], '"ada" takes no turn in this tick'),
-        (lambda rs: [rs[0], *rs[2:]], "the turn of ada has not begun"),
-        (lambda rs: [rs[0], rs[1], *rs[1:]], "the turn of ada begins twice"),
-        (lambda rs: [rs[0], {**rs[1], "resume": {**rs[1]["resume"], "name": "bob"}}], "is not ada"),
+        (lambda rs: rs[1:], "the first record must be the only tick_started"),
+        (lambda rs: [rs[0], *rs], "the first record must be the only tick_started"),
+        (lambda rs: [{**rs[0], "tick": 3}, *rs[1:]], "got 3; rename the file"),
+        (lambda rs: [{**rs[0], "order": ["bob"]}, *rs[1:]], '"ada" has no turn in this tick'),
+        (lambda rs: [rs[0], *rs[2:]], "the turn of ada has not started"),
+        (lambda rs: [rs[0], rs[1], *rs[1:]], "the turn of ada starts twice"),
+        (lambda rs: [rs[0], {**rs[1], "resume": {**rs[1]["resume"], "name": "bob"}}], "must be ada, got"),
     ],
 )  # fmt: skip
 def test_records_that_cannot_follow_each_other_are_refused(

@@ -52,12 +52,12 @@ def test_an_unreadable_counter_is_written_anew_from_the_journals(base: Path, rep
     ran = repair()
     assert ran.status == 1
     assert "tick.json: cannot read the tick counter" in ran.out
-    assert '  would: write {"current_tick": 4} into it: the last journal is of tick 3' in ran.out
+    assert '  would: write {"current_tick": 4} into the file: the last journal is of tick 3' in ran.out
     assert ran.err == "1 repair possible: `lemming repair --yes` applies them\n"
     assert state(base) == before
     ran = repair("--yes")
     assert ran.status == 0
-    assert '  done: write {"current_tick": 4} into it' in ran.out
+    assert '  done: write {"current_tick": 4} into the file' in ran.out
     assert load_tick(base) == 4
     assert (aside_of(base) / "tick.json").read_text() == "{oops"
     assert run_once(base).tick == 4
@@ -67,8 +67,8 @@ def test_an_unreadable_counter_is_written_anew_from_the_journals(base: Path, rep
 @pytest.mark.parametrize(
     ("journals_gone", "known"),
     [
-        ("0000000[23]", "a ledger tells of tick 3, whose journal is gone"),
-        ("*", "there is no journal, and ledgers and outboxes tell of ticks up to 3"),
+        ("0000000[23]", "a ledger has tick 3, whose journal is missing"),
+        ("*", "no journal exists, and ledgers and outboxes have ticks up to 3"),
     ],
 )
 def test_an_unreadable_counter_does_not_go_back_before_what_ledgers_tell(
@@ -77,9 +77,9 @@ def test_an_unreadable_counter_does_not_go_back_before_what_ledgers_tell(
     (make(base) / "tick.json").write_text("{oops")
     for file in (base / "logs/ticks").glob(f"{journals_gone}.jsonl"):
         file.unlink()
-    with pytest.raises(CorruptState, match=f'{known}; write {{"current_tick": 4}}'):
+    with pytest.raises(CorruptState, match=f'write {{"current_tick": 4}} into the file; {known}'):
         run_once(base)
-    assert f'write {{"current_tick": 4}} into it: {known}' in repair("--yes").out
+    assert f'write {{"current_tick": 4}} into the file: {known}' in repair("--yes").out
     assert run_once(base).tick == 4
 
 
@@ -117,7 +117,7 @@ def test_a_counter_moved_back_is_led_past_what_ledgers_tell(base: Path, repair: 
 def test_a_missing_counter_names_the_tick_that_was_interrupted(base: Path, repair: Repair) -> None:
     interrupt(make(base))
     (base / "tick.json").unlink()
-    assert '{"current_tick": 4} into it: tick 4 was interrupted and goes on' in repair().out
+    assert '{"current_tick": 4} into the file: tick 4 was interrupted and continues' in repair().out
     repair("--yes")
     assert not (base / "aside").exists()
     run_once(base)
@@ -128,7 +128,7 @@ def test_a_counter_moved_back_is_moved_on(base: Path, repair: Repair) -> None:
     (make(base) / "tick.json").write_text('{"current_tick": 2}')
     with pytest.raises(TickAlreadyCommitted):
         run_once(base)
-    assert "it names tick 2, but tick 2 is over: tick 3 has begun" in repair().out
+    assert "current_tick is 2, but tick 2 is over: tick 3 has started" in repair().out
     repair("--yes")
     assert run_once(base).tick == 4
 
@@ -139,7 +139,7 @@ def test_a_counter_moved_back_to_a_quiet_tick_is_moved_on(base: Path, repair: Re
     (base / "tick.json").write_text('{"current_tick": 2}')
     with pytest.raises(TickAlreadyCommitted):
         run_once(base)
-    assert "it names tick 2, but tick 2 is over: tick 3 has begun" in repair().out
+    assert "current_tick is 2, but tick 2 is over: tick 3 has started" in repair().out
     repair("--yes")
     assert run_once(base).tick == 4
 
@@ -149,7 +149,7 @@ def test_a_counter_moved_past_an_unfinished_tick_goes_back_to_it(base: Path, rep
     (base / "tick.json").write_text('{"current_tick": 5}')
     with pytest.raises(CorruptState):
         run_once(base)
-    assert "it names tick 5, but tick 4 was interrupted in the turn of bob" in repair().out
+    assert "current_tick is 5, but tick 4 was interrupted in the turn of bob" in repair().out
     repair("--yes")
     assert run_once(base).tick == 4
 
@@ -158,7 +158,7 @@ def test_a_counter_that_no_journal_can_tell_is_left_to_the_person(base: Path, re
     (make(base, ticks=0) / "tick.json").write_text("?")
     ran = repair("--yes")
     assert ran.status == 0
-    assert '  for you: no journal tells the number: write {"current_tick": N} into it yourself' in ran.out
+    assert '  for you: write {"current_tick": N} into the file yourself: no journal has the number' in ran.out
     assert (base / "tick.json").read_text() == "?"
 
 
@@ -169,9 +169,7 @@ def test_a_damaged_journal_of_a_finished_tick_costs_only_the_record(base: Path, 
     before = damage(journal(make(base), 2), 3)
     ran = repair()
     assert ran.out.startswith("logs/ticks/00000002.jsonl:3: the journal is damaged")
-    assert (
-        "  would: move it aside: the record of tick 2 is lost; what the tick wrote stays as it is" in ran.out
-    )
+    assert "  would: move it aside: the record of tick 2 is lost; the files of the tick stay" in ran.out
     damaged = journal(base, 2).read_bytes()
     files = tree(base)
     repair("--yes")
@@ -188,8 +186,8 @@ def test_a_damaged_unfinished_journal_goes_on_after_its_last_whole_line(base: Pa
     assert len(whole) == 5
     with pytest.raises(CorruptState):
         run_once(base)
-    assert "keep its first 3 lines, which are whole: tick 4 goes on after them" in repair().out
-    assert "asked, and paid, again" in repair().out
+    assert "keep its first 3 lines, which are whole: tick 4 continues after them" in repair().out
+    assert "called, and paid, again" in repair().out
     repair("--yes")
     assert journal(base, 4).read_bytes() == b"".join(whole[:3])
     assert (aside_of(base) / "logs/ticks/00000004.jsonl").read_bytes() != before
@@ -202,7 +200,7 @@ def test_a_damaged_unfinished_journal_goes_on_after_its_last_whole_line(base: Pa
 def test_a_journal_damaged_in_its_first_line_runs_afresh(base: Path, repair: Repair) -> None:
     interrupt(make(base))
     damage(journal(base, 4), 1)
-    assert "move it aside: tick 4 runs afresh, and its models are asked, and paid, again" in repair().out
+    assert "move it aside: tick 4 runs anew, and its models are called, and paid, again" in repair().out
     repair("--yes")
     assert run_once(base).tick == 4
     assert journal_lines(base, 4)[-1]["type"] == "tick_committed"
@@ -220,7 +218,7 @@ def test_a_turn_whose_beginning_stood_in_a_journal_that_is_gone_is_taken_anew(
     with pytest.raises(Crash):
         run_forever(base, interval_s=0, max_ticks=4, notify=die)
     journal(base, 1).unlink()  # as power loss may with durability "off"
-    with pytest.raises(CorruptState, match="cannot be put together"):
+    with pytest.raises(CorruptState, match="cannot be rebuilt"):
         run_once(base)
     (found,) = repair("--json").objects
     assert found["where"] == "logs/ticks/00000003.jsonl:2"
@@ -233,7 +231,7 @@ def test_a_link_in_the_place_of_a_journal_is_moved_aside(base: Path, repair: Rep
     make(base)
     journal(base, 1).rename(base / "elsewhere")
     journal(base, 1).symlink_to(base / "elsewhere")
-    assert "symbolic link refused" in repair().out
+    assert "got a symbolic link" in repair().out
     repair("--yes")
     assert (aside_of(base) / "logs/ticks/00000001.jsonl").is_symlink()
     assert repair().status == 0
@@ -244,7 +242,7 @@ def test_damaged_packed_journals_are_moved_aside(base: Path, repair: Repair) -> 
     packed.parent.mkdir()
     packed.write_bytes(b"no archive")
     ran = repair()
-    assert "logs/ticks/sealed/00000000-00000099.jsonl.xz: the sealed journals are damaged" in ran.out
+    assert "logs/ticks/sealed/00000000-00000099.jsonl.xz: the packed journals are damaged" in ran.out
     assert "move it aside: the record of its ticks is lost, everything else stays" in ran.out
     repair("--yes")
     assert (aside_of(base) / "logs/ticks/sealed" / packed.name).read_bytes() == b"no archive"
@@ -262,8 +260,8 @@ def test_a_damaged_end_of_a_ledger_is_cut_and_kept(base: Path, repair: Repair) -
     with pytest.raises(CorruptState):
         read_state(base, "ada")
     ran = repair()
-    assert "agents/ada/turns.jsonl: its last 3 lines are not what the engine wrote" in ran.out
-    assert "ada goes on from its turn of tick 2; what it read and spent after that is forgotten" in ran.out
+    assert "agents/ada/turns.jsonl: its last 3 lines are not a record of the engine" in ran.out
+    assert "ada continues from its turn of tick 2; later reading and spending is forgotten" in ran.out
     repair("--yes")
     assert ledger.read_bytes() == whole[0] + whole[1]
     assert (aside_of(base) / "agents/ada/turns.jsonl").read_bytes() == broken
@@ -272,7 +270,7 @@ def test_a_damaged_end_of_a_ledger_is_cut_and_kept(base: Path, repair: Repair) -
 
 def test_a_ledger_with_nothing_readable_is_moved_aside(base: Path, repair: Repair) -> None:
     (make(base) / "agents/ada/turns.jsonl").write_text("garbage\n")
-    assert "move it aside: ada starts anew, what it has read and spent is forgotten" in repair().out
+    assert "move it aside: ada starts anew, its read entries and spent credits are forgotten" in repair().out
     repair("--yes")
     assert read_state(base, "ada").turns == 0
 
@@ -291,7 +289,7 @@ def test_what_a_crash_left_half_written_is_moved_aside(base: Path, repair: Repai
             run_once(base)
     (left,) = list(base.rglob(".*.tmp"))
     place = left.relative_to(base)
-    assert f"{place}: left by a write that was cut off" in repair().out
+    assert f"{place}: left by an interrupted write" in repair().out
     repair("--yes")
     assert not left.exists()
     assert (aside_of(base) / place).exists()
@@ -302,8 +300,8 @@ def test_odd_files_in_an_outbox_are_listed_and_left(base: Path, repair: Repair) 
     odd.write_text("hello")
     ran = repair("--yes")
     assert ran.status == 0
-    assert "agents/ada/outbox/readme.txt: ignored: not an entry's file name" in ran.out
-    assert "  for you: entries are named like 00000042_3fa9c1d2e0b7.json" in ran.out
+    assert "agents/ada/outbox/readme.txt: the file name must be TICK_ID.json; the file is ignored" in ran.out
+    assert "  for you: name entries like 00000042_3fa9c1d2e0b7.json" in ran.out
     assert ran.err == "nothing to repair; 1 thing for you to decide\n"
     assert odd.exists()
 

@@ -286,9 +286,9 @@ def test_an_organisation_without_its_first_journals_is_not_run_again(org: Path, 
 
 
 def test_a_folder_that_holds_something_is_refused(org: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not an empty folder"):
+    with pytest.raises(UsageError, match="an empty or a new folder"):
         rerun(org, tmp_path)
-    with pytest.raises(UsageError, match="inside the organisation"):
+    with pytest.raises(UsageError, match="outside the organisation"):
         rerun(org, org / "shared/again")
 
 
@@ -312,7 +312,7 @@ def test_the_command_prints_the_diff_and_ends_with_1(
     assert run(["-C", str(org), "replay", "--into", str(again)]) == 1
     printed = capsys.readouterr()
     assert "+You are a pirate." in printed.out.splitlines()
-    assert "tick 1, bob: the prompt is not the recorded one" in printed.err
+    assert "tick 1, bob: the prompt differs from the recorded prompt" in printed.err
 
 
 def test_the_command_takes_a_span_and_tells_programs(org: Path, capsys: pytest.CaptureFixture[str]) -> None:

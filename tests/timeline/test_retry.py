@@ -161,7 +161,7 @@ def test_a_retry_that_is_cut_off_leaves_the_call_unknown_and_is_never_run_by_its
     gong.deaths = 1
     with pytest.raises(Crash):
         repair("--retry", "1/ada/0", "--yes")
-    assert "the engine stopped while this ran, and so did the repair that ran it again" in repair().out
+    assert "the engine stopped while this ran, and so did the repair that repeated it" in repair().out
     assert "run again. INTERRUPTED: the engine stopped while this ran" in prompt_of_next_turn(org)
     run_once(org)
     assert [call["was_retried"] for call in listed(repair)] == [True]
@@ -236,7 +236,7 @@ def test_a_tool_that_the_agent_may_not_call_any_more_is_not_run(
     ran = repair("--retry", "1/ada/0", "--yes")
     assert ran.status == 2
     assert "ada may not call gong any more" in ran.err
-    assert "grant it in permissions.tools, or say what you found out" in ran.err
+    assert "grant it in permissions.tools, or find out the outcome" in ran.err
     assert gong.struck == [3]
     assert [call["was_retried"] for call in listed(repair)] == [False]
 
@@ -244,7 +244,7 @@ def test_a_tool_that_the_agent_may_not_call_any_more_is_not_run(
 def test_a_tool_that_is_gone_is_said_to_be(org: Path, repair: Repair) -> None:
     ToolRegistry.unregister("gong")
     ran = repair("--retry", "1/ada/0", "--yes")
-    assert (ran.status, 'no tool "gong"' in ran.err) == (2, True)
+    assert (ran.status, 'tool "gong" does not exist' in ran.err) == (2, True)
 
 
 def test_a_tool_that_takes_other_arguments_by_now_is_not_run(org: Path, gong: Gong, repair: Repair) -> None:
@@ -254,7 +254,7 @@ def test_a_tool_that_takes_other_arguments_by_now_is_not_run(org: Path, gong: Go
 
     ToolRegistry.register(Deaf(deaths=0))
     ran = repair("--retry", "1/ada/0", "--yes")
-    assert (ran.status, "the call cannot be run as it was" in ran.err) == (2, True)
+    assert (ran.status, "the call cannot be repeated" in ran.err) == (2, True)
     assert [call["was_retried"] for call in listed(repair)] == [False]
 
 

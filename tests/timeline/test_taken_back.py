@@ -65,7 +65,7 @@ def test_files_that_went_back_without_their_journals_are_told_with_the_way_out(b
     kept(base, WITHOUT_JOURNALS)
     git(base, "reset", "--hard", f"HEAD~{back}")
     tick = 6 - back
-    with pytest.raises(TickAlreadyCommitted, match=f"the files are those before tick {tick}") as refused:
+    with pytest.raises(TickAlreadyCommitted, match=f"the files are from before tick {tick}") as refused:
         run_once(base)
     assert "lemming repair --yes" in refused.value.hint
     with open_org(base) as runtime:
@@ -88,7 +88,7 @@ def test_a_backup_copied_over_what_is_there_leaves_no_entries_of_ticks_that_neve
         run_once(base)
     shutil.copytree(tmp_path / "backup", base, dirs_exist_ok=True)
     assert len(list_outbox(base, "ada")) == 6
-    with pytest.raises(TickAlreadyCommitted, match="the files are those before tick 4"):
+    with pytest.raises(TickAlreadyCommitted, match="the files are from before tick 4"):
         run_once(base)
     with open_org(base) as runtime:
         make_repairs(runtime, [repair for repair in find_repairs(base) if repair.steps])
@@ -101,7 +101,7 @@ def test_a_machine_that_was_restarted_does_not_take_old_files_for_a_lost_counter
     kept(base, WITHOUT_JOURNALS)
     git(base, "reset", "--hard", "HEAD~1")
     before = tree(base)
-    with pytest.raises(TickAlreadyCommitted, match="the files are those before tick 5"):
+    with pytest.raises(TickAlreadyCommitted, match="the files are from before tick 5"):
         run_once(base, clock=FrozenClock(boot_id="another"))
     assert tree(base) == before
 

@@ -193,8 +193,8 @@ def test_an_unknown_tick_names_those_there_are(base: Path, capsys: Capsys) -> No
     run_once(base)
     ran = typed(capsys, base, "tick", "9")
     assert ran.status == 2
-    assert "tick 9 has not been run" in ran.err
-    assert "the newest that has a journal: 1" in ran.err
+    assert "tick 9 has not run" in ran.err
+    assert "name a tick up to 1" in ran.err
 
 
 def seldom(base: Path) -> Path:
@@ -219,7 +219,7 @@ def test_a_journal_that_is_gone_is_not_taken_for_a_quiet_tick(base: Path, capsys
     (seldom(base) / f"logs/ticks/{tick:08d}.jsonl").unlink()
     ran = typed(capsys, base, "tick", str(tick))
     assert ran.status == 2
-    assert f"the journal of tick {tick} is gone" in ran.err
+    assert f"the journal of tick {tick} is missing" in ran.err
 
 
 def test_much_that_a_turn_knew_already_is_counted(base: Path, capsys: Capsys) -> None:

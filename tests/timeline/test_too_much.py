@@ -45,7 +45,7 @@ def test_a_huge_ledger_costs_its_agent_the_turn_and_nobody_else(
     sparse(ledger, b"\n" + ledger.read_bytes().splitlines()[-1] + b"\n")
     assert run(["-C", str(org), command]) != 70
     if command == "run-once":
-        assert "larger than the 64 MiB of a ledger" in capsys.readouterr().err
+        assert "larger than the limit of 64 MiB for a ledger" in capsys.readouterr().err
         assert len((org / "agents/bob/turns.jsonl").read_text().splitlines()) == 2
 
 
@@ -66,7 +66,7 @@ def test_packed_journals_that_would_fill_the_memory_are_refused_before_they_are_
     segment = lzma.compress(json.dumps(line).encode()) + bytes(1000)
     (org / SEALED_FOLDER / "00000100-00000199.jsonl.xz").write_bytes(segment)
     assert run(["-C", str(org), command]) in (0, 1, 7)
-    with pytest.raises(CorruptState, match="are not what the engine packed"):
+    with pytest.raises(CorruptState, match="more than the engine packs"):
         read_journal(org, 100)
 
 
@@ -74,11 +74,11 @@ def test_packed_journals_that_would_fill_the_memory_are_refused_before_they_are_
     ("blocks", "why"),
     [
         ([{"bytes": 1, "journals": {"00000100": 5}}], "by its first line"),
-        ([{"bytes": "PACKED", "journals": {"00000100": 5}}], "does not end where its first line says"),
-        ([{"bytes": "PACKED", "journals": {"00000100": 99_999_999}}], "shorter than its first line says"),
-        ([{"bytes": "PACKED", "journals": {"00000100": -5}}], "is not one of a segment"),
-        ([{"bytes": "PACKED"}], "is not one of a segment"),
-        ({"0": 1}, "is not one of a segment"),
+        ([{"bytes": "PACKED", "journals": {"00000100": 5}}], "does not end where the first line states"),
+        ([{"bytes": "PACKED", "journals": {"00000100": 99_999_999}}], "shorter than the first line states"),
+        ([{"bytes": "PACKED", "journals": {"00000100": -5}}], "must be that of a segment"),
+        ([{"bytes": "PACKED"}], "must be that of a segment"),
+        ({"0": 1}, "must be that of a segment"),
     ],
 )
 def test_a_segment_whose_first_line_lies_is_refused(org: Path, blocks: Any, why: str) -> None:
@@ -104,7 +104,7 @@ def test_a_journal_of_version_0_1_that_would_fill_the_memory_is_refused_before_i
         for _ in range(200):
             packed.write(bytes(1 << 20))
     assert run(["-C", str(org), command]) in (0, 1, 7)
-    with pytest.raises(CorruptState, match="is not what the engine packed"):
+    with pytest.raises(CorruptState, match="more than the engine packs"):
         read_journal(org, 100)
 
 

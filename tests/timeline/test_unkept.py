@@ -120,7 +120,7 @@ def test_before_its_first_tick_it_is_as_it_began(orgs: tuple[Path, Path], tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("word", "why"), [("9", "tick 9 has not been run"), ("@3fa9c1", "not a tick"), ("x", "not a tick")]
+    ("word", "why"), [("9", "tick 9 has not run"), ("@3fa9c1", "expected a tick"), ("x", "expected a tick")]
 )
 def test_what_is_no_tick_of_the_past_is_refused(orgs: tuple[Path, Path], word: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
@@ -153,7 +153,7 @@ def test_the_recorded_demo_can_be_forked_at_any_tick_and_goes_on(
         ["-C", twin, "run-forever", "--until-tick", "3", "--interval", "0"],
     ):
         assert run_command(words) == 0, capsys.readouterr().err
-    assert "as they are now" in capsys.readouterr().err
+    assert "with today's resumes" in capsys.readouterr().err
     assert tree(Path(twin)) == {
         name: content for name, content in tree(Path(demo)).items() if name != ".gitignore"
     }

@@ -240,7 +240,7 @@ def test_a_lost_journal_is_not_laid_on_a_person(base: Path, capsys: Capsys) -> N
     found = ask(base, "bob/memory/news")
     assert found.position == (2, 1)
     assert found.remark.startswith(
-        "changed since by hand, or in tick 3, of which there is no readable journal"
+        "changed since by hand, or in tick 3, whose journals are missing or unreadable"
     )
     journal = base / "logs/ticks/00000001.jsonl"
     journal.write_bytes(journal.read_bytes().replace(b"rolls", b"rools", 1))

@@ -41,7 +41,7 @@ def test_ticks_in_which_nobody_took_a_turn_are_not_taken_for_lost_ones(base: Pat
     assert (thing.by, thing.remark) == ("person", "written by a person")
     (base / "logs/ticks/00000003.jsonl").unlink()
     assert ask(base, "ada/memory/capital").remark.endswith(
-        "in tick 1, 2, 3, of which there is no readable journal"
+        "in tick 1, 2, 3, whose journals are missing or unreadable"
     )
 
 

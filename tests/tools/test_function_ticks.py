@@ -215,7 +215,7 @@ def test_an_edit_counts_from_the_next_tick_and_a_broken_one_leaves_the_tools_as_
     run_forever(shop.base, interval_s=0, until_tick=4, clock=FrozenClock(), notify=hear)
     assert said == ["one", "two", "two", "four"]
     log = (shop.base / "logs/engine.log").read_text()
-    assert "the tools from before hold until it is mended" in log
+    assert "the earlier tools stay in use until the file is fixed" in log
     assert "tools/mine.py:6" in log
 
 

@@ -273,7 +273,7 @@ def test_a_plugin_that_an_agent_may_write_is_not_imported(
     (base / file).parent.mkdir(parents=True, exist_ok=True)
     (base / file).write_text(f"open({str(base.parent / 'fired')!r}, 'w').close()\n")
     monkeypatch.syspath_prepend(base / found_in)
-    with pytest.raises(ConfigError, match="ada may write it"):
+    with pytest.raises(ConfigError, match="ada may write the file"):
         Runtime(Organisation(base)).load_config()
     assert "a_plugin" not in sys.modules
     assert not (base.parent / "fired").exists()

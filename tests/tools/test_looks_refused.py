@@ -36,7 +36,7 @@ def test_a_look_that_is_refused_makes_no_file_safe(tmp_path: Path, number: int) 
         return [it.message for it in find_writable_files(base, ["shared/code/tools.py"], agents)]
 
     whole = asked_with_each_look_refused(tmp_path, number, problems)
-    assert "ada may write it: permissions.file_access.allow_write" in whole
+    assert "ada may write the file: permissions.file_access.allow_write" in whole
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
@@ -99,7 +99,7 @@ def test_a_disk_that_refuses_a_function_is_no_result_of_its_call(tmp_path: Path)
         from lemming.kernel.base.errors import DiskError
         @tool
         def mine() -> str:
-            raise DiskError("cannot look: Input/output error", where=os.getcwd() + "/shared/x")
+            raise DiskError("cannot read: Input/output error", where=os.getcwd() + "/shared/x")
         """)
-    with contextlib.closing(shop.org), pytest.raises(DiskError, match="shared/x: cannot look"):
+    with contextlib.closing(shop.org), pytest.raises(DiskError, match="shared/x: cannot read"):
         shop.call("mine")

@@ -80,7 +80,7 @@ def test_a_file_that_a_person_broke_is_named_and_not_replaced(desk: Desk) -> Non
         desk.refusal("memory_write", key="goals", value=1),
     ):
         assert refusal.startswith("agents/alpha/memory/goals.json:1:")
-        assert "it is not replaced" in refusal
+        assert "the engine does not replace it" in refusal
 
 
 def test_long_memories_are_cut(desk: Desk) -> None:

@@ -182,9 +182,9 @@ def test_a_provider_reaches_only_the_organisations_that_name_its_plugin(tmp_path
     ]
     turns = [run_once(base).turns[0] for base in bases]
     assert [turn.status for turn in turns] == ["done", "failed", "done"]
-    assert f'no provider "{plugin}"' in turns[1].reason
+    assert f'provider "{plugin}" does not exist' in turns[1].reason
     (problem,) = validate_config(bases[1], load_config(bases[1]))
-    assert problem.message.startswith(f'model key "own": no provider "{plugin}"')
+    assert problem.message.startswith(f'model key "own": provider "{plugin}" does not exist')
 
 
 def test_no_provider_takes_the_place_of_one_that_ships(tmp_path: Path, plugin: str) -> None:

@@ -23,7 +23,7 @@ def test_registering_a_class_or_a_nameless_tool_is_refused_at_once() -> None:
 
     with pytest.raises(TypeError, match="an instance of a Tool"):
         ToolRegistry.register(CustomTool)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="Nameless needs a name"):
+    with pytest.raises(TypeError, match="Nameless must have a name"):
         ToolRegistry.register(Nameless())
 
 
@@ -62,7 +62,7 @@ def test_a_tool_of_a_class_that_there_is_not_is_refused_with_those_there_are() -
     class Mailer(CustomTool):
         tool_class = "mail"  # type: ignore[assignment]
 
-    with pytest.raises(TypeError, match=r"'mail'.*'send'"):
+    with pytest.raises(TypeError, match=r"'send'.*'mail'"):
         ToolRegistry.register(Mailer())
 
 
@@ -102,7 +102,7 @@ def test_a_class_that_says_its_parameters_is_held_to_them() -> None:
     [
         ({"properties": {"amount": {"minimum": "1"}}}, r"refund.*parameters/properties/amount/minimum"),
         ({"properties": {"path": {"pattern": "(?=a)"}}}, "cannot be used"),
-        ("amount", "is a str, and no JSON Schema"),
+        ("amount", "parameters must be a JSON Schema, got str"),
     ],
 )
 def test_parameters_that_are_no_schema_are_refused_at_registration(parameters: Any, says: str) -> None:
@@ -110,5 +110,5 @@ def test_parameters_that_are_no_schema_are_refused_at_registration(parameters: A
     with pytest.raises(TypeError, match=says):
         ToolRegistry.register(flawed)
     named = type("Named", (Refund,), {"place_arguments": ("file",)})()
-    with pytest.raises(TypeError, match='names "file", which is no argument: amount'):
+    with pytest.raises(TypeError, match=r'must name arguments \(amount\), got "file"'):
         ToolRegistry.register(named)

@@ -54,10 +54,10 @@ WRONG = [
     ("sys.exit(3)\n", 4, "SystemExit: 3"),
     ("@tool(tool_class='raed')\ndef f() -> str: ...\n", 4, 'did you mean "read"?'),
     ("@tool(repeatabel=True)\ndef f() -> str: ...\n", 4, 'did you mean "repeatable"?'),
-    ("@tool(timeout_s=0)\ndef f() -> str: ...\n", 4, "it must be more than 0"),
+    ("@tool(timeout_s=0)\ndef f() -> str: ...\n", 4, "timeout_s must be more than 0"),
     ("@tool(name='a b')\ndef f() -> str: ...\n", 4, "a tool's name has"),
     ("@tool(reads='shared')\ndef f() -> str: ...\n", 4, 'write ["shared"]'),
-    ("@tool\nclass F: ...\n", 4, "makes a function a tool"),
+    ("@tool\nclass F: ...\n", 4, "must decorate a function"),
 ]
 """What a file holds after its header, in which line something is wrong, and what is said of it."""
 
@@ -140,7 +140,7 @@ def test_one_name_twice_is_an_error_that_names_both(
     with pytest.raises(ConfigError) as raised:
         _ = shop.toolset
     assert all(where in str(raised.value) for where in both), str(raised.value)
-    assert f'two tools are called "{name}"' in str(raised.value)
+    assert f'two tools have the name "{name}"' in str(raised.value)
 
 
 TWIN = "@tool\ndef twin() -> str: ...\n"
@@ -151,12 +151,12 @@ OUT: list[tuple[dict[str, str], dict[str, Any], str]] = [
     ({"tools/mine.py": "import os; os._exit(3)"}, {}, "its process ended with exit status 3"),
     ({"tools/mine.py": "class E(BaseException): ...\nraise E"}, {}, "its process ended"),
     ({"tools/mine.py": "\0"}, {}, "null bytes"),
-    ({"tools/mine.py": TWIN, "tools/other.py": TWIN}, {}, 'two tools are called "twin"'),
+    ({"tools/mine.py": TWIN, "tools/other.py": TWIN}, {}, 'two tools have the name "twin"'),
     ({"tools/mine.py": TWIN.replace("twin", "of_all")}, {}, "that of tools/a.py:4"),
     ({"tools/mine.py": TWIN.replace("twin", "file_read")}, {}, FILE_READ),
     ({"tools/my-own.py": TWIN}, {}, "is a Python module; rename it"),
     ({}, TEAM, "and that of the team of bob9"),
-    ({"workspace/mine.py": TWIN}, {}, "bob10 may write it: it is in its workspace"),
+    ({"workspace/mine.py": TWIN}, {}, "bob10 may write the file: it is in the agent's workspace"),
     ({"tools/mine.py": TWIN + f"# {'x' * (1 << 20)}"}, {}, "larger than 1048576 bytes"),
 ]
 
@@ -186,7 +186,7 @@ def test_what_is_wrong_with_an_agents_own_tools_keeps_that_agent_out(tmp_path: P
 def test_a_gate_that_names_no_tool_stops_the_run_once_all_tools_are_known(tmp_path: Path) -> None:
     shop = Workshop(tmp_path / "org", gates=[{"at": "call", "tool": "bobs_own", "then": "block"}])
     shop.file(TWIN, "agents/ada/tools/good.py")
-    with pytest.raises(ConfigError, match='there is no tool "bobs_own"'):
+    with pytest.raises(ConfigError, match='tool "bobs_own" does not exist'):
         run_once(shop.base, clock=FrozenClock())
 
 
@@ -219,7 +219,7 @@ def test_a_file_that_an_agent_may_write_is_refused_by_name(
     with pytest.raises(ConfigError) as raised:
         _ = shop.toolset
     assert raised.value.problems[0].file in (files, str(Path(files).parent))
-    assert "ada may write it" in str(raised.value)
+    assert "ada may write the file" in str(raised.value)
 
 
 @pytest.mark.parametrize("pattern", ["/etc/*.py", "../*.py", "tools/../../x.py", "tools/*"])

@@ -148,7 +148,7 @@ def find_recorded_span(base: OrgPath, ticks: range | None = None) -> range:
     """
     recorded_ticks, last_tick = journal_ticks(base), load_tick(base) - 1
     if not recorded_ticks or last_tick < recorded_ticks[0]:
-        raise UsageError("no tick has run yet", where=str(base), hint="`lemming run-once` runs one")
+        raise UsageError("no tick has run yet", where=str(base), hint="run a tick with `lemming run-once`")
     requested = ticks or range(_find_first_restorable_tick(base, recorded_ticks[0]), last_tick + 1)
     span = range(
         requested.start or _find_first_restorable_tick(base, recorded_ticks[0]),
@@ -161,7 +161,7 @@ def find_recorded_span(base: OrgPath, ticks: range | None = None) -> range:
             else f"ticks {requested.start} to {requested.stop - 1}"
         )
         raise UsageError(
-            f"{description}: not run", hint=f"there are ticks {recorded_ticks[0]} to {last_tick}"
+            f"no record of {description}", hint=f"choose among ticks {recorded_ticks[0]} to {last_tick}"
         )
     return span
 
@@ -256,8 +256,8 @@ def _prepare(past: PastStates, folder: Path, options: RehearsalOptions) -> None:
     existing_mark = load_current_file(folder, MARK)
     if existing_mark is not None:
         if parse(existing_mark) != mark:
-            hint = "go on with the same organisation, ticks and --set, or name another folder"
-            raise UsageError("another rehearsal is kept here", where=str(folder), hint=hint)
+            hint = "continue with the same organisation, ticks and --set, or name another folder"
+            raise UsageError("the folder holds another rehearsal", where=str(folder), hint=hint)
         return
     changed_files = {
         **options.files,
@@ -270,7 +270,7 @@ def _prepare(past: PastStates, folder: Path, options: RehearsalOptions) -> None:
     _copy_current_settings(base, folder)
     for file, content in changed_files.items():
         if not (folder / file).exists() and not file.startswith("config/"):
-            message = f"{file} was not there before tick {options.first}"
+            message = f"{file} did not exist before tick {options.first}"
             raise UsageError(message, hint="choose later --ticks")
         fs.write_atomic(folder, file, content)
     # Last: a fork that was cut off on its way is not to be gone on with.
@@ -287,8 +287,10 @@ def _require_valid_resumes(changed_files: Mapping[str, bytes]) -> None:
             decode_resume(name, content)
         except ConfigError as error:
             first = error.problems[0]
-            message = f"--set would break {file}: {first.pointer}: {first.message}"
-            raise UsageError(message, hint=first.hint or "`lemming schema resume` says what fits") from error
+            message = f"--set would make {file} invalid: {first.pointer}: {first.message}"
+            raise UsageError(
+                message, hint=first.hint or "see `lemming schema resume` for the valid values"
+            ) from error
 
 
 def _copy_current_settings(base: Path, folder: Path) -> None:
@@ -317,8 +319,8 @@ def _load_current_file(base: OrgPath, file: str) -> bytes:
     content = load_current_file(base, file) if file in files else None
     if content is None:
         editable_files = [path for path in files if path.endswith(".json") and "/outbox/" not in path]
-        hint = did_you_mean(file, editable_files) or "a path from the organisation's folder"
-        raise UsageError(f"there is no file {file}", hint=hint)
+        hint = did_you_mean(file, editable_files) or "use a path from the organisation's folder"
+        raise UsageError(f"file {file} does not exist", hint=hint)
     return content
 
 

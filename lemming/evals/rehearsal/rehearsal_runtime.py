@@ -131,7 +131,7 @@ class RehearsalRuntime(Runtime):
         self.spending.estimate(entry, request)
         record = self.questions.find_answer(request.agent, request.step)
         if record is None:
-            raise RequestRejected("a dry run asks no model, and nothing was asked here in the record")
+            raise RequestRejected("the record has no answer to the prompt, and a dry run calls no model")
         return to_reply(record)
 
     def _ask(self, entry: ModelEntry, request: Request) -> Reply:
@@ -140,16 +140,18 @@ class RehearsalRuntime(Runtime):
         if entry.provider == "replay":
             self._stop(
                 UsageError(
-                    f"{request.agent}'s model is a recording, which cannot answer another question (tick "
-                    f"{request.tick})",
-                    hint=f"a model that can: --set agents/{request.agent}/resume.json:/model/key=KEY; "
-                    "--dry-run asks nobody",
+                    f"the model of {request.agent} is a recording, which cannot answer another prompt "
+                    f"(tick {request.tick})",
+                    hint=(
+                        f"choose another model: --set agents/{request.agent}/resume.json:/model/key=KEY; or "
+                        "--dry-run, which calls none"
+                    ),
                 )
             )
         try:
             return self.spending.run_within_budget(entry, request, partial(self.complete_live, entry))
         except OverBudget as error:
-            self._stop(UsageError(error.message, hint="a higher --budget goes on, with --keep from here"))
+            self._stop(UsageError(error.message, hint="raise --budget to continue, with --keep from here"))
 
     def _stop(self, error: LemmingError) -> NoReturn:
         """Stop the rehearsal in a state from which a later run can continue."""

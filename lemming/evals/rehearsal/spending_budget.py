@@ -68,7 +68,7 @@ class SpendingBudget:
 
     def _require_room(self, entry: ModelEntry, request: Request) -> None:
         if reason := self.reserve(entry, request):
-            raise OverBudget(reason, hint="a higher --budget")
+            raise OverBudget(reason, hint="raise --budget")
 
     def _record_cost(self, entry: ModelEntry, request: Request, reply: Reply) -> None:
         usage = compute_usage(entry, request.messages, reply)
@@ -87,7 +87,7 @@ class SpendingBudget:
     def _explain_refusal(self, entry: ModelEntry, max_cost: Decimal | None) -> str:
         if max_cost is None:
             name = entry.model or entry.provider
-            return f"no price is known for {name}, so no budget can be kept; config/models.json can say one"
+            return f"{name} has no known price, so no budget can be kept; set one in config/models.json"
         # Calls under way count as if they cost the most: together they must not go over.
         if self.dollars + self._reserved + max_cost <= (self.limit or 0):
             return ""

@@ -113,7 +113,7 @@ def resolve_unknown_author(write_log: WriteLog, node: ProvenanceNode) -> Provena
 
 def describe_lost_ticks(ticks_text: str) -> str:
     """Return a description of a write with a possibly lost record."""
-    return f"in tick {ticks_text}, of which there is no readable journal"
+    return f"in tick {ticks_text}, whose journals are missing or unreadable"
 
 
 def load_file(base: OrgPath, path: str) -> bytes | None:

@@ -97,14 +97,16 @@ def find_sources(root: ProvenanceNode) -> list[tuple[ProvenanceNode, ProvenanceT
 def _find_target(write_log: WriteLog, target: str) -> ProvenanceNode:
     path = resolve_target(write_log, target)
     if is_folder(f"{write_log.base}/{path}"):
-        raise UsageError(f'"{target}" is a folder', hint=_suggest_targets(write_log.base, path))
+        raise UsageError(
+            f'expected a file, got the folder "{target}"', hint=_suggest_targets(write_log.base, path)
+        )
     current_content = load_file(write_log.base, path)
     write = write_log.find_last_write(path)
     # it is not what that turn wrote: another one may have, of which the ledger does not tell
     if write is None or (current_content is not None and sha256(current_content).hexdigest() != write.digest):
         write = write_log.find_last_write(path, exhaustive=True)
     if write is None and (current_content is None or _is_outside_org(write_log.base, path)):
-        raise UsageError(f'nothing is known of "{target}"', hint=_suggest_targets(write_log.base, path))
+        raise UsageError(f'"{target}" is unknown', hint=_suggest_targets(write_log.base, path))
     content = (
         current_content if current_content is not None or write is None else write_log.load_content(write)
     )
@@ -127,7 +129,7 @@ def _suggest_targets(base: OrgPath, path: str) -> str:
     """Return a hint with valid targets in place of a path that is no file; for an agent, its own files."""
     name = path.rstrip("/").removeprefix("agents/")
     if name in list_agent_folders(base):
-        return f"lemming why {paths.resume_file(name)}; lemming agents show {name} shows the agent"
+        return f"use lemming why {paths.resume_file(name)}; lemming agents show {name} shows the agent"
     return "name an entry's id, a file of the organisation, or AGENT/memory/KEY"
 
 

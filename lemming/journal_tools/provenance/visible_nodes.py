@@ -64,7 +64,7 @@ def _build_entry_node(write_log: WriteLog, turn: TurnRecord, shown_entry: ShownE
         match = paths.ENTRY_FILE.match(path.rpartition("/")[2]) if path else None
         if path is None or match is None:
             return ProvenanceNode(
-                "entry", shown_entry.id, by="unknown", remark="no file and no journal tells of it any more"
+                "entry", shown_entry.id, by="unknown", remark="its file and its journal are missing"
             )
         author, tick = path.split("/")[1], int(match[1])
     else:
@@ -211,7 +211,7 @@ def _iter_tool_results(write_log: WriteLog, turn: TurnRecord, path: str) -> Iter
         )
         source = _find_source_file(turn, tool_use)
         if tool_use.is_unknown:
-            node.by, node.remark = "unknown", "nobody knows whether it happened (`lemming repair`)"
+            node.by, node.remark = "unknown", "its outcome is unknown (`lemming repair`)"
         elif call_note := next(find_call_notes(tool_use.kept), None):
             node.remark = call_note.text
         elif source and source not in own_files and not _is_own_memory(turn, source, tool_use.output):

@@ -49,11 +49,11 @@ def plan_retry(runtime: Runtime, call_id: str) -> CallRetry:
     load_installed_plugins()
     agent = load_agent(runtime.org, call.agent)
     alternative = (
-        f"say what you found out: `lemming repair --mark done {call.id}` or `--mark failed {call.id}`"
+        f"find out the outcome, then `lemming repair --mark done {call.id}` or `--mark failed {call.id}`"
     )
     toolset = get_toolset(org, runtime.org).for_agent(agent.name)
     if call.tool not in toolset:
-        raise UsageError(f'no tool "{call.tool}"', hint=f"load the plugin that has it, or {alternative}")
+        raise UsageError(f'tool "{call.tool}" does not exist', hint=f"load its plugin, or {alternative}")
     tool = toolset.allowed_tools(agent, org).get(call.tool)
     if tool is None:
         raise UsageError(
@@ -61,11 +61,11 @@ def plan_retry(runtime: Runtime, call_id: str) -> CallRetry:
             hint=f"grant it in permissions.tools, or {alternative}",
         )
     if not isinstance(call.args, dict):
-        raise UsageError(f"what {call.tool} was called with is not recorded", hint=alternative)
+        raise UsageError(f"the arguments of the call of {call.tool} are not recorded", hint=alternative)
     try:
         tool.parse_arguments(call.args)
     except ToolError as error:
-        raise UsageError(f"the call cannot be run as it was: {error.message}", hint=alternative) from error
+        raise UsageError(f"the call cannot be repeated: {error.message}", hint=alternative) from error
     return CallRetry(call, agent, org)
 
 

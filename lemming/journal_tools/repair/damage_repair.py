@@ -145,12 +145,12 @@ _RERUN_HINT = "Then run `lemming repair` again"
 
 
 def _make_rollback_repair(base: OrgPath, tick: int, ticks: list[int]) -> Repair:
-    description = f"the files are those before tick {tick}, but there are journals up to tick {ticks[-1]}"
+    description = f"the files are from before tick {tick}, but there are journals up to tick {ticks[-1]}"
     later_ticks = [later_tick for later_tick in ticks if later_tick >= tick]
     action = (
-        f"move the journals from tick {tick} on aside, and entries of theirs that are still there, so that "
-        f"tick {tick} runs afresh. {_describe_lost_spending(base, later_ticks)} "
-        f"To keep them instead, bring back the files after tick {ticks[-1]}"
+        f"move the journals from tick {tick} on aside, with their entries, so that tick {tick} "
+        f"runs anew. {_describe_lost_spending(base, later_ticks)} To keep them instead, "
+        f"restore the files from after tick {ticks[-1]}"
     )
     later_steps = [
         RepairStep("move", entry.file)
@@ -182,7 +182,7 @@ def _describe_lost_spending(base: OrgPath, ticks: list[int]) -> str:
     if not lines:
         return "They spent nothing."
     total = f"{sum(spent_by_agent.values()):.10g}"
-    return f"They spent {total} credits, which is then no longer counted; to count it: {', '.join(lines)}."
+    return f"They spent {total} credits, which are then no longer counted; to count them: {', '.join(lines)}."
 
 
 def _find_tick_repairs(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repair]]:
@@ -192,7 +192,7 @@ def _find_tick_repairs(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repai
     except CorruptState as error:
         tick, evidence = tick_from_files(base, ticks)
         if not ticks and tick == 1:
-            action = 'no journal tells the number: write {"current_tick": N} into it yourself'
+            action = 'write {"current_tick": N} into the file yourself: no journal has the number'
             return 1, [Repair("tick", paths.TICK_FILE, error.message, action)]
         return tick, [_make_counter_repair(base, tick, error.message, evidence)]
     try:
@@ -203,7 +203,7 @@ def _find_tick_repairs(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repai
         return next_tick.tick, [_make_rollback_repair(base, next_tick.tick, ticks)]
     if next_tick.to_error is None:
         return next_tick.tick, []
-    message = f"it names tick {counter_tick}, but {next_tick.to_error.message}"
+    message = f"current_tick is {counter_tick}, but {next_tick.to_error.message}"
     return next_tick.tick, [
         _make_counter_repair(base, next_tick.tick, message, tick_from_files(base, ticks)[1])
     ]
@@ -214,7 +214,7 @@ def _make_counter_repair(base: OrgPath, tick: int, description: str, evidence: s
     is.
     """
     explanation = (
-        f"tick {tick} was interrupted and goes on" if last_record(base, tick) is not None else evidence
+        f"tick {tick} was interrupted and continues" if last_record(base, tick) is not None else evidence
     )
     is_there = os.path.lexists(base / paths.TICK_FILE)
     steps = (
@@ -225,7 +225,7 @@ def _make_counter_repair(base: OrgPath, tick: int, description: str, evidence: s
         "tick",
         paths.TICK_FILE,
         description,
-        f'write {{"current_tick": {tick}}} into it: {explanation}',
+        f'write {{"current_tick": {tick}}} into the file: {explanation}',
         steps,
     )
 
@@ -262,19 +262,20 @@ def _make_journal_repair(base: OrgPath, tick: int, next_tick: int, error: Corrup
         return Repair("journal", error.where, error.message, action)
     move = RepairStep("move", file)
     if tick < next_tick:
-        action = f"move it aside: the record of tick {tick} is lost; what the tick wrote stays as it is"
+        action = f"move it aside: the record of tick {tick} is lost; the files of the tick stay"
         return Repair("journal", error.where, error.message, action, (move,))
     if is_committed(base, tick):
-        action = f"move it aside and go on with tick {tick + 1}: the record of tick {tick} is lost"
+        action = f"move it aside and continue with tick {tick + 1}: the record of tick {tick} is lost"
         steps = (move, RepairStep("tick", paths.TICK_FILE, tick + 1))
         return Repair("journal", error.where, error.message, action, steps)
     line_count = _count_preceding_lines(error)
     if not line_count:
-        action = f"move it aside: tick {tick} runs afresh, and its models are asked, and paid, again"
+        action = f"move it aside: tick {tick} runs anew, and its models are called, and paid, again"
         return Repair("journal", error.where, error.message, action, (move,))
     action = (
-        f"copy it aside and keep its first {line_count} lines, which are whole: tick {tick} goes on after them; "
-        "turns recorded below are taken again, and their models are asked, and paid, again"
+        f"copy it aside and keep its first {line_count} lines, which are whole: tick {tick} "
+        "continues after them; later turns are repeated, and their models are called, and "
+        "paid, again"
     )
     lines = fs.read_bytes(base / file, FILE_LIMIT_BYTES).splitlines(keepends=True)
     size = sum(map(len, lines[:line_count]))
@@ -297,11 +298,11 @@ def _find_ledger_repair(base: OrgPath, name: str) -> Repair | None:
     except FileNotFoundError:
         return None
     except OSError:
-        action = "the ledger must be a regular file: put it back, or move this away to start anew"
-        return Repair("ledger", file, "something that is not a regular file stands here", action)
+        action = "restore the ledger as a regular file, or move this away to start anew"
+        return Repair("ledger", file, "expected a regular file", action)
     if len(raw) > LEDGER_LIMIT_BYTES:
-        description = f"it is larger than the {LEDGER_LIMIT_BYTES >> 20} MiB of a ledger"
-        action = f"move it aside: {name} starts anew, what it has read and spent is forgotten"
+        description = f"the file is larger than the limit of {LEDGER_LIMIT_BYTES >> 20} MiB for a ledger"
+        action = f"move it aside: {name} starts anew, its read entries and spent credits are forgotten"
         return Repair("ledger", file, description, action, (RepairStep("move", file),))
     lines = raw.split(b"\n")
     whole, torn = lines[:-1], lines[-1]
@@ -311,14 +312,17 @@ def _find_ledger_repair(base: OrgPath, name: str) -> Repair | None:
     bad_count = len(whole) - good_count + bool(torn)
     if not bad_count:
         return None
-    description = f"{'its last line is' if bad_count == 1 else f'its last {bad_count} lines are'} not what the engine wrote"
+    description = (
+        f"{'its last line is' if bad_count == 1 else f'its last {bad_count} lines are'} not a "
+        "record of the engine"
+    )
     state = _parse_state(whole[good_count - 1]) if good_count else None
     if state is None:
-        action = f"move it aside: {name} starts anew, what it has read and spent is forgotten"
+        action = f"move it aside: {name} starts anew, its read entries and spent credits are forgotten"
         return Repair("ledger", file, description, action, (RepairStep("move", file),))
     action = (
-        f"copy it aside and cut {'that line' if bad_count == 1 else 'them'}: {name} goes on from its turn of "
-        f"tick {state.tick}; what it read and spent after that is forgotten"
+        f"copy it aside and cut {'that line' if bad_count == 1 else 'them'}: {name} continues "
+        f"from its turn of tick {state.tick}; later reading and spending is forgotten"
     )
     size = sum(len(line) + 1 for line in whole[:good_count])
     return Repair("ledger", file, description, action, (RepairStep("cut", file, size),))
@@ -335,11 +339,11 @@ def _parse_state(line: bytes) -> AgentState | None:
 
 
 def _make_lost_file_repair(lost_file: LostFile) -> Repair:
-    description = f"it is gone; {lost_file.agent} wrote it in tick {lost_file.tick}"
+    description = f"the file does not exist; {lost_file.agent} wrote it in tick {lost_file.tick}"
     if lost_file.content is None:
-        action = f"write it again if it is missed: `lemming tick {lost_file.tick}` tells what the turn did"
+        action = f"write it again if you need it: `lemming tick {lost_file.tick}` shows what the turn did"
         return Repair("lost", lost_file.file, description, action)
-    action = "write it again as the journal has it; if you removed it yourself, leave it at that"
+    action = "restore it from the journal; if you removed it yourself, do nothing"
     return Repair(
         "lost",
         lost_file.file,
@@ -352,10 +356,8 @@ def _make_lost_file_repair(lost_file: LostFile) -> Repair:
 def _find_leftovers(base: OrgPath) -> Iterator[Repair]:
     """Yield the temporary files of writes interrupted by the death of a process."""
     for path in _iter_leftover_files(base):
-        action = "move it aside: the write it belongs to was never finished, or was done again"
-        yield Repair(
-            "leftover", path, "left by a write that was cut off", action, (RepairStep("move", path),)
-        )
+        action = "move it aside: its write was never finished, or was repeated"
+        yield Repair("leftover", path, "left by an interrupted write", action, (RepairStep("move", path),))
 
 
 def _iter_leftover_files(base: OrgPath) -> Iterator[str]:
@@ -375,18 +377,18 @@ def _iter_leftover_files(base: OrgPath) -> Iterator[str]:
 def _find_odd_entries(base: OrgPath) -> Iterator[Repair]:
     for name in _list_agents(base):
         for problem in validate_outbox(base, name):
-            advice = problem.hint or "no agent sees it; mend it, or move it away"
+            advice = problem.hint or "repair it, or move it away: no agent sees it"
             yield Repair("outbox", problem.where, problem.message, advice)
 
 
 def _make_call_repair(call: UnknownCall) -> Repair:
     description = f"{call.agent} called {call.summary} in tick {call.tick}; {call.why}"
     if call.was_retried:
-        description += ", and so did the repair that ran it again"
+        description += ", and so did the repair that repeated it"
     action = (
-        f"find out whether it happened, then `lemming repair --mark done {call.id}` or "
-        f"`--mark failed {call.id}`, or have it run again with `lemming repair --retry {call.id} --yes`: "
-        f"{call.agent} is told in its next prompt"
+        f"find out the outcome, then run `lemming repair --mark done {call.id}` or `--mark "
+        f"failed {call.id}`, or repeat the call with `lemming repair --retry {call.id} "
+        f"--yes`: the next prompt of {call.agent} has the result"
     )
     return Repair("call", call.id, description, action, call=call)
 

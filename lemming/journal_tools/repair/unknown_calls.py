@@ -93,13 +93,13 @@ def require_unknown_call(base: OrgPath, call_id: str) -> UnknownCall:
     """
     calls = {call.id: call for call in find_unknown_calls(base, journal_ticks(base))}
     if call_id not in calls:
-        hint = f"unknown calls: {', '.join(calls)}" if calls else "there is no such call"
-        raise UsageError(f'"{call_id}" is no call whose outcome is unknown', hint=hint)
+        hint = f"unknown calls: {', '.join(calls)}" if calls else "no call has an unknown outcome"
+        raise UsageError(f'expected a call with an unknown outcome, got "{call_id}"', hint=hint)
     record = last_record(base, tick := load_tick(base))
     if record is not None and not isinstance(record, TickCommitted):
         raise UsageError(f"tick {tick} is unfinished", hint="finish it first: `lemming run-once`")
     if calls[call_id].agent not in list_agent_folders(base):
-        raise UsageError(f"there is no agent {calls[call_id].agent} any more")
+        raise UsageError(f"agent {calls[call_id].agent} does not exist any more")
     return calls[call_id]
 
 

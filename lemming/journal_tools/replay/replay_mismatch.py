@@ -63,9 +63,7 @@ def require_equal(
         return
     changed = ", ".join(key for key in keys if recorded_values[key] != replayed_values[key])
     diff = make_diff(dump_pretty(recorded_values).decode(), dump_pretty(replayed_values).decode(), subject)
-    raise ReplayMismatch(
-        f"{subject} came out otherwise: {changed}", tick=tick, agent=agent, subject=subject, diff=diff
-    )
+    raise ReplayMismatch(f"{subject} differs: {changed}", tick=tick, agent=agent, subject=subject, diff=diff)
 
 
 def make_diff(recorded: str, replayed: str, name: str) -> str:

@@ -117,12 +117,12 @@ class ReplayRuntime(Runtime):
             messages = recorded if is_free else strip_strategy_suffix(messages, recorded)
         if messages != recorded:
             raise ReplayMismatch(
-                "the prompt is not the recorded one",
+                "the prompt differs from the recorded prompt",
                 tick=request.tick,
                 agent=request.agent,
                 subject="prompt",
                 diff=make_diff(prompt_to_text(recorded), prompt_to_text(messages), "prompt"),
-                hint="what it is built from has changed: the resume, a context file, a setting, a memory",
+                hint="check its sources for changes: the resume, a context file, a setting, a memory",
             )
         self._time = record.at if isinstance(record, ModelReplied) else self._time
         return to_reply(record)
@@ -158,7 +158,7 @@ class ReplayRuntime(Runtime):
         """Return the recorded result of the function; no function is called."""
         record = self.recorded.checked.get((agent, number))
         if record is None:
-            raise missing_answer_error(self.recorded, agent, f"what {name} said to a gate")
+            raise missing_answer_error(self.recorded, agent, f"the answer of {name} to a gate")
         return restore_finding(record)
 
     def call_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:

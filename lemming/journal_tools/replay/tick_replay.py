@@ -159,21 +159,21 @@ def list_replayable_ticks(base: OrgPath, last: int | None) -> list[int]:
     while ticks and not RecordedTick(ticks[-1], read_journal(base, ticks[-1])).commit_record:
         ticks.pop()
     if not ticks:
-        raise UsageError("there is no finished tick to run again", hint="`lemming run-once` makes one")
+        raise UsageError("no finished tick can be replayed", hint="run a tick with `lemming run-once`")
     for agent, started in RecordedTick(ticks[0], read_journal(base, ticks[0])).started.items():
         if started.state["status"] and not started.turn:
             raise UsageError(
-                f"the journals begin at tick {ticks[0]}, when {agent} had had turns already",
-                hint="without --into, each turn is worked out again from its own record",
+                f"the journals begin at tick {ticks[0]}, after the first turns of {agent}",
+                hint="run without --into: each turn is then replayed from its own record",
             )
     return ticks
 
 
 def _require_empty_folder(base: OrgPath, into: Path) -> None:
     if into.resolve().is_relative_to(Path(base).resolve()):
-        raise UsageError(f"{into} lies inside the organisation", hint="name a folder elsewhere")
+        raise UsageError(f"{into} must be outside the organisation", hint="name a folder elsewhere")
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise UsageError(f"{into} is not an empty folder", hint="name one that does not exist yet")
+        raise UsageError(f"{into} must be an empty or a new folder", hint="name a folder that does not exist")
 
 
 def _replay_tick(runtime: ReplayRuntime, arrivals: Arrivals, recorded: RecordedTick) -> ReplayResult:

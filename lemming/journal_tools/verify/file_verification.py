@@ -71,7 +71,7 @@ def _verify_files(inputs: VerificationInputs) -> Iterator[Mismatch]:
 
 def _missing_mismatch(base: OrgPath, facts: JournalFacts, file: str, written: WrittenFile) -> Mismatch:
     is_error = _is_entry(file) and (base / paths.agent_folder(written.agent)).is_dir()
-    message = f"is gone; {written.agent} wrote it in tick {written.tick}"
+    message = f"does not exist; {written.agent} wrote it in tick {written.tick}"
     later = next((tick for tick in sorted([*facts.damaged, *facts.lost_ticks]) if tick > written.tick), None)
     if is_error and later is not None:
         message += f"; retention may have removed it in tick {later}, whose journal cannot be read"
@@ -88,11 +88,11 @@ def _classify_change(base: OrgPath, facts: JournalFacts, file: str, written: Wri
         return make_mismatch(written.tick, file, "damage", f"is damaged {since}: {damage}")
     if _is_entry(file):
         return make_mismatch(
-            written.tick, file, "edited", f"has been changed {since}; an entry never changes"
+            written.tick, file, "edited", f"has been changed {since}; an entry must never change"
         )
     if file.startswith(f"{paths.TRUST}/"):
         return make_mismatch(
-            written.tick, file, "edited", f"has been changed {since}; what is trusted is vouched for"
+            written.tick, file, "edited", f"has been changed {since}; a trusted file is endorsed as it was"
         )
     later = next((tick for tick in facts.damaged if tick > written.tick), None)
     alternative = f" (or by tick {later}, whose journal is damaged)" if later is not None else ""
@@ -109,7 +109,7 @@ def _describe_damage(raw: bytes, file: str, recorded: bytes | None) -> str:
     if not raw:
         return "it is empty"
     if not raw.strip(b"\0"):
-        return "it holds nothing but zeros"
+        return "it holds only zeros"
     if recorded is not None and len(raw) < len(recorded) and recorded.startswith(raw):
         return f"it is cut off after {len(raw)} of {len(recorded)} bytes"
     if _is_memory(file) or is_store_file(file):
@@ -179,11 +179,11 @@ def _verify_outboxes(inputs: VerificationInputs) -> Iterator[Mismatch]:
             ):
                 continue
             if name.file in facts.expired:
-                message = "is back, though retention removed it"
+                message = "exists, though retention removed it"
             elif name.has_engine_id and name.tick in facts.ticks:
                 message = f"has the id of an entry of tick {name.tick}, but no turn wrote it"
             else:
-                message = "was put there by hand, or by a turn whose journal is not here"
+                message = "was written by hand, or by a turn whose journal is missing"
                 yield make_mismatch(name.tick, name.file, "unaccounted", message, is_error=False)
                 continue
             yield make_mismatch(name.tick, name.file, "unaccounted", message)

@@ -162,9 +162,9 @@ def _record_lost_journal(facts: JournalFacts, recorded: RecordedTick, previous: 
     named = recorded.start_record.after if recorded.records else None
     if named is not None and named > previous:
         facts.lost_ticks.append(named)
-        message = f"is gone: tick {recorded.tick} names it as the one before"
+        message = f"does not exist: tick {recorded.tick} names it as the journal before"
         if recorded.tick == facts.ticks[0]:
-            message += ", and all journals are kept; kept_journals says so if the oldest are to go"
+            message += ", and all journals are kept; set kept_journals to remove the oldest"
         facts.findings.append(make_mismatch(named, paths.journal_file(named), "missing", message))
 
 
@@ -173,13 +173,13 @@ def _record_lost_last_journal(base: OrgPath, facts: JournalFacts) -> None:
     newest = newest_ledger_tick(base)
     if facts.ticks and newest > facts.ticks[-1]:
         facts.lost_ticks.append(newest)
-        message = f"is gone: a turn of tick {newest} is in a ledger"
+        message = f"does not exist: a ledger has a turn of tick {newest}"
         facts.findings.append(make_mismatch(newest, paths.journal_file(newest), "missing", message))
 
 
 def _verify_journal_end(recorded: RecordedTick, surplus: int, *, is_last: bool) -> Iterator[Mismatch]:
     tick, file = recorded.tick, paths.journal_file(recorded.tick)
-    torn_text = f"; {surplus} bytes at its end are no whole record" if surplus else ""
+    torn_text = f"; {surplus} bytes at its end are not a whole record" if surplus else ""
     if recorded.commit_record and surplus:
         yield make_mismatch(tick, file, "damage", f"{surplus} bytes follow the end of the tick")
     elif not recorded.commit_record and not is_last:
@@ -321,7 +321,7 @@ def _parse_turn_end(line: bytes) -> Record:
     parse_record(fields)  # raises for what is none
     found_bytes = sum(len(path) + _AROUND_A_PATH for path, _ in files)
     if (file_list and found_bytes - 1 != len(file_list)) or b".." in file_list:
-        raise ValueError("it is not written as the engine writes it")
+        raise ValueError("it differs from the engine's own format")
     written = [{"path": path.decode(), "sha256": digest.decode()} for path, digest in files]
     return TurnCommitted.from_json({**fields, "files": written})
 
@@ -329,7 +329,7 @@ def _parse_turn_end(line: bytes) -> Record:
 def _parse_turn_start(line: bytes) -> Record:
     agent, state = _AGENT.match(line), _STATE.search(line)
     if not agent or not state:
-        raise ValueError("it is not written as the engine writes it")
+        raise ValueError("it differs from the engine's own format")
     start_state, _ = _DECODER.raw_decode(line[state.end() :].decode())
     turn = parse_int(state[1] or b"0") or 0
     return TurnStarted.from_json({"agent": agent[1].decode(), "state": start_state, "turn": turn})

@@ -43,14 +43,16 @@ def _verify_ledger(
         raw = fs.read_bytes(base / file, FILE_LIMIT_BYTES)
     except FileNotFoundError:
         is_error = (base / paths.agent_folder(agent)).is_dir()
-        yield make_mismatch(last, file, "missing", f"is gone; {agent} has had turns", is_error=is_error)
+        yield make_mismatch(
+            last, file, "missing", f"does not exist; {agent} has had turns", is_error=is_error
+        )
         return
     except OSError as error:
         yield make_mismatch(last, file, "damage", unreadable_reason(error))
         return
     if len(raw) > FILE_LIMIT_BYTES:
         yield make_mismatch(
-            last, file, "damage", f"is larger than the {FILE_LIMIT_BYTES >> 20} MiB of a ledger"
+            last, file, "damage", f"is larger than the limit of {FILE_LIMIT_BYTES >> 20} MiB for a ledger"
         )
         return
     *complete_lines, surplus = raw.split(b"\n")
@@ -65,11 +67,11 @@ def _verify_ledger(
                 previous_tick,
                 file,
                 "damage",
-                f"line {number}, after tick {previous_tick}, is not a turn: {error}",
+                f"line {number}, after tick {previous_tick}, must be a turn: {error}",
             )
     yield from _compare_ledger(file, lines, turns, facts, former_turns)
     if surplus and last in lines:
-        yield make_mismatch(last, file, "damage", f"{len(surplus)} bytes at its end are no whole line")
+        yield make_mismatch(last, file, "damage", f"{len(surplus)} bytes at its end are not a whole line")
 
 
 def _compare_ledger(
@@ -94,7 +96,9 @@ def _compare_ledger(
             continue
         if not _matches(line, expected):
             key = next(key for key, value in expected.items() if line.get(key) != value)
-            message = f"says {key} {line.get(key)!r} after tick {tick}; the journals say {expected[key]!r}"
+            message = (
+                f"{key} must be {expected[key]!r} after tick {tick} by the journals, got {line.get(key)!r}"
+            )
             yield make_mismatch(tick, file, "edited", message)
     for tick in lines.keys() - turns.keys():
         if (
@@ -106,9 +110,7 @@ def _compare_ledger(
                 if tick in turns_by_tick
             )
         ):
-            yield make_mismatch(
-                tick, file, "unaccounted", f"has a line for tick {tick}, in which there was no turn"
-            )
+            yield make_mismatch(tick, file, "unaccounted", f"has a line for tick {tick}, which has no turn")
 
 
 def _matches(line: dict[str, Any], expected: dict[str, Any]) -> bool:

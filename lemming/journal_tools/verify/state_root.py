@@ -75,7 +75,9 @@ def compute_file_digest(base: OrgPath, file: str) -> str | None:
     """Return the SHA-256 of a regular file in hex, or None if the file is missing. Raises `DiskError`."""
     digest = _digest_file(base, file)
     if digest == TOO_LARGE:
-        raise DiskError("it is larger than a GiB", where=file, hint="check what stands there")
+        raise DiskError(
+            "the file is larger than the limit of 1 GiB", where=file, hint="move the file away, or repair it"
+        )
     return digest
 
 
@@ -109,5 +111,5 @@ def _digest_file(base: OrgPath, file: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise DiskError(unreadable_reason(error), where=file, hint="check what stands there") from error
+        raise DiskError(unreadable_reason(error), where=file, hint="check the file") from error
     return digest.hexdigest()

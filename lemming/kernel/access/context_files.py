@@ -52,8 +52,8 @@ def resolve_pattern_folder(agent: Agent, base: Path, item: ContextFile) -> Allow
     allowed = resolve_path(agent, base, folder, "read", caller="context")
     if "*" in folder:
         raise ToolError(
-            f'context: "{item.file}" has * in the name of a folder',
-            hint="only the last part may have it, as in ./shared/tickets/*.txt",
+            f'context: "{item.file}" must not have * in the name of a folder',
+            hint="use * in the last part only, as in ./shared/tickets/*.txt",
         )
     return allowed
 
@@ -116,8 +116,9 @@ def expand_context(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> Age
     memories = dict.fromkeys(granted_memories(agent, base, staged))
     if len(memories) > MAX_MATCHES:
         raise ToolError(
-            f"permissions.read_memories fits {len(memories)} memories; at most {MAX_MATCHES} are put into a prompt",
-            hint="name those that are needed",
+            f"permissions.read_memories matches {len(memories)} memories; at most {MAX_MATCHES} "
+            "fit into a prompt",
+            hint="name only the required memories",
         )
     return replace(agent, context=[*files, *memories])
 
@@ -136,8 +137,8 @@ def _matching_files(
     )
     if len(names) > MAX_MATCHES:
         raise ToolError(
-            f'context: "{item.file}" fits {len(names)} files; at most {MAX_MATCHES} are put into a prompt',
-            hint="move away those that are done with, or give the agent file_search",
+            f'context: "{item.file}" matches {len(names)} files; at most {MAX_MATCHES} fit into a prompt',
+            hint="move files away that are done, or give the agent file_search",
         )
     return [
         replace(

@@ -23,10 +23,10 @@ def grant_error(grant: str) -> str:
     if reason := unsafe_path_reason(grant, parts):
         return reason
     if "*" in grant:
-        return '"*" is no part of a folder\'s name here, and all that lies below a folder is granted with it'
+        return '"*" is not allowed in a folder\'s name; a grant covers all files below a folder'
     if grant.startswith("/") or parts[:1] in (("workspace",), ("shared",)):
         return ""
-    return "it is neither ./workspace, ./shared, a folder in one of them, nor an absolute path"
+    return "it must be ./workspace, ./shared, a folder in one of them, or an absolute path"
 
 
 def unsafe_path_reason(path: str, parts: Components) -> str:

@@ -81,9 +81,9 @@ def find_writable_files(base: Path, files: Sequence[str], agents: Mapping[str, A
     candidates = sorted({*files, *(f"{Path(file).parent}/any.py" for file in files)})
     return [
         Problem(
-            f"{agent.name} may write it: {reason}",
+            f"{agent.name} may write the file: {reason}",
             path if path in files else str(Path(path).parent),
-            hint="code that an agent can write is not loaded: move it, or take the right away",
+            hint="move the file, or remove the permission: code that an agent can write is not loaded",
         )
         for path in candidates
         for agent in agents.values()
@@ -93,7 +93,7 @@ def find_writable_files(base: Path, files: Sequence[str], agents: Mapping[str, A
 
 def _writable_reason(base: Path, file: str, agent: Agent) -> str:
     if file.startswith(f"agents/{agent.name}/workspace/"):
-        return "it is in its workspace"
+        return "it is in the agent's workspace"
     if any(_allows_write(agent, base, f"{root}/{file}") for root in {f"{base}", real_path(f"{base}")}):
         return "permissions.file_access.allow_write"
     return ""

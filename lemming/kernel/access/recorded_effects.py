@@ -37,5 +37,5 @@ def _require_memory(agent: Agent, effect: FileEffect) -> None:
     except ValueError:
         is_memory = False
     if not is_memory:
-        raise PermissionDenied(f"{effect.path} is no memory of {agent.name}")
+        raise PermissionDenied(f"{effect.path} is not a memory of {agent.name}")
     decode_memory(effect.content, effect.path)

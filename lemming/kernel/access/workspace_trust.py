@@ -49,7 +49,5 @@ class WorkspaceTrust:
             return
         for file, source in sources.items():
             if self.files.get(file) != sha256(source).hexdigest():
-                hint = "`lemming trust` shows it, `lemming trust --yes` agrees to it"
-                raise NotTrusted(
-                    "this code has changed, and nobody here has agreed to it", where=file, hint=hint
-                )
+                hint = "review it with `lemming trust`, accept it with `lemming trust --yes`"
+                raise NotTrusted("this code has changed since it was trusted", where=file, hint=hint)

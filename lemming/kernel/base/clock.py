@@ -96,7 +96,7 @@ def parse_timestamp(text: str) -> datetime:
     """
     moment = datetime.fromisoformat(text)
     if not is_representable(moment):
-        raise ValueError(f"{text} is too near an end of the calendar")
+        raise ValueError(f"{text} is too close to an end of the calendar")
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

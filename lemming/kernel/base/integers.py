@@ -62,7 +62,7 @@ def to_int(digits: str | bytes) -> int:
     """
     number = parse_int(digits, ge=-MAX_INT)
     if number is None:
-        raise ValueError(f"a whole number of at most {MAX_INT} was expected, got {digits[:40]!r}")
+        raise ValueError(f"expected a whole number of at most {MAX_INT}, got {digits[:40]!r}")
     return number
 
 

@@ -51,7 +51,7 @@ def new_agent_name_error(name: str) -> str:
     if not AGENT_NAME.match(name):
         return f'"{name[:80]}" must be a name: {AGENT_NAME_RULE}'
     if name in RESERVED_NAMES:
-        return f'"{name}" must not be an agent\'s name: in the target of an entry it stands for everybody'
+        return f'"{name}" must not be an agent\'s name: as the target of an entry it means all agents'
     return ""
 
 

@@ -35,12 +35,12 @@ def require_free(folder: Path) -> None:
     for command, staging in STAGING_FOLDERS.items():
         if (folder / staging).is_dir() and not (folder / "agents").exists():
             raise UsageError(
-                f"this is what `lemming {command}` left when it was ended half-way: no organisation",
+                f"the folder holds an unfinished `lemming {command}`, not an organisation",
                 where=str(folder),
-                hint="remove the folder, and give the command again; nothing else is lost with it",
+                hint="remove the folder and run the command again; nothing else is lost",
             )
-    hint = "name one that is empty or not there; what is in this one stays as it is"
-    raise UsageError("this is not an empty folder", where=str(folder), hint=hint)
+    hint = "name an empty or a new folder; this folder is unchanged"
+    raise UsageError("expected an empty or a new folder", where=str(folder), hint=hint)
 
 
 @contextlib.contextmanager
@@ -61,7 +61,9 @@ def stage_org(folder: Path, command: str) -> Iterator[Path]:
         yield folder / staging_name
         for file in _iter_files(folder / staging_name):
             if (folder / file).exists() or (folder / file).is_symlink():
-                raise UsageError(f"{file} came meanwhile; nothing was written", where=str(folder))
+                raise UsageError(
+                    f"{file} was created at the same time; nothing was written", where=str(folder)
+                )
     except BaseException:
         if (folder / staging_name).exists():
             fs.remove_tree(folder, staging_name)

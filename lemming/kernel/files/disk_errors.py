@@ -18,17 +18,17 @@ PathT = TypeVar("PathT", bound=str | os.PathLike[str])
 FILE_ERRORS = (ConfigError, ContractError, CorruptState, ToolError)
 """Errors in a file or a text, which say nothing about the disk or the run."""
 _HINTS = {
-    errno.ENOSPC: "the disk is full; free space and run again, nothing is lost",
-    errno.EDQUOT: "the disk quota is used up; free space and run again, nothing is lost",
-    errno.EROFS: "the file system is read-only; make it writable and run again",
-    errno.EACCES: "no permission; check the owner and the mode of this path",
-    errno.EPERM: "no permission; check the owner and the mode of this path",
-    errno.EMFILE: "too many open files; raise `ulimit -n` and run again",
-    errno.EBUSY: "something is mounted there; unmount it and run again",
-    errno.ELOOP: "a symbolic link stands where a file or folder of the organisation should be; remove it",
-    errno.ENOENT: "somebody removed the file or its folder at the same time; run again",
-    errno.ENOTDIR: "something that is not a folder stands where a folder should be; move it away",
-    errno.EIO: "the disk reported an error; the journal is kept, check the disk before running again",
+    errno.ENOSPC: "free some space and run again; nothing is lost",
+    errno.EDQUOT: "free some space and run again; nothing is lost",
+    errno.EROFS: "make the file system writable and run again",
+    errno.EACCES: "check the owner and the mode of this path",
+    errno.EPERM: "check the owner and the mode of this path",
+    errno.EMFILE: "raise `ulimit -n` and run again",
+    errno.EBUSY: "unmount it and run again",
+    errno.ELOOP: "replace the symbolic link by a file or folder of the organisation",
+    errno.ENOENT: "run again; the file or its folder was removed at the same time",
+    errno.ENOTDIR: "move the file away: a folder belongs there",
+    errno.EIO: "check the disk before running again; the journal is kept",
 }
 # The cause is the path itself or its permissions. Any other errno could hit any file.
 _FILE_ERRNOS = frozenset({
@@ -54,7 +54,7 @@ def require_about_one_file(path: str | os.PathLike[str], error: OSError) -> None
     """
     if not is_about_one_file(error):
         hint = _HINTS.get(error.errno or 0, "check the disk and run again; the journal is kept")
-        message = f"cannot look: {error.strerror or error}"
+        message = f"cannot read: {error.strerror or error}"
         raise DiskError(message, where=os.fspath(path), hint=hint) from error
 
 

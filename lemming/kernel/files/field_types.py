@@ -148,7 +148,9 @@ def _iter_checks(schema: Schema) -> Iterator[Check]:
     if schema.get("uniqueItems"):
         yield (
             lambda value: (
-                None if len({*value}) == len(value) else SchemaViolation("something stands there twice")
+                None
+                if len({*value}) == len(value)
+                else SchemaViolation("expected different items, got one twice")
             )
         )
     if "properties" in schema:
@@ -164,7 +166,7 @@ def _type_check(name: str | list[str]) -> Check:
     types = frozenset(kind for type_name in names for kind in _TYPES[type_name])
     expected = " or ".join(map(_TYPE_LABELS.__getitem__, names))
     return lambda value: (
-        None if type(value) in types else SchemaViolation(f"expected {expected}, found {format_value(value)}")
+        None if type(value) in types else SchemaViolation(f"expected {expected}, got {format_value(value)}")
     )
 
 
@@ -246,12 +248,12 @@ def _check_timestamp(value: Any) -> SchemaViolation | None:
     try:
         parse_timestamp(value)
     except ValueError:
-        return SchemaViolation(f"expected a time, found {format_value(value)}")
+        return SchemaViolation(f"expected a time, got {format_value(value)}")
     return None
 
 
 def _reject(value: Any) -> SchemaViolation:
-    return SchemaViolation(f"{format_value(value)} is not one that is allowed here")
+    return SchemaViolation(f"{format_value(value)} is not an allowed value")
 
 
 def format_value(value: Any) -> str:

@@ -274,7 +274,7 @@ class AppendFile:
         except OSError as error:
             raise self._to_disk_error(error) from error
         if file_system.f_bavail * file_system.f_frsize < extra_bytes:
-            short = OSError(errno.ENOSPC, f"less than {extra_bytes >> 20} MiB left")
+            short = OSError(errno.ENOSPC, f"less than {extra_bytes >> 20} MiB free")
             raise write_error(self._root, self._relative, short) from short
 
     def sync(self) -> None:

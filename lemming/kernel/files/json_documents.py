@@ -200,8 +200,8 @@ def parse_document(
         problem = Problem(error.message, file, error.line, error.column, error.pointer, hint, code=NOT_JSON)
         raise _config_error(problem) from error
     if not isinstance(plain, dict):
-        message = f"expected an object, found {describe_kind(plain)}"
-        raise _config_error(Problem(message, file, 1, 1, hint="the file must start with {"))
+        message = f"expected an object, got {describe_kind(plain)}"
+        raise _config_error(Problem(message, file, 1, 1, hint="start the file with {"))
     plain.pop("$schema", None)
     text = raw.decode("utf-8").removeprefix("\ufeff")
     if missing := [*_find_unloadable_keys(plain, kind, file, text)]:
@@ -217,7 +217,7 @@ def parse_document(
         unknown.sort(key=lambda problem: problem.severity)  # what stops it first
         raise ConfigError(summary(tuple(unknown)), problems=tuple(unknown))
     if raw.startswith(b"\xef\xbb\xbf"):
-        bom = "starts with a byte order mark; it is ignored"
+        bom = "the file must be UTF-8 without a byte order mark; the mark is ignored"
         unknown.append(Problem(bom, file, 1, 1, severity="warning", code="LMG-301"))
     return Document(value, raw, tuple(unknown))
 
@@ -230,15 +230,15 @@ def _find_unloadable_keys(plain: dict[str, Any], kind: Any, file: str, text: str
                 load()
             except ConfigError as error:
                 line, column = locate(text, f"/{key}")
-                message, hint = f'nobody here reads "{key}": {error.message}', error.hint
-                yield Problem(message, file, line, column, f"/{key}", hint)
+                message = f'key "{key}" needs a capability that is not installed: {error.message}'
+                yield Problem(message, file, line, column, f"/{key}", error.hint)
 
 
 def _syntax_hint(raw: bytes, error: JsonProblem) -> str:
     """Return a hint for a JSON syntax error, guessed from the text at the error, or an empty string."""
     lines = raw.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
     if not raw.strip():
-        return "the file is empty; it must hold an object: { ... }"
+        return "the file is empty; write an object: { ... }"
     if not error.line or error.line > len(lines):
         return ""
     remaining_text = lines[error.line - 1][max(error.column, 1) - 1 :]
@@ -246,15 +246,15 @@ def _syntax_hint(raw: bytes, error: JsonProblem) -> str:
         if remaining_text.startswith(tuple(prefixes.split())):
             return hint
     if "delimiter" in error.message:
-        return "a comma or a closing bracket is missing before this place"
+        return "add the missing comma or closing bracket before this place"
     if "control character" in error.message:
-        return "inside a text, write \\n for a line end and \\t for a tab"
-    return "something is not closed: a quote, ] or }" if "end of JSON" in error.message else ""
+        return "write \\n for a line end and \\t for a tab inside a text"
+    return "close the quote, ] or }" if "end of JSON" in error.message else ""
 
 
 _SYNTAX_HINTS = {
-    "\u201c \u201d \u201e \u00ab '": 'JSON takes only straight double quotes: "',
-    "True False None": "JSON writes true, false and null",
+    "\u201c \u201d \u201e \u00ab '": 'write straight double quotes: "',
+    "True False None": "write true, false and null",
 }
 """What other languages and word processors write, and what JSON has for it."""
 
@@ -325,7 +325,7 @@ def unreadable_error(file: str, error: OSError) -> ConfigError:
 def unreadable_reason(error: OSError) -> str:
     """Return the reason a file of the organisation cannot be read, in plain words."""
     if error.errno in (errno.ELOOP, errno.EMLINK):
-        return "symbolic link refused: a file of the organisation must be a regular file"
+        return "expected a regular file, got a symbolic link"
     return {
         errno.EINVAL: "not a regular file",
         errno.EISDIR: "not a regular file",

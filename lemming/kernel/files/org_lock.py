@@ -46,7 +46,7 @@ def lock_folder(root: Path, folder: str) -> Iterator[None]:
                 break
             time.sleep(0.02)
         else:
-            raise OrgBusy(f"somebody else is changing {folder}", where=str(root), hint="try again")
+            raise OrgBusy(f"{folder} is being changed by another process", where=str(root), hint="try again")
         yield
     finally:
         os.close(descriptor)

@@ -42,7 +42,7 @@ class FolderSize(NamedTuple):
             return f"{self.files} files and folders, at most {limits.files} are allowed"
         if self.depth > limits.depth:
             return f"folders {self.depth} deep, at most {limits.depth} are allowed"
-        return "a folder that cannot be looked into" if self.closed > limits.closed else ""
+        return "a folder that cannot be read" if self.closed > limits.closed else ""
 
     def maximum(self, other: FolderSize) -> FolderSize:
         """Return the maximum of each number."""

@@ -51,9 +51,9 @@ def with_hints(problems: Sequence[Problem], unknown: Sequence[Problem]) -> tuple
     return tuple(_with_renamed_key(_with_number(problem), unknown) for problem in problems)
 
 
-_BOUND = re.compile(r"expected a number (of at least|of at most|above) (-?[0-9.]+), found ")
+_BOUND = re.compile(r"expected a number (of at least|of at most|above) (-?[0-9.]+), got ")
 
-_IN_QUOTES = re.compile(r'expected a (?:whole )?number, found "[^"]*[0-9]')
+_IN_QUOTES = re.compile(r'expected a (?:whole )?number, got "[^"]*[0-9]')
 
 
 def _with_number(problem: Problem) -> Problem:
@@ -67,7 +67,7 @@ def _with_number(problem: Problem) -> Problem:
             problem, hint=f"{number} {phrase}" if bound[1] == "above" else f"write {number} {phrase}"
         )
     if _IN_QUOTES.match(problem.message):
-        return replace(problem, hint="write the number alone: without quotes and without a unit")
+        return replace(problem, hint="write the number without quotes and without a unit")
     return problem
 
 

@@ -30,11 +30,11 @@ def describe_validation_error(item: Any) -> str:
     """Return one item of a `ValidationError` as a plain sentence."""
     kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
     if kind in ("dataclass_type", "dict_type", "model_type"):
-        return f"expected an object, found {describe_kind(value)}"
+        return f"expected an object, got {describe_kind(value)}"
     if kind == "value_error":  # ours, which says what is wrong with more than a type
         return str(context["error"])
     if kind == "literal_error":
-        return f"expected {context['expected']}, found {_show(value)}"
+        return f"expected {context['expected']}, got {_show(value)}"
     expected = {
         "int_type": "a whole number", "int_parsing": "a whole number", "string_type": "text",
         "float_type": "a number", "float_parsing": "a number",
@@ -43,9 +43,7 @@ def describe_validation_error(item: Any) -> str:
         "greater_than": f"a number above {context.get('gt')}",
         "less_than_equal": f"a number of at most {context.get('le')}",
     }.get(kind)  # fmt: skip
-    return (
-        f"expected {expected}, found {_show(value)}" if expected else f"{item['msg']}, found {_show(value)}"
-    )
+    return f"expected {expected}, got {_show(value)}" if expected else f"{item['msg']}, got {_show(value)}"
 
 
 def suggest_value(expected: Any, value: Any) -> str:
@@ -59,7 +57,7 @@ def suggest_value(expected: Any, value: Any) -> str:
             fit_value(expected, candidate)
             return f"write {dump_compact(candidate).decode()[:100]}"
     keys = nested_dataclasses(expected) if _is_object(expected) else ()
-    return f"it is an object; its keys: {', '.join(keys)}" if keys else ""
+    return f"write an object; its keys: {', '.join(keys)}" if keys else ""
 
 
 def _is_object(kind: Any) -> bool:

@@ -43,8 +43,8 @@ def future_tick_problems(author: str, files: Iterable[str], tick: int) -> Iterat
 
 def _stray_problems(author: str, strays: list[str]) -> Iterator[Problem]:
     if strays:
-        message = f"{_names(strays)}: ignored, not an entry's file name"
-        yield _warning(author, message, "entries are named TICK_ID.json, like 00000042_3fa9c1d2e0b7.json")
+        message = f"{_names(strays)}: file names of entries must be TICK_ID.json; ignored"
+        yield _warning(author, message, "rename them like 00000042_3fa9c1d2e0b7.json")
 
 
 def _future_problems(author: str, later: Sequence[tuple[int, str]]) -> Iterator[Problem]:
@@ -52,7 +52,7 @@ def _future_problems(author: str, later: Sequence[tuple[int, str]]) -> Iterator[
         first, file = later[0]
         hint = f'rename it (and set its "tick") to bring it forward: agents/{author}/outbox/TICK_ID.json'
         suffix = f" (and {len(later) - 1} more such)" if len(later) > 1 else ""
-        message = f"{file} is of tick {first}: nobody sees it before that tick{suffix}"
+        message = f"{file} is of tick {first}: no agent sees it before that tick{suffix}"
         yield _warning(author, message, hint)
 
 

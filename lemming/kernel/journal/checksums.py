@@ -30,7 +30,7 @@ def iter_lines(stream: IO[bytes], file: str) -> Iterator[bytes]:
             if line.startswith(b'{"type":"'):
                 line += stream.readline(MAX_LINE_BYTES)
             if not line.endswith(b"\n") and stream.read(1):
-                raise damaged_error(file, number, "a line that is longer than a record")
+                raise damaged_error(file, number, "the line is longer than a record")
         yield line
         number += 1
 
@@ -88,17 +88,19 @@ def unreadable_error(file: str, error: OSError) -> CorruptState:
     return CorruptState(
         unreadable_reason(error),
         where=file,
-        hint="journals are regular files in a real folder; move away what stands there",
+        hint="move it away; a journal must be a regular file in a real folder",
     )
 
 
 def invalid_record_error(file: str, number: int, reason: str) -> CorruptState:
     """Return the error for an intact line that is not a valid record."""
     return CorruptState(
-        f"no record that this engine writes: {reason}",
+        f"expected a record of this version: {reason}",
         where=f"{file}:{number}",
-        hint="if a later version wrote it, use that one; else restore the file from a backup, or move it "
-        "away to give up that tick's record",
+        hint=(
+            "use a later version if it wrote the record; else restore the file from a backup, or "
+            "move it away to give up that tick's record"
+        ),
     )
 
 

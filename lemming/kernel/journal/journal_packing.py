@@ -206,8 +206,8 @@ def _damage_exceptions() -> tuple[type[Exception], ...]:
 
 
 def _damage_error(segment: str, error: Exception) -> CorruptState:
-    hint = "restore it from a backup, or move it away to give up the record of these ticks"
-    return CorruptState(f"the sealed journals are damaged: {error}", where=segment, hint=hint)
+    hint = "restore the file from a backup, or move it away to give up the record of these ticks"
+    return CorruptState(f"the packed journals are damaged: {error}", where=segment, hint=hint)
 
 
 def load_sealed_journal(base: OrgPath, tick: int) -> bytes | None:

@@ -58,13 +58,11 @@ def parse_records(
     for number, line in enumerate(iter_lines(stream, file), 1):
         remaining_bytes -= len(line) + _RECORD_BYTES
         if remaining_bytes < 0:
-            raise damaged_error(file, number, f"it is larger than the {limit_bytes >> 20} MiB that are read")
+            raise damaged_error(file, number, f"the file is larger than the limit of {limit_bytes >> 20} MiB")
         values = parse_line(line) if is_intact(line, checksum) else None
         if values is None:
             if surplus := stream.read(1):  # a crash tears only the very last line
-                reason = (
-                    "an empty line" if line == b"\n" else "its checksum does not follow from the line before"
-                )
+                reason = "an empty line" if line == b"\n" else "the checksum does not match the line before"
                 raise damaged_error(file, number, reason)
             surplus_bytes = len(line) + len(surplus)
             return JournalContents(

@@ -218,7 +218,7 @@ def read_state(
         return AgentState()
     except OSError as error:
         require_about_one_file(f"{org.base}/{file}", error)
-        hint = "the ledger is a regular file; move away what stands there"
+        hint = "move it away; the ledger must be a regular file"
         raise CorruptState(unreadable_reason(error), where=file, hint=hint) from error
 
 
@@ -245,7 +245,9 @@ def _load_last_line(path: str, limit_bytes: int) -> tuple[bytes, os.stat_result]
     """Return the last whole line of a ledger, empty if there is none, and the file's status."""
     tail, status = fs.read_tail_with_status(path, _TAIL_BYTES, 1)
     if status.st_size > limit_bytes:
-        raise OSError(errno.EFBIG, f"it is larger than the {limit_bytes >> 20} MiB of a ledger")
+        raise OSError(
+            errno.EFBIG, f"the file is larger than the limit of {limit_bytes >> 20} MiB for a ledger"
+        )
     end = tail.rfind(b"\n") + 1
     return tail[tail.rfind(b"\n", 0, max(0, end - 1)) + 1 : end], status
 
@@ -257,8 +259,8 @@ def _decode_line(file: str, line: bytes) -> AgentState | CorruptState:
     try:
         return parse_state(line)
     except ValueError as error:
-        hint = "remove that line by hand; the agent then continues from the one before"
-        return CorruptState(f"the last line is not a turn: {error}", where=file, hint=hint)
+        hint = "remove the line by hand; the agent then continues from the line before"
+        return CorruptState(f"the last line must be a turn: {error}", where=file, hint=hint)
 
 
 def _require_valid(state: AgentState | CorruptState) -> AgentState:

@@ -102,7 +102,7 @@ class PromptReader:
             fields = {key: prefix[key] for key in PREFIX_FIELDS if key not in absent}
             return {**fields, "prompt": prompt}
         except (KeyError, TypeError) as error:  # of no record
-            raise MissingPromptPart(f"{type(error).__name__} in what it refers to") from error
+            raise MissingPromptPart(f"{type(error).__name__} in a referenced prompt part") from error
 
     def _resolve_lines(
         self, message_parts: list[Part], tick: int, inline_parts: InlineParts
@@ -118,7 +118,7 @@ class PromptReader:
                     raise _missing_error(part_tick)
                 # References are short, lines may be long: a small record could expand to more than the memory.
                 if (remaining_bytes := remaining_bytes - len(lines[number])) < 0:
-                    raise MissingPromptPart("it is too long to be a prompt")
+                    raise MissingPromptPart("the prompt is too long")
                 yield lines[number]
 
     def _parts_of_tick(self, part_tick: int, tick: int, inline_parts: InlineParts) -> InlineParts:
@@ -126,7 +126,9 @@ class PromptReader:
             return inline_parts
         # Segments are removed whole once they are old, so nothing may depend on another one.
         if not tick - tick % TICKS_PER_SEGMENT <= part_tick < tick:
-            raise MissingPromptPart(f"it refers to tick {part_tick}, which is not before it in its segment")
+            raise MissingPromptPart(
+                f"the prompt refers to tick {part_tick}, which is not earlier in its segment"
+            )
         if part_tick not in self._cache:
             if len(self._cache) >= TICKS_PER_SEGMENT:
                 self._cache.popitem(last=False)
@@ -135,7 +137,9 @@ class PromptReader:
 
 
 def _missing_error(tick: int) -> MissingPromptPart:
-    return MissingPromptPart(f"what it showed stands in {paths.journal_file(tick)}, which is gone or damaged")
+    return MissingPromptPart(
+        f"the prompt's text is in {paths.journal_file(tick)}, which is missing or damaged"
+    )
 
 
 class PromptWriter:

@@ -48,7 +48,7 @@ def parse_record(values: Json) -> Record:
 
     >>> parse_record({"type": "turn_resumed", "epoch": 2, "agent": "../x"})
     Traceback (most recent call last):
-    lemming.kernel.journal.record_sequence.InvalidRecord: turn_resumed /agent: "../x" is not one that is allowed here
+    lemming.kernel.journal.record_sequence.InvalidRecord: turn_resumed /agent: "../x" is not an allowed value
     """
     name = values.get("type")
     try:
@@ -56,7 +56,7 @@ def parse_record(values: Json) -> Record:
     except ConfigError as error:
         raise InvalidRecord(f"{name}: {error.message}") from error
     if kind is None:
-        raise InvalidRecord(f"{format_value(name)} is no kind of record that this version knows")
+        raise InvalidRecord(f"kind must be known to this version, got {format_value(name)}")
     if violation := _record_check(kind.kind, has_references(values))(values):
         raise InvalidRecord(f"{name} {violation}")
     return kind.from_json(values)
@@ -105,35 +105,35 @@ class RecordSequence:
     def _order_violation(self, record: Record) -> str:
         if self._order is None and isinstance(record, TickStarted):
             if record.tick != self._tick:
-                return f"the journal of tick {self._tick} is that of tick {record.tick}; rename it"
+                return f"tick must be {self._tick} as in the file's name, got {record.tick}; rename the file"
             self._order = frozenset(record.order)
             return ""
         if self._order is None or isinstance(record, TickStarted):
-            return f"a journal begins with one tick_started; {record.kind} cannot stand here"
+            return f"the first record must be the only tick_started, got {record.kind}"
         if self._is_over:
-            return f"{record.kind} follows the end of the tick"
+            return f"{record.kind} comes after the end of the tick"
         self._is_over = isinstance(record, TickCommitted)
         agent_names = (
             [record.agent_name] if record.agent_name else [name for name, _ in record.submitted_calls]
         )
         for name in agent_names:
             if name not in self._order:
-                return f'{record.kind}: "{name}" takes no turn in this tick'
+                return f'{record.kind}: "{name}" has no turn in this tick'
         return self._missing_turn_reason(record)
 
     def _missing_turn_reason(self, record: Record) -> str:
         match record:
             case TurnStarted(agent=agent, turn=turn):
                 if record.turn_key in self._started:
-                    return f"turn_started: the turn of {agent} begins twice"
+                    return f"turn_started: the turn of {agent} starts twice"
                 if turn and turn_key(agent, turn - 1) not in self._started:
-                    return f"turn_started: turn {turn} of {agent} begins before turn {turn - 1}"
+                    return f"turn_started: turn {turn} of {agent} starts before turn {turn - 1}"
                 if turn >= TURNS_PER_TICK:
                     return f"turn_started: turn must be below {TURNS_PER_TICK}, got {turn}"
                 self._started.add(record.turn_key)
                 return ""
             case TurnCommitted(state=dict() as state) if state["tick"] != self._tick:
-                return f"turn_committed /state/tick: {state['tick']} is not the tick of this journal"
+                return f"turn_committed /state/tick: the tick must be the journal's, got {state['tick']}"
             # A turn that fails before it begins has an end and no beginning.
             case TurnCommitted(report=report):
                 has_worked = report.status != "failed"
@@ -141,7 +141,7 @@ class RecordSequence:
                 is_capability_record = bool(record.agent_name) and record.kind not in RECORDS
                 has_worked = isinstance(record, _WITHIN_A_TURN) or is_capability_record
         if has_worked and record.turn_key not in self._started:
-            return f"{record.kind}: the turn of {record.agent_name} has not begun"
+            return f"{record.kind}: the turn of {record.agent_name} has not started"
         return ""
 
 
@@ -158,9 +158,11 @@ def _resolve_start(
         reason = str(error)
     if reason:
         raise CorruptState(
-            f"what the turn of {values['agent']} started from cannot be put together: {reason}",
+            f"the inputs of the turn of {values['agent']} cannot be rebuilt: {reason}",
             where=f"{paths.journal_file(tick)}:{line}",
-            hint="restore the journals of the ticks before it from a backup; where the tick is not over, "
-            "`lemming repair` has the turn taken anew",
+            hint=(
+                "restore the journals of the earlier ticks from a backup; in an unfinished tick, "
+                "`lemming repair` repeats the turn"
+            ),
         )
     return resolved

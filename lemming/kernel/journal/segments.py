@@ -91,7 +91,7 @@ class Segment:
             return latest[1]
         raw, _ = _unpack(self._pread(block.packed_bytes, block.offset), block.size)
         if len(raw) != block.size:
-            raise InvalidSegment("a stream in it is shorter than its first line says")
+            raise InvalidSegment("a stream in the file is shorter than the first line states")
         self._latest_block = (block, raw) if block.size <= _KEPT_BYTES else None
         return raw
 
@@ -115,18 +115,16 @@ def _parse_blocks(head: bytes, file_bytes: int) -> list[_Block]:
             offset += blocks[-1].packed_bytes
             # A negative size would let one journal reach into the bytes of another.
             if min([blocks[-1].packed_bytes, *sizes.values()]) <= 0:
-                raise ValueError("nothing has so many bytes")
+                raise ValueError("the byte count is out of range")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidSegment(f"its first line is not one of a segment: {error}") from error
+        raise InvalidSegment(f"the first line must be that of a segment: {error}") from error
     # A forged first line could have a small file unpack to any size.
     if (
         largest_block := max((block.size for block in blocks), default=0)
     ) > JOURNAL_LIMIT_BYTES + _BLOCK_BYTES:
-        raise InvalidSegment(
-            f"{largest_block} bytes of journals in one stream are not what the engine packed"
-        )
+        raise InvalidSegment(f"a stream holds {largest_block} bytes of journals, more than the engine packs")
     if offset != file_bytes:
-        raise InvalidSegment(f"it has {file_bytes} bytes, and by its first line {offset}")
+        raise InvalidSegment(f"the file must have {offset} bytes by its first line, got {file_bytes}")
     return blocks
 
 
@@ -135,7 +133,7 @@ def _unpack(compressed: bytes, limit: int) -> tuple[bytes, int]:
     try:
         import lzma
     except ImportError as error:
-        raise InvalidSegment("this Python was built without lzma, which unpacks it") from error
+        raise InvalidSegment("unpacking needs lzma, and this Python was built without it") from error
 
     unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY_LIMIT_BYTES)
     try:
@@ -145,5 +143,5 @@ def _unpack(compressed: bytes, limit: int) -> tuple[bytes, int]:
     except lzma.LZMAError as error:
         raise InvalidSegment(str(error)) from error
     if not unpacker.eof:
-        raise InvalidSegment("a stream in it does not end where its first line says")
+        raise InvalidSegment("a stream in the file does not end where the first line states")
     return raw, len(compressed) - len(unpacker.unused_data)

@@ -17,7 +17,7 @@ PROMPT_PLACEHOLDER = "(recorded in the prompt)"
 def start_error(record: TurnStarted) -> str:
     """Return the reason a turn cannot start from a `turn_started`, or an empty string."""
     if record.resume["name"] != record.agent:
-        return f'turn_started /resume/name: "{record.resume["name"]}" is not {record.agent}'
+        return f'turn_started /resume/name: must be {record.agent}, got "{record.resume["name"]}"'
     parsers = {
         "resume": recorded_agent,
         "model": recorded_model,

@@ -42,7 +42,7 @@ class ZipSegment:
         except KeyError:
             return None
         if packed.file_size > JOURNAL_LIMIT_BYTES or packed.compress_type not in _COMPRESSION_TYPES:
-            raise InvalidSegment(f"a journal of {packed.file_size} bytes is not what the engine packed")
+            raise InvalidSegment(f"a journal has {packed.file_size} bytes, more than the engine packs")
         return self._archive.open(packed)
 
 
@@ -56,7 +56,9 @@ def _require_short_directory(file: IO[bytes]) -> None:
         or not directory_end.startswith(b"PK\5\6")
         or locator[:4] == b"PK\6\7"
     ):
-        raise InvalidSegment("it does not end as a zip file of this engine does")
+        raise InvalidSegment("the file does not end like a zip file of this engine")
     count, size = _DIRECTORY_END.unpack(directory_end)[4:6]
     if count > _MAX_JOURNALS or size > _DIRECTORY_LIMIT_BYTES:
-        raise InvalidSegment(f"it lists {count} files; a segment holds {_MAX_JOURNALS} journals")
+        raise InvalidSegment(
+            f"the file lists {count} files; a segment holds at most {_MAX_JOURNALS} journals"
+        )

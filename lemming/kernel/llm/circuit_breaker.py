@@ -58,7 +58,7 @@ StateChange = Callable[[CircuitState, datetime], CircuitState]
 class Circuits:
     """All circuits of an organisation. Their file is the only state; safe to use from many threads."""
 
-    hint = f"wait, or delete {paths.CIRCUITS_FILE} to try at once"
+    hint = f"wait, or delete {paths.CIRCUITS_FILE} to try now"
 
     def __init__(self, base: Path, clock: Clock) -> None:
         self._base, self._clock = base, clock
@@ -161,7 +161,7 @@ class Circuit:
             return state
         if not state.is_open(current_time):  # nobody else gets through while this probe is under way
             return replace(state, open_until=_reopen_time(current_time, state.openings))
-        summary = f"left alone until {state.open_until} after {state.failures} failures in a row"
+        summary = f"not called until {state.open_until} after {state.failures} failures in a row"
         message = f"{summary}; the last: {state.reason}"
         raise CircuitOpen(message, where=self._name, hint=self._circuits.hint)
 

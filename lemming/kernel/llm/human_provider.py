@@ -14,5 +14,5 @@ class HumanProvider(Backend):
 
     def complete(self, request: Request) -> Reply:
         """Raise `RequestRejected`: a person cannot be called through this interface."""
-        hint = "a person's entries are written with `lemming send`"
-        raise RequestRejected("a person is not called like a model", where=request.agent, hint=hint)
+        hint = "write a person's entries with `lemming send`"
+        raise RequestRejected("a person cannot be called like a model", where=request.agent, hint=hint)

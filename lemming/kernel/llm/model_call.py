@@ -68,7 +68,7 @@ def validate_reply(reply: Any) -> Reply:
     """Return a provider's reply with a writable text. Raise an error for an invalid reply."""
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         value = reply.text if isinstance(reply, Reply) else reply
-        raise RequestRejected(f"the provider returned {type(value).__name__}, not text")
+        raise RequestRejected(f"the provider must return text, got {type(value).__name__}")
     # Here, where a call was made: only this machine may know its key.
     is_readable = len(reply.text) <= REPLY_LIMIT_BYTES
     text = redact_untrusted(reply.text) if is_readable else _without_secrets(reply.text)

@@ -116,7 +116,7 @@ class RateLimiter:
             _refuse_late(self.name, stop, turn_deadline)
             if remaining_s > request.deadline_s:
                 raise RateLimited(
-                    f"not asked: {name} takes no calls for {remaining_s:.0f} s, its provider said",
+                    f"not called: the provider of {name} allows no calls for {remaining_s:.0f} s",
                     where=self.name,
                     retry_after_s=remaining_s,
                 )
@@ -175,8 +175,8 @@ class RateLimiter:
 def _refuse_late(name: str, stop: threading.Event, turn_deadline: Deadline) -> None:
     """Raise an error for a call that may not wait any longer."""
     if stop.is_set():
-        raise Unavailable("not asked: the engine is stopping", where=name)
+        raise Unavailable("not called: the engine is stopping", where=name)
     if turn_deadline.has_passed:
-        error = TimedOut("not asked: there was no room in the turn's time", where=name)
+        error = TimedOut("not called: the turn's time leaves no room for the call", where=name)
         error.may_be_paid = False
         raise error

@@ -255,7 +255,7 @@ class RetryingLLMProvider(Backend):
     def _pause(self, seconds: float) -> None:
         self._sleep(seconds)
         if self._stop.is_set():
-            raise Unavailable("not asked again: the engine is stopping")
+            raise Unavailable("not called again: the engine is stopping")
 
 
 def _add_usage(reply: Reply, other: Reply) -> Reply:

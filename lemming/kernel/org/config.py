@@ -252,7 +252,7 @@ class Config:
         if key in self.models:
             return self.models[key]
         hint = did_you_mean(key, list(self.models)) or f"keys there: {', '.join(sorted(self.models))}"
-        raise UnknownModel(f'no model key "{key}"', where=MODELS_FILE, hint=hint)
+        raise UnknownModel(f'model key "{key}" does not exist', where=MODELS_FILE, hint=hint)
 
 
 FILE_TYPES: dict[str, Any] = {
@@ -381,12 +381,12 @@ def _build_config(results: Sequence[_FileResult]) -> Config:
 
 
 def _validate_executor(settings: OrgSettings) -> Iterator[Problem]:
-    hint = 'say where its scheduler listens: "executor_address": "tcp://host:8786"'
+    hint = 'add the scheduler\'s address: "executor_address": "tcp://host:8786"'
     if reason := missing_for_executor(settings.executor):
-        message = f'nobody here makes the calls of "executor": "{settings.executor}": {reason}'
-        yield Problem(message, ORG_FILE, pointer="/executor", hint="take the key out")
+        message = f'"executor": "{settings.executor}" needs a capability that is not installed: {reason}'
+        yield Problem(message, ORG_FILE, pointer="/executor", hint="remove the key")
     elif settings.executor_address and not _SCHEDULER.match(settings.executor_address):
-        yield Problem("no address of a scheduler", ORG_FILE, pointer="/executor_address", hint=hint)
+        yield Problem("must be a scheduler's address", ORG_FILE, pointer="/executor_address", hint=hint)
     elif settings.executor in EXECUTORS and not settings.executor_address:
         yield Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
 

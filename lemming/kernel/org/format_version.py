@@ -32,7 +32,7 @@ def require_known_format(base_path: str | os.PathLike[str]) -> None:
     declared = settings_json.get("format") if isinstance(settings_json, dict) else None
     if type(declared) is int and declared > NEWEST_FORMAT:
         raise ConfigError(
-            f"this organisation has format {declared}; LeMMing {__version__} knows none after {NEWEST_FORMAT}",
+            f"format must be at most {NEWEST_FORMAT} for LeMMing {__version__}, got {declared}",
             where=paths.ORG_FILE,
-            hint="pip install -U lemming-engine; nothing has been changed",
+            hint="run `pip install -U lemming-engine`; nothing has been changed",
         )

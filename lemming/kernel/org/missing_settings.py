@@ -46,9 +46,9 @@ class FilesInUse:
 def missing_file(file: str) -> ConfigError:
     """Return the error for a missing settings file."""
     problem = Problem(
-        "the file is gone, and the last tick ran with it; its limits, gates and grants are not known",
+        "the file does not exist, though the last tick used it; its limits, gates and grants are unknown",
         file,
-        hint="put it back, as from git or a backup; if nothing that it said is to hold, write {} into it",
+        hint="restore it, for example from git or a backup; write {} into it to drop its settings",
         code=GONE,
     )
     return ConfigError(str(problem), problems=(problem,))

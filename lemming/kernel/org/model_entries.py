@@ -161,5 +161,5 @@ def add_option_hint(problem: Problem, entries: Any) -> Problem:
     except UnknownModel:  # it may be a plugin's
         return problem
     option = key if key in options else correct_typo(key, options)
-    hint = f'options.{option} is its place: "options": {{"{option}": ...}}'
+    hint = f'move it to options.{option}: "options": {{"{option}": ...}}'
     return replace(problem, hint=hint) if option else problem

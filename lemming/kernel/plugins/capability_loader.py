@@ -52,13 +52,13 @@ def register_capability(kind: Any) -> Any:
     """
     instance = kind()
     if not _NAME.match(instance.name):
-        raise ValueError(f'"{instance.name}" is no name of a capability: it is of a-z, 0-9, - and _')
+        raise ValueError(f'a capability\'s name must be of a-z, 0-9, - and _, got "{instance.name}"')
     if invalid := [
         spec
         for spec in (instance.org_settings_type, instance.agent_settings_type)
         if not dataclasses.is_dataclass(spec)
     ]:
-        raise ValueError(f"the settings of {instance.name} are a dataclass, and {invalid[0]!r} is none")
+        raise ValueError(f"settings of capability {instance.name} must be a dataclass, got {invalid[0]!r}")
     shipped = {name: listed.import_path for name, listed in LISTED.items()}
     register("capability", instance.name, instance, defined_by=kind, shipped=shipped)
     return kind
@@ -74,10 +74,10 @@ def get_capability(name: str, plugins: Iterable[str] | None = None) -> Any:
     if (registered := plugin_capabilities(plugins).get(name)) is not None:
         return registered
     if can_be_unimported(name, plugins):
-        raise ConfigError(f'"{name}" is for a module of plugins to say, and a look imports none')
+        raise ConfigError(f'capability "{name}" comes from a plugin\'s module, and this command imports none')
     raise ConfigError(
-        f'no capability "{name}" is installed',
-        hint="install what brings it, or name its module in plugins of config/org.json",
+        f'capability "{name}" is not installed',
+        hint="install its package, or add its module to plugins in config/org.json",
     )
 
 
@@ -196,7 +196,7 @@ def find_schedule_problems(schedule: Any) -> Iterator[tuple[str, str, str]]:
     for key, name, import_path in SCHEDULED:
         if (value := getattr(schedule, key)) is not None:
             missing = missing_reason(name)
-            problem = (missing, "take the key out, or install lemming-engine again") if missing else None
+            problem = (missing, "remove the key, or install lemming-engine again") if missing else None
             if problem := problem or _load_object(import_path)(value):
                 yield key, *problem
 
@@ -317,7 +317,7 @@ def sort_capabilities(names: Iterable[str], plugins: Iterable[str] | None = None
     def visit(name: str) -> None:
         if name in path:
             cycle = ", ".join(f'"{spec}"' for spec in path)
-            raise ConfigError(f"capabilities that come after each other in a circle: {cycle}")
+            raise ConfigError(f"capabilities must not come after each other in a circle: {cycle}")
         if name in remaining and name not in ordered:
             path.append(name)
             for predecessor in LISTED[name].after if name in LISTED else get_capability(name, plugins).after:
@@ -364,7 +364,7 @@ def org_keys() -> Mapping[str, Load]:
 
 def _load_class(name: str, import_path: str) -> Any:
     if missing := missing_reason(name):
-        raise ConfigError(missing, hint="install lemming-engine again, or take the key out")
+        raise ConfigError(missing, hint="install lemming-engine again, or remove the key")
     return _load_object(import_path)
 
 

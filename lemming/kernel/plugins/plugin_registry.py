@@ -158,7 +158,7 @@ def load_plugins(modules: tuple[str, ...]) -> None:
         if first_registration is not registration:
             origins = f"{'.'.join(first_registration.origin)} and {'.'.join(registration.origin)}"
             message = f'plugins: {origins} both register the {registration.kind} "{registration.name}"'
-            hint = "give one of them another name, or take its module out of `plugins`"
+            hint = "rename one of them, or remove its module from `plugins`"
             raise ConfigError(message, where="config/org.json", hint=hint)
 
 
@@ -226,10 +226,10 @@ def _import_plugin(name: str, plugin: str, load: Callable[[], Any], module: str)
     except (Exception, SystemExit) as error:
         message = f"plugin {name} cannot be imported: {describe_exception(error)}"
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            hint = "put it on the Python path (PYTHONPATH=. for a file here), or take it out of `plugins`"
+            hint = "put it on the Python path (PYTHONPATH=. for a file here), or remove it from `plugins`"
         else:
             message += f", raised at {locate_error(error)}"
-            hint = "mend it there, or take it out of `plugins`"
+            hint = "fix it there, or remove it from `plugins`"
         raise ConfigError(redact(message), where="config/org.json", hint=hint) from error
     finally:
         _loading.reset(token)

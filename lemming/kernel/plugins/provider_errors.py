@@ -56,9 +56,7 @@ def to_provider_error(error: BaseException, name: str) -> ProviderError:
     is_about_a_file = isinstance(error, OSError) and error.filename is not None  # then no server was asked
     if classes & _OUT_OF_ORDER and not is_about_a_file and not isinstance(error, _MISTAKES):
         return mark_billing_by_cause(Unavailable(message, where=location), error)
-    hint = (
-        "a mistake in the plugin; if the backend is down, raise lemming.errors.Unavailable: it is asked again"
-    )
+    hint = "fix the plugin; if the backend is down, raise lemming.errors.Unavailable: the call is repeated"
     return RequestRejected(message, where=location, hint=hint)
 
 

@@ -276,7 +276,9 @@ class AgentTurns:
         # A turn that kills the engine each time would keep its tick from ever ending.
         if attempts >= self._snapshot.config.org.max_attempts:
             interruptions = f"the engine ended {attempts} times during this turn"
-            reason = f"{interruptions}; given up so that the tick can go on (config/org.json max_attempts)"
+            reason = (
+                f"{interruptions}; abandoned so that the tick can continue (config/org.json max_attempts)"
+            )
         elif self._commits.is_removed(started.agent):
             reason = "the agent was removed during its turn"
         if reason:
@@ -295,7 +297,7 @@ class AgentTurns:
     def _find_blocker(self, inputs: TurnInputs, records: list[Record]) -> str:
         """Return the reason the turn cannot resume, or an empty text."""
         for path, refusal in self._tick.find_refused_paths(inputs, records).items():
-            return f"its journal records a file that may not be written now, {path}: {refusal}"
+            return f"the journal records a file that may not be written now, {path}: {refusal}"
         return resume_blocker(inputs, self._snapshot)
 
 

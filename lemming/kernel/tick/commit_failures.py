@@ -18,7 +18,7 @@ from lemming.kernel.turn.turn_values import TurnOutcome
 
 def to_write_failure(outcome: TurnOutcome, cause: str) -> TurnOutcome:
     """Return the outcome as a turn that failed while writing; some of its files may exist."""
-    reason = f"its files could not all be written: {cause}"
+    reason = f"not all files of the turn could be written: {cause}"
     return _to_failed_outcome(outcome, outcome.state_if_unwritten(), reason, "DiskError")
 
 
@@ -33,7 +33,7 @@ def require_readable_state(
         require_readable(outcome.state)
     except ValueError as error:
         previous_state = earlier or read_state(org, outcome.report.agent, before_tick=outcome.state.tick)
-        reason = f"what it leaves for its next turn could not be read again: {error}"
+        reason = f"the turn's state for the next turn could not be read back: {error}"
         state = _keep_readable(outcome.state_if_unwritten(), previous_state)
         return _to_failed_outcome(outcome, state, reason, TurnBroke.__name__, files=[], removed=[], memory=[])
     return outcome

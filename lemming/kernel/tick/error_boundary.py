@@ -62,12 +62,14 @@ def to_turn_error(error: Exception) -> TurnBroke:
     steps = [*_iter_traceback(error)]
     text = redact_untrusted(describe_exception(error)[:_MAX_CHARS])
     if blamed := _blame_capability(steps):
-        hint = "mend the capability, or take its block out; the other agents go on"
+        hint = "fix the capability, or remove its block; the other agents continue"
         return TurnBroke(f"{text}, in the capability {blamed}", hint=hint)
     files = ", ".join(dict.fromkeys(_entry_files_in_frames(steps)))
-    while_reading = f", while it read {files}" if files else ""
+    while_reading = f", while the turn read {files}" if files else ""
     message = f"{text}, at {_frame_location(steps[-1])}{while_reading}"
-    return TurnBroke(message, hint="mend what it read, or move it away; the other agents go on")
+    return TurnBroke(
+        message, hint="fix the file that the turn read, or move it away; the other agents continue"
+    )
 
 
 def _iter_traceback(error: Exception) -> Iterator[TracebackType]:

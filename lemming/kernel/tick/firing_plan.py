@@ -195,7 +195,7 @@ def is_channel_model(model_key: str, config: Config) -> bool:
     return entry is not None and is_channel(entry.provider, config.org.plugins)
 
 
-WITH_TOOLS = "`lemming models list` has others, `lemming models use KEY` takes one"
+WITH_TOOLS = "list models with `lemming models list`, choose one with `lemming models use KEY`"
 
 
 def small_model_warning(agent: Agent, config: Config) -> str:

@@ -39,8 +39,8 @@ def acquire_lock(base: Path) -> FolderLock:
                 raise _busy_error(base, holder) from None
         time.sleep(0.02)  # an engine that starts and has not written its description, or exits
     lock_path = str(base / paths.LOCK_FILE)
-    hint = f"`fuser -v {lock_path}` names it; end it, or remove the file while no engine runs"
-    raise OrgBusy("something holds the lock and does not say who it is", where=lock_path, hint=hint)
+    hint = f"find its process with `fuser -v {lock_path}` and end it, or remove the file while no engine runs"
+    raise OrgBusy("an unknown process holds the lock", where=lock_path, hint=hint)
 
 
 def load_last_tick(base: OrgPath) -> int | None:
@@ -80,7 +80,7 @@ def _busy_error(base: Path, holder: dict[str, Any]) -> OrgBusy:
         f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
     )
     command = f" ({holder['command']})" if holder.get("command") else ""
-    hint = "wait for it or stop it; looking (`lemming status`, `ls`, `jq`) is always safe"
+    hint = "wait for it or stop it; reading (`lemming status`, `ls`, `jq`) is always safe"
     return OrgBusy(f"another engine is running here: {holder_text}{command}", where=str(base), hint=hint)
 
 

@@ -41,8 +41,11 @@ def find_lost_turns(org: Organisation, ticks: list[int]) -> dict[int, list[str]]
 
 def make_lost_turns_problem(tick: int, agent_names: list[str]) -> Problem:
     """Return the problem that reports lost turns with restored files."""
-    hint = "they were written again from the journal; `lemming verify` compares all files with the journals"
-    message = f"the files of {', '.join(agent_names)} did not hold what was written in tick {tick}"
+    hint = "compare all files with the journals: `lemming verify`"
+    message = (
+        f"the files of {', '.join(agent_names)} lacked the writes of tick {tick}; they were "
+        "written again from the journal"
+    )
     return Problem(message, paths.journal_file(tick), hint=hint, severity="warning", code="LMG-301")
 
 

@@ -75,7 +75,7 @@ def check_before_call(
 ) -> Iterator[GateVerdict]:
     """Yield gate verdicts on a call to a key's model. Raises `AgentPaused` or `LimitReached`."""
     if not snapshot.pause_check.has_no_pause(request.agent):
-        raise Paused(snapshot.pause_check.pause_reason(request.agent), hint="`lemming unpause` ends it")
+        raise Paused(snapshot.pause_check.pause_reason(request.agent), hint="end it with `lemming unpause`")
     if limits is not None:
         yield from limits.check_call(
             request.step, key, entry, request, trust=taint_tracker.label if taint_tracker else ""

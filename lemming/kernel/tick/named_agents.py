@@ -34,7 +34,7 @@ def choose_agents(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
     for name in names:
         if name not in plan.all_agents:
             hint = suggest_agent(name, sorted(plan.all_agents))
-            raise UsageError(f'there is no agent "{name}"', hint=hint)
+            raise UsageError(f'agent "{name}" does not exist', hint=hint)
     excluded = {*plan.skipped, *plan.broken}
     order = [name for name in survey.turn_order if name in names and name not in excluded]
     by_clock = {

@@ -44,26 +44,27 @@ class NextTick(NamedTuple):
     @property
     def to_error(self) -> LemmingError | None:
         """The trouble as an error with a hint, or None."""
-        hint = f'to go on, write {{"current_tick": {self.tick}}} into it'
+        hint = f'write {{"current_tick": {self.tick}}} into the file to continue'
         match self.trouble:
             case "taken back":
                 message = (
-                    f"the files are those before tick {self.counted}, as after a `git reset` or from a "
+                    f"the files are from before tick {self.counted}, as after a `git reset` or a restored "
                     f"backup, but there are journals up to tick {self.newest}"
                 )
                 hint = (
-                    f"`lemming repair --yes` moves the later journals aside, and tick {self.tick} runs afresh"
+                    f"run `lemming repair --yes`: it moves the later journals aside, and tick {self.tick} "
+                    "runs anew"
                 )
             case "run already" if self.newest > self.counted:
-                message = f"tick {self.counted} is over: tick {self.newest} has begun"
+                message = f"tick {self.counted} is over: tick {self.newest} has started"
             case "run already":
-                message = f"tick {self.counted} has been run already; a tick is applied once"
+                message = f"tick {self.counted} has already run; a tick is applied once"
             case "interrupted":
-                message = (
-                    f"tick {self.tick} was interrupted in the turn of {self.agent} and has not been finished"
-                )
+                message = f"tick {self.tick} was interrupted in the turn of {self.agent} and is unfinished"
                 file = paths.journal_file(self.tick)
-                hint = f'to finish it, write {{"current_tick": {self.tick}}}; to give it up, move {file} away'
+                hint = (
+                    f'write {{"current_tick": {self.tick}}} to finish it, or move {file} away to give it up'
+                )
                 return CorruptState(message, where=paths.TICK_FILE, hint=hint)
             case _:
                 return None

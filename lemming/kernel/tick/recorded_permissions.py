@@ -39,7 +39,7 @@ def restore_inputs(started: TurnStarted, snapshot: Snapshot) -> TurnInputs:
     inputs = from_record(started, snapshot.tick)
     config, agent = snapshot.config, snapshot.survey.agents.get(inputs.agent.name)
     if agent is None:
-        problem = UnknownModel(f"the resume of {inputs.agent.name} is gone or broken: no model is asked")
+        problem = UnknownModel(f"the resume of {inputs.agent.name} is missing or broken: no model is called")
         return replace(inputs, agent=replace(inputs.agent, permissions=NOTHING), problem=problem)
     model = replace(agent.model, temperature=inputs.agent.model.temperature)
     inputs = replace(
@@ -63,11 +63,11 @@ def _missing_critic_reason(inputs: TurnInputs, agent: Agent, snapshot: Snapshot)
     if recorded_turn.strategy is None:
         return ""
     if (recorded_turn.strategy, recorded_turn.options) != (agent.turn.strategy, agent.turn.options):
-        return f"the strategy of {agent.name} has changed during its turn: no model is asked"
+        return f"the strategy of {agent.name} has changed during its turn: no model is called"
     critic = snapshot.survey.agents.get(str(recorded_turn.options.get("agent")))
     key = inputs.given.get(STRATEGIES, {}).get("needs", {}).get("model")
     if key and (critic is None or critic.model.key != key):
-        return f"the critic of {agent.name} has changed during its turn: no model is asked"
+        return f"the critic of {agent.name} has changed during its turn: no model is called"
     return ""
 
 

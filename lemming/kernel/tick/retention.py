@@ -353,8 +353,10 @@ def expiry_warning(reader: str, count: int, tick: int) -> Problem:
         f"{count} entr{'y' if count == 1 else 'ies'} expired in tick {tick} before {reader} was shown "
         f"{'it' if count == 1 else 'them'}",
         file=paths.agent_folder(reader),
-        hint='"retention_ticks" in config/org.json keeps entries longer; '
-        "`lemming status` shows whether the agent takes its turns",
+        hint=(
+            'raise "retention_ticks" in config/org.json; check with `lemming status` that the '
+            "agent takes its turns"
+        ),
         severity="warning",
     )
 

@@ -71,9 +71,9 @@ if TYPE_CHECKING:
     from lemming.kernel.tools.tool_context import ToolContext
     from lemming.kernel.turn.guards import AllowedCall, CallBatcher, CheckFinding
 
-TOOLS_UNCHANGED = "the tools from before hold until it is mended"
-SETTINGS_UNCHANGED = "the settings from before hold until it is mended"
-_SETTINGS_RESTORED = Problem("the settings can be read again, and hold from now on", severity="note")
+TOOLS_UNCHANGED = "the earlier tools stay in use until the file is fixed"
+SETTINGS_UNCHANGED = "the earlier settings stay in use until the file is fixed"
+_SETTINGS_RESTORED = Problem("the settings are readable again and in use from now on", severity="note")
 
 
 def no_observers(_: Runtime, __: Config) -> list[Observer]:
@@ -374,7 +374,7 @@ def open_org(
     base = org.base
     if not is_folder(f"{base}/agents"):
         raise NotAnOrg(
-            "there is no agents/ folder here", where=str(base), hint="make one with `lemming init`"
+            "the folder agents/ does not exist", where=str(base), hint="create it with `lemming init`"
         )
     require_known_format(org)
     clock = clock or SystemClock()

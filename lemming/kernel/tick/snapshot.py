@@ -185,7 +185,9 @@ class Snapshot:
             return self.survey.agents[name]
         if name in self.survey.broken:
             raise self.survey.broken[name]
-        raise ConfigError("the agent is gone: it has no resume", where=paths.agent_folder(name))
+        raise ConfigError(
+            "the agent does not exist any more: it has no resume", where=paths.agent_folder(name)
+        )
 
     def gather_inputs(
         self, name: str, unwritten: Mapping[str, bytes] = NOTHING
@@ -356,6 +358,6 @@ def find_unknown_tools(snapshot: Snapshot) -> list[Problem]:
 def _explain_unknown(org: Organisation, tool: str, toolset: Toolset) -> Iterator[tuple[str, str]]:
     """Yield problem and hint for an unknown tool name in a resume."""
     if not tool.startswith(PREFIXES):
-        yield f'no tool "{tool}"', toolset.suggest_tools(tool)
+        yield f'tool "{tool}" does not exist', toolset.suggest_tools(tool)
     elif problem := missing_server_tool_reason(org, tool, today=True):
         yield problem

@@ -45,7 +45,7 @@ def load_counter(base_path: str | os.PathLike[str]) -> tuple[int, str]:
     except FileNotFoundError as error:
         if not journal_ticks(base):
             return _tick_from_turns(base), ""
-        raise _missing_counter_error(base, "the tick counter is gone") from error
+        raise _missing_counter_error(base, "the file does not exist") from error
     except (OSError, JsonProblem) as error:
         reason = unreadable_reason(error) if isinstance(error, OSError) else str(error)
         raise _missing_counter_error(base, f"cannot read the tick counter: {reason}") from error
@@ -63,9 +63,10 @@ def explain_skipped_ticks(tick: int, last_left: int | None) -> Problem | None:
     if last_left is None or tick <= last_left:
         return None
     message = (
-        f"says {tick}, and the engine left it at {last_left}: ticks {last_left} to {tick - 1} are passed over"
+        f"current_tick must be {last_left}, where the engine left it, got {tick}: ticks "
+        f"{last_left} to {tick - 1} are skipped"
     )
-    hint = f'if nobody meant that, write {{"current_tick": {last_left}}} into it before the next tick'
+    hint = f'write {{"current_tick": {last_left}}} into the file before the next tick to run them'
     return Problem(message, paths.TICK_FILE, hint=hint, severity="warning", code="LMG-301")
 
 
@@ -100,8 +101,8 @@ def missing_counter_problem(base: OrgPath) -> Problem | None:
     """Return the problem to report if counter and journals are missing but other files record turns."""
     if journal_ticks(base) or (tick := _tick_from_turns(base)) == 1:
         return None
-    message = "the tick counter and the journals are gone"
-    hint = f"by the ledgers and outboxes tick {tick} is next; what was spent stays spent"
+    message = "the tick counter and the journals do not exist"
+    hint = f"check tick {tick}, the next by the ledgers and outboxes; spent credits stay spent"
     return Problem(message, paths.TICK_FILE, hint=hint, severity="warning", code="LMG-301")
 
 
@@ -114,9 +115,9 @@ def require_no_later_turns(org: Organisation, tick: int, agent_names: Iterable[s
     newest = max(((_latest_turn(org, name), name) for name in agent_names), default=(-1, ""))
     if newest[0] > tick:
         raise TickAlreadyCommitted(
-            f"tick {tick} is over: {paths.ledger_file(newest[1])} tells of tick {newest[0]}",
+            f"tick {tick} is over: {paths.ledger_file(newest[1])} holds a turn of tick {newest[0]}",
             where=paths.TICK_FILE,
-            hint=f'to go on, write {{"current_tick": {newest_ledger_tick(org.base) + 1}}} into it',
+            hint=(f'write {{"current_tick": {newest_ledger_tick(org.base) + 1}}} into the file to continue'),
         )
 
 
@@ -135,13 +136,13 @@ def tick_from_files(base: OrgPath, ticks: list[int]) -> tuple[int, str]:
     """
     if not ticks:
         tick = _tick_from_turns(base)
-        other_sources = f", and ledgers and outboxes tell of ticks up to {tick - 1}" if tick > 1 else ""
-        return tick, f"there is no journal{other_sources}"
+        other_sources = f", and ledgers and outboxes have ticks up to {tick - 1}" if tick > 1 else ""
+        return tick, f"no journal exists{other_sources}"
     newest, ledger, entry = ticks[-1], newest_ledger_tick(base), _newest_entry(base)
     by_journals = newest + is_committed(base, newest)  # an unfinished tick runs again
     candidates = [
         (by_journals, f"the last journal is of tick {newest}"),
-        (ledger + 1 if ledger > newest else 0, f"a ledger tells of tick {ledger}, whose journal is gone"),
+        (ledger + 1 if ledger > newest else 0, f"a ledger has tick {ledger}, whose journal is missing"),
         (entry, f"an outbox has an entry of tick {entry}"),
     ]
     return max(candidates, key=itemgetter(0))
@@ -158,5 +159,5 @@ def _newest_entry(base: OrgPath) -> int:
 
 def _missing_counter_error(base: OrgPath, message: str) -> CorruptState:
     tick, source = tick_from_files(base, journal_ticks(base))
-    hint = f'{source}; write {{"current_tick": {tick}}} into it'
+    hint = f'write {{"current_tick": {tick}}} into the file; {source}'
     return CorruptState(message, where=paths.TICK_FILE, hint=hint)

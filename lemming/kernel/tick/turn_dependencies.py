@@ -218,7 +218,7 @@ def _safe_footprint(dependencies: TurnDependencies, name: str) -> PathFootprint:
     """Return a turn's footprint; an agent with an unknown footprint counts as writing everywhere."""
     footprint = isolate(lambda: dependencies.footprint(name))
     if isinstance(footprint, Exception):
-        return PathFootprint(writes=MappingProxyType({(): "nobody can tell"}))
+        return PathFootprint(writes=MappingProxyType({(): "unknown files"}))
     return footprint
 
 

@@ -62,9 +62,9 @@ def _memory_key(path: str) -> str:
 def to_memory_warning(agent: str, effect: FileEffect, tick: int) -> Problem:
     """Return a warning about a memory not written because a person set the memory during the turn."""
     return Problem(
-        f'{agent} wrote its memory "{_memory_key(effect.path)}" in tick {tick}, and somebody had set it during '
-        "the turn: that value stays",
+        f'{agent} wrote its memory "{_memory_key(effect.path)}" in tick {tick}, but it was '
+        "set from outside during the turn: the outside value stays",
         effect.path,
-        hint=f"`lemming tick {tick}` shows what the turn wrote",
+        hint=f"see what the turn wrote with `lemming tick {tick}`",
         severity="warning",
     )

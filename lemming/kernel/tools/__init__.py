@@ -172,7 +172,7 @@ def get_server_sources(org: OrgPath) -> dict[str, ServerSource]:
 def missing_server_tool_reason(org: OrgPath, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
     """Return problem and hint if no server has a matching tool, as `ServerSource.missing_tool_reason` does."""
     if missing := missing_for_tool(pattern):
-        return f'"{pattern}" is no tool here: {missing}', "install lemming-engine again"
+        return f'tool "{pattern}" is not available: {missing}', "install lemming-engine again"
     return get_server_sources(org)[server_capability(pattern)].missing_tool_reason(pattern, today=today)
 
 
@@ -201,7 +201,7 @@ class ToolRegistry:
         if get_declaration(tool) is not None:
             tool = make_function_tool(tool)
         if not isinstance(tool, Tool):
-            raise TypeError(f"register takes an instance of a Tool, not {tool!r}")
+            raise TypeError(f"register expects an instance of a Tool, got {tool!r}")
         require_usable(tool)
         register("tool", tool.name, tool, defined_by=tool.definition, shipped=SHIPPED)
 

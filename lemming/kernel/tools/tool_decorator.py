@@ -20,8 +20,8 @@ TOOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 TOOL_NAME_RULE = "a tool's name has 1 to 63 letters, digits, _, - and ., and starts with a letter or digit"
 
 NEEDS = (
-    'needs repeatable=True (a kill leaves open which of the calls were made), and not on_error="stop" (the '
-    "others have begun by then)"
+    "must have repeatable=True (a kill leaves open which of the calls were made) and not "
+    'on_error="stop" (the other calls have already started)'
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,18 +57,18 @@ class ToolDeclaration:
         if self.name and not TOOL_NAME.match(self.name):
             raise ValueError(f"@tool: {self.name!r}: {TOOL_NAME_RULE}")
         if self.timeout_s is not None and not self.timeout_s > 0:
-            raise ValueError(f"@tool: timeout_s is {self.timeout_s}; it must be more than 0")
+            raise ValueError(f"@tool: timeout_s must be more than 0, got {self.timeout_s}")
         if not 1 <= self.attempts <= 10:
-            raise ValueError(f"@tool: attempts is {self.attempts}; it must be from 1 to 10")
+            raise ValueError(f"@tool: attempts must be from 1 to 10, got {self.attempts}")
         if self.cache_ticks < 0:
-            raise ValueError(f"@tool: cache_ticks is {self.cache_ticks}; it must be at least 0")
+            raise ValueError(f"@tool: cache_ticks must be at least 0, got {self.cache_ticks}")
         if self.parallel and (not self.repeatable or self.on_error == "stop"):
             raise ValueError(f"@tool: parallel=True {NEEDS}")
         for places in (self.reads, self.writes):
             if isinstance(places, str):
-                raise ValueError(f'@tool: reads and writes are lists of places: write ["{places}"]')
+                raise ValueError(f'@tool: reads and writes must be lists of places: write ["{places}"]')
         if isinstance(self.places, str):
-            raise ValueError(f'@tool: places is a list of parameters: write ["{self.places}"]')
+            raise ValueError(f'@tool: places must be a list of parameters: write ["{self.places}"]')
 
     def register(self, function: Callable[..., Any]) -> None:
         """Register the function with the options, while a plugin's module is loading."""
@@ -125,7 +125,7 @@ def tool(function: Any = None, /, **options: Any) -> Any:
 
     def attach_declaration(target: Any) -> Any:
         if not inspect.isfunction(target):
-            raise TypeError(f"@tool makes a function a tool, and not {target!r}")
+            raise TypeError(f"@tool must decorate a function, got {target!r}")
         setattr(target, MARK, declaration)
         return target
 

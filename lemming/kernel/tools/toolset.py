@@ -261,7 +261,7 @@ def find_duplicate_names(
         for name, tool in tools.items():
             if name in origins:
                 both = f"that of {tool.origin}, and that of {origins[name]}"
-                yield _duplicate_problem(f'two tools are called "{name}"{owner_text}: {both}', tool.origin)
+                yield _duplicate_problem(f'two tools have the name "{name}"{owner_text}: {both}', tool.origin)
             origins[name] = tool.origin
 
     common = {name: f"LeMMing ({import_path.replace(':', '.')})" for name, import_path in shipped.items()}
@@ -278,7 +278,7 @@ def find_duplicate_names(
             problems += add_tools(origins, source_tools.by_agent.get(agent, {}), f" for {agent}")
         for name in sorted(turn_tool_names(agents.get(agent)) & origins.keys()):
             both = f"that of {origins[name]}, and that of the team of {agent}"
-            problems.append(_duplicate_problem(f'two tools are called "{name}": {both}', origins[name]))
+            problems.append(_duplicate_problem(f'two tools have the name "{name}": {both}', origins[name]))
         if problems:
             duplicates[agent] = problems
     return duplicates
@@ -286,7 +286,7 @@ def find_duplicate_names(
 
 def _duplicate_problem(message: str, origin: str) -> Problem:
     file, _, line = origin.partition(":")
-    hint = "give one of them another name: @tool(name=...)"
+    hint = "rename one of them: @tool(name=...)"
     return Problem(message, file, *((int(line), 1) if line.isdigit() else (0, 0)), hint=hint)
 
 

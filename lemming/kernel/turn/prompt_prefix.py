@@ -310,11 +310,11 @@ def _probe_features(entry: ModelEntry, base: Path, plugins: list[str]) -> ModelF
         raise Unusable(error.message, where=error.where, hint=error.hint) from error
     if entry.tools == "native" and not (provider.takes_tools and entry.prompt in NATIVE_TOOL_PROMPTS):
         reason = (
-            "its provider takes none"
+            "the provider has no tools of its own"
             if entry.prompt in NATIVE_TOOL_PROMPTS
-            else f'its prompt is "{entry.prompt}"'
+            else f'prompt is "{entry.prompt}"'
         )
-        message = f'{entry.provider} {entry.model}: "tools": "native" is not possible: {reason}'
+        message = f'{entry.provider} {entry.model} cannot use "tools": "native": {reason}'
         raise Unusable(message, where=MODELS_FILE)
     prompt = entry.prompt or ("full" if provider.writes_contract else "fit")
     context_tokens = entry.context_tokens or provider.context_tokens

@@ -145,7 +145,7 @@ class Turn:
         """
         state = self._state
         if tool in turn_tool_names(state.inputs.agent):
-            raise ValueError(f"{tool} asks another agent: that is for a reply")
+            raise ValueError(f"{tool} asks another agent and must be called from a reply")
         index, used_index = len(state.results), len(state.tools_used)
         state.hidden_indexes.add(index)
         yield Act(TurnReply(tool_calls=(ToolCall(tool, args),)), has_seen=False)

@@ -147,7 +147,7 @@ def _waiting_reason(turn_state: TurnState) -> str:
     if not turn_state.unshown_results:
         return "the request is not answered yet" if turn_state.task else "its credits are used up"
     if not (count := len(without_notices(turn_state.unshown_results))):
-        return "its last reply was of no use"
+        return "its last reply was unusable"
     return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
 
 

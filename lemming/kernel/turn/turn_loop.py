@@ -85,7 +85,7 @@ def _run_steps(turn_state: TurnState, steps: Steps) -> End:
             raise
         except Exception as error:
             raise StrategyFailed(
-                f"the strategy broke: {describe_exception(error)}, at {locate_error(error)}"
+                f"the strategy failed: {describe_exception(error)}, at {locate_error(error)}"
             ) from error
         try:
             answer, thrown = _perform_step(turn_state, step), None
@@ -106,10 +106,10 @@ def _perform_step(turn_state: TurnState, step: Step) -> Answer | None:
             return turn_state.ask([*step.messages], step.model, step.schema)
         case Act():
             if not turn_state.answers:
-                raise StrategyFailed("the strategy acts before it has asked for an answer")
+                raise StrategyFailed("the strategy must ask for an answer before it acts")
             turn_state.stage_reply(step.reply, has_seen=step.has_seen)
             return None
-    raise StrategyFailed(f"the strategy yielded {type(step).__name__}, which is neither Ask nor Act")
+    raise StrategyFailed(f"the strategy must yield Ask or Act, got {type(step).__name__}")
 
 
 def _parse_end(value: Any) -> End:
@@ -118,7 +118,7 @@ def _parse_end(value: Any) -> End:
     Raises `StrategyFailed` for an unknown value.
     """
     if value not in ENDS:
-        raise StrategyFailed(f"the strategy ended with {value!r}: {', '.join(sorted(ENDS))}") from None
+        raise StrategyFailed(f"the strategy must end with {', '.join(sorted(ENDS))}, got {value!r}") from None
     end: End = value
     return end
 

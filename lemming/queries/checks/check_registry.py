@@ -219,7 +219,9 @@ def select_checks(names: list[str], scope: CheckScope) -> dict[Check, list[str]]
     check_names = [check.name for check in commands_by_check]
     for name in names:
         if name not in check_names:
-            hint = did_you_mean(name, check_names) or "`lemming check --list` shows them"
-            hint = f"`lemming {name}` is a command, which asks several" if name in SELECTIONS else hint
-            raise UsageError(f'there is no check "{name}"', hint=hint)
+            hint = did_you_mean(name, check_names) or "list them with `lemming check --list`"
+            hint = (
+                f"use the command `lemming {name}`, which runs several checks" if name in SELECTIONS else hint
+            )
+            raise UsageError(f'check "{name}" does not exist', hint=hint)
     return {check: commands for check, commands in commands_by_check.items() if check.name in names}

@@ -45,7 +45,7 @@ def _check_python(scope: CheckScope) -> Iterator[Problem]:
 def _check_packages(scope: CheckScope) -> Iterator[Problem]:
     versions = {name: _find_version(name) for name in NEEDED}
     if missing := [name for name, version in versions.items() if version is None]:
-        yield Problem(f"missing: {', '.join(missing)}", hint="pip install lemming-engine")
+        yield Problem(f"missing packages: {', '.join(missing)}", hint="run `pip install lemming-engine`")
     else:
         yield make_note(", ".join(f"{name} {version}" for name, version in versions.items()))
 
@@ -173,7 +173,7 @@ def _check_models(scope: CheckScope) -> Iterator[Problem]:
         )
         if shutdown_date:
             text = f'"{key}": {entry.model} is shut down on {shutdown_date}'
-            fix = f'name another model for "{key}" in config/models.json'
+            fix = f'choose another model for "{key}" in config/models.json'
             yield Problem(text, MODELS_FILE, hint=fix, severity="warning")
 
 

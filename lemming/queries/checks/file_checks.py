@@ -83,7 +83,7 @@ def _check_cases(scope: CheckScope) -> Iterator[Problem]:
             if agent not in scope.agent_folders:
                 line, column = locate(document.raw.decode(), pointer)
                 yield Problem(
-                    f'there is no agent "{agent}"',
+                    f'agent "{agent}" does not exist',
                     case_file(name),
                     line,
                     column,

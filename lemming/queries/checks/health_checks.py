@@ -122,7 +122,7 @@ def _to_agent_issue(turn: UnfinishedTurn) -> HealthIssue:
     state = "failing" if turn.status == "failed" else "cannot run"
     return HealthIssue(
         f"{state} {_format_start_tick(turn)}: {turn.reason}",
-        hint=FIXES.get(turn.error, "lemming logs {agent}").format(agent=turn.agent),
+        hint=FIXES.get(turn.error, "read `lemming logs {agent}`").format(agent=turn.agent),
         about=turn.agent,
         since_tick=turn.since_tick,
         since=turn.since,
@@ -179,7 +179,10 @@ def _check_tick(scope: CheckScope) -> Iterator[Problem]:
         text = f"tick.json says {tick}, but {error.message}"
         yield HealthIssue(text, paths.TICK_FILE, hint=fix, about="tick", since_tick=tick)
     elif is_tick_incomplete(scope.org, tick):
-        text, fix = f"tick {tick} was interrupted and nothing is running", "`lemming run-once` continues it"
+        text, fix = (
+            f"tick {tick} was interrupted and nothing is running",
+            "continue it with `lemming run-once`",
+        )
         yield HealthIssue(text, hint=fix, severity="warning", about="tick", since_tick=tick)
     else:
         yield make_note(f"{tick} is next")
@@ -199,7 +202,10 @@ def _check_channels(scope: CheckScope) -> Iterator[Problem]:
     served_agents = [channel.agent for channel in states if channel.seen_to_by == "serve"]
     if served_agents and not is_served(Path(scope.org)):
         text = f"channels of {', '.join(served_agents)} are not served: no process here listens for http and mail"
-        fix = "lemming run-forever --serve PORT, or `lemming serve` beside it; lemming service --serve PORT"
+        fix = (
+            "run `lemming run-forever --serve PORT`, or `lemming serve` beside it; or `lemming "
+            "service --serve PORT`"
+        )
         problems.append(Problem(text, hint=fix, severity="warning"))
     elif states and not problems:
         traffic = ", ".join(
@@ -210,7 +216,7 @@ def _check_channels(scope: CheckScope) -> Iterator[Problem]:
 
 
 def _find_channel_issues(channel: ChannelStatus) -> Iterator[HealthIssue]:
-    fix_hint = f"`lemming channels` shows more; options are in {MODELS_FILE}"
+    fix_hint = f"see `lemming channels`; options are in {MODELS_FILE}"
     issues = []
     if channel.problem:
         issues.append((f"the channel is broken: {channel.problem}", "lemming validate"))

@@ -22,10 +22,10 @@ def check_targets(scope: CheckScope) -> Iterator[Problem]:
         for entry in (entry for entry in newest if entry.tick == newest[-1].tick):
             for target, reason in find_unknown_targets(entry, known_agents, ()).items():
                 yield Problem(
-                    f'{name} wrote to "{target}", and {reason}',
+                    f'{name} wrote to "{target}", but {reason}',
                     entry.file,
                     pointer="/payload/target",
-                    hint="say in its instructions who is there",
+                    hint="name the other agents in its instructions",
                     severity="warning",
                     code="LMG-301",
                 )

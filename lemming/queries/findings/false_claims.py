@@ -74,20 +74,20 @@ def _find_untrue_claims(
     scan: FindingScan, turn: TurnRecord, sentence: str, written: set[str], called: set[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the contradiction of each false claim in a sentence, and a suggested fix."""
-    show_hint = f"`lemming tick {turn.tick}` shows what it did"
+    show_hint = f"see its work with `lemming tick {turn.tick}`"
     claim = _FILE_CLAIM.match(sentence)
     if claim and not _NEGATION.search(claim[1]):
         name = PurePosixPath(claim[2]).name.lower()
         if name not in written and not _has_file(scan, turn.agent, claim[2]):
             yield (
-                f"no turn of its that was looked at wrote {claim[2]}",
-                f"{show_hint}; has it a tool that writes, and may it?",
+                f"no turn of the agent in these ticks wrote {claim[2]}",
+                f"{show_hint}; check that it has a tool for writing and the permission",
             )
     claim = _CALL_CLAIM.match(sentence)
     if claim and (tool := claim[1].rstrip(".")) in _list_callable_tools(scan, turn) and tool not in called:
         yield (
-            f"no turn of its that was looked at called {tool}",
-            f"{show_hint}; a judge or a stronger model may help",
+            f"no turn of the agent in these ticks called {tool}",
+            f"{show_hint}; add a judge or use a stronger model",
         )
 
 

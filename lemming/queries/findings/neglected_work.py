@@ -77,25 +77,30 @@ def _dropped_finding(scan: FindingScan, request: RequestView, assignment: Assign
         f"{age}{paused}",
         since=assignment.since,
         evidence=(request.entry.file, *(hop.entry.file for hop in assignment.handoffs)),
-        hint=f"`lemming requests {request.id}` shows where it stands; {_suggest_fix(scan, request, assignee)}",
+        hint=f"see `lemming requests {request.id}`; {_suggest_fix(scan, request, assignee)}",
     )
 
 
 def _suggest_fix(scan: FindingScan, request: RequestView, assignee: str) -> str:
     if scan.agents[assignee].paused:
-        return f"`lemming unpause {assignee}` lets it go on"
-    return f"`lemming logs {assignee}` shows what it does instead, `lemming cancel {request.id}` ends it"
+        return f"end the pause with `lemming unpause {assignee}`"
+    return (
+        f"see what it does instead with `lemming logs {assignee}`, or end the request with "
+        f"`lemming cancel {request.id}`"
+    )
 
 
 def _expired_finding(request: RequestView, assignees: tuple[str, ...]) -> Finding:
     return Finding(
         kind="dropped",
         agents=(*assignees, request.asker),
-        message=f"{quote_text(request.text)}, which {request.asker} asked of {', '.join(request.targets)}, "
-        f"expired in tick {request.end_tick} without an answer",
+        message=(
+            f"{quote_text(request.text)}, which {request.asker} asked of "
+            f"{', '.join(request.targets)}, expired in tick {request.end_tick} without an answer"
+        ),
         since=request.tick,
         evidence=(request.entry.file,),
-        hint=f"`lemming requests {request.id}` shows who held it; give it a later deadline, or a default",
+        hint=(f"see the holder with `lemming requests {request.id}`; set a later deadline, or a default"),
     )
 
 
@@ -120,7 +125,7 @@ def find_unread_entries(scan: FindingScan) -> Iterator[Finding]:
             f"it, the oldest of tick {entries[0].tick}, in {scan.settings.unread} turns or more",
             since=entries[0].tick,
             evidence=limit_evidence(entry.file for entry in entries),
-            hint='raise "inbox_limit" or "inbox_chars" in config/org.json, or have it read fewer outboxes',
+            hint=('raise "inbox_limit" or "inbox_chars" in config/org.json, or let it read fewer outboxes'),
         )
 
 
@@ -178,12 +183,16 @@ def find_unverified_work(scan: FindingScan) -> Iterator[Finding]:
         yield Finding(
             kind="unverified",
             agents=(agent,),
-            message=f"what {agent} wrote left in {format_count(len(turns), 'turn')} though "
-            f"{_format_judges(turns)} did not pass it",
+            message=(
+                f"the entries of {agent} left in {format_count(len(turns), 'turn')} though "
+                f"{_format_judges(turns)} did not pass them"
+            ),
             since=turns[0].tick,
             evidence=format_evidence(turns),
-            hint=f"`lemming tick {turns[-1].tick}` shows the reasons; "
-            '"then": "fail" in "verify" keeps it from leaving',
+            hint=(
+                f'see the reasons with `lemming tick {turns[-1].tick}`; set "then": "fail" in '
+                '"verify" to hold such entries back'
+            ),
         )
     yield from _find_unjudged_answers(scan)
 
@@ -220,10 +229,14 @@ def _find_unjudged_answers(scan: FindingScan) -> Iterator[Finding]:
                 yield Finding(
                     kind="unverified",
                     agents=(turn.agent, request.asker),
-                    message=f'{turn.agent} answered {quote_text(request.text)}, which says "{rule_keys[0]}", and '
-                    "nobody judged the answer",
+                    message=(
+                        f'{turn.agent} answered {quote_text(request.text)}, which has "{rule_keys[0]}", and '
+                        "no judge saw the answer"
+                    ),
                     since=turn.tick,
                     evidence=(request.entry.file, answer.file, f"{turn.tick}/{turn.agent}"),
-                    hint=f'an entry alone has no judge: put "verify" beside {turn.agent} in the team of '
-                    f"{request.asker}, or into {paths.resume_file(turn.agent)}",
+                    hint=(
+                        f'put "verify" next to {turn.agent} in the team of {request.asker}, or into '
+                        f"{paths.resume_file(turn.agent)}: a single entry has no judge"
+                    ),
                 )

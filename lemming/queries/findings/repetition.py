@@ -101,8 +101,10 @@ def find_repetition(scan: FindingScan) -> Iterator[Finding]:
             message=f"{agent} {_describe_action(action, repeated_turns[-1])} in {format_count(len(repeated_turns), 'turn')}",
             since=repeated_turns[0].tick,
             evidence=format_evidence(repeated_turns),
-            hint=f'have {agent} take turns only when something is new ("wake": "changed"), or say in its '
-            "instructions what to do when nothing is",
+            hint=(
+                f'set "wake": "changed" for {agent}, or add to its instructions what to do when '
+                "nothing is new"
+            ),
         )
 
 
@@ -146,7 +148,7 @@ def _find_dense_turns(numbers: list[int], min_count: int) -> list[int]:
 def _describe_action(action: Action, turn: TurnRecord) -> str:
     """Return a description of the repeated action, with the original text of the turn quoted."""
     if action[0] == "called":
-        return f"called {action[1]} {quote_text(action[2])} and was given the same"
+        return f"called {action[1]} {quote_text(action[2])} with the same result"
     to = f" to {action[3].replace(',', ', ')}" if action[3] else ""
     return f"wrote{to} the same {action[1]}, {quote_text(get_payload_text(entry_actions(turn)[action].payload))},"
 
@@ -178,12 +180,15 @@ def find_ping_pong(scan: FindingScan) -> Iterator[Finding]:
             yield Finding(
                 kind="ping_pong",
                 agents=(first, second),
-                message=f"{first} and {second} have answered each other {format_count(len(turns), 'time')} "
-                "in a row, and nothing else came of it",
+                message=(
+                    f"{first} and {second} have answered each other {format_count(len(turns), 'time')} in "
+                    "a row, without any other result"
+                ),
                 since=turns[0].tick,
                 evidence=format_evidence(turns),
-                hint="say in their instructions who has the last word, and let them speak only when they are "
-                'asked: "wake": "addressed"',
+                hint=(
+                    'add to their instructions which of them has the last word, and set "wake": "addressed"'
+                ),
             )
 
 
@@ -209,11 +214,13 @@ def find_idle_work(scan: FindingScan) -> Iterator[Finding]:
             yield Finding(
                 kind="works_on",
                 agents=(agent,),
-                message=f"{agent} answered in tick {run.productive_turn.tick} and took "
-                f"{format_count(len(run.turns), 'turn')} after that, which cost credits and left nothing",
+                message=(
+                    f"{agent} answered in tick {run.productive_turn.tick} and then took "
+                    f"{format_count(len(run.turns), 'turn')} that cost credits without a result"
+                ),
                 since=run.turns[0].tick,
                 evidence=format_evidence([run.productive_turn, *run.turns]),
-                hint=f'have {agent} take turns only when it is asked: "wake": "addressed" in its schedule',
+                hint=f'set "wake": "addressed" in the schedule of {agent}',
             )
 
 
@@ -234,8 +241,10 @@ def find_stalled_agents(scan: FindingScan) -> Iterator[Finding]:
             "left no entry, no file and no memory, and learned nothing new",
             since=run.turns[0].tick,
             evidence=format_evidence(run.turns),
-            hint=f"`lemming tick {newest_tick}` shows the last of them; `lemming pause {agent}`, or "
-            '"wake": "changed" in its schedule',
+            hint=(
+                f"see the last turn with `lemming tick {newest_tick}`; run `lemming pause {agent}`, "
+                'or set "wake": "changed" in its schedule'
+            ),
         )
 
 

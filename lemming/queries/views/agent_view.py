@@ -41,7 +41,7 @@ def build_agent_view(org: OrgPath, *, name: str, file: str = "", prompt: int = 0
     org = Organisation.from_path(org)
     folders = list_agent_folders(org)
     if name not in folders or not paths.AGENT_NAME.match(name):
-        raise UsageError(f'there is no agent "{name[:80]}"', hint=suggest_agent(name[:80], folders))
+        raise UsageError(f'agent "{name[:80]}" does not exist', hint=suggest_agent(name[:80], folders))
     agent_resume = survey_agents(org).agents.get(name)
     return {
         "name": name,
@@ -210,6 +210,6 @@ def build_settings_view(org: OrgPath, *, file: str = "org") -> dict[str, Any]:
     """Return a settings file, `org` or `models`, with its problems."""
     if file not in SETTINGS_FILES:
         raise UsageError(
-            f'there are no settings "{file[:80]}"', hint=did_you_mean(file[:80], [*SETTINGS_FILES])
+            f'settings file "{file[:80]}" does not exist', hint=did_you_mean(file[:80], [*SETTINGS_FILES])
         )
     return load_editable_file(org, SETTINGS_FILES[file])

@@ -56,8 +56,8 @@ def build_agents_view(
     """
     org = Organisation.from_path(org)
     if (group and group not in GROUPS) or sort not in _SORTS:
-        hint = f"groups: {', '.join(GROUPS)}; sort: {', '.join(filter(None, _SORTS))}"
-        raise UsageError("there is no such group, or order", hint=hint)
+        hint = f"use groups: {', '.join(GROUPS)}; sort: {', '.join(filter(None, _SORTS))}"
+        raise UsageError("group and sort must be known names", hint=hint)
     config = load_inspection_settings(org)
     preview = preview_tick(org, config)
     builder = _AgentListBuilder(org, config, preview)
@@ -181,7 +181,7 @@ class _AgentListBuilder:
 
     def _build_broken_row(self, name: str, error: Exception) -> Json:
         base_row = {"name": name, "title": "", "state": "broken", "text": str(error), "since": ""}
-        return {**base_row, "next": "once its file is mended", "last": self._build_last_entry(name)}
+        return {**base_row, "next": "once its file is fixed", "last": self._build_last_entry(name)}
 
     def _is_working(self, name: str) -> bool:
         return name in self._activities and not self._activities[name].is_over
@@ -260,7 +260,7 @@ _UNTIL = {
     "paused": "once it is resumed",
     "out_of_credits": "once it has credits",
     "nothing_new": "once something is new",
-    "begun": "as the tick goes on",
+    "begun": "when the tick continues",
 }
 
 

@@ -39,7 +39,7 @@ def build_past_view(
     `UsageError` for a tick without any record.
     """
     if agent and not paths.AGENT_NAME.match(agent):
-        raise UsageError(f'"{agent[:80]}" is no agent', hint=paths.AGENT_NAME_RULE)
+        raise UsageError(f'agent "{agent[:80]}" does not exist', hint=paths.AGENT_NAME_RULE)
     org = Organisation.from_path(org)
     next_tick = load_tick(org)
     if old is None:
@@ -132,8 +132,8 @@ def require_fast_history(org: Organisation, purpose: str) -> None:
         not _has_history(org)
         and len(started_journals(org, MAX_JOURNALS_COMPARED + 1)) > MAX_JOURNALS_COMPARED
     ):
-        message = f"{purpose}, more than {MAX_JOURNALS_COMPARED} journals would have to be read"
-        raise UsageError(message, hint="`lemming history on` makes a history of them, once")
+        message = f"{purpose}, more than {MAX_JOURNALS_COMPARED} journals must be read"
+        raise UsageError(message, hint="build a history once with `lemming history on`")
 
 
 def _has_history(org: Organisation) -> bool:

@@ -50,7 +50,7 @@ def build_feed_view(
     """
     builder = _FeedBuilder(Organisation.from_path(org), with_requests=bool(threads or thread))
     if kind and kind not in MESSAGE_KINDS:
-        raise UsageError(f'there is no kind "{kind[:40]}"', hint=", ".join(MESSAGE_KINDS))
+        raise UsageError(f'kind "{kind[:40]}" does not exist', hint=", ".join(MESSAGE_KINDS))
     if thread:
         return {
             "entries": builder.build_thread(thread),
@@ -96,7 +96,7 @@ class _FeedBuilder:
         """
         folders = [*filter(paths.AGENT_NAME.match, list_agent_folders(self._org))]
         if agent and agent not in folders:
-            raise UsageError(f'there is no agent "{agent[:80]}"')
+            raise UsageError(f'agent "{agent[:80]}" does not exist')
         names = [
             name for author in ([agent] if agent else folders) for name in self._index.list_outbox(author).all
         ]
@@ -136,7 +136,7 @@ class _FeedBuilder:
         name = next(iter(parse_identities([identity])), None)
         entry = self.load_entry(name) if name else None
         if entry is None:
-            raise UsageError(f'there is no entry "{identity[:80]}"')
+            raise UsageError(f'entry "{identity[:80]}" does not exist')
         request = self._find_request(entry)
         if request is None:
             return [self.build_entry_row(entry)]
@@ -201,7 +201,7 @@ def make_trust_lookup(org: Organisation, config: Config, agents: Agents) -> Call
 def _parse_position(entry_id: str) -> EntryName:
     entry_name = next(iter(parse_identities([entry_id])), None)
     if entry_name is None:
-        raise UsageError(f'"{entry_id[:80]}" is no entry', hint="before=AUTHOR/TICK_ID")
+        raise UsageError(f'expected the id of an entry, got "{entry_id[:80]}"', hint="before=AUTHOR/TICK_ID")
     return entry_name
 
 

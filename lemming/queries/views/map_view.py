@@ -69,7 +69,7 @@ def build_map_view(
     org = Organisation.from_path(org)
     nodes, arrows = build_graph(org, ticks=ticks)
     if agent and agent not in nodes:
-        raise UsageError(f'there is no agent "{agent[:80]}"', hint=did_you_mean(agent[:80], [*nodes]))
+        raise UsageError(f'agent "{agent[:80]}" does not exist', hint=did_you_mean(agent[:80], [*nodes]))
     visible = _select_nodes(nodes, arrows, agent, max(most, 2))
     visible_arrows = [arrow for arrow in arrows if {arrow.source, arrow.target} <= visible.keys()]
     weights: Counter[Pair] = Counter()

@@ -59,7 +59,7 @@ def build_money_view(org: OrgPath, *, by: str = "tick", ticks: int = DEFAULT_TIC
     Days follow the organisation's time zone, or UTC if none is set.
     """
     if by not in ("tick", "day"):
-        raise UsageError(f'by "{by[:80]}" is neither tick nor day', hint="by=tick")
+        raise UsageError(f'by must be tick or day, got "{by[:80]}"', hint="by=tick")
     org = Organisation.from_path(org)
     config, survey = load_config(org), survey_agents(org)
     ticks = min(max(ticks, 1), MAX_TICKS)

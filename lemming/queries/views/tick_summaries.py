@@ -147,7 +147,7 @@ def parse_tick_summary(tick: int, raw: bytes) -> TickSummary:
     """Return the summary of a journal's bytes; an incomplete last line is ignored."""
     *lines, _ = raw.split(b"\n")
     if not lines:
-        return TickSummary(tick=tick, problem="" if not raw else "it has no whole line")
+        return TickSummary(tick=tick, problem="" if not raw else "the journal has no whole line")
     try:
         first, last = (
             _parse_json_line(lines[0]),
@@ -160,7 +160,7 @@ def parse_tick_summary(tick: int, raw: bytes) -> TickSummary:
         }
         totals = {key: last["totals"][key] for key in _TOTALS} if last else {}
     except (JsonProblem, KeyError, TypeError, ValueError) as error:
-        return TickSummary(tick=tick, problem=f"its first or last line is no record: {error}")
+        return TickSummary(tick=tick, problem=f"the first or last line must be a record: {error}")
     return TickSummary(tick=tick, **first_line_fields, totals=totals, **_parse_turn_lines(lines))
 
 
@@ -218,7 +218,7 @@ def _parse_spending(line: bytes) -> TurnSpending | None:
 def _parse_json_line(line: bytes) -> dict[str, Any]:
     record = parse(line, limit_bytes=MAX_LINE_BYTES)
     if not isinstance(record, dict):
-        raise TypeError("it is no object")
+        raise TypeError("expected an object")
     return record
 
 

@@ -43,7 +43,7 @@ def build_tick_view(
     """
     org = Organisation.from_path(org)
     if number is not None and number < 0:
-        raise UsageError(f"there is no tick {number}", hint="ticks are counted from 0")
+        raise UsageError(f"tick {number} does not exist", hint="name a tick from 0 on")
     record = load_recorded_tick(org, number)
     rows = record.turn_keys
     turn = record.find_turn(agent) if agent else None
@@ -83,7 +83,7 @@ def load_recorded_tick(org: OrgPath, number: int | None) -> RecordedTick:
     if number is None:
         newest = started_journals(org, 1)
         if not newest:
-            raise UsageError("no tick has run yet", hint="`lemming run-once` runs one")
+            raise UsageError("no tick has run yet", hint="run a tick with `lemming run-once`")
         number = newest[-1]
     try:
         return load_tick_record(org, number)

@@ -39,7 +39,7 @@ def find_view_function(name: str) -> Callable[..., dict[str, Any]]:
     """Return the function of a view; raise `UsageError` for an unknown name."""
     if name not in VIEWS:
         raise UsageError(
-            f'there is no view "{name[:80]}"', hint=did_you_mean(name[:80], VIEWS) or ", ".join(VIEWS)
+            f'view "{name[:80]}" does not exist', hint=did_you_mean(name[:80], VIEWS) or ", ".join(VIEWS)
         )
     module = import_module(f"lemming.queries.views.{_MODULE_EXCEPTIONS.get(name, name)}_view")
     function: Callable[..., dict[str, Any]] = getattr(module, f"build_{name}_view")
@@ -58,20 +58,20 @@ def _parse_arguments(
     if unknown := [key for key in parameters if key not in parameters_by_name]:
         hint = (
             did_you_mean(unknown[0][:80], list(parameters_by_name))
-            or f"parameters: {', '.join(parameters_by_name) or 'none'}"
+            or f"use the parameters: {', '.join(parameters_by_name) or 'none'}"
         )
         raise UsageError(f'{name} has no parameter "{unknown[0][:80]}"', hint=hint)
     for parameter in parameters_by_name.values():
         if parameter.default is Parameter.empty and parameter.name not in parameters:
-            raise UsageError(f"{name} needs {parameter.name}", hint=f"{parameter.name}=…")
+            raise UsageError(f"{name} requires {parameter.name}", hint=f"{parameter.name}=…")
     return {key: _parse_value(key, parameters_by_name[key], text) for key, text in parameters.items()}
 
 
 def _parse_value(key: str, parameter: Parameter, text: str) -> str | int:
     if "\0" in text:
-        raise UsageError(f"{key}: that is no text: it has a NUL in it")
+        raise UsageError(f"{key} must be text without NUL")
     if not str(parameter.annotation).startswith("int"):
         return text
     if not _NUMBER.fullmatch(text):
-        raise UsageError(f'{key}: "{text[:80]}" is no number', hint=f"{key}=10")
+        raise UsageError(f'{key} must be a number, got "{text[:80]}"', hint=f"{key}=10")
     return int(text)

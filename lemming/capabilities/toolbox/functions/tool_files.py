@@ -169,7 +169,7 @@ def _add_tools(existing: dict[str, Tool], tools: Sequence[Tool]) -> Iterator[Pro
             locations = f"that of {tool.origin}, and that of {existing[tool.name].origin}"
             hint = "give one of them another name: @tool(name=...)"
             yield Problem(
-                f'two tools are called "{tool.name}": {locations}', file, int(line or 0), 1, hint=hint
+                f'two tools have the name "{tool.name}": {locations}', file, int(line or 0), 1, hint=hint
             )
         existing[tool.name] = tool
 

@@ -53,10 +53,12 @@ def parse_duration(text: str) -> timedelta:
     """
     compact = "".join(text.lower().split())
     if not _DURATION.match(compact):
-        raise UsageError(f'"{text}" is no duration', hint=f"write {DURATIONS}")
+        raise UsageError(f'expected a duration, got "{text}"', hint=f"write {DURATIONS}")
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(compact))
     if seconds > 100 * 366 * 86_400:
-        raise UsageError(f'"{text}" is too long', hint="a hundred years at most")
+        raise UsageError(
+            f'a duration must be at most a hundred years, got "{text}"', hint="write a shorter duration"
+        )
     return timedelta(seconds=seconds)
 
 
@@ -138,12 +140,12 @@ def _combine_moment(day: date, day_time: time, local_time: datetime, text: str) 
     if moment.astimezone(UTC).astimezone(local_time.tzinfo).replace(tzinfo=None) != moment.replace(
         tzinfo=None
     ):
-        raise UsageError(f'"{text}" does not come: clocks are put forward over it', hint="name a later time")
+        raise UsageError(f'"{text}" does not exist: clocks are put forward over it', hint="name a later time")
     return moment
 
 
 def _moment_error(text: str) -> UsageError:
-    return UsageError(f'"{text}" is no moment', hint=f'write {EXAMPLES}, or "in 2h" ({DURATIONS})')
+    return UsageError(f'expected a time, got "{text}"', hint=f'write {EXAMPLES}, or "in 2h" ({DURATIONS})')
 
 
 Expiry = int | str

@@ -11,7 +11,7 @@ def zone_error(name: str) -> tuple[str, str] | None:
     """Return the error and a suggestion for an invalid time zone name, or None for a valid name.
 
     >>> zone_error("Europe/Berlni")
-    ('there is no time zone "Europe/Berlni"', 'did you mean "Europe/Berlin"?')
+    ('time zone "Europe/Berlni" does not exist', 'did you mean "Europe/Berlin"?')
     """
     import zoneinfo
 
@@ -25,8 +25,8 @@ def zone_error(name: str) -> tuple[str, str] | None:
         )
         suggestion = hint_text.removeprefix('did you mean "').removesuffix('"?')
         zone_name = names_by_lowercase.get(suggestion) or names_by_lowercase.get(cities.get(suggestion, ""))
-        hint = f'did you mean "{zone_name}"?' if zone_name else "they are called as Europe/Berlin is"
-        return f'there is no time zone "{name}"', hint
+        hint = f'did you mean "{zone_name}"?' if zone_name else "write a name such as Europe/Berlin"
+        return f'time zone "{name}" does not exist', hint
     return None
 
 

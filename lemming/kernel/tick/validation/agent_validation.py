@@ -196,14 +196,14 @@ def validate_blocks(
         at = f"/capabilities/{escape_pointer_key(name)}"
         if name in LISTED:
             keys = ", ".join(f'"{key}"' for key in LISTED[name].resume)
-            hint = f"its keys in a resume: {keys}" if keys else "it has keys of its own"
-            yield PointerProblem(at, f'"{name}" ships, and has no block here', hint)
+            hint = f"use its keys in a resume: {keys}" if keys else "use the keys in config/org.json"
+            yield PointerProblem(at, f'capability "{name}" is part of LeMMing and has no block here', hint)
         elif name in inventory.capabilities:
             yield from _validate_block(name, getattr(inventory.capabilities[name], kind), raw_block)
         elif not find_unimported(plugins):
-            hint = "install what brings it, or name its module in plugins of config/org.json"
+            hint = "install its package, or add its module to plugins in config/org.json"
             suggestion = did_you_mean(name, [*inventory.capabilities])
-            yield PointerProblem(at, f'no capability "{name}" is installed', suggestion or hint)
+            yield PointerProblem(at, f'capability "{name}" is not installed', suggestion or hint)
 
 
 def _validate_block(name: str, kind: type[Any], raw_block: dict[str, Any]) -> Iterator[PointerProblem]:
@@ -214,7 +214,9 @@ def _validate_block(name: str, kind: type[Any], raw_block: dict[str, Any]) -> It
         to_value(kind, raw_block)
     except TypeError as error:  # somebody's own class
         yield PointerProblem(
-            at, f"its settings cannot come from JSON: {error}", "that is for who wrote it to mend"
+            at,
+            f"settings of the capability must come from JSON: {error}",
+            "tell the author of the capability",
         )
     except ValueError:
         for problem in find_problems(kind, raw_block):
@@ -228,4 +230,4 @@ def validate_order(inventory: Inventory) -> Iterator[PointerProblem]:
     try:
         sort_capabilities(named & inventory.capabilities.keys(), inventory.config.org.plugins)
     except ConfigError as error:
-        yield PointerProblem("/capabilities", error.message, "take one of them out")
+        yield PointerProblem("/capabilities", error.message, "remove one of them")

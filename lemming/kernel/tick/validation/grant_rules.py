@@ -16,7 +16,7 @@ from lemming.kernel.plugins.capability_loader import missing_for_model, missing_
 from lemming.kernel.plugins.capability_table import NO_MODELS, PREFIXES
 from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
 
-_LATER = '"may_be_absent": true says that it is for later'
+_LATER = 'set "may_be_absent": true for a later agent'
 
 
 def validate_creators(inventory: Inventory) -> Iterator[PointerProblem]:
@@ -24,13 +24,13 @@ def validate_creators(inventory: Inventory) -> Iterator[PointerProblem]:
     settings, keys = inventory.config.org, [*inventory.config.models]
     for index, key in enumerate(settings.create_agent_models):
         if key not in keys:
-            hint = did_you_mean(key, keys) or f"keys there: {', '.join(sorted(keys))}"
-            yield PointerProblem(f"/create_agent_models/{index}", f'no model key "{key}"', hint)
+            hint = did_you_mean(key, keys) or f"use one of the keys: {', '.join(sorted(keys))}"
+            yield PointerProblem(f"/create_agent_models/{index}", f'model key "{key}" does not exist', hint)
     for index, name in enumerate(settings.create_agent_allowed):
         if name not in inventory.agent_names and (suggestion := correct_typo(name, inventory.agent_names)):
             yield PointerProblem(
                 f"/create_agent_allowed/{index}",
-                f'there is no agent "{name}"',
+                f'agent "{name}" does not exist',
                 f'did you mean "{suggestion}"?',
             )
 
@@ -47,11 +47,11 @@ def validate_allocations(inventory: Inventory) -> Iterator[PointerProblem]:
             continue
         if not paths.AGENT_NAME.match(name):
             yield PointerProblem(
-                f"/{name}", f'"{name}" is no name of an agent', suggest_agent(name, inventory.agent_names)
+                f"/{name}", f'"{name}" is not a valid agent name', suggest_agent(name, inventory.agent_names)
             )
         elif (suggestion := correct_typo(name, unallocated)) and not allocation.may_be_absent:
             yield PointerProblem(
-                f"/{name}", f'there is no agent "{name}"', f'did you mean "{suggestion}"? {_LATER}'
+                f"/{name}", f'agent "{name}" does not exist', f'did you mean "{suggestion}"? {_LATER}'
             )
 
 
@@ -63,16 +63,23 @@ def validate_agent(agent: Agent, inventory: Inventory) -> Iterator[PointerProble
     """
     for key, missing in missing_for_turn().items():
         if has_turn_key(agent.turn, key):
-            yield PointerProblem(f"/turn/{key}", f'nobody here reads "{key}": {missing}', "take the key out")
+            yield PointerProblem(
+                f"/turn/{key}",
+                f'key "{key}" needs a capability that is not installed: {missing}',
+                "remove the key",
+            )
     if missing := missing_for_provider(inventory.agent_provider(agent.name)):
-        yield PointerProblem("/model/key", missing, "take another model key")
+        yield PointerProblem("/model/key", missing, "choose another model key")
     for model, (key, missing) in product(
         (agent.model.key, *agent.model.fallback), missing_for_model().items()
     ):
         entry = inventory.config.models.get(model)
         if entry and entry.provider not in NO_MODELS and has_model_key(entry, key):
-            unread = f'nobody here reads "{key}" of the line "{model}" in {MODELS_FILE}: {missing}'
-            yield PointerProblem("/model", unread, "take the key out there")
+            unread = (
+                f'key "{key}" of the line "{model}" in {MODELS_FILE} needs a capability that is not '
+                f"installed: {missing}"
+            )
+            yield PointerProblem("/model", unread, "remove the key there")
     permissions, tools = agent.permissions, inventory.tool_names
     for index, name in enumerate(() if permissions.may_be_absent else permissions.tools):
         at = f"/permissions/tools/{index}"
@@ -80,7 +87,7 @@ def validate_agent(agent: Agent, inventory: Inventory) -> Iterator[PointerProble
             continue
         if suggestion := correct_typo(name, sorted(tools)):
             gaps = f"{inventory.toolset.gaps}; " if inventory.toolset and inventory.toolset.gaps else ""
-            yield PointerProblem(at, f'no tool "{name}"', f'{gaps}did you mean "{suggestion}"?')
+            yield PointerProblem(at, f'tool "{name}" does not exist', f'{gaps}did you mean "{suggestion}"?')
         elif "*" in name or name.startswith(PREFIXES):
             yield PointerProblem(at, problem[0], f"{problem[1]}; {_LATER}")
     for index, name in enumerate(() if permissions.may_be_absent else permissions.read_outboxes):
@@ -88,18 +95,20 @@ def validate_agent(agent: Agent, inventory: Inventory) -> Iterator[PointerProble
         if name in ("*", *inventory.agent_names):
             continue
         if "*" in name:
-            yield PointerProblem(at, f'"{name}" is no name', 'names of agents, or "*" alone for all')
+            yield PointerProblem(
+                at, f'must be the name of an agent, got "{name}"', 'use names of agents, or "*" alone for all'
+            )
         elif suggestion := correct_typo(name, inventory.agent_names):
-            yield PointerProblem(at, f'there is no agent "{name}"', f'did you mean "{suggestion}"?')
+            yield PointerProblem(at, f'agent "{name}" does not exist', f'did you mean "{suggestion}"?')
     for index, grant in enumerate(permissions.read_memories):
         at, match = f"/permissions/read_memories/{index}", MEMORY_GRANT.fullmatch(grant)
         if match is None:
             yield PointerProblem(
-                at, f'"{grant}" names no memory', 'AGENT/KEY, such as "planner/goal" or "planner/*"'
+                at, f'must be AGENT/KEY, got "{grant}"', 'write for example "planner/goal" or "planner/*"'
             )
         elif match["owner"] not in inventory.agent_names and not permissions.may_be_absent:
             hint = did_you_mean(match["owner"], sorted(inventory.agent_names)) or _LATER
-            yield PointerProblem(at, f'there is no agent "{match["owner"]}"', hint)
+            yield PointerProblem(at, f'agent "{match["owner"]}" does not exist', hint)
     files = permissions.file_access
     for key, grants in (("allow_read", files.allow_read), ("allow_write", files.allow_write)):
         for index, grant in enumerate(grants):

@@ -100,7 +100,7 @@ class Inventory:
         ):
             return None
         candidates = [*self.tool_names, *{f"{name.partition('_')[0]}_*" for name in self.tool_names}]
-        return f'there is no tool "{pattern}"', self.toolset.suggest_tools(pattern, candidates)
+        return f'tool "{pattern}" does not exist', self.toolset.suggest_tools(pattern, candidates)
 
     def may_match_server_tools(self, patterns: Iterable[str]) -> bool:
         """Return True if the patterns may match server tools, with unknown arguments."""
