@@ -39,7 +39,7 @@ _HOMES = {
     **dict.fromkeys(("EventStream", "stream_ask", "stream_ticks"), "lemming.client.event_stream"),
     **dict.fromkeys(("Organisation", "build"), "lemming.builder.org_builder"),
 }
-"""Where each name lives: the engine is imported by who asks."""
+"""The module of each public name; the engine is imported only on use."""
 
 
 def __getattr__(name: str) -> Any:

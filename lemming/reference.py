@@ -219,8 +219,8 @@ def _to_markdown(text: str, note: str) -> str:
     paragraphs = []
     for index, block in enumerate(re.split(r"\n\s*\n", text.strip())):
         if not block.startswith("\b"):
-            words = [*block.split(), *(note.split(" ") if index == 0 and note else ())]
-            paragraphs.append(textwrap.fill(" ".join(words), _TEXT_WIDTH, break_on_hyphens=False))
+            tokens = [*block.split(), *(note.split(" ") if index == 0 and note else ())]
+            paragraphs.append(textwrap.fill(" ".join(tokens), _TEXT_WIDTH, break_on_hyphens=False))
             continue
         lines = [line for line in block.split("\n")[1:] if not line.startswith("Example")]
         paragraphs.append("\n".join(f"    {line.removeprefix('  ')}".rstrip() for line in lines))

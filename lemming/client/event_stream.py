@@ -19,7 +19,7 @@ from lemming.kernel.journal.engine_events import Event, Observer, ignore_event
 from lemming.kernel.journal.turn_report import TickReport
 
 MAX_BUFFERED = 1000
-"""So many events wait for who takes them; then the run waits."""
+"""Maximum buffered events; then the run waits for the consumer."""
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from lemming.kernel.org.organisation import Organisation
 
 __all__ = ["PersonInboxItem", "answer", "approve", "deny", "list_person_inbox"]
 PendingItem = str | PersonInboxItem
-"""What waits for a person: one of `waiting`, or the id of its request."""
+"""An item of a person's inbox, or the id of its request."""
 
 
 @accept_old_keywords

@@ -181,19 +181,23 @@ def replace_old_names(name: str, arguments: Sequence[str]) -> tuple[list[str], d
     Returns:
         The new arguments, and the new name of each old name, both after `lemming`.
     """
-    words, renamed = list(arguments), {}
-    if words and (subcommand := OLD_SUBCOMMANDS.get(name, {}).get(words[0])):
-        renamed[f"{name} {words[0]}"] = f"{name} {subcommand}"
-        words[0] = subcommand
-    key = f"{name} {words[0]}" if words and f"{name} {words[0]}" in OLD_OPTIONS else name
+    new_arguments, renamed = list(arguments), {}
+    if new_arguments and (subcommand := OLD_SUBCOMMANDS.get(name, {}).get(new_arguments[0])):
+        renamed[f"{name} {new_arguments[0]}"] = f"{name} {subcommand}"
+        new_arguments[0] = subcommand
+    key = (
+        f"{name} {new_arguments[0]}"
+        if new_arguments and f"{name} {new_arguments[0]}" in OLD_OPTIONS
+        else name
+    )
     options = OLD_OPTIONS.get(key, {})
-    end = words.index("--") if "--" in words else len(words)
-    for index, word in enumerate(words[:end]):
-        option, equals, value = word.partition("=")
+    end = new_arguments.index("--") if "--" in new_arguments else len(new_arguments)
+    for index, argument in enumerate(new_arguments[:end]):
+        option, equals, value = argument.partition("=")
         if option in options:
-            words[index] = f"{options[option]}{equals}{value}"
+            new_arguments[index] = f"{options[option]}{equals}{value}"
             renamed[f"{key} {option}"] = f"{key} {options[option]}"
-    return words, renamed
+    return new_arguments, renamed
 
 
 # --- suggestions ---------------------------------------------------------------------------------

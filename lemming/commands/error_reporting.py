@@ -153,7 +153,7 @@ _MEANT = re.compile(r'did you mean "(.*)"')
 _CHOICE = re.compile(r"'([^']*)' is not one of (.*)")
 _NO_COMMAND = re.compile(r"No such command '([^']*)'")
 _NO_OPTION = re.compile(r"(No such option: --(\S+)) \(Possible options: (.*)\)")
-"""What the command line's parser says of a word that is none of several, no command, or no option."""
+"""Messages of the command-line parser for an unknown value, command or option."""
 
 
 def _to_usage_error(error: typer.TyperException, command: str) -> UsageError:
@@ -233,9 +233,7 @@ def _locate_problem(problem: Problem, base: OrgPath | None) -> Problem:
 
 
 def _format_source_lines(problem: Problem, base: OrgPath | None) -> list[str]:
-    """Return the source line of a problem and a line of carets below; an empty list if the file is
-    unreadable.
-    """
+    """Return the source line of a problem and a line of carets below. Empty for an unreadable file."""
     if base is None or not problem.line or not problem.file:
         return []
     try:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lemming.telemetry.otlp_client import Collector
 
 A2A_VERSION = "1.0"
-"""Of the protocol whose agent cards are written: a2aproject/A2A, `specification/a2a.proto`."""
+"""Version of the protocol for agent cards: a2aproject/A2A, `specification/a2a.proto`."""
 CARD_FILE = "agent-card.json"
 NO_SERVER = "https://localhost/agents"
 

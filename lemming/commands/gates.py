@@ -101,7 +101,7 @@ def explain(
     context: CommandContext,
     agent: AgentName,
     tool: Annotated[str, argument("TOOL", "Tool to call.")],
-    given: Annotated[
+    arguments: Annotated[
         list[str] | None, argument("[ARGS]", "Arguments: a JSON object, or KEY=VALUE pairs.")
     ] = None,
     trust: Annotated[
@@ -123,7 +123,7 @@ def explain(
     calling_agent = find_agent(survey, agent)
     current_time = timestamp(SystemClock().now())
     call_context = build_tool_context(base, config, calling_agent, current_time)
-    preview = explain_call(call_context, config, survey, tool, _parse_arguments(given or []), trust)
+    preview = explain_call(call_context, config, survey, tool, _parse_arguments(arguments or []), trust)
     if not context.print_as_json("call_explained", _preview_to_json(preview)):
         _print_preview(preview)
 

@@ -41,7 +41,7 @@ PURPOSES = {
     "empty": "something else",
 }
 FIRST_AGENT = "assistant"
-"""The agent that does what somebody says it is to do."""
+"""The first agent of a new organisation, which does one described task."""
 
 Ask = Callable[[str], str]
 Tell = Callable[[str], None]

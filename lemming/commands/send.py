@@ -256,9 +256,7 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
 
 
 def _is_news(entry: OutboxEntry, agent: Agent, agent_names: frozenset[str], config: Config) -> bool:
-    """Return True if the entry is new to the agent; for agents with wake "addressed", only entries with their
-    name are new.
-    """
+    """Return True if the entry is new to the agent. With wake "addressed", only entries with its name are."""
     if agent.name not in entry.targets and resolve_turn_policy(agent, config).wake == "addressed":
         return False
     return entry.is_news_to_reader(agent.name, agent_names)

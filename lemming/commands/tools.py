@@ -179,7 +179,7 @@ def show_tool(context: CommandContext, name: Name, agent: AsAgent = None) -> Non
 def call(
     context: CommandContext,
     name: Name,
-    given: Annotated[
+    pairs: Annotated[
         list[str] | None, argument("KEY=VALUE...", "Arguments; values are JSON or plain text.")
     ] = None,
     agent: AsAgent = None,
@@ -201,7 +201,7 @@ def call(
     """
     base = context.org
     require_workspace_trust(base, is_trusted=trust)
-    arguments = parse_arguments(given or [], args)
+    arguments = parse_arguments(pairs or [], args)
     if yes:
         with open_org(base, command="tools call") as runtime:
             result = _run_call(runtime, name, agent, arguments, applies_effects=True)

@@ -1,5 +1,4 @@
-"""Access for the browser: a private file leading to the page, and the stored token of the previous run if
-requested.
+"""Access for the browser: a private file that leads to the page, and the stored token of the previous run.
 
 Every user of the machine can read the arguments of processes, so a token is never in an argument. The browser
 opens a file readable by the owner only, and the file redirects to the page.

@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 POLL_S = 1.0
 FINDINGS_INTERVAL_S = 20.0
-"""What goes wrong is counted at most so often: all turns of many ticks are looked at."""
+"""Minimum seconds between two scans for findings, which read all turns of many ticks."""
 NEEDS_ALL_ENTRIES = frozenset({"waiting", "feed"})
 NEEDS_OLD_JOURNALS = frozenset({"past", "why", "findings", "money"})
 

@@ -182,7 +182,7 @@ def _try_file(org: Organisation, arguments: Json, _: str | None) -> Json:
 
 
 TAKE_LONG = frozenset({"try"})
-"""Which of them may take long, and change nothing."""
+"""Actions that may take long and change nothing."""
 
 ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
     "decide": _decide_call,
@@ -196,7 +196,7 @@ ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
     "fork": _fork_org,
     "try": _try_file,
 }
-"""What may be posted, by name: each takes the organisation, what was said, and who says it."""
+"""Actions by name. Each takes the organisation, the posted arguments, and the person."""
 
 
 def _entry_to_json(entry: OutboxEntry) -> Json:

@@ -28,7 +28,7 @@ MAX_ENTRIES, ENTRIES_PER_PAGE = 2000, 200
 MAX_AGENTS, MAX_FULL_AGENTS, AGENTS_PER_PAGE, MAX_AGENTS_WITH_MAPS = 2000, 100, 200, 40
 MEGABYTE = 1_000_000
 SIZE_LIMITS_MB = {"feed": 3.0, "threads": 1.5, "ticks": 7.0, "trees": 3.0, "agents": 2.0, "texts": 1.0}
-"""How many megabytes there are for each kind of data, in all at most 20 with what is there once."""
+"""Maximum megabytes for each kind of data; at most 20 in total, including data stored once."""
 MAX_TREE_BYTES, MAX_FAILED_TREES = 300_000, 20
 
 

@@ -35,7 +35,7 @@ from lemming.operations.burst import BurstController
 from lemming.queries.case_format import Case, CaseMessage
 
 DEFAULT_START_TIME = "2026-01-01T09:00:00.000Z"
-"""What the clock says in the first tick of an organisation that has run none."""
+"""Time of the first tick in an organisation without ticks."""
 SUMMED_FIELDS = ("calls", "credits", "cost_usd", "input_tokens", "output_tokens")
 
 

@@ -26,7 +26,7 @@ _UNNEEDED_TOOLS = {
     "memory_get": "memories need no tool",
 }
 SAFE_TOOLS = ("file_read", "file_write", "file_edit", "file_list", "file_search")
-"""Tools of a resume whose source says "all": they reach no further than its own workspace."""
+"""Tools for an imported agent with access to "all": they reach no further than its own workspace."""
 
 MODEL_ALIASES = {
     "sonnet": "claude-sonnet-5-5",

@@ -43,7 +43,7 @@ ALLOWED_FILES = (
     "skills/**",
     TOOL_FILES_PATTERN,
 )
-"""What `files` may hold, beside what the other parts are written into."""
+"""Files that `files` may contain, besides those written by the other parts."""
 
 Json = dict[str, Any]
 
@@ -169,7 +169,7 @@ def _collect_names(plan: Any, keys: tuple[str, ...]) -> list[str]:
 
 
 _DATA_KEYS = ("args", "output", "default", "when", "choose")
-"""Keys of a plan whose values are not the plan's words."""
+"""Keys of a plan with values that are not the plan's own words."""
 
 
 def _require_object(document: Json, part: str, file: str) -> Json:

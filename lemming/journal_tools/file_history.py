@@ -32,9 +32,7 @@ TRACKED_FOLDERS = ("agents", "config", "shared", paths.TRUST)
 
 
 class FileVersion(NamedTuple):
-    """A version of a file: the content written by a turn in a tick, or the present content if no turn is
-    named.
-    """
+    """A version of a file: the content written by a turn in a tick, or the present content."""
 
     tick: int = -1
     turn: str = ""

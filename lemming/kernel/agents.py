@@ -362,7 +362,7 @@ _ELSEWHERE = {
     "trust": "remove it; config/org.json sets it for all agents",
     "limits": 'write a limit as a gate: {"at": "spend", "then": "stop", "credits": 5, "per": "turn"}',
 }
-"""What somebody may take for keys of a resume that limit, and what to write instead."""
+"""Keys easily mistaken for limits in a resume, and the right keys."""
 
 
 def _filter_other_files(warnings: Iterable[Problem]) -> Iterator[Problem]:

@@ -126,50 +126,51 @@ class LLMProvider(ABC):
     """A model backend. A provider must implement only `call`."""
 
     takes_schema = False
-    """Whether the backend constrains its answer to `Request.schema`."""
+    """True if the backend constrains its answer to `Request.schema`."""
 
     takes_tools = False
-    """Whether the backend takes tools by their schemas, and answers with calls (`Message`)."""
+    """True if the backend takes tools by their schemas and answers with calls (`Message`)."""
 
     takes_images = False
-    """Whether the backend passes `Request.images` on."""
+    """True if the backend sends `Request.images`."""
 
     prefers_tools = False
-    """Whether it does where the model's entry does not say: `tools` in `config/models.json`."""
+    """Default of `tools` in `config/models.json`."""
 
     writes_contract = False
-    """Whether its replies are written beforehand, with the contract's four keys: it is asked for these where
-    the entry's `prompt` does not say."""
+    """True if replies are prepared with the contract's four keys: the default prompt of an entry then asks
+    for them."""
 
     is_person = False
-    """Whether a person answers, so that the engine never calls."""
+    """True if a person answers, so the engine never calls."""
 
     is_channel = False
-    """Whether it stands for a channel: something outside that messages come from and go to. Never called."""
+    """True for a channel: an outside source and destination of messages. Never called."""
 
     context_tokens = 128_000
     """The longest prompt and answer together, in tokens, where the model's entry does not say."""
 
     keeps_deadline = False
-    """Whether `complete` gives up at `Request.deadline_s` by itself. One that does not is run on a thread
-    of its own, which is left behind when time is up."""
+    """True if `complete` itself stops at `Request.deadline_s`. Other backends run on a thread of their own,
+    which is abandoned at the deadline."""
 
     max_concurrent: int | None = None
     """Calls that the backend works on at once, where the entry's `max_concurrent` does not say; None: as many
     as there are turns at once. Others wait for room before their deadline begins."""
 
     leaves_out = False
-    """Whether requests are sent without what `Request.without` names, and refusals say what to leave out."""
+    """True if requests are sent without the fields in `Request.without`, and rejections name the fields to
+    leave out."""
 
     stopping: threading.Event | None = None
-    """Set once the engine is to end, where an engine has made it. Who bills for nothing may break off a call
-    then, and raise `Unavailable`: nothing is recorded, and the next run asks again."""
+    """Set when an engine is to end. A free backend may then break off a call and raise `Unavailable`: nothing
+    is recorded, and the next run asks again."""
 
     pause: Callable[[float], object] = staticmethod(time.sleep)
-    """How to let seconds pass. In tests under `lemming.testing.SkippingClock` that takes no time."""
+    """Waits for seconds. In tests with `lemming.testing.SkippingClock` it takes no time."""
 
     can_be_down = True
-    """Whether the backend may be out of order for a while, and is then left alone by a circuit breaker."""
+    """True if the backend may fail for a while and is then protected by a circuit breaker."""
 
     @abstractmethod
     def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
@@ -213,7 +214,7 @@ class Backend(LLMProvider):
     """A provider with usage: `complete` is the real method and `call` its short form."""
 
     takes_extra = False
-    """Whether `Request.extra` goes to the server, as further fields of what it is asked."""
+    """True if `Request.extra` goes to the server as further fields of the body."""
 
     @abstractmethod
     def complete(self, request: Request) -> Reply:

@@ -39,7 +39,7 @@ _SILENTLY_RESOLVED = (
 )  # over, too, when the agent takes no turn for another reason
 
 AlertItems = Mapping[str, dict[str, Any]]
-"""What fails or waits, by what names it: an agent, "organisation", a request. Each has `about` and `text`."""
+"""Failing or waiting items by key: an agent, "organisation", a request. Each has `about` and `text`."""
 LoadWaiting = Callable[[Organisation], Iterable[tuple[str, dict[str, Any]]]]
 
 

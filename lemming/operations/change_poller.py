@@ -263,9 +263,7 @@ class ChangePoller(IntervalTimer):
 
 
 def _has_external_wait(org: Organisation, name: str) -> bool:
-    """Return True if an agent waits for an event without a file change: a deadline, or a condition of its
-    plan.
-    """
+    """Return True if an agent waits for an event without a file change: a deadline, or a plan's condition."""
     try:
         open_requests = read_state(org, name).requests
     except CorruptState:

@@ -8,7 +8,7 @@ from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.tick.runtime import Runtime
 
 BY_LOOP_BREAKER = "by the loop breaker"
-"""Who paused an agent, as its resume says."""
+"""The author of a pause, as the resume names it."""
 
 
 def pause_looping_agents(runtime: Runtime, report: TickReport) -> None:

@@ -49,7 +49,7 @@ from lemming.operations.trial_forms import (
 )
 
 EMBEDDED = "local"
-"""The provider whose models run inside the engine, and cost nothing unless their line says so."""
+"""The provider of models inside the engine, free unless the entry has a price."""
 TEST_AGENT = Agent(name="tester", title="Tester", instructions="You try out whether a model is of use here.")
 KINDS: tuple[MessageKind, ...] = ("message",)
 QUESTION = 'Write one entry of kind "message" whose text is: ready'

@@ -154,7 +154,7 @@ def _check_past(runtime: Runtime, config: Config, tick: int, journalled: list[in
 def _take_snapshot(
     runtime: Runtime, config: Config, tick: int, journalled: list[int], records: list[Record]
 ) -> Snapshot:
-    """Return the files as all turns of this tick see them, with its plan: the recorded plan, or a new one."""
+    """Return the files as all turns of this tick see them, with the recorded or a new plan."""
     started = find_plan(records)
     plan = TickPlan.from_record(started) if started else None
     since = partial(runtime.previous_reading, tick, journalled)

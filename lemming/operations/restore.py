@@ -38,7 +38,7 @@ _RESERVED_BYTES = 16 << 20
 
 
 DEFAULT_MAX_BYTES, DEFAULT_MAX_RATIO = 256 << 20, 100
-"""Texts become ten to thirty times shorter; what becomes a thousand times shorter was made to fill a disk."""
+"""Limit of decompression: texts shrink ten to thirty times; a thousand times means a decompression bomb."""
 
 
 @dataclass(frozen=True)

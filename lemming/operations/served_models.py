@@ -23,7 +23,7 @@ DEFAULT_TIMEOUT_S = 1.0
 _LIMIT_BYTES = 1 << 20
 _MAX_CONCURRENT = 16
 _LLAMA_CPP = "llamacpp"
-"""As whose llama.cpp's server lists its models, whatever its address."""
+"""Owner name in the model list of llama.cpp's server, whatever its address."""
 
 
 class ModelServer(NamedTuple):

@@ -122,7 +122,8 @@ def _parse_watchdog_interval(environment: Mapping[str, str]) -> float | None:
 
 
 MARGIN_S = 120.0
-"""For what has no deadline of its own: room under a rate limit (a minute at most), journals being packed."""
+"""Seconds for work without a deadline of its own: waits for rate limits (a minute at most), packing of
+journals."""
 
 
 class EngineProgress:

@@ -1,4 +1,4 @@
-"""Ways to request actions from a model in a trial, and the result of each: works, did not, or never can.
+"""Ways to request actions from a model in a trial, each with its result: works, failed, or impossible.
 
 A way never can work if the server refuses a required part, or if the entry's own `extra` sends a schema with
 the tools: no reply could then contain a call. If the server accepts everything and the model replies

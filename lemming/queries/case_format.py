@@ -293,4 +293,4 @@ def select_cases(base: OrgPath, names: list[str]) -> list[str]:
 # --- what is wrong with one --------------------------------------------------------------------
 
 CaseViolation = tuple[str, str, str]
-"""The place, the mistake, what to write instead."""
+"""The location, the mistake, and the fix."""

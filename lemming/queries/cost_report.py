@@ -38,7 +38,7 @@ from lemming.kernel.plugins.capability_table import JUDGES
 
 By = Literal["agent", "model", "request", "tick", "day"]
 REMOVED = " (removed)"
-"""What stands behind the name of an agent that has no ledger any more."""
+"""Suffix of an agent without a ledger."""
 ZERO = Decimal(0)
 _DIGITS = 60  # more than amounts and their sums have
 

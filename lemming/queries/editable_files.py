@@ -20,7 +20,7 @@ from lemming.queries.org_validation import validate_config, validate_resume
 from lemming.queries.tick_preview import load_inspection_settings
 
 SETTINGS_FILES = {"org": ORG_FILE, "models": MODELS_FILE}
-"""The settings that can be edited, by what an address calls them."""
+"""The editable settings, by their name in an address."""
 
 
 def resolve_editable_file(base: OrgPath, file: str) -> str:

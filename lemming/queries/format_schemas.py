@@ -190,7 +190,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "journal": ("logs/ticks/<tick>.jsonl", _journal_schema),
     "shown": ("What a command that looks prints with --json", _output_schema),
 }
-"""The formats by name: the file each is for, and what makes its schema."""
+"""The formats by name: the file, and the function that builds the schema."""
 
 
 # --- the pieces --------------------------------------------------------------------------------

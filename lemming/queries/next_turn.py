@@ -19,7 +19,7 @@ from lemming.kernel.tick.tick_hooks import TickView, get_tick_interceptors, next
 
 
 class NextTurn(NamedTuple):
-    """The next turn of an agent: `tick` by number, or `at` by the clock; an agent without both is never due.
+    """The next turn of an agent: `tick` by number, or `at` by the clock. Without both it is never due.
 
     `queried_at`: time of the query. A turn with `at` before `queried_at` has been due since `at`.
     """

@@ -21,7 +21,7 @@ from lemming.queries.tick_preview import PreparedPrompt
 
 _MARK = re.compile(r"\b[0-9a-f]{32}\b")
 _TOOL_LINE = re.compile(r"(?:  - )?([\w.-]+)(?:\(|: )")
-"""How a line begins that tells of a tool: in the form of actions, and in the contract."""
+"""Opening of a line about a tool: in the form of actions, and in the contract."""
 
 
 def list_parts(prompted: PreparedPrompt, sent: SentPrompt) -> list[PromptPart]:
@@ -120,14 +120,14 @@ def _remove_inbox(prompt_input: PromptInput) -> PromptInput:
 
 
 _REMOVERS: Mapping[str, Callable[[PromptInput], PromptInput]] = {
-    "files": lambda seen: replace(seen, context=()),
-    "memory": lambda seen: replace(seen, memory={}),
+    "files": lambda prompt_input: replace(prompt_input, context=()),
+    "memory": lambda prompt_input: replace(prompt_input, memory={}),
     "inbox": _remove_inbox,
-    "results": lambda seen: replace(seen, results=()),
-    "moment": lambda seen: replace(seen, time=(), warnings=()),
-    "request": lambda seen: _replace_task_fields(seen, request=None),
+    "results": lambda prompt_input: replace(prompt_input, results=()),
+    "moment": lambda prompt_input: replace(prompt_input, time=(), warnings=()),
+    "request": lambda prompt_input: _replace_task_fields(prompt_input, request=None),
 }
-"""What a turn sees without one kind of content, by its name."""
+"""The removal of one kind of content from a prompt input, by its name."""
 
 
 def _remove_all_content(prompt_input: PromptInput) -> PromptInput:

@@ -23,11 +23,11 @@ from lemming.kernel.turn.turn_values import TurnInputs
 
 CountedBy = Literal["server", "estimate"]
 MESSAGE_FIELDS = ("messages", "input", "system", "instructions", "model", "stream")
-"""The fields of a body that hold what the messages are, or that say nothing of a prompt."""
+"""Fields of a body that contain the messages, or nothing of the prompt."""
 
 
 REPLY_FORM, CHAT_TEMPLATE = "reply form", "frame"
-"""The parts that are nobody's words: what tells of the reply, and what a model's chat template adds."""
+"""Parts without an author: the reply's form, and additions of a model's chat template."""
 
 
 class PromptPart(NamedTuple):

@@ -1,4 +1,4 @@
-"""Tool files that are not loaded, and the search for the file of a tool; reads text only and runs no code."""
+"""Tool files that are not loaded, and the search for a tool's file. Reads text only and runs no code."""
 
 from __future__ import annotations
 

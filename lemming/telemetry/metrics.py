@@ -23,7 +23,7 @@ from lemming.queries.checks.health_checks import seconds_since_tick
 from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
 
 RECENT_TICKS, RECENT_ANSWERS = 20, 200
-"""How long things take is told of so many journals, or of fewer that have so many answers."""
+"""Number of journals for durations, or fewer if they hold as many answers."""
 
 QUANTILES = (0.5, 0.9, 1.0)
 

@@ -66,7 +66,7 @@ TOOL_RESULT = "gen_ai.tool.call.result"
 JSON = "json"
 FUNCTION, EXTENSION = "function", "extension"
 OTHER = "_OTHER"
-"""What stands where a value that must be there is not known."""
+"""Stand-in for an unknown value of a required attribute."""
 
 # --- ours -------------------------------------------------------------------------------------------
 

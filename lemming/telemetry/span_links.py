@@ -15,7 +15,7 @@ from lemming.kernel.messages import entry_id
 from lemming.kernel.org.organisation import OrgPath
 
 MAX_TICKS_BACK = 32
-"""Of so many ticks the entries are known by their ids; what is older was rarely new to anybody."""
+"""Number of ticks whose entries are known by id; older ones are rarely news."""
 
 MAX_ENTRIES_PER_TURN = 8
 """So many of the entries of each turn."""

@@ -22,10 +22,10 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.disk import Disk, use_disk
 
 Image = dict[str, bytes | None]
-"""What stands below a folder, by path: the bytes of a file, None for a folder."""
+"""The tree below a folder, by path: the bytes of a file, None for a folder."""
 
 End = Literal["kill", "torn", "strict", "names", "random", "blocks"]
-"""How the world ends: see `watch`."""
+"""The kind of crash: see `watch`."""
 
 ENDS: tuple[End, ...] = ("kill", "torn", "strict", "names", "random", "blocks")
 POWER_LOSS: tuple[End, ...] = ("strict", "names", "random", "blocks")

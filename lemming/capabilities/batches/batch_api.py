@@ -20,7 +20,7 @@ from lemming.kernel.providers import LLMProvider, Reply, Request
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """A batch that seems this much older than its announcement may still be the announced one."""
 WORK_TIMEOUT_S = 600.0
-"""How long one piece of work with a batch may take: the upload or the download of all its calls."""
+"""Maximum seconds for one step of a batch: the upload or the download of all calls."""
 LIMIT_BYTES = 256 << 20
 """The most that may come of one batch."""
 _SHIPPED = {
@@ -48,7 +48,7 @@ class BatchProvider(Protocol):
     """A provider with a batch API. Every method raises a `ProviderError` for an unreachable provider."""
 
     takes_batches: bool
-    """Whether this one's server has the API, as its options say."""
+    """True if the server in the options has the batch API."""
 
     def send_batch(self, requests: Mapping[str, Request], label: str) -> str:
         """Send calls by custom id and return the batch's id."""

@@ -36,7 +36,7 @@ from lemming.kernel.turn.guards import BatchContext
 
 B = TypeVar("B", BatchAnnounced, BatchSent)
 CallKey = tuple[str, int]
-"""Which call of a tick: the agent, and the number of the call in its turn."""
+"""Key of a call in a tick: the agent, and the number of the call in the turn."""
 
 MAX_BATCH_CALLS = 10_000  # a tenth to a fifth of what the providers take
 MAX_BATCH_BYTES = 100_000_000  # about half of it

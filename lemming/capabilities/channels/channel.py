@@ -115,16 +115,16 @@ class Channel(LLMProvider):
     can_be_down = False
 
     seen_to_by: ClassVar[Literal["engine", "serve"]] = "engine"
-    """Who looks at it: the engine between ticks, or `lemming serve`."""
+    """The process that polls the channel: the engine between ticks, or `lemming serve`."""
 
     sends = True
-    """Whether what is addressed to the agent is sent out; else it is fetched."""
+    """True if entries addressed to the agent are pushed out; False if the other end fetches them."""
 
     variables: Sequence[str] = ()
     """The environment variables without which it cannot be used."""
 
     to: str = ""
-    """The agent that messages are for; empty: everybody who reads the channel's agent."""
+    """The agent that messages are for; empty: every reader of the channel's agent."""
 
     def call(self, model_name: str, messages: list[Any], temperature: float | None, **kwargs: Any) -> str:
         """Raise `RequestRejected`: a channel cannot be called like a model."""

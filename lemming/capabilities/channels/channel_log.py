@@ -57,10 +57,10 @@ class ChannelHistory:
     down_since: str = ""
     down_why: str = ""
     failures: int = 0
-    """How often in a row the other end could not be reached."""
+    """Number of consecutive attempts that did not reach the other end."""
     retry_at: datetime | None = None
     sends_at: datetime | None = None
-    """When the next entry may go out, after one that did not for a reason that may pass."""
+    """Time of the next delivery after a temporary failure."""
     not_sent: int = 0
     senders: deque[tuple[datetime, str]] = field(default_factory=deque)
     gave_up: list[dict[str, Any]] = field(default_factory=list)

@@ -37,7 +37,8 @@ _NAME_CHARS = re.compile(r"[^\w.+=@ -]")
 _MAX_NAME_BYTES = 200  # a file system takes 255, and a number may stand before it
 _BULK = {"bulk", "junk", "list"}
 MAX_PARTS, MAX_LINES, MAX_HEADER_CHARS = 100, 400_000, 2048
-"""What Python's parser takes grows with parts times lines, and with the square of a header's length."""
+"""Limits of a mail: the time of Python's parser grows with parts times lines, and with the square of a
+header's length."""
 _COMMENT_OR_TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(?=[a-zA-Z/!?])([^<>]*)>", re.DOTALL)
 _TAG_NAME = re.compile(r"/?[a-zA-Z][a-zA-Z0-9]{0,20}")
 

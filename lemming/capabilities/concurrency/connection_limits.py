@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MAX_CONNECTIONS, MIN_CONNECTIONS = 64, 4
 REQUEST_TIMEOUT_S, RESPONSE_TIMEOUT_S = 20.0, 120.0
-"""How long a request may take to arrive whole, or an answer to be fetched; how long answering may take."""
+"""Maximum seconds for a request to arrive or an answer to be fetched, and for an answer to be computed."""
 _ROOM_TIMEOUT_S, _RETRY_PAUSE_S = 1.0, 0.1
 _BUSY_RESPONSE = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

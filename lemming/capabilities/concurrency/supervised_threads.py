@@ -26,7 +26,7 @@ from lemming.kernel.org.organisation import OrgPath
 
 FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 300.0
 STABLE_AFTER_S = 60.0
-"""Who has worked this long since is well again."""
+"""Seconds of work after which a restarted thread counts as healthy."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -240,7 +240,7 @@ OPS = {
     "exists": "it is there and not null",
     "missing": "it is not there, or null",
 }
-"""When each holds. Of a field that is not there, only `missing`, `is_not` and `not_in` do."""
+"""The test of each operation. Only `missing`, `is_not` and `not_in` hold for a missing field."""
 
 _KEYS = ("field", "op", "value")
 _WITHOUT_VALUE = ("exists", "missing")
@@ -269,7 +269,7 @@ _TAKES: dict[str, Callable[[Any], bool]] = {
     "matches": lambda value: _is_text(value) and len(value) <= MAX_PATTERN_CHARS,
     "longer_than": _is_number,
 }
-"""What an operation can be given, where that is not any value."""
+"""Value types of operations that do not accept every value."""
 
 
 def _json_equal(left: Any, right: Any) -> bool:
@@ -304,7 +304,7 @@ def _contains(container: Any, part: Any) -> bool:
 
 
 def _text_operator(test: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
-    return lambda found, wanted: isinstance(found, str) and test(found, wanted)
+    return lambda value, expected: isinstance(value, str) and test(value, expected)
 
 
 def _is_present(value: Any) -> bool:
@@ -313,20 +313,20 @@ def _is_present(value: Any) -> bool:
 
 _TESTS: dict[str, Callable[[Any, Any], bool]] = {
     "is": _json_equal,
-    "is_not": lambda found, wanted: not _json_equal(found, wanted),
+    "is_not": lambda value, expected: not _json_equal(value, expected),
     "in": _is_among,
-    "not_in": lambda found, wanted: not _is_among(found, wanted),
-    "lt": _ordered(lambda found, wanted: found < wanted),
-    "le": _ordered(lambda found, wanted: found <= wanted),
-    "gt": _ordered(lambda found, wanted: found > wanted),
-    "ge": _ordered(lambda found, wanted: found >= wanted),
+    "not_in": lambda value, expected: not _is_among(value, expected),
+    "lt": _ordered(lambda value, expected: value < expected),
+    "le": _ordered(lambda value, expected: value <= expected),
+    "gt": _ordered(lambda value, expected: value > expected),
+    "ge": _ordered(lambda value, expected: value >= expected),
     "contains": _contains,
     "starts_with": _text_operator(str.startswith),
     "ends_with": _text_operator(str.endswith),
-    "matches": _text_operator(lambda found, wanted: compile_regex(wanted).search(found)),
-    "longer_than": lambda found, wanted: isinstance(found, (str, list, dict)) and len(found) > wanted,
-    "exists": lambda found, _: _is_present(found),
-    "missing": lambda found, _: not _is_present(found),
+    "matches": _text_operator(lambda value, expected: compile_regex(expected).search(value)),
+    "longer_than": lambda value, expected: isinstance(value, (str, list, dict)) and len(value) > expected,
+    "exists": lambda value, _: _is_present(value),
+    "missing": lambda value, _: not _is_present(value),
 }
 
 

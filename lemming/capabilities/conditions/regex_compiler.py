@@ -19,7 +19,8 @@ MAX_PATTERN_CHARS = 4000
 
 READ, CHOOSE, ASK, FOUND, FAIL = range(5)
 Step = tuple[Any, ...]
-"""(READ, test, next), (CHOOSE, (next, ...)) the likelier first, (ASK, what, next), (FOUND,) or (FAIL,)."""
+"""(READ, test, next), (CHOOSE, (next, ...)) the likelier first, (ASK, assertion, next), (FOUND,) or
+(FAIL,)."""
 
 Letter = Callable[[str], bool]
 _REFUSED = {

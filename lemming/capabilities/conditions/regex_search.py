@@ -26,7 +26,7 @@ BASE_STEP_BUDGET = 500_000
 STEPS_PER_LETTER = 8
 
 _EDGE, _BREAK, _LAST_BREAK, _WORD, _ASCII_WORD = 1, 2, 4, 8, 16
-"""What a place is asked about the letter on one side of it."""
+"""Assertions about the letter on one side of a position."""
 
 
 class SearchTooCostly(InvalidPattern):

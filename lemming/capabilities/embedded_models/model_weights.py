@@ -85,7 +85,7 @@ CATALOGUE = {
 }
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many bytes of it are done, and how many there are (0: unknown)."""
+"""Called with the current step, the bytes done, and the total bytes (0: unknown)."""
 
 
 def no_progress(step: str, done: int, total: int) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 Json = dict[str, Any]
 OnPieces = Callable[[Any], bool]
-"""Takes a piece of the stream, or several; returns whether the model is to stop."""
+"""Takes one or more pieces of the stream; returns True to stop the model."""
 
 MEMORY_MIB = 256
-"""What llama.cpp may take to keep prompts that it has read."""
+"""Maximum bytes of llama.cpp's cache of prompts."""
 _MIN_PREFIX_CHARS = 200
 _MAX_PREFIXES = 256
 

@@ -37,12 +37,12 @@ from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.kernel.plugins.capability_table import JUDGES
 
 GATES = "gates"
-"""What they are called where it is by capability."""
+"""Name of the gates among capabilities."""
 SETTLES: frozenset[Then] = frozenset({"pass", "block", "stop"})
 FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check", "models", "by")
-"""The keys that say what a gate looks for: one of them, or none."""
+"""Keys that select the content of a gate; a gate has at most one of them."""
 UNSET: Any = None
-"""The default of the keys that say what a gate looks for. No file can have it: there, null is refused."""
+"""Default of the selecting keys. No file can contain the value, because null is refused there."""
 _FINDING_RULES = {
     "redact": "a list with a regular expression",
     "deny": "a list with a regular expression",

@@ -147,7 +147,7 @@ class GatesContextProvider(ContextProvider):
 
         Raises: StoppedByGate if a gate ends the turn.
         """
-        allowed_candidates, self._given = filter_shown(
+        allowed_candidates, self._recorded_rules = filter_shown(
             self.context.tick_context, self.context.agent, candidates, is_preapproved
         )
         return allowed_candidates
@@ -169,13 +169,13 @@ class GatesContextProvider(ContextProvider):
 
     def snapshot(self) -> Json:
         """Return the recorded gates of the turn, the required facts, and earlier verdicts."""
-        rules = self._given.get("rules", ())
+        rules = self._recorded_rules.get("rules", ())
         # Turns begun up to 0.2.0 keep their notes as they came.
         notes = any(
             recorded_rule["gate"].get("at") == "out" and recorded_rule["gate"].get("redact")
             for recorded_rule in rules
         )
-        return {key: value for key, value in {**self._given, "notes": notes}.items() if value}
+        return {key: value for key, value in {**self._recorded_rules, "notes": notes}.items() if value}
 
 
 class GatesInterceptor(TurnInterceptor):

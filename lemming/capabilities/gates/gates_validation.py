@@ -111,7 +111,7 @@ def _check_rules(
 
 
 GateProblem = tuple[str, str, str]
-"""The place below the gate, what is wrong there, and what to do."""
+"""The location below the gate, the problem, and the fix."""
 
 
 def _check_gate(gate: Gate, org_facts: _OrgFacts, agent: Agent | None) -> Iterator[GateProblem]:

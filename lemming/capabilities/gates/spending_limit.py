@@ -10,8 +10,7 @@ from typing import Any, Literal, NamedTuple
 from lemming.kernel.base.integers import to_int
 
 Per = Literal["turn", "request", "agent", "organisation"]
-"""What a limit adds up: one turn, a request with all that was asked for it, an agent with those that it
-created, or all."""
+"""Scope of a limit: one turn, a request with its sub-requests, an agent with its creations, or all agents."""
 
 AMOUNTS = ("credits", "dollars", "calls", "tokens")
 ZERO, ONE = Decimal(0), Decimal(1)

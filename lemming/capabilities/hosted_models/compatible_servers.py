@@ -147,8 +147,8 @@ ANTHROPIC = ModelServer("Anthropic", "https://api.anthropic.com", "ANTHROPIC_API
 OLLAMA = local_server("Ollama", "http://127.0.0.1:11434")._replace(key_env="OLLAMA_API_KEY", path="")
 OTHER = ModelServer("another server with OpenAI's API")
 OTHER_LOCAL = OTHER._replace(root="any")
-"""One at the `base_url` of an `openai` line that no other line of this table is about. In a network of the
-user's own it is taken to be one of those that hold a reply to any schema, bounds of texts included."""
+"""Profile of an `openai` entry whose `base_url` is in no other profile. A server in a private network counts
+as one that constrains replies to any schema, including bounds of texts."""
 
 KINDS = {"openai": OPENAI, "anthropic": ANTHROPIC, "ollama": OLLAMA, **SERVERS}
 """The servers by the provider that a line names."""

@@ -40,7 +40,7 @@ _PORT = 11434
 _SDK_KEYWORDS = ("type", "items", "description", "enum", "title")
 _FINISHES: dict[str, Finish] = {"length": "length", "failed": "failed"}
 DEFAULT_CONTEXT_TOKENS = 4096
-"""What Ollama gives a model where nobody says `num_ctx`."""
+"""Ollama's default context length, used without `num_ctx`."""
 
 _current_stream: ContextVar[OllamaLineStream | None] = ContextVar("_hearing", default=None)
 

@@ -73,7 +73,7 @@ _USAGE_KEYS = (
     ("prompt_tokens", "input_tokens", "prompt_eval_count"),
     ("completion_tokens", "output_tokens", "eval_count"),
 )
-"""What servers call the tokens that were read and written."""
+"""Names that servers give to input and output token counts."""
 
 T = TypeVar("T")
 C = TypeVar("C", bound=AsyncClient)
@@ -89,7 +89,7 @@ class HttpBackend(Backend, Generic[C]):
     without_schema: ClassVar[str] = ""
     """The option with which a request is sent without a JSON schema."""
     is_local = False
-    """Whether the server usually runs on a machine of the user."""
+    """True if the server usually runs on the user's machine."""
 
     def __init__(self, *, base_url: str | None = None, key_env: str = "", needs_key: bool = False) -> None:
         if base_url is not None and not base_url.startswith(("http://", "https://")):

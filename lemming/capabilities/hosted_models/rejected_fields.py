@@ -33,10 +33,10 @@ FALLBACKS = {
     "prompt_cache_key": "is not told which requests begin alike",
     "max_completion_tokens": "is asked with max_tokens instead",
 }
-"""What is done where a server does not take a part of a request."""
+"""Fallback for each part of a request that a server does not accept."""
 
 _RETENTION = timedelta(days=7)
-"""For so long a server is not asked for what it refused: its next version may take it."""
+"""Seconds for which a rejected field is left out; the server's next version may accept the field."""
 _ONE_SCHEMA = re.compile(
     r"invalid (?:json )?schema|schema is (?:not valid|invalid)|parse (?:json )?schema", re.I
 )

@@ -51,8 +51,7 @@ RESERVED_FIELDS = frozenset({
     "cache_control", "functions", "input", "instructions", "messages", "model", "n", "stream",
     "stream_options", "system", "tools",
 })  # fmt: skip
-"""What the engine says in a request: `extra` would put something else in the place of what an agent is asked,
-of its tools, and of what a limit has reckoned with."""
+"""Fields of a request that `extra` must not replace: the prompt, the tools, and the basis of limits."""
 MAX_CONNECTIONS, KEEPALIVE_S = 1000, 60.0
 """As many connections as the SDKs have. They keep an idle one for 5 seconds, but ticks are a minute apart."""
 OUTPUT_FIELDS = frozenset({"max_completion_tokens", "max_output_tokens", "max_tokens"})

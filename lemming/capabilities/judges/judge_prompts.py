@@ -66,7 +66,7 @@ VERDICT_FORMAT = {
 MAX_CHARS = 400_000
 """More than so much a gate's judge is not asked about: it would see a part of it."""
 COMMAND_KEY = "command:"
-"""What a program that judges is called where a model key stands."""
+"""Name of a judging program in the place of a model key."""
 COMMAND_DEADLINE_S = 120.0
 _FENCE = re.compile(r"\A```(?:json)?(?=\s)(.*)\s```\Z", re.DOTALL)
 

@@ -42,9 +42,9 @@ from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Act, Steps
 
 MAX_SHOWN_CHARS = 40_000
-"""So much of what the author was shown, and of what its tools gave, a judge is shown of each."""
+"""Maximum characters of the author's prompt, and of its tool results, in a judge's prompt."""
 NO_REPLY_ERRORS = (OutOfCredits, ProviderError, ContractError)
-"""What stands in the place of a verdict, or of another draft, that nobody gave."""
+"""Stand-in for a verdict or a draft that was never given."""
 
 
 @dataclass
@@ -274,7 +274,7 @@ def _rewrite(turn: Turn, turn_state: TurnState, draft_writes: DraftWrites, messa
 
 
 _ID = re.compile(r"[a-z0-9_/-]{1,100}")
-"""What says where an entry stands, and nothing else."""
+"""Keys of a payload that only locate an entry."""
 
 
 def _describe_entry(entry: OutboxEntry) -> str:

@@ -20,9 +20,9 @@ OnRejection = Literal["flag", "fail", "pass"]
 UNVERIFIED = "unverified"
 """The engine's tag of entries that left without having passed."""
 UNPASSED_REMARKS = ("unverified: ", "let through: ")
-"""How remarks begin on what left without having passed: with a tag, or without one."""
+"""Opening of the remarks on an entry sent without having passed: with a tag, or without one."""
 DEFAULT_POLICY = "Is it true to what the author was shown, complete, and clear to whoever reads it?"
-"""What is judged by where nobody says otherwise."""
+"""Default criteria of a judge."""
 VERIFY = "verify"
 _KINDS = ("agent", "model", "command")
 

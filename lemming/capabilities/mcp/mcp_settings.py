@@ -27,7 +27,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 MCP_FILE = "config/mcp.json"
 SHARED_FILE = ".mcp.json"
 PREFIX = "mcp."
-"""How the names of all tools of MCP servers begin: `mcp.<server>.<tool>`."""
+"""Prefix of every MCP tool name: `mcp.<server>.<tool>`."""
 
 _SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

@@ -35,7 +35,7 @@ PATIENCE_S = 5.0
 """A tick begins without a server that takes longer to list tools that are known: only its calls wait."""
 
 SCHEMA_CHECK_S = 3.0
-"""Of the thread's own time, for the schemas of one server's tools: those after that are left out."""
+"""Seconds of CPU time for the schemas of one server's tools; further tools are left out."""
 
 _MARGIN_S, _CLOSING_TIME_S = 2.0, 15.0
 

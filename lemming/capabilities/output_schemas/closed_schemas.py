@@ -21,7 +21,7 @@ _LIMITS = (
     "multipleOf", "pattern", "uniqueItems",
 )  # fmt: skip
 _LENGTHS = ("minLength", "maxLength")
-"""Limits that stay as they are: a provider whose server does not take them puts them into words."""
+"""Limits that stay unchanged; a provider without support puts them into words."""
 
 
 class NotClosable(ValueError):

@@ -119,8 +119,8 @@ def _normalize_enums(answer: Json, schema: Json) -> Json:
 
 def _first_word(text: Any) -> str | None:
     """Return the first word of a text followed by an explanation: "fail" of "fail: it is too long"."""
-    word = next(iter(text.split()), "") if isinstance(text, str) else ""
-    return normalize_word(word) if word.endswith((":", ".", ",")) else None
+    first = next(iter(text.split()), "") if isinstance(text, str) else ""
+    return normalize_word(first) if first.endswith((":", ".", ",")) else None
 
 
 def _drop_optional_nulls(value: Any, schema: Any, root: Json) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from lemming.kernel.turn.tool_results import DEFERRED_KEY, OUTBOX_ENTRIES, WRITTEN_ENTRY_KEY
 
 NON_TOOL_RESULTS = ("memory_update", OUTBOX_ENTRIES, "reply")
-"""What the engine says among the results of tool calls, of other parts of a reply."""
+"""Results that the engine itself adds to those of tool calls."""
 RESOLVED_CALL_KEY = "call"
 """The key of a result that is a person's word on an earlier call:
 

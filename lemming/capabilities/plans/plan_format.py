@@ -23,7 +23,7 @@ PROVIDER = "plan"
 PLAN_LIMIT_BYTES = 256 << 10
 MAX_STEPS = 200
 END, FAIL = "end", "fail"
-"""Where a way may lead beside a step: the run ends with its answer, or fails."""
+"""Targets besides a step: the run ends with its answer, or fails."""
 
 StepKind = Literal["ask", "plan", "tool", "wait", "parallel", "decide"]
 Json = dict[str, Any]

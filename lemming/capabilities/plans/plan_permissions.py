@@ -27,7 +27,7 @@ from lemming.kernel.base.json_schema.schema_violations import describe_violation
 from lemming.kernel.base.jsontext import did_you_mean
 
 DANGEROUS_CLASSES = ("send", "execute", "administer")
-"""Classes of tools (`lemming.tools.ToolClass`) to which nobody's silence may lead."""
+"""Tool classes (`lemming.tools.ToolClass`) that no unanswered approval may allow."""
 
 
 def _no_reason(_: str) -> str:

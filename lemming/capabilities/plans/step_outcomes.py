@@ -27,7 +27,7 @@ from lemming.kernel.turn.verdict import VERDICT_SCHEMA
 Json = dict[str, Any]
 
 VERDICT: Json = {**VERDICT_SCHEMA, "required": ["passes"], "additionalProperties": True}
-"""What who verifies a step answers: beside a text, and without a reason where it passes."""
+"""Schema of a verifier's answer: a verdict beside a text; a pass needs no reason."""
 
 
 def request_outcome(action: StepAction, sub_request: Mapping[str, Any], agent_name: str) -> RepairedAnswer:

@@ -24,9 +24,9 @@ ROOTS = {
     "tick": "the tick",
 }
 ANSWER_ROOTS = {"answer": "the answer that was given"}
-"""What conditions and the tasks of verifiers may refer to besides."""
+"""Further names for conditions and tasks of verifiers."""
 ITEM_ROOTS = {"item": "the item that the step is done for", "number": "which of the items it is, from 1"}
-"""What a step with `each` may refer to besides."""
+"""Further names in a step with `each`."""
 
 _REFERENCE = re.compile(r"\{\{([^{}]*)\}\}")
 NAMED_ROOTS = ("steps", "keys", "memory", "last", "context")
@@ -90,7 +90,7 @@ def fill_arguments(template: Any, variables: Mapping[str, Any]) -> Any:
 
 
 def value_to_text(value: Any) -> str:
-    """Return a value as text for a task: the text of an answer, the texts of a group or of items, else JSON.
+    """Return a value as text for a task: the text of an answer, a group or items, else JSON.
 
     >>> value_to_text(dict(ada={"text": "yes"}, bob={"text": "no"})).splitlines()
     ['ada: yes', '', 'bob: no']

@@ -31,10 +31,10 @@ _KINDS = (b"tick_started", b"turn_started", b"model_reserved", b"model_replied",
 _LINE_PREFIXES = tuple(b'{"type":"%b"' % kind for kind in _KINDS)
 
 CACHE_FORMAT = b"1"
-"""What is kept in another form, by another version, is not believed: count it up."""
+"""Version of the cached form. A cache of another version is rebuilt."""
 
 Progress = Callable[[str], object]
-"""Takes what is being read, for somebody who waits."""
+"""Receives the progress of reading, for a waiting person."""
 
 
 def no_progress(_: str) -> None:

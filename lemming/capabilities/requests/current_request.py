@@ -359,16 +359,18 @@ class CurrentRequest:
         `pending_states`: the pending state of capabilities, by the same identity. `make_dialogue`: returns
         the dialogue of the turn.
         """
-        asked, enough = find_sub_requests(entries, calls, pending_states, first_group=len(self.begun.enough))
+        sub_requests, enough = find_sub_requests(
+            entries, calls, pending_states, first_group=len(self.begun.enough)
+        )
         if self.counts_open_budgets:
             parts = {item.identity: self._sum_allotted(item) / max(len(item.targets), 1) for item in entries}
-            asked = [replace(item, budget=parts[item.request]) for item in asked]
+            sub_requests = [replace(item, budget=parts[item.request]) for item in sub_requests]
         earlier_sub_requests = (item for item in self.begun.asked if not item.held or not self.request)
-        asked = [*(replace(item, call=0) for item in earlier_sub_requests), *asked]
-        has_pending = bool(results) or any(not item.end for item in asked)
+        sub_requests = [*(replace(item, call=0) for item in earlier_sub_requests), *sub_requests]
+        has_pending = bool(results) or any(not item.end for item in sub_requests)
         return OpenRequest(
             request=self.request,
-            asked=tuple(asked),
+            asked=tuple(sub_requests),
             enough=(*self.begun.enough, *enough),
             results=tuple(results),
             turns=self.begun.turns + 1,
@@ -380,4 +382,4 @@ class CurrentRequest:
 
 
 OWN_REQUESTS = CurrentRequest(request="", asker="", begun=OpenRequest(request=""))
-"""What an agent asks in a turn that is for no request."""
+"""Requests that an agent makes in a turn without a request."""

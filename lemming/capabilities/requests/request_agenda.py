@@ -31,9 +31,9 @@ from lemming.kernel.org.resume import Take
 DEFAULT_WITHIN_TICKS = 10
 """For so many ticks a request to several is one agent's, unless it says otherwise."""
 IRRELEVANT_SCAN_LIMIT = 256
-"""So many unread entries are looked through in a turn for those that are nothing new: the others keep."""
+"""Maximum unread entries that a turn searches for entries without news; the others stay unread."""
 THREAD_SCAN_LIMIT = 200
-"""So many entries of each side are looked through for those of a conversation."""
+"""Maximum entries of each side that are searched for a conversation."""
 
 
 def build_agenda(

@@ -22,7 +22,7 @@ from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.kernel.plugins.capability_table import PROVIDER_OWNERS
 
 FEW_TICKS = 200
-"""So many journals are looked through in less time than what is kept of others."""
+"""Number of journals that are faster to read than the cache of the others."""
 
 _NAMES_A_REQUEST, _ENDS_A_TURN = b'"request":"', (b'{"type":"turn_committed"', b'{"type":"turn_skipped"')
 

@@ -172,10 +172,10 @@ class _OutboxScan:
 # --- which entries matter, kept -------------------------------------------------------------------
 
 MIN_ENTRIES_TO_CACHE = 1000
-"""So many entries are read in less time than it takes to look whether they have changed."""
+"""Number of entries that are faster to read than to check for changes."""
 
 CACHE_FORMAT = b"1"
-"""What is kept in another form, by another version, is not believed: count it up."""
+"""Version of the cached form. A cache of another version is rebuilt."""
 
 
 def outbox_stamp(base: Path, author: str, *, since_ns: int | None = None) -> str:

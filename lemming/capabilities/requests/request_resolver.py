@@ -29,7 +29,7 @@ from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 
 AffectingEntries = Callable[[str, int], Iterable[tuple[EntryName, OutboxEntry]]]
-"""Yields what may move or end a request that an author wrote since a tick."""
+"""Yields an author's entries since a tick that may move or end a request."""
 MAX_DEPTH = 32  # what was asked for what is in the payloads, and those may make a circle
 """So many requests are looked at, each of which was asked for the next one."""
 

@@ -12,7 +12,7 @@ from lemming.kernel.messages import EntryName, OutboxEntry
 End = Literal["answered", "failed", "refused", "cancelled", "expired"]
 ENDS: tuple[End, ...] = ("answered", "failed", "refused", "cancelled", "expired")
 Position = tuple[int, int, int, str]
-"""Where something stands in the order of all entries: tick, the author's place in it, number, id."""
+"""Position in the order of all entries: tick, rank of the author, number, id."""
 
 
 class Handoff(NamedTuple):

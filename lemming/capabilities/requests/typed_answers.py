@@ -11,7 +11,7 @@ from lemming.kernel.base.jsontext import to_line
 
 Json = dict[str, Any]
 Reading = tuple[Json, Callable[[Any], Any]]
-"""A JSON Schema, and what makes a value of an answer that satisfies it."""
+"""A JSON Schema, and the conversion of a valid answer to a value."""
 MAX_REASONS = 5
 
 

@@ -25,7 +25,7 @@ from lemming.kernel.org.resume import Agent
 
 NOTHING: Mapping[str, bytes] = {}
 COMMON_FOLDERS = ("skills", ".agents/skills", ".claude/skills")
-"""Where an organisation's skills are usually kept."""
+"""Common folders of an organisation's skills."""
 
 
 @dataclass(frozen=True)

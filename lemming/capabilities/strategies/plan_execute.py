@@ -24,7 +24,7 @@ from lemming.kernel.turn.turn_values import Step as Yielded
 from lemming.kernel.turn.turn_values import Steps
 
 MAX_STEPS, MAX_TOTAL_STEPS = 20, 60
-"""Steps that one plan may have, and with those of plans before it."""
+"""Maximum steps of one plan, and of all plans of a turn."""
 RESULT_CHARS = 2000
 FAILED = "FAILED:"
 PLAN_SCHEMA: dict[str, Any] = {

@@ -34,7 +34,7 @@ NOTHING_LEAVES_YET = (
     "entries of the last one leave: write them whole each time."
 )
 RUBRIC = "Is it true to what the author was shown, complete, and clear to whoever reads it?"
-"""What a model judges by where nobody says otherwise."""
+"""Default criteria of the judging model."""
 REASON_CHARS = 4000
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lemming.kernel.turn.turn_values import Steps
 
 _PLAN = re.compile(r"plan(-[0-9a-f]{12})?")
-"""Where `plan_execute` keeps plans: its questions show the one that counts."""
+"""Memory key for plans of `plan_execute`; its prompts show the current plan."""
 
 
 class StrategiesCapability(Capability):

@@ -106,7 +106,7 @@ def strategy(name: str, *, options: type[Any] = NoOptions, given: Given | None =
 def load_strategies(plugins: tuple[str, ...] | None) -> Mapping[str, RegisteredStrategy]:
     """Return the strategies available with plugins, or the strategies of the process for None."""
     return collect_items(
-        "strategy", plugins, lambda found: Catalogue(STRATEGIES_SHIPPED, found, lambda known: known)
+        "strategy", plugins, lambda items: Catalogue(STRATEGIES_SHIPPED, items, lambda item: item)
     )
 
 

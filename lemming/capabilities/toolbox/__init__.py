@@ -1,3 +1,1 @@
-"""The built-in tools: one file per family, loaded when an agent may call them, and the error boundary of a
-call.
-"""
+"""The built-in tools: one file per family, loaded when an agent may call them, and a call's error boundary."""

@@ -33,7 +33,7 @@ class TrustPromptLabels(PromptLabels):
 
     def __init__(self, tracker: PromptTaintTracker) -> None:
         self._of_entry, self._is_left_out = tracker.entry_label, tracker.is_omitted
-        self._memories, self._own, self._order = tracker.memory_labels, tracker.own_label, tracker.order
+        self._memories, self._own_label, self._order = tracker.memory_labels, tracker.own_label, tracker.order
         self.line = self._entry_line
 
     def _entry_line(self, entry: OutboxEntry) -> str:
@@ -47,14 +47,14 @@ class TrustPromptLabels(PromptLabels):
     def label_outcome(self, outcome: RequestOutcome, raw: Json) -> Json:
         """Return a sub-request's outcome with the trust label of the answer."""
         source_entry, call_label = outcome.answer or outcome.entry, raw.get("trust")
-        label = self._of_entry(source_entry) if source_entry else self._own
+        label = self._of_entry(source_entry) if source_entry else self._own_label
         if call_label and self._is_left_out(call_label):
             return {**raw, "args": {}, "trust": label}
         return {**raw, "trust": self._order.lowest([label, call_label]) if call_label else label}
 
     def label_memory(self, key: str, raw: Json) -> Json:
         """Return a memory as JSON values, with the trust label."""
-        return {**raw, "trust": self._memories.get(key, self._own)}
+        return {**raw, "trust": self._memories.get(key, self._own_label)}
 
     def entry_prefix(self, entry: OutboxEntry) -> str:
         """Return the prefix of an entry in a prompt for small models."""
@@ -62,7 +62,7 @@ class TrustPromptLabels(PromptLabels):
 
     def memory_prefix(self, key: str) -> str:
         """Return the prefix of a memory in a prompt for small models."""
-        return f"[trust: {self._memories.get(key, self._own)}] "
+        return f"[trust: {self._memories.get(key, self._own_label)}] "
 
     def template_values(self) -> Json:
         """Return the trust labels of labelled memories as template values."""

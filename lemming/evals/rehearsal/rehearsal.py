@@ -38,7 +38,7 @@ from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.tick_counter import load_tick
 
 MARK = ".lemming/rehearsal.json"
-"""In a fork that a rehearsal made: of what it is one, so that it can be gone on with."""
+"""File in a rehearsal's fork that names the rehearsed range, so the rehearsal can be continued."""
 
 
 @dataclass(frozen=True)

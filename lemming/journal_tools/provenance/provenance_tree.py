@@ -34,7 +34,7 @@ MAX_TURNS = 200
 
 
 def build_provenance(write_log: WriteLog, target: str, *, depth: int) -> ProvenanceNode:
-    """Return the target with the tree of turns behind it, `depth` levels deep; each turn appears once, at
+    """Return the target with the tree of turns behind it, `depth` levels deep. Each turn appears once, at
     most 200 in total.
 
     Raises `UsageError` for a target that does not exist and was never written.
@@ -126,7 +126,7 @@ def _find_target(write_log: WriteLog, target: str) -> ProvenanceNode:
 
 
 def _suggest_targets(base: OrgPath, path: str) -> str:
-    """Return a hint with valid targets in place of a path that is no file; for an agent, its own files."""
+    """Return a hint with valid targets in place of a path without a file. For an agent, its own files."""
     name = path.rstrip("/").removeprefix("agents/")
     if name in list_agent_folders(base):
         return f"use lemming why {paths.resume_file(name)}; lemming agents show {name} shows the agent"

@@ -104,7 +104,7 @@ def _iter_memory_nodes(
 
 
 def _is_memory(write_log: WriteLog, turn: TurnRecord, path: str) -> bool:
-    """Return True if a line of a brief prompt is a memory: its file exists, or an earlier turn wrote one."""
+    """Return True if a brief prompt's line is a memory: its file exists, or an earlier turn wrote one."""
     return (write_log.base / path).is_file() or write_log.find_last_write(
         path, position=_turn_position(turn)
     ) is not None

@@ -31,7 +31,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import TickPlan
 
 TurnPosition = tuple[int, int]
-"""A tick, and a place in its order. A turn sees what was written before its moment."""
+"""A tick, and a position in its order. A turn sees everything written before."""
 
 MAX_TICKS_CACHED = 64
 MAX_LOST_TICKS_NAMED = 5
@@ -46,7 +46,7 @@ class FileWrite:
     path: str
     digest: str
     key: str
-    """What tells the turn from the others of its tick."""
+    """Key that distinguishes the turn from others of its tick."""
 
 
 @dataclass

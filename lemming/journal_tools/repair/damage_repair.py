@@ -45,9 +45,9 @@ ENGINE_FOLDERS = ("agents", "config", "logs", "shared", "trust", ".lemming")
 
 @dataclass(frozen=True)
 class RepairStep:
-    """A change: move a file aside; truncate a file to `number` bytes after copying it aside; set the next
-    tick to `number`; move all journals after tick `number` aside; write a missing file with `content`; finish
-    the rename of an agent.
+    """A change of the files. Move a file aside; truncate a file to `number` bytes after copying it aside; set
+    the next tick to `number`; move all journals after tick `number` aside; write a missing file with
+    `content`; finish the rename of an agent.
     """
 
     does: Literal["move", "cut", "tick", "journals", "write", "rename"]

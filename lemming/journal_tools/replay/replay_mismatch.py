@@ -89,7 +89,7 @@ def strip_strategy_suffix(messages: list[Message], prompt: list[Message]) -> lis
 
 
 OUTSIDE = ".lemming/outside"
-"""Where ticks that are run again put them."""
+"""Folder of replayed ticks."""
 
 
 def redirect_inside(base: Path, effect: FileEffect) -> FileEffect:

@@ -227,5 +227,5 @@ VERIFICATIONS: dict[str, Callable[[VerificationInputs], Iterable[Mismatch]]] = {
     "ledgers": verify_ledgers,
     "clock": _verify_tick_counter,
 }
-"""What is asked of journals and files: whether journals are whole, whether each file is what its last turn
-wrote, which entries no turn wrote, and whether ledgers and the tick counter say what the journals do."""
+"""Checks of `verify`: intact journals, files as their last turn wrote them, entries that no turn wrote, and
+ledgers and the tick counter that match the journals."""

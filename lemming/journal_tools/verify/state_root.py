@@ -29,7 +29,7 @@ from lemming.kernel.files.temporary_files import is_temporary
 from lemming.kernel.org.organisation import OrgPath
 
 ReportProgress = Callable[[str, int, int], None]
-"""Is told what is under way, how much of it is done, and out of how much."""
+"""Receives the current step, the finished amount and the total."""
 COUNTED_FOLDERS = ("agents", "config", "shared", paths.TRUST)
 EXCLUDED_FOLDER = "logs"
 FILE_LIMIT_BYTES = 1 << 30  # larger files take too long, and no turn writes one

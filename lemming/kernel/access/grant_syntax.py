@@ -10,7 +10,7 @@ COMPONENT_LIMIT_BYTES = 255
 DEPTH_LIMIT = 32
 
 MEMORY_GRANT = re.compile(r"(?P<owner>[^/*]+)/(?P<key>[^/]+)")
-"""How `permissions.read_memories` names memories."""
+"""Form of a memory in `permissions.read_memories`."""
 
 
 def grant_error(grant: str) -> str:

@@ -43,9 +43,7 @@ def digest_command(
 
 
 def digest_plugin(base: OrgPath, name: str) -> dict[str, str]:
-    """Return the digests of a plugin: its files, and the files beside it, if Python may find it in the
-    organisation.
-    """
+    """Return the digests of a plugin's files and neighbours, if Python may find it in the organisation."""
     from lemming.kernel.access.plugin_files import find_module_files
 
     return digest_files(base, find_module_files(Path(base), name))

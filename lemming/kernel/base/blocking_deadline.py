@@ -15,7 +15,7 @@ from contextvars import copy_context
 from typing import TypeVar
 
 STOP_GRACE_S = 3.0
-"""How long work that is under way may still take once the engine is to end."""
+"""Seconds for running work after the engine is asked to end."""
 
 _POLL_S, _MAX_WAIT_S = 0.1, 60.0
 

@@ -75,7 +75,7 @@ class ToolCall(NamedTuple):
 
 
 Fit = Callable[[list[NewEntry]], list[NewEntry | list[str]]]
-"""Holds entries against what they must be: each is given back, or what is wrong in its payload."""
+"""Validates entries: returns each entry, or the problems in the payload."""
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long

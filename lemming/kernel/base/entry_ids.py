@@ -13,7 +13,7 @@ from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
 ENTRIES_PER_TURN = 64
 WAITING_FROM, REMINDERS_FROM, DECISIONS_FROM = 64, 128, 256  # apart: the same number is the same id
 BY_HAND = ENTRIES_PER_TURN * TURNS_PER_TICK
-"""The number of an entry whose id follows from no number: it comes after all others of its tick."""
+"""Number of an entry without a derived id: sorted after all others of its tick."""
 
 _TURNS = {f"{turn:02x}": turn for turn in range(1, TURNS_PER_TICK)}
 

@@ -13,7 +13,7 @@ Outcome = Literal[
     "ok", "not_found", "denied", "invalid_args", "failed", "timed_out", "interrupted", "refused", "pending",
     "skipped", "deferred",
 ]  # fmt: skip
-"""How a tool call ends. `ok`: success. `not_found`: no such tool. `denied`: no permission. `failed`: an error in
+"""Outcomes of a tool call. `ok`: success. `not_found`: no such tool. `denied`: no permission. `failed`: an error in
 the tool. `timed_out`: no result in time. `interrupted`: the result is unknown. `refused`: a rule declined it.
 `pending`: a person must answer. `deferred`: call it again later. `skipped`: the turn ended first."""
 

@@ -14,7 +14,7 @@ _SMALL_CAPITAL = "LATIN LETTER SMALL CAPITAL "
 _LATIN_LIKE_ALPHABETS = {"ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "DESERET", "GOTHIC", "LISU"}
 """Greek is not among them: kΩ and Δt are words."""
 _USUAL_SIGNS = frozenset("‘’“”–—…·•×‐‑′″")
-"""Signs that people write every day: they look like others, and nobody is told so of each."""
+"""Look-alikes in everyday use, which are not reported."""
 _HOST_AFTER_USERINFO = re.compile(r"://[^\s/?#@]*@([^\s/?#'\"<>]+)")
 _STACKED_MARKS = re.compile(
     "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4}"

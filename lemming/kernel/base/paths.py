@@ -71,7 +71,7 @@ def agent_folder(name: str) -> str:
 
 
 ALL_RESUMES = "agents/*/resume.json"
-"""The resumes of all, as tools say what they look at. In no other place a star is more than a letter."""
+"""The resumes of all agents, as tools name them. In any other path a star is a letter."""
 
 
 def resume_file(name: str) -> str:

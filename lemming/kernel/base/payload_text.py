@@ -20,7 +20,7 @@ ENGINE_KEYS = frozenset(
         "spent", "step", "target", "verify", "within",
     }
 )  # fmt: skip
-"""Keys of a payload that say where an entry belongs, and nothing of what was asked or answered."""
+"""Keys of a payload that locate an entry, without content of the question or answer."""
 _HIDDEN_KEYS = ENGINE_KEYS | {"asked", "call", "hops", "not_after", "owed_to"}
 _ROUTING_KEYS = frozenset({"conversation", "hops", "parent", "reply_to", "target"})
 """Keys that the engine reads or writes in an entry that neither asks nor answers; others are its author's."""

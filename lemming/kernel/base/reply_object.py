@@ -18,7 +18,7 @@ _FENCE = re.compile(r"```[a-zA-Z]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 def extract_object(
     text: str, remarks: list[str], keys: KeysView[str] = CONTRACT_KEYS, *, is_strict: bool = False
 ) -> dict[str, Any]:
-    """Return the one JSON object of a reply: bare, or with a known key in a code fence or in prose."""
+    """Return the one JSON object of a reply: bare, or with a known key in a fence or prose."""
     stripped = text.strip() if is_strict else drop_thinking(text)
     if not stripped:
         raise ContractError("the reply is empty")

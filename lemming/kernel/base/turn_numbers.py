@@ -14,7 +14,7 @@ from lemming.kernel.base.integers import parse_int
 TURNS_PER_TICK = 64
 """The most turns that one agent takes in one tick."""
 NUMBERS_PER_TURN = 100_000
-"""How many numbers of calls a turn has for itself: more than any turn makes."""
+"""Range of call numbers reserved for each turn: more than any turn makes."""
 
 
 def turn_key(agent: str, turn: int) -> str:

@@ -49,7 +49,7 @@ def field_with_key(key: str, description: str, **limits: float) -> dict[str, Any
 
 
 INTERNAL_FIELD: Mapping[str, bool] = {"is_inside": True}
-"""The metadata of a dataclass field that no file has: what `FURTHER` keys of the file say, by key."""
+"""Metadata of a field outside the file: values of further keys in the file, by key."""
 
 
 class ExtensionKey(NamedTuple):

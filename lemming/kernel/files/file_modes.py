@@ -12,7 +12,7 @@ import re
 import stat
 
 PRIVATE_FOLDERS = (".lemming", "logs", "aside", "agents/*/outbox", "agents/*/memory", "agents/*/logs")
-"""The private folders; what lies below them is reached through them only."""
+"""The private folders, which also protect everything below."""
 
 PRIVATE_LEDGERS = ("agents/*/turns.jsonl", "agents/*/channel.jsonl")
 

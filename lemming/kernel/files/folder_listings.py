@@ -58,7 +58,7 @@ class Listing:
 
 
 ABSENT = Listing((0, 0, 0, 0, 0), False, [])
-"""What `refresh_listing` gives where there is no folder."""
+"""The listing of a missing folder."""
 
 
 def refresh_listing(path: str, earlier: Listing | None) -> Listing:

@@ -256,7 +256,7 @@ _SYNTAX_HINTS = {
     "\u201c \u201d \u201e \u00ab '": 'write straight double quotes: "',
     "True False None": "write true, false and null",
 }
-"""What other languages and word processors write, and what JSON has for it."""
+"""Syntax of other languages and word processors, with the JSON form."""
 
 
 def _value(plain: dict[str, Any], kind: type[T], file: str, text: str, unknown: list[Problem]) -> T:

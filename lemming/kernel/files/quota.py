@@ -25,7 +25,7 @@ class FolderEntry(NamedTuple):
 
 
 class FolderSize(NamedTuple):
-    """Size of a folder: bytes (the larger of length and disk usage), number of files and folders, depth, and
+    """Size of a folder: bytes (the larger of length and disk usage), number of files and folders, depth,
     unreadable folders.
     """
 

@@ -29,11 +29,11 @@ Identity = tuple[int, int, int, int, int]
 to_identity: Callable[[os.stat_result], Identity] = attrgetter(
     "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_dev"
 )
-"""Return the identity that is in what `stat` said."""
+"""Return the identity in a file's status."""
 Load = Callable[[str, int], tuple[bytes, os.stat_result]]
 """Read the bytes at a path that say something, at most so many, and the file's status before that."""
 PathState = tuple[str, Identity]
-"""A file or folder and what it was when it was looked at: any change since shows."""
+"""A file or folder with its state when read; every later change shows."""
 
 GRANULE_NS = 2_000_000_000  # FAT's, the coarsest there is
 FINE_GRANULE_NS = 20_000_000  # twice the longest tick of a kernel's clock, where stamps tell microseconds

@@ -21,8 +21,8 @@ from lemming.kernel.files.fast_decoder import (
 )
 
 UnknownKeyPolicy = Literal["kept", "at the top", "none"]
-"""Where a file may have keys that its type does not know: anywhere, in which case they are warnings; at its
-top, but for one that is a known key with a slip, or has its place elsewhere; nowhere."""
+"""Places of unknown keys that are warnings instead of errors: anywhere; at the top, except for typos and
+misplaced keys; nowhere."""
 UNKNOWN_KEY = "LMG-301"
 FOREIGN_PREFIX = "x-"
 """Keys of a file's top level that begin so are for other programs: kept, and no mistake."""

@@ -10,16 +10,16 @@ from lemming.kernel.base.payload_text import ENGINE_KEYS as ENGINE_KEYS
 ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation", "spent"})
 """Keys of an answer's payload that are not the answer, unless its schema names them."""
 ANSWER_KINDS = ("message", "report")
-"""Kinds whose entry is taken for the answer where none is of kind response: a small model's."""
+"""Kinds that count as an answer if the turn wrote no response, as small models do."""
 REQUEST_KEYS = ENGINE_KEYS | {
     "asked", "call", "cancels", "gate", "hands_on", "hops", "not_after", "not_before", "owed_to", "status",
     "text",
 }  # fmt: skip
-"""Keys that mean something in the payload of a request, and of what answers, moves or ends one."""
+"""Reserved keys in the payload of a request, and of an entry that answers, moves or ends a request."""
 
 
 ANSWER_KEY = "answer"
-"""The key under which an answer stands whose request asks for a form with a word of requests as a field."""
+"""Key of an answer if the requested schema uses a reserved key as a field."""
 _SUBSCHEMA_KEYS = ("allOf", "anyOf", "oneOf", "then", "else")
 _MAX_SUBSCHEMAS = 200
 _RESERVED_KEYS = (REQUEST_KEYS | ENVELOPE) - {"text"}

@@ -39,7 +39,7 @@ OUTBOX_CACHE_BYTES = 64 << 10  # for every outbox that is read, where that is mo
 ENTRY_OVERHEAD_BYTES = 2048  # what Python adds to a small entry
 
 EntryResult = OutboxEntry | ConfigError | None
-"""An entry, what is wrong with its file, or None: there is no such file."""
+"""An entry, the error in its file, or None without a file."""
 
 
 class EntryNames:

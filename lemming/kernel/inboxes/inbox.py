@@ -39,7 +39,7 @@ class Inbox:
 
 
 NO_INBOX = Inbox((), (), (), 0, ReadMark())
-"""What a turn is shown that is for one request alone."""
+"""The inbox of a turn that serves one request only."""
 
 
 _get_payload_chars = attrgetter("payload_chars")

@@ -9,9 +9,9 @@ from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import OutboxEntry
 
 RequestOutcomes = dict[tuple[str, str], tuple[str, str]]
-"""How each thing that was asked has ended, and the entry that ended it, by `Asked.key`."""
+"""The end of each sub-request and the entry that ended it, by `SubRequest.key`."""
 EntryLister = Callable[[str, int], Iterable[OutboxEntry]]
-"""Yields what may move or end a request that an author wrote since a tick."""
+"""Yields an author's entries since a tick that may move or end a request."""
 EntryReader = Callable[[str], OutboxEntry | None]
 """Returns the entry of an identity, if there is one."""
 

@@ -30,7 +30,7 @@ class Event:
     is_bookkeeping: ClassVar[bool] = False
     """True for internal events, which `--json` leaves out."""
     is_warning: ClassVar[bool] = False
-    """Whether a person is told its line even where all is to be quiet."""
+    """True for an event that is printed even with --quiet."""
 
     def __init__(self, **fields: Any) -> None:
         object.__setattr__(self, "__dict__", fields)

@@ -383,4 +383,4 @@ RECORDS: dict[str, type[Record]] = {
         TurnAnswered, TurnSkipped, TurnCommitted, EntriesExpired, TickCommitted,
     )
 }  # fmt: skip
-"""The engine's own kinds by the `type` that their lines have; further ones are those of capabilities."""
+"""The engine's record classes by `type`; capabilities add others."""

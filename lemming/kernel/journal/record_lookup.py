@@ -1,4 +1,4 @@
-"""Lookups in the records of a tick: the plan, the start and end of a turn, the progress of a turn."""
+"""Lookups in the records of a tick: the plan, the start, end and progress of a turn."""
 
 from __future__ import annotations
 

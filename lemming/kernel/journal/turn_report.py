@@ -27,11 +27,11 @@ End = Literal[
     "done", "handed_on", "repeats", "waits", "step_limit", "deadline", "unanswered", "out_of_credits",
     "paused", "skipped", "bad_reply", "cut_off", "no_answer", "failed",
 ]  # fmt: skip
-"""How a turn ends. Done: `done`, `handed_on` (its request), `repeats` (a call gave the same again and again).
-Waiting: `waits` (others were asked), `step_limit` (results are left for its next turn), `deadline` (its time
-was over), `unanswered` (its request is), `out_of_credits`, `paused`. Skipped: `out_of_credits`, `paused`,
-`skipped`. Failed: `bad_reply` (no reply was the contract), `cutoff` (it was cut at its limit of tokens),
-`no_answer` (of the model), `failed` (else)."""
+"""Ends of a turn. Done: `done`, `handed_on` (its request), `repeats` (a call gave the same result again and
+again). Waiting: `waits` (for other agents), `step_limit` (results remain for the next turn), `deadline`,
+`unanswered` (its request), `out_of_credits`, `paused`. Skipped: `out_of_credits`, `paused`, `skipped`.
+Failed: `bad_reply` (against the contract), `cutoff` (by the token limit), `no_answer` (of the model),
+`failed` (any other reason)."""
 
 ENDS = frozenset(get_args(End))
 
@@ -41,7 +41,7 @@ STATUS_OF: Mapping[End, Status] = {
     "skipped": "skipped", "bad_reply": "failed", "cut_off": "failed", "no_answer": "failed",
     "failed": "failed",
 }  # fmt: skip
-"""The status that an end makes a turn have; one whose credits end before its first answer is skipped."""
+"""The status of each end; a turn out of credits before its first answer is skipped."""
 USUAL_ENDS: Mapping[str, End] = {
     "done": "done", "waiting": "step_limit", "skipped": "skipped", "failed": "failed"
 }  # fmt: skip
@@ -52,10 +52,9 @@ ReasonCode = Literal[
     "due", "news", "begun", "ended", "not_due", "person", "channel", "paused", "broken", "nothing_new",
     "out_of_credits", "failing",
 ]  # fmt: skip
-"""Why an agent takes a turn in a tick: `due` (its schedule says so, and it always wakes), `news` (so it does,
-and something is new to it), `begun` (it was interrupted). Why it takes none: `ended` (it is over), `not_due`,
-`person` or `channel` (one speaks for it), `paused`, `broken` (its resume), `nothing_new`, `out_of_credits`,
-`failing` (it would)."""
+"""Reasons for a turn in a tick: `due` (by schedule; the agent always wakes), `news` (something is new),
+`begun` (the turn was interrupted). Reasons for none: `ended`, `not_due`, `person` or `channel`, `paused`,
+`broken` (the resume), `nothing_new`, `out_of_credits`, `failing`."""
 
 
 class EntryWritten(TypedDict):
@@ -141,7 +140,7 @@ SPARSE_KEYS = (
 JOURNAL_SPARSE_KEYS = (
     "reason", "error", "model", "tools", "written_ahead", "remarks", "notes", "duration_ms", *SPARSE_KEYS,
 )  # fmt: skip
-"""Those that are left out of a journal's line where they are empty or 0, as mostly all of them are."""
+"""Keys that a journal's line leaves out if empty or 0, as most are."""
 
 
 @dataclass_transform(kw_only_default=True)
@@ -273,7 +272,7 @@ class TickReport:
     was_recorded: bool = False
     duration_ms: int = 0
     base: str = field(default="", compare=False, repr=False)
-    """The organisation's folder, for who shows what was written; empty where nobody said."""
+    """The organisation's folder, for displays of written files; empty if unknown."""
 
     def by_status(self, status: Status) -> list[TurnReport]:
         """Return the reports with a given status."""

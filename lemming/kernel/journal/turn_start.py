@@ -11,7 +11,7 @@ from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.org.settings_blocks import LoopSettings
 
 PROMPT_PLACEHOLDER = "(recorded in the prompt)"
-"""What stands for the instructions: the record holds them once, in the prompt."""
+"""Placeholder for the instructions, which the record holds once, in the prompt."""
 
 
 def start_error(record: TurnStarted) -> str:

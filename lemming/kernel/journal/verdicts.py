@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 At = Literal["in", "call", "result", "out", "spend"]
-"""The places. `in`: what a turn is shown. `call`: a tool call. `result`: what it gave, before it is cut.
-`out`: entries and memories. `spend`: a question to a model, before it is asked."""
+"""Stages of a gate. `in`: content shown to a turn. `call`: a tool call. `result`: its result, before
+truncation. `out`: entries and memories. `spend`: a model call, before it is made."""
 
 Then = Literal["pass", "warn", "rewrite", "block", "ask", "stop"]
-"""What becomes of it. `pass`, `block`, `stop` (the turn) settle it. `warn`, `rewrite` and `ask` let the next
-one look: a person is asked only about what none of those behind blocks."""
+"""Outcomes of a gate. `pass`, `block` and `stop` (the turn) are final. After `warn`, `rewrite` and `ask` the
+next gate decides; a person is asked only about content that no later gate blocks."""
 
 
 class GateVerdict(NamedTuple):

@@ -209,7 +209,7 @@ class OrgSettings:
     loops: LoopSettings = field(default_factory=LoopSettings)
     findings: FindingSettings = field(default_factory=FindingSettings)
     extensions: dict[str, Any] = field(default_factory=dict, metadata=INTERNAL_FIELD)
-    """The values of keys that capabilities read, by key: those that the file has."""
+    """Values of keys read by capabilities, by key, as far as the file has them."""
 
     FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = org_keys()
 
@@ -260,7 +260,7 @@ FILE_TYPES: dict[str, Any] = {
     MODELS_FILE: dict[str, ModelEntry],
     CREDITS_FILE: dict[str, Allocation],
 }
-"""What each settings file holds."""
+"""The type of each settings file."""
 
 
 def load_config(base_path: str | os.PathLike[str]) -> Config:

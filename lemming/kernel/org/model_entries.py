@@ -138,7 +138,7 @@ def has_model_key(entry: ModelEntry, key: str) -> bool:
 
 LOCAL_MODEL = "smollm2-135m-instruct"
 PROVIDERS_WITHOUT_MODEL = NO_MODELS | {"replay"}
-"""Providers that ask nobody: their answers are worked out, or were given before."""
+"""Providers without a remote model: their answers are computed, or were recorded."""
 FREE_OPTIONS: dict[str, Any] = {"prompt": "values", "per_call": 0.0}
 FREE_OPTIONS |= dict.fromkeys(("usd_per_million_input_tokens", "usd_per_million_output_tokens"), 0.0)
 DEFAULT_MODELS = {

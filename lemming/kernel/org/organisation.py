@@ -72,4 +72,4 @@ class Organisation:
 
 
 OrgPath = Path | Organisation
-"""An organisation, or the path of its folder: who is given the first reads again only what has changed."""
+"""An organisation, or the path of its folder. With the first, only changed files are read again."""

@@ -284,7 +284,7 @@ class Agent:
         metadata=describe_field("Settings of third-party capabilities for this agent, by name."),
     )
     extensions: dict[str, Any] = field(default_factory=dict, metadata=INTERNAL_FIELD)
-    """The values of keys that capabilities read, by key: those that the resume has."""
+    """Values of keys read by capabilities, by key, as far as the resume has them."""
 
     FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = resume_keys()
 

@@ -284,7 +284,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
         ),
     )
 }
-"""Those that are a folder each, which may be absent."""
+"""The capabilities with a folder each, which may be absent."""
 
 
 BUILT_IN: Mapping[str, CapabilitySpec] = {
@@ -348,12 +348,12 @@ BUILT_IN: Mapping[str, CapabilitySpec] = {
         ),
     )
 }
-"""Those that take part in turns as the others do, and of which the guide names the tools and models."""
+"""Capabilities of the tools and models that the guide names; they take part in turns like all others."""
 LISTED = {**SHIPPED, **BUILT_IN}
 SOURCES = {name: spec for name, spec in LISTED.items() if spec.source}
-"""Those from which an organisation may have further tools."""
+"""Capabilities that add tools to an organisation."""
 PREFIXES = tuple(spec.prefix for spec in SOURCES.values() if spec.prefix)
-"""How the names of those tools begin of which only a server knows which there are."""
+"""Prefixes of tools that only a server can list."""
 PARTICIPATION_CHECKS = [(name, spec.participates) for name, spec in LISTED.items() if spec.participates]
 REQUEST_CHECKS = {name: spec.is_requested for name, spec in LISTED.items() if spec.is_requested}
 WITH_REPLY_HOLDS = [name for name, spec in LISTED.items() if spec.has_reply_holds]
@@ -376,7 +376,7 @@ CHANNELS = frozenset(name for spec in LISTED.values() if spec.gateway for name i
 PROVIDER_OWNERS = {provider: spec.name for spec in LISTED.values() for provider in spec.providers}
 BACKEND_OWNERS = {backend: spec.name for spec in LISTED.values() for backend in spec.backends}
 NO_MODELS = frozenset(name for spec in LISTED.values() if spec.is_model_free for name in spec.providers)
-"""Providers whose answers cost nothing, and are no calls of a model."""
+"""Providers without costs; their answers are not model calls."""
 WRITERS = {tool: spec.name for spec in LISTED.values() for tool in spec.writers}
 MEMORY_STRATEGIES = frozenset(name for spec in LISTED.values() for name in spec.memory_strategies)
 GRANTED = {tool: key for spec in LISTED.values() for tool, key in spec.granted_by.items()}
@@ -386,7 +386,7 @@ FORMATS = {
 RECORDED = {
     kind: (spec.name, import_path) for spec in LISTED.values() for kind, import_path in spec.records.items()
 }
-"""The kinds of records that capabilities write, each with whose it is, and its class."""
+"""Record types of capabilities, each with the capability and the class."""
 EXECUTORS = {
     executor: (spec.name, import_path)
     for spec in LISTED.values()
@@ -394,5 +394,5 @@ EXECUTORS = {
 }
 """The values of `executor` by which others make the model calls."""
 PRICED = frozenset(provider for spec in LISTED.values() for provider in spec.priced_providers)
-"""The providers whose models have prices without a line's saying so."""
+"""Providers with prices for models whose entry has none."""
 REMOVABLE_PATTERNS = [pattern for spec in LISTED.values() for pattern in spec.removable_files]

@@ -26,9 +26,9 @@ from lemming.kernel.plugins.provider_errors import describe_exception, locate_er
 
 PLUGIN_GROUP = "lemming.plugins"
 MARK = "__lemming_tool__"
-"""What `@tool` puts on a function (`lemming.kernel.tools.tool_decorator`)."""
+"""The attribute that `@tool` sets on a function (`lemming.kernel.tools.tool_decorator`)."""
 EVERYBODY = ""
-"""Stands in the place of a plugin's name for what every organisation has."""
+"""Stands for a plugin's name for items of every organisation."""
 
 Kind = Literal["tool", "provider", "strategy", "check", "capability", "observer"]
 V = TypeVar("V")

@@ -1,4 +1,4 @@
-"""Run the turns of an agent in a tick: start, resume or skip each of up to one turn per request.
+"""Run the turns of an agent in a tick: start, resume or skip up to one turn per request.
 
 Turns run in sequence, each from the state the previous turn left. Turns without a connection run
 concurrently, all from the inputs of the first turn (`tick.state_merge`).

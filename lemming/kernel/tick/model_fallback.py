@@ -12,7 +12,7 @@ from lemming.kernel.providers import Reply
 from lemming.kernel.turn.turn_values import TurnInputs
 
 FallbackReply = tuple[str, ModelEntry, Reply]
-"""Who gave a reply, and the reply. The key is empty for the one that the resume's `model.key` stands for."""
+"""The model key of a reply, and the reply. The key is empty for the resume's own `model.key`."""
 
 
 def complete_with_fallbacks(

@@ -17,7 +17,7 @@ _MAX_CLOCK_SKEW_NS = 2_000_000_000
 """The clock of a file system may be behind that of the process by less."""
 
 _Stamp = tuple[int, int]
-"""When a file was changed last, and which it is: one that is put in its place is another."""
+"""A file's time of change and identity; a replacement has another identity."""
 
 
 class _PauseCache:

@@ -29,8 +29,7 @@ from lemming.kernel.turn.wake_conditions import is_news
 
 @dataclass
 class PendingWork:
-    """Agents with pending work: due in the tick of a snapshot (`due_now`), or in a later tick (`later`, tick
-    by agent).
+    """Agents with pending work: due in a snapshot's tick (`due_now`), or later (`later`, tick by agent).
 
     An agent in neither needs time, a file or a person before its next turn.
     """

@@ -25,7 +25,7 @@ from lemming.kernel.turn.recorded_inputs import from_record
 from lemming.kernel.turn.turn_values import TurnInputs
 
 NO_LONGER_ALLOWED = "NoLongerAllowed"
-"""The `error` of a turn whose journal records what its agent may not do now."""
+"""The `error` of a turn with recorded calls that its agent may no longer make."""
 
 NOTHING = AgentPermissions(read_outboxes=[], tools=[], file_access=FileAccess(allow_read=[], allow_write=[]))
 

@@ -65,8 +65,8 @@ class TickInterceptor:
     """A capability's hooks in a tick. `agents` are the names of the agents that use the capability."""
 
     uses_clock = False
-    """Whether its agents have turns by the clock: then each tick's reading is kept for the next one, and
-    after a tick without turns they are due at no tick, but when something comes."""
+    """True if its agents run by the clock: each tick's reading is stored for the next, and after a tick
+    without turns the agents are due only on news."""
 
     def __init__(self, agents: Collection[str]) -> None:
         self.agents = agents

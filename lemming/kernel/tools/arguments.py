@@ -41,11 +41,11 @@ _KEYWORDS = {
     "min_length": ("minLength", (str,)),
     "max_length": ("maxLength", (str,)),
 }
-"""What an annotation with `about` may say, as JSON Schema has it, and of which types."""
+"""Keywords of JSON Schema allowed in `about`, with their types."""
 
 
 MAX_SUGGESTIONS = 8
-"""So many arguments of a call are held against those that there are: a flood of names must not take time."""
+"""Maximum arguments that are compared with known names: a flood of names must not take time."""
 
 
 class ArgumentMismatch(ValueError):

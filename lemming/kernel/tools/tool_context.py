@@ -30,7 +30,7 @@ from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
 
 LINES_LIMIT, LINE_CHARS = 200, 2000
-"""How many lines of a call go into the log, and how long each may be."""
+"""Maximum lines of a call in the log, and their maximum length."""
 
 
 @dataclass

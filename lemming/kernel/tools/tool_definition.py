@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from lemming.kernel.tools.tool_context import ToolContext
 
 Places = Mapping[str, str]
-"""Files and folders, each with what allows it: relative to the organisation (`shared/news`), or absolute. `/`
-is any file there is. In `agents/*/resume.json` the star is no pattern: it stands for the resumes of all."""
+"""Files and folders, each with the grant that opens it: relative to the organisation (`shared/news`), or
+absolute. `/` means any file. In `agents/*/resume.json` the star is no pattern: it means the resumes of all
+agents."""
 
 ANYWHERE = "/"
 NOWHERE: Places = {}
@@ -80,43 +81,43 @@ class Tool(ABC):
     description: str
 
     tool_class: ToolClass = "execute"
-    """What a call can do at worst."""
+    """Worst effect of a call."""
 
     repeatable: bool = False
-    """Whether a call that was started and never finished may be run again after a crash."""
+    """True if a call that started and never finished may run again after a crash."""
 
     always_allowed: bool = False
-    """Whether every agent may call it without naming it in `permissions.tools`."""
+    """True if every agent may call the tool without a grant in `permissions.tools`."""
 
     success_is_news: bool = True
-    """Whether a call that worked wakes its agent (`wake: "changed"`) to read the result. One that only wrote
-    what it was told to need not: the result is shown when the agent wakes for something else."""
+    """True if a successful call wakes its agent (`wake: "changed"`) to read the result. A tool that only
+    writes need not: its result is shown at the next wake-up."""
 
     is_independent: bool = False
-    """Whether its calls touch no file that others do: a turn with such tools alone need not wait for them."""
+    """True if its calls touch no shared file: a turn with only such tools need not wait for others."""
 
     parallel: bool = False
-    """Whether calls of one reply may run at once: none needs what the other gives, and each may run again."""
+    """True if calls of one reply may run in parallel: they are independent and repeatable."""
 
     timeout_s: float | None = None
     """Longest time a call may take; None: `tool_timeout_s` in `config/org.json`. A call that takes longer is
     left behind on its thread, which nothing can end from outside."""
 
     keeps_deadline: bool = False
-    """Whether its calls end in time by themselves, so that they need no thread of their own."""
+    """True if its calls end in time by themselves, so they need no thread of their own."""
 
     output_limit_bytes: int = 32 << 10
     """Output beyond this is cut, and the cut is marked."""
 
     stages_files: bool = False
-    """Whether its results may hold files and entries, which the engine writes."""
+    """True if its results may contain files and entries, which the engine writes."""
 
     place_arguments: Sequence[str] = ()
     """Arguments that name files or folders as `file_read` takes them: gates see the place that is opened."""
 
     replaces_whole: bool = False
-    """Whether what its calls write holds nothing of what was there before. What any other tool writes anew is
-    never trusted further than it was, where trust is tracked."""
+    """True if its calls keep nothing of a file's earlier content. With trust tracking, a file rewritten by
+    any other tool keeps its low label."""
 
     own_memories: Sequence[str] = ()
     """Keys of memories that its calls keep for themselves: prompts do not show them."""

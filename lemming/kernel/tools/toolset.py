@@ -35,9 +35,9 @@ class OrgTools:
     for_all: Mapping[str, Tool] = field(default_factory=dict)
     by_agent: Mapping[str, Mapping[str, Tool]] = field(default_factory=dict)
     broken_agents: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
-    """What is wrong with the tools that one agent alone would have: it keeps that agent out."""
+    """Problems in the tools of one agent alone, which exclude that agent."""
     gaps: str = ""
-    """Where tools were looked for, and there are none."""
+    """Patterns for tools without a match."""
 
 
 NOBODY: Mapping[str, Sequence[Problem]] = {}
@@ -47,7 +47,7 @@ class ToolSource(ABC):
     """Source of an organisation's own tools, created and cached by its `Organisation`."""
 
     tools: OrgTools | None = None
-    """What was found last, the very same value until something else is; None before the first look."""
+    """The last result, the same object until it changes; None before the first scan."""
 
     @abstractmethod
     def __init__(self, org: Organisation) -> None:
@@ -126,10 +126,10 @@ class Toolset(Catalogue[Tool]):
         )
 
     broken_agents: Mapping[str, Sequence[Problem]]
-    """The agents that take no turn, with what is wrong with the tools of their own."""
+    """Agents excluded from turns, with the problems of their own tools."""
 
     gaps: str
-    """Where more of them were looked for, and there are none; empty where there is nothing to say."""
+    """Patterns without a match, as text; empty if all match."""
 
     own_memories: frozenset[str]
     """Keys of memories that tools keep for themselves: prompts do not show them."""

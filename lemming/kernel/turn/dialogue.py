@@ -52,7 +52,7 @@ SHORT_CHARS = 200
 HIDDEN_RESULT = {"success": True, "output": "(no result)"}
 """The result in place of one that the model is not told: a backend wants one for each of its calls."""
 CONTRACT, CONTRACT_NATIVE = "contract", "contract, native"
-"""Styles of dialogues whose replies are the contract's four keys, beside those of `ReplyForm`."""
+"""Styles with replies of the contract's four keys, besides those of `ReplyForm`."""
 TOO_LONG_REMARK = "what was said is too long to keep: the next turn begins anew, with the results that waited"
 CallResults = Sequence[tuple[Mapping[str, Any], str]]
 """Results as a model is told of them, each with the id of the model's own call; empty without one."""

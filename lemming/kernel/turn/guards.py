@@ -84,7 +84,7 @@ class ApprovalOutcome(NamedTuple):
 
 
 ApprovalHandler = Callable[[ToolCall, ApprovalRequest], ApprovalOutcome]
-"""Says what becomes of a call for which approval is wanted."""
+"""Returns the outcome of a call that needs approval."""
 
 
 class ApprovalBroker(Protocol):
@@ -237,7 +237,7 @@ class SharedResource(NamedTuple):
 
 
 IsPreapproved = Callable[[OutboxEntry], bool]
-"""Says whether a person has let an entry in."""
+"""Returns True if a person has approved an entry for reading."""
 
 
 @accept_old_fields

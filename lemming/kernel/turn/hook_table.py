@@ -126,7 +126,7 @@ def _overridden_hooks(interceptor_class: type[Any]) -> Sequence[str]:
 
 
 NO_HOOKS = HookTable({})
-"""Those of a turn in which no capability takes part."""
+"""The hooks of a turn without capabilities."""
 
 
 def with_request_hooks(turn_state: Any) -> HookTable:

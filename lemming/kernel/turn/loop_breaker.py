@@ -30,7 +30,7 @@ ASKED_AGAIN = "asked for the same, and no answer came but that it failed"
 REPEATED = "made the same call again and again, and were given the same"
 
 ADDRESS_KEYS = ("conversation", "deadline", "parent", "reply_to", "target")
-"""What a payload says of where a request stands, and not of what is asked."""
+"""Keys of a payload that locate a request, without its content."""
 _REQUEST_PREFIX = "asked:"
 _FIRST_WARNING = 2
 

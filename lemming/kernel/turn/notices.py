@@ -15,7 +15,7 @@ from lemming.kernel.providers import Message
 
 T = TypeVar("T", bound=Mapping[str, Any])
 NOTICE = "(notice)"
-"""What a result is of that is a notice. No tool has such a name."""
+"""Tool name in the result of a notice. No tool has such a name."""
 NOTICE_CHARS = 1000
 
 

@@ -15,7 +15,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
 
 Lines = list[str]
-"""The lines of a message; what stands in one may have several."""
+"""The lines of a message; one item may have several lines."""
 
 
 @accept_old_fields

@@ -43,10 +43,10 @@ from lemming.kernel.turn.turn_prompt import full_prefix
 T = TypeVar("T")
 PREFIX_KEYS = ("instructions", "examples")
 OMITTED_DEFAULTS = ("images", "context_tokens", "tools_share")
-"""Keys of a model's line that a record leaves out where they say what they would by default."""
+"""Keys of a model entry that a record leaves out at their defaults."""
 MAX_CACHED_PREFIXES = 10_000
 DEFAULT_MAX_STEPS = 8
-"""Replies that a turn may ask for where nobody says so: with a strategy, or where one reply is not all."""
+"""Default number of replies in a turn: with a strategy, and with one reply not being all."""
 NATIVE_TOOL_PROMPTS = (None, "fit", "full")
 """The values of `ModelEntry.prompt` with which a backend may call tools by itself."""
 

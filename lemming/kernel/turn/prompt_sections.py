@@ -9,7 +9,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.prompt_labels import PromptLabels
 
 Section = tuple[str, Sequence[str], bytes, str]
-"""A title, lines, what stands for those as the mark is made, and what the section says without any."""
+"""A title, the lines, their stand-in while the mark is computed, and the text without lines."""
 
 _digest_of = attrgetter("line_digest")
 

@@ -1,6 +1,4 @@
-"""Recorded inputs of a turn: written to the journal before the first model call, and read when an interrupted
-tick resumes.
-"""
+"""Recorded inputs of a turn: written before the first model call, and read when an interrupted tick resumes."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from lemming.kernel.turn.turn_inputs import GatheredInputs
 from lemming.kernel.turn.turn_values import TurnInputs
 
 OPTIONAL_FIELDS = ("warned", "open_requests", "said_requests", "given", "turn", "dialogue")
-"""Of `TurnInputs`, what a record holds where it says anything."""
+"""Fields of `TurnInputs` that a record holds if not empty."""
 _get_optional_fields = attrgetter(*OPTIONAL_FIELDS)
 
 

@@ -12,7 +12,7 @@ from lemming.kernel.tools import ToolResult
 
 _NUMBER_WORDS = {2: "two", 3: "three", 4: "four", 5: "five"}
 MAX_STORED_COUNTS = 64
-"""So many calls are remembered from turn to turn, with what they gave."""
+"""Maximum calls remembered from turn to turn, with their results."""
 
 
 class RepeatDetector:

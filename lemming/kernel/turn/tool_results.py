@@ -17,7 +17,7 @@ RESULTS_CHARS = 128_000
 ARGS_CHARS = 2000
 
 OUTBOX_ENTRIES = "outbox_entries"
-"""What a result is of that says what became of an entry."""
+"""Tool name in the result for an entry's outcome."""
 WRITTEN_ENTRY_KEY = "entry"
 """The key, among the arguments of such a result, of the entry that was written once it was approved."""
 DEFERRED_KEY = "deferred"

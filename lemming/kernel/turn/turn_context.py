@@ -27,14 +27,13 @@ from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_values import Steps, TurnInputs
 
 Drive = Callable[[Steps], End]
-"""Does what a strategy says, to its end."""
+"""Runs the steps of a strategy to the end."""
 
 
 RetentionHold = Callable[[EntryName], bool]
 """Says of an entry that it stays."""
 ReplyHold = Callable[[OutboxEntry, Collection[str], Mapping[str, bool]], bool]
-"""Says of an entry that it is waited for, by agents that were not shown it, or by persons, each with whether
-they were not."""
+"""Marks an entry as awaited by agents or persons; each with True if it was not shown to them."""
 
 
 @accept_old_names

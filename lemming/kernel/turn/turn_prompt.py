@@ -33,7 +33,7 @@ from lemming.kernel.turn.prompt_sections import Section, entries_section, render
 from lemming.kernel.turn.tool_results import without_found_tools
 
 ANSWERS_TITLE = "What you asked for it, and the answers"
-"""What stands before answers to entries of the agent."""
+"""Title of the answers to the agent's entries."""
 
 
 def full_prefix(agent: Agent, tools: Iterable[Tool] | None) -> list[Message]:

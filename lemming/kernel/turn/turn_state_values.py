@@ -27,7 +27,7 @@ from lemming.kernel.turn.repeated_calls import RepeatDetector
 from lemming.kernel.turn.turn_values import Answer, AnswerSource, TurnInputs
 
 DEFAULT_LOOP_SETTINGS = LoopSettings()
-"""When a loop of a turn is broken whose record does not say."""
+"""Default limits of the loop breaker, for records without them."""
 PAUSING_ERRORS = (LimitReached, Paused, TurnTooLong)
 
 

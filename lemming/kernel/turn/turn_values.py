@@ -122,25 +122,25 @@ class TurnInputs:
     warned: bool = False
     fingerprint: dict[str, Any] | None = None
     damaged: frozenset[str] = frozenset()
-    """Keys of memories whose files a person broke: they are not written over."""
+    """Keys of memories whose files a person damaged, which are not overwritten."""
     task: Purpose | None = None
-    """What the turn is for; None: for its inbox."""
+    """The request of the turn, or None for a turn about the inbox."""
     open_requests: dict[str, str] = field(default_factory=dict)
-    """Who asked, by the identity of the open requests that the prompt shows beside others."""
+    """The askers by identity of the open requests shown beside others."""
     said_requests: dict[str, str] = field(default_factory=dict)
     """Likewise of new entries that ask the agent for something, and are shown as all others."""
     given: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What capabilities start from that take part in the turn, by their names (`turn.turn_hooks`)."""
+    """Snapshots of the participating capabilities, by name (`turn.turn_hooks`)."""
     loops: LoopSettings | None = None
-    """When a loop is broken; None: the turn was begun by a version that broke none."""
+    """Limits of the loop breaker; None for a turn begun by a version without one."""
     turn: int = 0
-    """Which of the agent's turns in the tick it is."""
+    """Number of the turn among the agent's turns in the tick."""
     dialogue: Sequence[Message] = ()
-    """What was said for the same request in earlier turns, as it goes on: messages behind the prompt."""
+    """Messages of the same request from earlier turns, shown after the prompt."""
     memories_seen: Mapping[str, str] | None = None
     """The digests of the agent's memories as the turn began; None: a record does not have them."""
     problem: ProviderError | None = None
-    """Why no model can be asked any more, if so."""
+    """Reason that no model can be called any more, or empty."""
 
     @property
     def first_messages(self) -> list[Message]:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 Cost = Literal["names", "files", "journals", "world"]
-"""What a check reads: the names of files and folders; what stands in files; journals; what there is outside
-the organisation's folder."""
+"""Data that a check reads: names of files and folders; contents of files; journals; anything outside the
+organisation's folder."""
 
 
 MAX_ENTRIES_OPENED, MIN_ENTRIES_PER_OUTBOX = 3000, 3
-"""How many entries are opened where not all are wanted, and how many of each outbox at least."""
+"""Maximum entries opened by default, and the minimum of each outbox."""
 MAX_JOURNALS_PARSED = 100
-"""How many journals are taken apart, the newest, where not all are wanted."""
+"""Maximum newest journals parsed by default."""
 
 
 def compute_entries_per_outbox(outboxes: int) -> int:
@@ -189,9 +189,9 @@ SELECTIONS = {
     "findings": "journal_checks:FINDINGS",
     "status": "health_checks:CHECKS",
 }
-"""Where the checks are that a command asks, in their order; `check` asks those of the first three."""
+"""Groups of checks of each command, in order; `check` runs the first three."""
 EXIT_STATUS = {"verify": 7, "validate": 3, "doctor": 1, "status": 1, "findings": 1}
-"""With what a command ends that has found an error, the worst first."""
+"""Exit status of a command that found an error, the worst first."""
 
 
 def list_checks(command: str, scope: CheckScope) -> list[Check]:

@@ -111,7 +111,7 @@ def _date_from_resume_failure(turn: UnfinishedTurn) -> UnfinishedTurn:
 
 
 def _is_resume_failure(turn: UnfinishedTurn) -> bool:
-    """Return True if the turn failed because of a broken resume; after a repair of the resume the failure is
+    """Return True if the turn failed because of a broken resume. A repair of the resume makes the failure
     obsolete.
     """
     is_config_error = paths.AGENT_NAME.match(turn.agent) and turn.error == "ConfigError"

@@ -35,7 +35,7 @@ from lemming.kernel.tick.firing_plan import find_people, has_model_turns
 from lemming.kernel.tick.tick_counter import load_tick
 
 MAX_TURNS = 2000
-"""Where a tick has so many turns that the window has more, it ends with the newest that have so many."""
+"""Maximum turns in the window; with many turns in a tick it ends with the newest."""
 MAX_ENTRIES = 10_000
 """Of an organisation that has more entries, the requests are looked at that were made in the window."""
 

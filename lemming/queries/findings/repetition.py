@@ -80,7 +80,7 @@ def first_actions(turns: Iterable[TurnRecord]) -> list[set[Action]]:
 
 
 TurnsByAction = dict[Action, list[int]]
-"""In which of an agent's turns, by number, it said or did what."""
+"""The numbers of an agent's turns by statement or call."""
 
 
 def find_repetition(scan: FindingScan) -> Iterator[Finding]:

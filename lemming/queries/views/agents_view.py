@@ -39,9 +39,9 @@ MAX_ENTRY_CHARS = 280
 
 
 GROUPS = ("people", "waiting", "working", "failing", "idle", "paused")
-"""What an agent is in, in the order in which they are shown: what a person has to do with comes first."""
+"""Groups of agents in the order shown: those that need a person come first."""
 MAX_AGENTS_WITH_FEED = 12
-"""Of so few agents there is room for what was said last by any of them."""
+"""Maximum agents for which the last message of each is shown."""
 RECENT_ENTRIES = 8
 _SORTS = ("", "name", "spent", "last")
 

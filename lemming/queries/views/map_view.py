@@ -35,7 +35,7 @@ DEFAULT_TICKS = 100
 MAX_TICKS = 2000
 MAX_NODES = 24
 MAX_AGENTS_FOR_ALL_ARROWS = 40
-"""Of so many agents every way is drawn that one could read along who reads everybody."""
+"""Maximum agents for which every path between readers of all is drawn."""
 
 
 @dataclass(frozen=True)

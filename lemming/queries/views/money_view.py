@@ -24,10 +24,10 @@ MAX_NAMES = 7
 MAX_AGENTS_SHOWN = 100
 UNITS = ("credits", "cost_usd")
 REMAINDER = ""
-"""The name of what all others spent together."""
+"""The row for the spending of all others together."""
 
 Amounts = dict[str, defaultdict[str, float]]
-"""What was spent, by unit, then by whom."""
+"""Spending by unit, then by agent."""
 
 
 @dataclass

@@ -133,7 +133,7 @@ def entry_to_message(entry: OutboxEntry, chars: int) -> Json:
 
 
 ADDRESSING = frozenset({"text", "target", "reply_to", "conversation", "parent", "schema", "call", "join"})
-"""What of a payload says to whom it goes and what it belongs to."""
+"""Keys of a payload that name its target and its context."""
 
 
 def _describe_decision(decision: str, payload: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The view of a tick: the plan with reasons, the turns as time bars, a complete turn; and the strip of ticks."""
+"""The view of a tick: the plan with reasons, turns as time bars, a complete turn, the strip of ticks."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ VIEWS = (
     "header", "waiting", "agents", "feed", "ticks", "tick", "why", "map", "money", "agent", "past",
     "findings", "settings",
 )  # fmt: skip
-"""All views by their names, which are those of their modules, but for a few."""
+"""All views by name; most are named after their module."""
 _MODULE_EXCEPTIONS = {"ticks": "tick", "settings": "agent", "past": "changes"}
 
 _NUMBER = re.compile(r"-?[0-9]{1,12}", re.ASCII)

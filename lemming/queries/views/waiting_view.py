@@ -1,5 +1,4 @@
-"""The view of items that wait for people: a summary line, the call with its diff, the form of the answer, and
-the context.
+"""The view of items that wait for people: a summary, the call with its diff, the answer's form, the context.
 
 The context shows, in a few lines, the entries and results the requesting turn had read.
 """

@@ -29,7 +29,7 @@ INDEPENDENT = frozenset(
         "workspace",
     )
 )
-"""What a `ToolContext` says that no other call of a reply changes."""
+"""Fields of a `ToolContext` that no other call of the same reply changes."""
 
 
 def can_share_state(function: Callable[..., Any], contexts: Collection[str]) -> bool:

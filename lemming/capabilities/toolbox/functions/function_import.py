@@ -21,7 +21,7 @@ PREFIX = "lemming_tools_"
 _SOURCES = "__lemming_sources__"
 
 Sources = Mapping[str, bytes]
-"""What files hold, by absolute path: those of tools, and those beside them."""
+"""Contents of the tool files and of the modules beside them, by absolute path."""
 
 
 class _SourceLoader(SourceFileLoader):

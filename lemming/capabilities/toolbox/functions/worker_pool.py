@@ -41,13 +41,13 @@ MAX_CONCURRENT = 4
 MAX_IDLE = 8
 """Processes that wait for their agent's next call; the one that has waited longest is ended first."""
 START_S = 60.0
-"""How long a process may take to begin."""
+"""Maximum seconds for a process to start."""
 _END_S = 10.0
 _PIECE_BYTES = 1 << 16
 
 
 _LOADED: dict[str, tuple[Sources, Sources]] = {}
-"""What was last loaded without a problem in a process, by organisation: `run_once` opens it for each tick."""
+"""Sources last loaded without a problem, by organisation: `run_once` opens the organisation for each tick."""
 
 
 class FunctionWorkers:

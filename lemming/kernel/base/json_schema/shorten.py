@@ -12,7 +12,7 @@ from typing import Any
 _SILENT = frozenset({"title", "$schema", "$id", "$comment"})
 """Annotations that repeat a name, or speak to programs."""
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords whose keys are names and whose values are schemas."""
+"""Keywords with names as keys and schemas as values."""
 _LISTS = frozenset({"anyOf", "allOf", "oneOf", "prefixItems"})
 _INNER = frozenset({
     "items", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames",

@@ -31,7 +31,7 @@ _SECRET_NAME = re.compile(
     re.I,
 )
 MAX_SCANNED_BYTES = 1 << 20
-"""So many bytes of a file are looked at for what looks like a key, and for disguises."""
+"""Maximum bytes of a file that are searched for key-like text and encodings."""
 
 _MIN_CHARS = 8  # anything shorter is found inside ordinary words
 _MIN_NAMED_CHARS = 6  # of a variable that is said to hold a key

@@ -149,7 +149,7 @@ def _moment_error(text: str) -> UsageError:
 
 
 Expiry = int | str
-"""How long something is waited for: so many ticks, or a time such as "2h"."""
+"""Length of a wait: a number of ticks, or a time such as "2h"."""
 
 
 def expiry_payload(expires: Iterable[Expiry], at: str) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 Item = tuple[int, int]
-"""What is to be done: the turns of the agent at a place in the order, number 0; or one of its row, from 1."""
+"""A unit of work: number 0 for the turns of the agent at a position in the order, from 1 for its further
+turns."""
 
 
 class Lane(NamedTuple):

@@ -102,7 +102,8 @@ def get_released_turn_lock() -> TurnLock | None:
 
 
 _thread_state = threading.local()
-"""Of a thread that lets others work: `let_go`, which says which turn lock, and whether it has it again."""
+"""For a thread that has released the turn lock: `let_go`, with the lock, and True once the lock is held
+again."""
 
 
 class _LockRelease:

@@ -28,7 +28,7 @@ SAMPLES = "Reply with one of these as JSON, with your own values:"
 REFUSAL = "Translate this letter.", "I cannot do that: no tool fits."
 """An example of a request that no tool fits, and its answer: without one small models take any tool."""
 SEARCHED = "translate a letter"
-"""What the example searches for instead where tools are deferred: without one small models never search."""
+"""Search in the example if tools are deferred: small models never search without one."""
 SEND_NATIVELY = (
     "Send messages with the tool send, all of them at once. "
     "Reply with the word done when nothing is left to do."

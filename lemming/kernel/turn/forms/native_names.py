@@ -8,7 +8,7 @@ from itertools import chain, count
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 NAME_CHARS = 64
-"""What backends take in names of tools, and how much of it."""
+"""Characters and length that backends accept in tool names."""
 
 
 def make_native_names(names: Iterable[str], used_names: Collection[str] = ()) -> dict[str, str]:

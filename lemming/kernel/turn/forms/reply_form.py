@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple, Self
 from lemming.kernel.base.entry_kinds import MessageKind
 
 Style = Literal["text", "fields", "actions", "native"]
-"""How a reply is written. `text`: plain text. `fields`: the fields of one action as a JSON object. `actions`:
-one action as JSON. `native`: calls of the backend's own, and plain text."""
+"""Forms of a reply. `text`: plain text. `fields`: the fields of one action as a JSON object. `actions`: one
+action as JSON. `native`: the backend's own calls, and plain text."""
 
 ANSWER, SEND, REMEMBER, DONE = "answer", "send", "remember", "done"
 ENGINE_ACTIONS = (ANSWER, SEND, REMEMBER, DONE)

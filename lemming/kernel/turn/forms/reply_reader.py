@@ -25,7 +25,7 @@ from lemming.kernel.turn.turn_values import Answer
 Json = dict[str, Any]
 _JSON_PREFIXES = ("{", "[", "```")
 _CONTRACT_PREFIX = '{"outbox_entries":'
-"""How a reply of four keys mostly begins: it is not read twice."""
+"""Usual beginning of a reply with four keys, which is not parsed twice."""
 
 
 class ContractParser(Protocol):
