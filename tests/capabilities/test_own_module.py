@@ -189,14 +189,16 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
             "(fix the capability, or remove its block; the other agents continue)"
         )
     rows = {row["name"]: row for row in build_view(base, "agents")["rows"]}
-    assert "KeyError: 'prepare'" in rows["cid"]["text"]
+    assert "KeyError: 'context_provider'" in rows["cid"]["text"]
     assert run(["-C", str(base), "plan"]) == 0
     run(["-C", str(base), "status"])
-    assert "breaks: broke: KeyError: 'facts', at " in capsys.readouterr().out
+    assert "breaks: broke: KeyError: 'status_lines', at " in capsys.readouterr().out
     run(["-C", str(base), "validate"])
     said = capsys.readouterr().err
-    assert "capability \"breaks\" failed: KeyError: 'problems', at " in said
-    (line,) = (it for it in said.splitlines() if "capability \"breaks\" failed: KeyError: 'facts', at " in it)
+    assert "capability \"breaks\" failed: KeyError: 'validate_agent', at " in said
+    (line,) = (
+        it for it in said.splitlines() if "capability \"breaks\" failed: KeyError: 'status_lines', at " in it
+    )
     assert line.startswith("warning")
 
 

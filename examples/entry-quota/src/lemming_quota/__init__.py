@@ -20,8 +20,8 @@ from lemming.kernel.turn.turn_hooks import (
     Rejected,
     StatusContext,
     TurnContext,
+    TurnInterceptor,
 )
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 
 
