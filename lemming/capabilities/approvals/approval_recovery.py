@@ -45,6 +45,7 @@ def approval_mismatch(inputs: TurnInputs, tick_context: TickContext) -> str:
 def _is_approved(grant: Mapping[str, Any], sub_request: SubRequest, mail: MailView) -> bool:
     """Return True if a decision approves the sub-request and the call as recorded."""
     entry, request = read_entry(mail, grant["entry"]), read_entry(mail, sub_request.request)
+    # The call of the ledger decides, not the one that the journal or the request shows.
     if entry is None or request is None or not is_equal_json(sub_request.held[NAME], grant["call"]):
         return False
     decision = parse_decision(entry.payload)

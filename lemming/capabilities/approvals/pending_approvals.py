@@ -185,6 +185,7 @@ def parse_pending_action(payload: Mapping[str, Any]) -> Json:
     """Return the pending action in a request's payload, as the ledger stores it."""
     call = payload["call"]
     keys = ("id", "tool", "args", "sha256", "binds", "gate", "why", "unbound")
+    # Without `diff` and `amounts`: they only inform, and an approval is not bound to them.
     return {key: call[key] for key in keys if key in call}
 
 

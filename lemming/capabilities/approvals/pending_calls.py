@@ -63,9 +63,11 @@ class CallApprovalBroker:
         if tool is None:
             return ApprovalOutcome(None)  # the call fails by itself and says why
         planned = plan() if tool.is_plan_only else None
+        # A call that would fail anyway is no question to a person.
         if planned is not None and not planned.success:
             return ApprovalOutcome(planned)
         agent, files = context.agent, (context.staged, context.removed)
+        # Refused, not cut: a person approves only what the request shows whole.
         if len(dump_compact(call.args)) > MAX_REQUEST_BYTES:
             return ApprovalOutcome(_argument_limit_error())
         binds, unbound = compute_binding(agent, context.base, tool.tool_class, call.args, *files)
@@ -180,6 +182,7 @@ def _find_grant(
     if grant is not None and grant["by"] in people and _is_covered(grant, call, binds):
         return {key: grant[key] for key in ("id", "by", "entry")}
     for item in preapprovals:
+        # Not by `==`: True equals 1 in Python, and the approval is for these values of these types.
         is_match = is_equal_json([item["tool"], item["args"]], [call.tool, call.args])
         if is_match and item["by"] in people and (item.get("binds") is None or item["binds"] == binds):
             return {key: item[key] for key in ("id", "by", "entry")}

@@ -326,6 +326,7 @@ def _find_altered_requests(outcomes: Iterable[RequestOutcome]) -> Iterator[str]:
     for outcome in outcomes:
         shown_call = outcome.entry.payload.get("call") if outcome.entry else None
         call = outcome.sub_request.held[NAME]
+        # The altered text has no effect, but the person may have decided by it: a remark tells of it.
         if not isinstance(shown_call, dict) or any(
             not is_equal_json(shown_call.get(key), call[key]) for key in call
         ):

@@ -227,6 +227,7 @@ def plan_changes(tool: Tool, args: Any, context: ToolContext) -> tuple[FileEffec
     if isinstance(plan, LemmingError):
         return ()  # the call will fail for the same reason
     if isinstance(plan, Exception):
+        # A gate on `writes` would see no change and let the call pass.
         raise CallNotPlannable(f"{tool.name} failed: {describe_exception(plan)}") from plan
     return plan.effects
 

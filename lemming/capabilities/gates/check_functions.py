@@ -43,9 +43,9 @@ def make_check_runner(plugins: tuple[str, ...]) -> CheckRunner:
         if name not in functions:
             hint = did_you_mean(name, [*functions]) or "@check in a plugin registers one"
             raise CheckFunctionError(f'there is no function "{name}": {hint}')
-        fields_copy = parse(dump_compact(fields))  # its own, to do with as it likes
+        fields_copy = parse(dump_compact(fields))  # a copy that the function may change
         try:
-            # Somebody's own code may hang: then it is left behind, and the gate blocks.
+            # Code of a plugin may hang: its thread is abandoned, and the gate blocks.
             deadline = Deadline(DEADLINE_S)
             answer = run_on_thread(
                 lambda: functions[name](fields_copy), deadline, name=f"lemming-gate-{name}"

@@ -15,7 +15,7 @@ from lemming.kernel.files.canonical_path import canonical_path
 
 Json = dict[str, Any]
 PathDefaults = Mapping[str, Any]
-"""Arguments that name places, each with its default (None: it has none)."""
+"""Arguments that name paths, each with its default; None without a default."""
 
 
 def path_parameters(names: Sequence[str], parameters: Mapping[str, Any]) -> Json:

@@ -67,7 +67,7 @@ VISIBLE_FIELDS: dict[At, Collection[str]] = {
     "out": {*_ENTRY, "target", "leaves", *_COMMON},
     "spend": {"agent", "call", "request", "model", "provider", "credits", "dollars", "tokens", "trust"},
 }
-"""The fields that conditions see at each place; `trust` where it is tracked."""
+"""Fields that conditions see at each stage; `trust` only if it is tracked."""
 
 
 @dataclass(frozen=True, kw_only=True)

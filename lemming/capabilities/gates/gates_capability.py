@@ -50,7 +50,7 @@ class GatesCapability(Capability):
         judge_snapshots = [rule["judge"] for rule in snapshot.get("rules", ()) if "judge" in rule]
         if not judge_snapshots:
             return None
-        from lemming.capabilities.judges.judge_prompts import make_program_entry  # only where there are any
+        from lemming.capabilities.judges.judge_prompts import make_program_entry  # imported only if needed
 
         return make_program_entry(judge_snapshots, key)
 
@@ -160,7 +160,7 @@ class GatesContextProvider(ContextProvider):
             if rule.gate.by
         ]
         if rules:
-            from lemming.capabilities.gates.gate_judges import judge_files  # only where there are any
+            from lemming.capabilities.gates.gate_judges import judge_files  # imported only if needed
 
             prompt_input.source_paths = [
                 *prompt_input.source_paths,
@@ -170,7 +170,7 @@ class GatesContextProvider(ContextProvider):
     def snapshot(self) -> Json:
         """Return the recorded gates of the turn, the required facts, and earlier verdicts."""
         rules = self._recorded_rules.get("rules", ())
-        # Turns begun up to 0.2.0 keep their notes as they came.
+        # Turns started up to 0.2.0 keep their notes unchanged.
         notes = any(
             recorded_rule["gate"].get("at") == "out" and recorded_rule["gate"].get("redact")
             for recorded_rule in rules

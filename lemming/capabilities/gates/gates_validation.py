@@ -180,7 +180,7 @@ def _find_shadowing_gate(earlier: Sequence[GateRule], gate: Gate) -> GateRule | 
             continue
         between = (earlier_rule.gate for earlier_rule in earlier[index:] if earlier_rule.gate.at == gate.at)
         if rule.gate.when is None or not any(earlier_rule.then == "rewrite" for earlier_rule in between):
-            return rule  # else what is looked at may have become another thing meanwhile
+            return rule  # else a rewrite may have changed the content in between
     return None
 
 

@@ -218,7 +218,7 @@ def filter_shown(
     if output_rules and tick_context.config.has_channels:
         snapshot["channels"] = sorted(tick_context.config.find_channels(tick_context.mail.resumes))
     if any(rule.gate.by for rule in rules):
-        from lemming.capabilities.gates.gate_judges import to_recorded_rules  # only where there are any
+        from lemming.capabilities.gates.gate_judges import to_recorded_rules  # imported only if needed
 
         snapshot["rules"] = to_recorded_rules(tick_context, agent, rules)
     if any(rule.gate.dedupe for rule in output_rules):

@@ -60,7 +60,7 @@ def possible_outcomes(predictions: Sequence[PredictedOutcome]) -> list[str]:
 
 def _iter_outcomes(predictions: Sequence[PredictedOutcome]) -> Iterator[Then]:
     asks = surely_asks = False
-    final_pass = PredictedOutcome("", "pass", is_sure=True)  # what all of them let be
+    final_pass = PredictedOutcome("", "pass", is_sure=True)  # content that no gate stops
     for prediction in (*predictions, final_pass):
         if prediction.then == "ask":
             asks, surely_asks = True, surely_asks or prediction.is_sure

@@ -50,7 +50,7 @@ class OutputGates:
         self._rules = rules_at_stage(rules, "out")
         self._judges: GateJudges | None = None
         if any(rule.gate.by for rule in rules):
-            from lemming.capabilities.gates.gate_judges import GateJudges  # only where there are any
+            from lemming.capabilities.gates.gate_judges import GateJudges  # imported only if needed
 
             self._judges = GateJudges(turn_state, {rule.line: rule.gate for rule in rules})
         self._earlier = set(self._snapshot.get("said_before", ()))

@@ -65,5 +65,6 @@ class TickSpendingLimits(TickSpending):
 def _load_agent_state(tick_context: TickContext, name: str) -> AgentState | CorruptState:
     try:
         return read_state(tick_context.org, name, before_tick=tick_context.tick)
+    # Kept as a value: only limits that count this agent let nothing be spent.
     except CorruptState as error:
         return error

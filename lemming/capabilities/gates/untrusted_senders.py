@@ -42,7 +42,7 @@ def validate_untrusted_access(base: OrgPath, config: Config, only: str | None = 
     toolset, patterns = get_toolset(config.org, org), _outside_content_tools(config)
     returns_outside_text = cache(
         lambda tool: is_any_match(tool, patterns)
-    )  # the same few tools, for each agent
+    )  # the same few tools for each agent
     tools = {
         name: [
             tool
@@ -126,7 +126,7 @@ def _outside_content_tools(config: Config) -> list[str]:
     trust = config.org.extensions.get("trust")
     if trust is None:
         return [*OUTSIDE_TOOLS]
-    from lemming.capabilities.trust.trust_settings import TOOL_LABELS  # only where it is tracked
+    from lemming.capabilities.trust.trust_settings import TOOL_LABELS  # imported only with trust tracking
 
     return [pattern for pattern, label in {**TOOL_LABELS, **trust.tools}.items() if label == trust.order[0]]
 

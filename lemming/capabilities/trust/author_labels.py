@@ -109,6 +109,7 @@ class OrgTrustLabeler:
             name: label for name in self._resumes if self.order.is_untrusted(label := self.author_label(name))
         }
         labels = {workspace_folder(name): label for name, label in untrusted.items()}
+        # A folder channel keeps what it receives where its settings say, which may be outside its workspace.
         for name in untrusted.keys() & self._channel_agents:
             folder = self._config.models[self._resumes[name].model.key].options.get("path")
             if isinstance(folder, str):

@@ -121,6 +121,7 @@ class SidecarLabels:
                 for sidecar_label in map(self._read_label, self._enclosing_label_paths(path))
                 if sidecar_label
             ]
+            # Labels hold ticks only: of two from one tick either may be the later.
             labels += [
                 sidecar_label.label
                 for sidecar_label in enclosing

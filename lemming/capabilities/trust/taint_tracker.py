@@ -230,6 +230,7 @@ class CallTaintTracker:
     def _readable_places(self, call: ToolCall, tool: Tool, context: ToolContext) -> Iterator[str]:
         """Yield the files and folders readable by a call."""
         name, settings = context.agent.name, context.settings
+        # Results of servers have the label of the settings (`mcp.*`): what a server reads is unknown.
         if call.tool.startswith(PREFIXES) or call.tool in RETURNS_NO_TEXT:
             return
         path = call.args.get("path", "." if call.tool == "file_list" else None)

@@ -87,6 +87,7 @@ class TrustCapability(Capability):
     @contextmanager
     def wrap_rename(self, base: OrgPath, old_name: str, new_name: str) -> Iterator[None]:
         """Copy the sidecar labels of a folder to its new name, and delete the old labels after the rename."""
+        # Before the rename: a crash in between must leave no file without its label.
         rename_labels(base, old_name, new_name)
         try:
             yield

@@ -17,7 +17,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.providers import Message
 
 NOT_REPEATABLE = ("Interrupted", "DiskError", "NoLongerAllowed", "TurnBroke")
-"""Errors of turns that failed for the engine's or the disk's sake: no answers lead there a second time."""
+"""Errors caused by the engine or the disk: the recorded answers do not lead to them again."""
 
 _CONTEXT_LINES = 2
 

@@ -147,7 +147,7 @@ def replay_into(base: OrgPath, into: Path, ticks: list[int]) -> Iterator[ReplayR
         if ticks[-1] == journal_ticks(base)[-1]:
             arrivals.deliver(Path(base), into, None)
             counter_tick, read_at = max(load_counter(base), load_counter(into))
-            persist_tick(into, counter_tick, read_at=read_at)  # quiet ticks at the end
+            persist_tick(into, counter_tick, read_at=read_at)  # later than the last journal after quiet ticks
 
 
 def list_replayable_ticks(base: OrgPath, last: int | None) -> list[int]:

@@ -61,7 +61,7 @@ def _verify_files(inputs: VerificationInputs) -> Iterator[Mismatch]:
         except DiskError as error:
             yield make_mismatch(written.tick, file, "damage", error.message)
             continue
-        if digest is None and is_removable(file):  # people and tools may
+        if digest is None and is_removable(file):  # people and tools may remove it
             continue
         if digest is None:
             yield _missing_mismatch(base, facts, file, written)

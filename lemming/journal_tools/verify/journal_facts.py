@@ -318,7 +318,7 @@ def _parse_turn_end(line: bytes) -> Record:
     """
     line_without_lists, file_list = _cut_list(b'"files":[', _cut_list(b'"entries":[', line)[0])
     fields, files = _parse_line(line_without_lists), _FILE.findall(file_list)
-    parse_record(fields)  # raises for what is none
+    parse_record(fields)  # raises for an invalid value
     found_bytes = sum(len(path) + _AROUND_A_PATH for path, _ in files)
     if (file_list and found_bytes - 1 != len(file_list)) or b".." in file_list:
         raise ValueError("it differs from the engine's own format")

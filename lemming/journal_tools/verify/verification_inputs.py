@@ -32,7 +32,7 @@ class Verification:
     files: int
     root: str | None
     skimmed: int = 0
-    """Of so many journals, the oldest, only the checksums and the lines that name files were checked."""
+    """Number of the oldest journals, of which only checksums and lines that name files were checked."""
 
     @property
     def errors(self) -> list[Mismatch]:

@@ -221,6 +221,7 @@ def _enforce_quota(
             with contextlib.suppress(OSError):
                 bytes_more -= lstat(f"{target.base}/{path}").st_size
                 files_more -= 1
+    # A folder over its quota may shrink, or nobody could tidy it up.
     if bytes_more <= 0 and files_more <= 0:
         return
     new_usage = usage._replace(size_bytes=usage.size_bytes + bytes_more, files=usage.files + files_more)
@@ -341,7 +342,7 @@ def _refuse_target(target: AllowedPath, status: os.stat_result) -> None:
         raise target.attempt.to_tool_error("is a folder")
     if not stat.S_ISREG(status.st_mode):
         raise target.attempt.to_denial("it is not a regular file")
-    if status.st_nlink > 1:  # the other name may lie anywhere
+    if status.st_nlink > 1:  # the other name may be anywhere: no check of a path sees it
         raise target.attempt.to_denial("linked file: it has another name elsewhere")
 
 

@@ -117,6 +117,7 @@ def resolve_path(agent: Agent, base: Path, path: str, access: Access, *, caller:
             covering.append(folder)
     if not covering:
         raise refusal
+    # The longest: elsewhere in the organisation only a grant that names the folder opens it.
     folder = max(covering, key=len)
     below_grant = target[len(folder) :]
     folder, org = _resolve_links(folder, org)

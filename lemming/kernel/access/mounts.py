@@ -42,6 +42,7 @@ def get_mount_origin(descriptor: int) -> MountOrigin | None:
     for line in _lines("/proc/self/mountinfo"):
         number, _, device, root, point = line.split(b" ", 5)[:5]
         if number == mount:
+            # Of the descriptor, not of the requested path: this is the folder that was opened.
             path = os.readlink(f"/proc/self/fd/{descriptor}".encode())
             relative = os.path.relpath(path, _unescape_field(point))
             return MountOrigin(device, _names(os.path.join(_unescape_field(root), relative)))

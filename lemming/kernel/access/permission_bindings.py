@@ -38,6 +38,7 @@ def digest_command(
     )
     return {
         **digest_setting(setting, value),
+        # The files too: the same command with another script is another program.
         **digest_files(base, _find_named_files(Path(base), texts, str(cwd or ""))),
     }
 

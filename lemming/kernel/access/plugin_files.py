@@ -50,6 +50,7 @@ def find_module_files(base: Path, module: str) -> Iterator[str]:
         folder = Path(real_path(entry))
         if not folder.is_relative_to(org) or not _has_module(folder, top):
             continue
+        # The files beside it too: the import may load any of them.
         for name in fs.list_names(folder):
             if name.endswith(_CODE):
                 yield str((folder / name).relative_to(org))

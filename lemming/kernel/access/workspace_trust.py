@@ -48,6 +48,7 @@ class WorkspaceTrust:
             require_code_allowed(self._org)
             return
         for file, source in sources.items():
+            # The very bytes that will run: a file read again for the import could have changed.
             if self.files.get(file) != sha256(source).hexdigest():
                 hint = "review it with `lemming trust`, accept it with `lemming trust --yes`"
                 raise NotTrusted("this code has changed since it was trusted", where=file, hint=hint)

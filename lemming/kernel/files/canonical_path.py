@@ -20,7 +20,7 @@ def canonical_path(base: Path, path: str) -> str:
     """
     try:
         real, org = _names(real_path(f"{base / path}")), _names(real_path(f"{base}"))
-    except ValueError:  # no path at all: whatever opens it says so
+    except ValueError:  # not a path: reported when it is opened
         return path
     return "/".join(real[len(org) :] if real[: len(org)] == org else ("", *real)) or "/"
 
@@ -41,7 +41,7 @@ def real_path(path: str) -> str:
             if target is None:
                 real = f"{real}/{name}"
                 continue
-            if (links := links + 1) > MAX_LINKS:  # they lead to each other
+            if (links := links + 1) > MAX_LINKS:  # a cycle of links
                 return os.path.realpath(path)
             real = "" if target.startswith("/") else real
             pending += reversed(target.split("/"))

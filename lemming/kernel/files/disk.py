@@ -17,7 +17,7 @@ class Disk:
     """The real disk. Every method raises `OSError` as the system does."""
 
     write: Callable[[int, bytes], int] = staticmethod(os.write)
-    """Writes some of the bytes and returns how many; of the real disk without a call of its own."""
+    """Writes some of the bytes and returns their number; a plain function, which saves a call."""
 
     def truncate(self, descriptor: int, size: int) -> None:
         """Cut a file to `size` bytes."""

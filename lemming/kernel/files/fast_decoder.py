@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from lemming.kernel.base.errors import ConfigError
 
 MAX_AMOUNT = 1e12
-"""The most credits, tokens or dollars that any file may say: sums of such stay far from where floats end."""
+"""Maximum amount in any file: sums of such amounts stay far from the limit of floats."""
 
 Fitter = Callable[[Any], Any]
 

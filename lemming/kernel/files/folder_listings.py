@@ -100,6 +100,6 @@ def list_subfolders(folder: int) -> dict[str, bool]:
 def _is_folder_link(link: os.DirEntry[str]) -> bool:
     try:
         return link.is_dir()
-    except OSError as error:  # a circle of links
+    except OSError as error:  # a cycle of links
         require_about_one_file(link.path, error)
         return False

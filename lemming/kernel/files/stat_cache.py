@@ -35,7 +35,7 @@ Load = Callable[[str, int], tuple[bytes, os.stat_result]]
 PathState = tuple[str, Identity]
 """A file or folder with its state when read; every later change shows."""
 
-GRANULE_NS = 2_000_000_000  # FAT's, the coarsest there is
+GRANULE_NS = 2_000_000_000  # FAT's, the coarsest
 FINE_GRANULE_NS = 20_000_000  # twice the longest tick of a kernel's clock, where stamps tell microseconds
 _MILLISECOND_NS = 1_000_000
 
@@ -44,7 +44,7 @@ _exact_devices: set[int] = set()
 """Devices on which every change after a look shows, however soon it comes: whoever's files are on them."""
 
 
-@dataclass(slots=True)  # looked into for every file of every turn, which a named tuple makes dearer
+@dataclass(slots=True)  # read for every file of every turn: a named tuple would be slower
 class FileReading(Generic[T]):
     """A file as last read: the value or the error. `digest`: SHA-256 of the bytes behind the value.
 
@@ -92,7 +92,7 @@ def is_unchanged(states: Iterable[PathState], folder: int | None = None) -> bool
     """Return True if no captured state has changed; paths as in `file_identity`."""
     lstat = os.lstat
     try:
-        for path, identity in states:  # an idle tick consists of this
+        for path, identity in states:  # an idle tick consists of these calls
             if identity != to_identity(lstat(path, dir_fd=folder)):
                 return False
     except OSError:
@@ -102,7 +102,7 @@ def is_unchanged(states: Iterable[PathState], folder: int | None = None) -> bool
 
 def is_current(reading: FileReading[T], path: str) -> bool:
     """Return True if a file certainly has the same content as when it was read."""
-    try:  # the prompt of every turn consists of entries that come by here
+    try:  # every entry of every prompt passes here
         return reading.is_settled and reading.identity == to_identity(os.lstat(path))
     except OSError:
         return False
@@ -125,7 +125,7 @@ def lstat(path: str, folder: int | None = None) -> os.stat_result:
 
     Raises `OSError` about this file, and `DiskError` for any other failure.
     """
-    try:  # not `@looking`, which takes twice as long: every turn comes by here
+    try:  # not `@raises_disk_error`, which takes twice as long: every turn passes here
         return os.lstat(path, dir_fd=folder)
     except OSError as error:
         require_about_one_file(path, error)

@@ -21,11 +21,11 @@ from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.record_parts import PREFIX_FIELDS
 
 MIN_SHARED_LINE_CHARS = 64
-"""Shorter lines are spelled out: naming their place would save next to nothing."""
+"""Shorter lines are written in full: a reference would save next to nothing."""
 
 MAX_REMEMBERED_LINES = 100_000  # bounds the memory; a forgotten part is written in full again
 Part = str | list[int]
-"""Lines of text, or the places of lines: ticks and numbers in turn."""
+"""Lines of text, or references to lines: tick and number in turn."""
 
 
 class MissingPromptPart(ValueError):

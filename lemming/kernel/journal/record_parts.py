@@ -11,7 +11,7 @@ from lemming.kernel.journal.turn_report import WriteOffJson
 PREFIX_FIELDS = (
     "prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs", "loops", "form",
 )  # fmt: skip
-"""The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
+"""Fields of a `TurnStarted` shared by all turns of an agent; of the prompt, all but its end."""
 # In this form because some keys are keywords of Python.
 SourceJson = TypedDict("SourceJson", {"is": str, "of": str})
 GivenTrustJson = TypedDict(

@@ -45,7 +45,7 @@ STATUS_OF: Mapping[End, Status] = {
 USUAL_ENDS: Mapping[str, End] = {
     "done": "done", "waiting": "step_limit", "skipped": "skipped", "failed": "failed"
 }  # fmt: skip
-"""The end of a turn that says none, by its status."""
+"""End of a turn whose record has none, by its status."""
 
 
 ReasonCode = Literal[
@@ -136,7 +136,7 @@ class BudgetJson(TypedDict):
 SPARSE_KEYS = (
     "request", "budget", "removed", "trust", "verdicts", "judged", "lost", "turn", "stopped",
 )  # fmt: skip
-"""Keys of a report that are left out of JSON where they are empty."""
+"""Keys of a report that are left out of JSON if empty."""
 JOURNAL_SPARSE_KEYS = (
     "reason", "error", "model", "tools", "written_ahead", "remarks", "notes", "duration_ms", *SPARSE_KEYS,
 )  # fmt: skip

@@ -18,7 +18,7 @@ from lemming.kernel.logging_config import LogFile
 from lemming.kernel.org.organisation import Organisation
 
 SHARE = 16
-"""Of the files that a process may open, this part is the number of agents that have four open."""
+"""Divides the limit of open files of the process: each agent keeps four files open."""
 MAX_AGENTS = 256
 
 
@@ -27,7 +27,7 @@ class AgentHandles:
 
     def __init__(self, org: Organisation, name: str, identity: Identity) -> None:
         self._org, self._name, self.identity = org, name, identity
-        # A change within the same granule of the clock would not show, so what was opened then is not kept.
+        # A change within the same granule of the clock is invisible: handles opened then are not kept.
         self.is_cacheable = has_stable_mtime(identity, time.time_ns())
 
     @cached_property
@@ -78,7 +78,7 @@ class AgentHandleCache:
             self._handles.pop(agent).close()
         if identity is None:
             return None
-        if len(self._handles) >= self._max_agents:  # agents take turns in a circle: the newest is needed last
+        if len(self._handles) >= self._max_agents:  # agents come round in order: the newest is needed last
             self._handles.popitem()[1].close()
         handles = self._handles[agent] = AgentHandles(self._org, agent, identity)
         return handles

@@ -16,7 +16,7 @@ from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.tick_counter import load_counter
 
 BELIEVED_AHEAD = timedelta(days=1)
-"""Set back by less, the clock is waited for: nothing is due twice. By more, it had been wrong before."""
+"""A clock set back by less is waited for, so nothing is due twice. By more, it was wrong before."""
 
 
 def previous_reading(base: OrgPath, tick: int, ticks: list[int]) -> str:

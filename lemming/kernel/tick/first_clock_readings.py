@@ -19,7 +19,7 @@ from lemming.kernel.org.organisation import Organisation
 _LIMIT_BYTES = 16 << 20
 
 KnownSchedules = Mapping[str, tuple[str, str]]
-"""By name: a schedule in words, and the reading at which it was first seen, empty where it always was."""
+"""By agent: the schedule as text, and its first reading; empty if it has always existed."""
 
 
 def find_first_reading(org: Organisation, name: str, schedule: str, since: str, at: str) -> str:
@@ -45,7 +45,7 @@ def record_schedules(
     previous_schedules: KnownSchedules = known_schedules or {}
     first = (
         at if known_schedules is not None or not since else ""
-    )  # what a version before this one left is not new
+    )  # schedules recorded by an earlier version are not new
     current_schedules = {name: reading for name, reading in previous_schedules.items() if name in unsure}
     for name, schedule in schedules.items():
         current_schedules[name] = (

@@ -120,6 +120,7 @@ def _is_counter_reverted(base: OrgPath, tick: int, ticks: list[int], boot_id: st
     """Return True if power loss reverted the counter file, which advances without a flush of its own."""
     newest = ticks[-1:]
     last = last_record(base, tick) if newest == [tick] else None
+    # Without a reboot no power cut did it: somebody set the counter back, and a person decides.
     is_behind = newest == [tick + 1] or (isinstance(last, TickCommitted) and last.advanced)
     if not is_behind or not may_have_rebooted(load_plan(base, newest[0]), boot_id):
         return False

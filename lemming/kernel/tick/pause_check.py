@@ -14,7 +14,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import format_pause
 
 _MAX_CLOCK_SKEW_NS = 2_000_000_000
-"""The clock of a file system may be behind that of the process by less."""
+"""A file system's clock is behind that of the process by less."""
 
 _Stamp = tuple[int, int]
 """A file's time of change and identity; a replacement has another identity."""
@@ -78,6 +78,6 @@ class PauseCheck:
         except (ValueError, AttributeError):
             return previous
         except OSError as error:
-            require_about_one_file(path, error)  # else somebody may have paused it: nothing more is paid
+            require_about_one_file(path, error)  # else it may be paused: nothing more is paid
             return previous
         return pause if isinstance(pause, str) else previous

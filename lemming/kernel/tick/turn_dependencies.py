@@ -146,7 +146,7 @@ def _get_cache(dependencies: TurnDependencies) -> _DependencyCache:
         dependencies.implicit_reads,
         dependencies.shared,
     )
-    # The survey hands out the very same agents until a resume changes; to compare thousands costs more.
+    # The survey returns the same objects until a resume changes: comparing thousands by value costs more.
     if cache.agents is not dependencies.agents or cache.inputs != grounds:
         cache.reset(dependencies.agents, grounds)
     return cache
@@ -190,9 +190,7 @@ def _compute_waits(
     order: list[str], dependencies: TurnDependencies, footprints: Mapping[str, PathFootprint]
 ) -> dict[str, TurnWaits]:
     footprints = {**footprints}
-    for (
-        resource
-    ) in dependencies.shared:  # as a file that those change who are bound by it, and that the others read
+    for resource in dependencies.shared:  # like a file written by bound agents, read by others
         for name in footprints.keys() & resource.counted:
             is_bound = name in resource.bound
             footprints[name] = footprints[name].add_path(
@@ -244,9 +242,9 @@ def compute_footprint(
     for file, reason in read:
         try:
             path = resolve_path(agent, Path(base), file, "read", caller="context")
-        except ToolError:  # the turn will fail and say so
+        except ToolError:  # the turn fails and reports it
             continue
-        # By where it really lies: two paths to one file are one place.
+        # By its real path: two paths to one file are one dependency.
         reads[components(real_path(f"{path.root / path.relative}"))] = reason
     return PathFootprint(MappingProxyType(reads), MappingProxyType(writes))
 
@@ -293,13 +291,13 @@ class _FileWaits:
         for path in (*footprint.reads, *footprint.writes):
             for users in self._overlapping_users(path):
                 waits.add(users.writer)
-                # Who only read it since must not see what this turn is about to write.
+                # Turns that read the file since must not see the write of this one.
                 if path in footprint.writes:
                     waits.update(users.readers)
         for path in footprint.reads:
             self._users[path].readers.append(name)
         for path in footprint.writes:
-            # The readers are forgotten: who comes later waits for this turn, which waits for them.
+            # The readers can be dropped: later turns wait for this one, which waits for them.
             self._users[path] = _PathUsers(writer=name)
         return waits - {"", name}
 

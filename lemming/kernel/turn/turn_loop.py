@@ -40,7 +40,7 @@ from lemming.kernel.turn.turn_values import (
 )
 
 MAX_ANSWERS = 1000
-"""So many answers a strategy may ask for; one that wants more does not come to an end."""
+"""Maximum number of answers for a strategy: one that asks for more would never end."""
 
 
 def run_strategy(
