@@ -107,7 +107,7 @@ def test_the_function_itself_stays_as_it_is(tmp_path: Path) -> None:
         ({"ada": {"doez": "x"}}, 'did you mean "does"?'),
         ({"ada": {"does": "x", "tools": [len]}}, "the source of <built-in function len> does not exist"),
         ({"ada": {"does": "x", "tools": [lambda: 1]}}, "cannot be the file of a tool"),
-        ({"ada": {"does": "x", "tools": [untyped]}}, 'parameter "text" of untyped has no type'),
+        ({"ada": {"does": "x", "tools": [untyped]}}, 'parameter "text" of untyped must have a type'),
         ({"ada": {"does": "x", "tools": [search]}}, 'the name of a tool of LeMMing: "search"'),
         (
             {"ada": {"does": "x", "tools": [word_count, of_another_module()]}},

@@ -112,6 +112,6 @@ def _bind_port(port: int | None, default_port: int = USUAL_PORT) -> socket.socke
     except (OSError, OverflowError) as error:
         listening.close()
         reason = getattr(error, "strerror", None) or str(error)
-        hint = "name another port, or 0 for any that is free"
+        hint = "choose another port, or 0 for a free port"
         raise UsageError(f"cannot listen on {HOST}:{port}: {reason}", hint=hint) from error
     return listening

@@ -23,11 +23,11 @@ AGENTS, SKILLS = ".claude/agents", ".claude/skills"
 _MAX_STEPS = 50
 
 _UNSUPPORTED_KEYS = {
-    "permissionMode": "tools of LeMMing go by permissions, and ask nobody",
-    "hooks": "no hooks are run",
+    "permissionMode": "LeMMing's tools use permissions and do not ask",
+    "hooks": "hooks are not supported",
     "mcpServers": "put servers into config/mcp.json",
-    "memory": "memories of LeMMing need no setting; what it has stored there is not taken over",
-    "isolation": "it works in its own workspace",
+    "memory": "memories need no setting; stored memories are not imported",
+    "isolation": "every agent has its own workspace",
 }
 
 
@@ -43,9 +43,9 @@ def import_claude(source: ImportSource, target: ImportTarget, result: ImportResu
         header, body = document
         name = to_agent_name(str(header.get("name") or path.rpartition("/")[2].removesuffix(".md")))
         if not {"name", "description"} & header.keys():
-            result.add_remark(file, "has neither name nor description, so it is no subagent: left out")
+            result.add_remark(file, "has neither name nor description: left out")
         elif not name:
-            result.add_remark(file, "has no name that an agent can have: left out")
+            result.add_remark(file, "has no valid name for an agent: left out")
         elif name in result.resumes:
             result.add_remark(file, f"there is another agent {name}: left out")
         else:
@@ -66,7 +66,7 @@ def _map_skills(
     for missing in (name for name in requested if name not in available):
         result.add_remark(file, f'skill "{missing}" is not in {SKILLS}; put it into skills/')
     if requested:
-        result.add_remark(file, "its skills are read when they are needed, not put into every prompt")
+        result.add_remark(file, "the skills are read on demand, not put into every prompt")
     return [available.get(name, name) for name in requested]
 
 
@@ -90,7 +90,8 @@ def _build_resume(
     if "tools" not in header:
         tools = [tool for tool in SAFE_TOOLS if tool in target.tools]
         result.add_remark(
-            file, f"it may use all tools there: here {', '.join(tools)}; add others to permissions.tools"
+            file,
+            f"it may use all tools in the source, and {', '.join(tools)} here; add others to permissions.tools",
         )
     for key, reason in _UNSUPPORTED_KEYS.items():
         if key in header:
@@ -145,7 +146,7 @@ def _join_teams(result: ImportResult) -> None:
                 if member in result.resumes and member != name
             ]
             for missing in (member for member in requested if member not in result.resumes):
-                result.add_remark(name, f"it may start {missing}, which is not here: left out")
+                result.add_remark(name, f"it may start {missing}, which was not imported: left out")
             join_team(result, name, members)
 
 

@@ -55,7 +55,7 @@ def import_company(source: ImportSource, target: ImportTarget, result: ImportRes
     skipped += [name for name in files if name not in _KNOWN_FILES and not name.startswith(".")]
     report_skipped(result, "", skipped)
     for secret in split_words(get_nested_object(company[0], "requirements").get("secrets")):
-        result.add_remark("COMPANY.md", f"it needs the variable {secret}: set it where LeMMing runs")
+        result.add_remark("COMPANY.md", f"set the environment variable {secret} where LeMMing runs")
 
 
 def _load_sidecar(source: ImportSource, result: ImportResult) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _import_agent(
     header, body = document
     name = to_agent_name(str(header.get("slug") or folder))
     if not name or name in result.resumes:
-        result.add_remark(file, "has no name of its own that an agent can have: left out")
+        result.add_remark(file, "has no valid name for an agent: left out")
         return
     config = get_nested_object(get_nested_object(sidecar, "adapter"), "config")
     requested = [
@@ -103,7 +103,7 @@ def _import_agent(
         for entry in split_words(header.get("skills"))
     ]
     for missing in (entry for entry in requested if entry not in skills):
-        result.add_remark(file, f'skill "{missing}" does not come with the company; put it into skills/')
+        result.add_remark(file, f'skill "{missing}" is not part of the company; put it into skills/')
     workspace_files = _import_workspace_files(source, folder, name, result)
     docs = [PurePosixPath(entry).name for entry in split_words(header.get("docs"))]
     sections = [
@@ -112,9 +112,9 @@ def _import_agent(
         if doc in workspace_files
     ]
     for secret in get_nested_object(sidecar, "inputs", "env"):
-        result.add_remark(SIDECAR, f"{name} needs the variable {secret}: set it where LeMMing runs")
+        result.add_remark(SIDECAR, f"set the environment variable {secret} of {name} where LeMMing runs")
     if workspace_files:
-        result.add_remark(file, f"in its workspace, to be read with file_read: {', '.join(workspace_files)}")
+        result.add_remark(file, f"copied to the workspace, read with file_read: {', '.join(workspace_files)}")
     result.resumes[name] = build_resume(
         name,
         title=str(header.get("title") or header.get("name") or name),
@@ -152,7 +152,7 @@ def _import_heartbeat(name: str, heartbeat: dict[str, Any], result: ImportResult
         cron = to_cron(seconds)
         result.resumes[name]["schedule"], _ = to_schedule(cron, "UTC")
         result.add_remark(
-            SIDECAR, f'{name}: heartbeat every {seconds} s: "{cron}"; it answers then, not in between'
+            SIDECAR, f'{name}: heartbeat every {seconds} s becomes "{cron}"; it answers only at these times'
         )
 
 
@@ -164,7 +164,9 @@ def _link_managers(result: ImportResult) -> None:
         if manager in result.resumes and manager != name:
             join_team(result, manager, [name])
         elif manager_text:
-            result.add_remark(f"agents/{name}/{_AGENT_FILE}", f"reports to {manager_text}, who is not here")
+            result.add_remark(
+                f"agents/{name}/{_AGENT_FILE}", f"reports to {manager_text}, which was not imported"
+            )
 
 
 def _import_teams(source: ImportSource, result: ImportResult) -> None:
@@ -173,7 +175,7 @@ def _import_teams(source: ImportSource, result: ImportResult) -> None:
         header, body = source.read_markdown(file) or ({}, "")
         manager = _agent_from_path(header.get("manager"))
         if manager not in result.resumes:
-            result.add_remark(file, "its manager is not here: left out")
+            result.add_remark(file, "its manager was not imported: left out")
             continue
         members = [
             _agent_from_path(member)
@@ -215,7 +217,7 @@ def _import_task(
     is_task = path.endswith("TASK.md")
     name = to_agent_name(str(header.get("assignee" if is_task else "owner") or ""))
     if name not in result.resumes:
-        result.add_remark(path, "belongs to nobody who is here: left out")
+        result.add_remark(path, "its agent was not imported: left out")
         return
     resume = result.resumes[name]
     record = {**header, **({"text": body} if body else {}), **({"routine": routine} if routine else {})}
@@ -234,7 +236,7 @@ def _import_task(
         if schedule:
             resume["schedule"] = schedule
             result.add_remark(
-                path, f'{name} is due by "{cron}" and not in between; a job: lemming send --every'
+                path, f'{name} runs only at "{cron}"; for a separate job use lemming send --every'
             )
             resume["instructions"] += (
                 f"\n\n# When your schedule comes up: {header.get('name') or slug}\n{body}"
@@ -242,9 +244,9 @@ def _import_task(
             return
     if is_task:
         message = (
-            f"its schedule is not taken: {problem}" if problem else "a task to be given: lemming send --to"
+            f"the schedule was not imported: {problem}" if problem else "send the task with lemming send --to"
         )
         result.add_remark(
             path,
-            f"{message if not cron or problem else 'a second schedule: lemming send --every, to'} {name}",
+            f"{message if not cron or problem else 'add the second schedule with lemming send --every --to'} {name}",
         )

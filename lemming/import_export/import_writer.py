@@ -90,7 +90,7 @@ def _select_optional_files(base: Path, result: ImportResult) -> dict[str, bytes]
         if not _has_path(base, path):
             selected[path] = raw
         elif fs.read_bytes(base / path, len(raw) + 1) != raw:
-            result.add_remark(path, "is there already and says something else; it was left as it is")
+            result.add_remark(path, "already exists with other content; it was not changed")
     return selected
 
 
@@ -103,9 +103,7 @@ def _merge_models(base: Path, result: ImportResult, template_raw: bytes | None) 
     existing: dict[str, Any] = parse(template_raw, allow_bom=True) if template_raw else {}
     for key in used & existing.keys() & result.models.keys():
         if existing[key].get("model") != result.models[key]["model"]:
-            result.add_remark(
-                MODELS_FILE, f'"{key}" is there already, for another model; it was left as it is'
-            )
+            result.add_remark(MODELS_FILE, f'"{key}" already exists for another model; it was not changed')
     return {key: result.models[key] for key in sorted(used & result.models.keys()) if key not in existing}
 
 
@@ -144,5 +142,5 @@ def _remove_secrets(resume: dict[str, Any], result: ImportResult, name: str) -> 
 
     clean = {key: strip_secrets(value) if key.startswith("x-") else value for key, value in resume.items()}
     for key in secret_keys:
-        result.add_remark(name, f"the value of {key} was left out: name a variable that holds it")
+        result.add_remark(name, f"the value of {key} was left out: use an environment variable")
     return clean

@@ -100,7 +100,7 @@ def map_tools(names: Iterable[str], target: ImportTarget, result: ImportResult, 
         elif tool_name in _UNNEEDED_TOOLS:
             result.add_remark(file, f"tool {name}: {_UNNEEDED_TOOLS[tool_name]}")
         else:
-            result.add_remark(file, f"tool {name}: there is none like it here; it was left out")
+            result.add_remark(file, f"tool {name}: LeMMing has no such tool; it was left out")
     return list(dict.fromkeys(mapped))
 
 
@@ -118,9 +118,7 @@ def map_model(model_name: str, result: ImportResult, file: str) -> str:
         )
         model = model_name
     if provider not in _PROVIDERS:
-        result.add_remark(
-            file, f'model "{model_name}": its provider is not known here; "default" answers instead'
-        )
+        result.add_remark(file, f'model "{model_name}": unknown provider; "default" is used instead')
         return "default"
     key = model.replace("/", "-")
     result.models[key] = {**_PROVIDERS[provider], "model": model}
@@ -229,7 +227,7 @@ def report_skipped(result: ImportResult, folder: str, names: Iterable[str]) -> N
     """Add a remark with the names of files and folders skipped by the import."""
     if skipped := list(names):
         suffix = f" and {len(skipped) - 10} more" if len(skipped) > 10 else ""
-        result.add_remark(folder or ".", f"not taken: {', '.join(skipped[:10])}{suffix}")
+        result.add_remark(folder or ".", f"not imported: {', '.join(skipped[:10])}{suffix}")
 
 
 def get_nested_object(value: Any, *keys: str) -> dict[str, Any]:

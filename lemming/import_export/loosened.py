@@ -55,7 +55,7 @@ def _list_gate_changes(old: Any, new: Any) -> Iterator[str]:
         yield f"removes gate {_truncate(gate)}"
     remaining = [gate for gate in old_lines if gate in new_lines]
     if remaining and remaining != [gate for gate in new_lines if gate in old_lines]:
-        yield "puts the gates into another order"
+        yield "changes the order of the gates"
     for index, gate in enumerate(new_lines):
         if (
             gate not in old_lines

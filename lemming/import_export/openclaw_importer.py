@@ -141,7 +141,7 @@ def _import_workspace(
     name = to_agent_name(str(agent_id or identity.get("name") or folder or source.folder.name))
     location = _join_path(folder, "SOUL.md")
     if not name or name in result.resumes:
-        result.add_remark(folder or ".", "has no name of its own that an agent can have: left out")
+        result.add_remark(folder or ".", "has no valid name for an agent: left out")
         return
     sections = [f"# {item}\n{texts[item].strip()}" for item in _INSTRUCTION_FILES if texts[item].strip()]
     context = _import_files(source, folder, name, texts, result, created_at)
@@ -185,7 +185,9 @@ def _import_files(
             result.files[f"{home}/{file}"] = texts[file].encode()
     for file in _STARTUP_FILES:
         if texts[file].strip():
-            result.add_remark(_join_path(folder, file), "is not run by itself; it is in the workspace")
+            result.add_remark(
+                _join_path(folder, file), "does not run automatically; it was copied to the workspace"
+            )
     memory = next((texts[file] for file in _MEMORY_FILES if texts[file].strip()), "")
     if memory:
         try:
@@ -193,7 +195,7 @@ def _import_files(
             result.files[effect.path] = effect.content
         except ToolError as error:
             result.add_remark(
-                _join_path(folder, _MEMORY_FILES[0]), f"{error.message}; it is in the workspace"
+                _join_path(folder, _MEMORY_FILES[0]), f"{error.message}; it was copied to the workspace"
             )
             result.files[f"{home}/{_MEMORY_FILES[0]}"] = memory.encode()
     copy_folder(source, _join_path(folder, "memory"), f"{home}/memory", result.files)
@@ -219,7 +221,8 @@ def _map_tools(settings: dict[str, Any], target: ImportTarget, result: ImportRes
         return [tool for tool in map_tools(allowed, target, result, file) if tool not in denied]
     tools = [tool for tool in SAFE_TOOLS if tool in target.tools and tool not in denied]
     result.add_remark(
-        file, f"it may use all tools there: here {', '.join(tools)}; add others to permissions.tools"
+        file,
+        f"it may use all tools in the source, and {', '.join(tools)} here; add others to permissions.tools",
     )
     return tools
 
@@ -238,7 +241,7 @@ def _build_schedule(
     seconds = parse_interval(interval)
     if not seconds:
         if seconds is None:
-            result.add_remark(file, f'heartbeat "{interval}" is no interval: it has no schedule')
+            result.add_remark(file, f'the heartbeat must be an interval, got "{interval}": no schedule')
         return wake_on_change
     active = get_nested_object(heartbeat, "activeHours")
     cron = to_cron(seconds, _to_cron_hours(active))
@@ -247,7 +250,8 @@ def _build_schedule(
         result.add_remark(file, f"the heartbeat has no schedule: {problem}")
         return wake_on_change
     result.add_remark(
-        file, f'heartbeat every {interval}: "{cron}", {schedule["timezone"]}; it answers then, not in between'
+        file,
+        f'heartbeat every {interval} becomes "{cron}", {schedule["timezone"]}; it answers only at these times',
     )
     return schedule
 

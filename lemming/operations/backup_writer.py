@@ -149,11 +149,10 @@ def _stat_files(folder: Path) -> list[tuple[str, int, int]]:
 
 def _make_busy_error(org: Organisation, wait_s: float, busy: OrgBusy) -> OrgBusy:
     hint = (
-        "`lemming pause`, `lemming backup`, `lemming unpause`; or --wait for longer; or end the engine first: "
-        "nothing is lost, and a backup then waits for nobody"
+        "pause first (`lemming pause`, `lemming backup`, `lemming unpause`), raise --wait, or stop the engine"
     )
     return OrgBusy(
-        f"for {wait_s:g} s there was always a tick under way: {busy.message}",
+        f"ticks were running for all of {wait_s:g} s: {busy.message}",
         where=str(org.base),
         hint=hint,
     )

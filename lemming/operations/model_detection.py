@@ -78,7 +78,7 @@ def make_unknown_model_error(text: str, keys: Iterable[str]) -> UnknownModel:
     candidates = {*keys, *CATALOGUE}
     hint = (
         did_you_mean(text, sorted(candidates))
-        or f"keys and embedded models: {', '.join(sorted(candidates))}; or PROVIDER/MODEL"
+        or f"use one of {', '.join(sorted(candidates))}, or PROVIDER/MODEL"
     )
     return UnknownModel(f'no model "{text}"', where=MODELS_FILE, hint=hint)
 

@@ -141,9 +141,9 @@ class WayTrial:
     def _find_obstacle(self, way: Way, entry: ModelEntry, provider: LLMProvider) -> str:
         """Return the reason this entry cannot use a way, or an empty string."""
         if way.calls_tools and not provider.takes_tools:
-            return f"{entry.provider} takes no tools"
+            return f"{entry.provider} does not accept tools"
         if way is ACTIONS and not provider.takes_schema:
-            return f"{entry.provider} takes no schema"
+            return f"{entry.provider} does not accept a schema"
         is_left_out = "json_schema" in self.refused_parts()
         if not way.takes_schema and provider.takes_schema and not self.has_json and not is_left_out:
             return f"no option of {entry.provider} leaves the schema out"
@@ -151,7 +151,7 @@ class WayTrial:
         if way.calls_tools and (
             conflicting := [name for name in _SCHEMA_FIELDS if extra.get(name) is not None]
         ):
-            return f"options.extra sends {conflicting[0]} beside the tools, and under a schema no call can be written"
+            return f"options.extra sends {conflicting[0]} with the tools; under a schema the model cannot call tools"
         return ""
 
     def _find_refusal(self, way: Way, reply: Reply) -> str:
@@ -161,7 +161,7 @@ class WayTrial:
         }
         if way.needs and (way.needs in refusals or way.needs in self.refused_parts()):
             part = "tools" if way is NATIVE else "schema"
-            return f"the server takes no {part}: {refusals.get(way.needs, 'it has refused it before')}"
+            return f"the server does not accept {part}: {refusals.get(way.needs, 'it rejected it before')}"
         return ""
 
     def _get_reply(self, entry: ModelEntry, trial_request: TrialRequest) -> Reply:

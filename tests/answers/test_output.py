@@ -125,7 +125,7 @@ def test_a_condition_that_is_none_takes_the_agent_out_and_says_where(base: Path)
     make_org(base, resume("ada", output={"schema": PRICED, "when": when}))
     (turn,) = run_once(base).turns
     assert turn.status == "failed"
-    assert 'output.when.0.op: no operation "iss"' in turn.reason
+    assert 'output.when.0.op: there is no operation "iss"' in turn.reason
 
 
 def test_an_answer_to_a_request_with_a_schema_is_corrected_and_then_failed_with_words(base: Path) -> None:
@@ -175,13 +175,15 @@ def test_validate_names_what_is_wrong_with_an_output(base: Path) -> None:
         resume("cyd", output={"schema": {"$defs": {"c": {}}, "properties": {"c": {"$ref": "#/$defs/c"}}}}),
     )
     found = [str(problem) for problem in validate_agents(base, load_config(base), None)]
-    assert any("/output/schema/properties/a/type: no JSON Schema: 'numbr'" in it for it in found), found
-    assert any("no entry must satisfy it" in it for it in found)
-    (outside,) = (it for it in found if "is not in the schema" in it)
-    assert "b/$ref: https://example.org/b is not in the schema" in outside
-    assert any("backends that constrain answers are not given it" in it for it in found)
+    assert any("/output/schema/properties/a/type: expected a JSON Schema: 'numbr'" in it for it in found), (
+        found
+    )
+    assert any("the schema applies to no entry" in it for it in found)
+    (outside,) = (it for it in found if "the schema does not contain" in it)
+    assert "b/$ref: the schema does not contain https://example.org/b" in outside
+    assert any("the schema cannot constrain the model's output" in it for it in found)
     ada, *_ = run_once(base).turns
-    assert (ada.status, "no JSON Schema" in ada.reason) == ("failed", True)
+    assert (ada.status, "expected a JSON Schema" in ada.reason) == ("failed", True)
 
 
 def test_of_several_requests_in_one_inbox_each_answer_is_held_to_its_own_schema(base: Path) -> None:

@@ -80,7 +80,7 @@ def test_one_list_has_all_that_waits_and_its_exit_status_says_so(
     assert [line["text"][:10] for line in lines] == ["which one?", 'ring: {"te']
     assert [line.get("call", {}).get("id") for line in lines] == [None, "1/ada/0"]
     assert lemming(base, "approve", lines[0]["id"]) == 2
-    assert "it asks for an answer, not for approval" in capsys.readouterr().err
+    assert "the request asks for an answer, not for approval" in capsys.readouterr().err
     lemming(base, "status")
     assert "waits for approval: ring\n" in capsys.readouterr().out
     lemming(base, "status", "--json")
@@ -183,15 +183,15 @@ def test_validate_names_persons_there_are_not_and_lines_that_are_missing(
     edit(base, "agents/human/resume.json", permissions={"read_outboxes": []})
     assert lemming(base, "validate") != 0
     said = capsys.readouterr().err
-    assert "human cannot read ada: the call is refused" in said
-    assert "ada cannot read human" not in said
+    assert "human may not read ada: the call is refused" in said
+    assert "ada may not read human" not in said
     assert 'add "ada" to its read_outboxes' in said
 
 
 def test_validate_says_where_nobody_could_approve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = make(tmp_path, ring(), people=())
     assert lemming(base, "validate") != 0
-    assert "there is no person who could approve it" in capsys.readouterr().err
+    assert "there is no person who can approve" in capsys.readouterr().err
 
 
 def test_hiring_needs_agreement_where_a_gate_says_so(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_always_is_for_a_tool_that_the_gate_names(tmp_path: Path, tools: Any, is
     if is_named:
         require_gate_exists(base, call, "ada")
         return
-    with pytest.raises(UsageError, match="no gate that asks about ring"):
+    with pytest.raises(UsageError, match="does not ask about ring any more"):
         require_gate_exists(base, call, "ada")
 
 
@@ -129,7 +129,7 @@ def test_always_is_for_a_gate_that_still_asks_there(tmp_path: Path, gates: list[
     tick(base)
     (call,) = kept_calls(base)
     edit(base, "config/org.json", gates=gates)
-    with pytest.raises(UsageError, match="no gate that asks about ring"):
+    with pytest.raises(UsageError, match="does not ask about ring any more"):
         require_gate_exists(base, call, "ada")
 
 

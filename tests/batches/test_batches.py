@@ -229,7 +229,7 @@ def test_a_server_at_an_address_gets_live_calls_and_a_person_is_told_once(desk: 
     desk.entry = replace(desk.entry, options=options)
     assert not any(reply.batched for reply in desk.ask(*AGENTS).values())
     (told,) = [event for event in desk.events if isinstance(event, BatchNotSent)]
-    assert "is taken to have no batches" in told.problem
+    assert "is assumed to have no batches" in told.problem
 
 
 def test_a_server_that_refuses_batches_gets_live_calls_and_a_person_is_told(desk: Desk) -> None:

@@ -108,8 +108,8 @@ def test_lines_that_are_no_messages_are_refused_and_the_others_taken(base: Path,
     run_once(base, clock=FrozenClock())
     assert [entry.payload["message_id"] for entry in arrived(base)] == ["m-3"]
     assert [line["why"] for line in noted(base) if line["did"] == "refused"] == [
-        "a line that is no JSON object",
-        'a message has "id" and "text", which are texts, and may have "payload"',
+        "expected one JSON object per line, got another line",
+        'a message must have "id" and "text", both texts',
         'unknown key "target"; keys: type, id, text, from, kind, payload',
     ]
 

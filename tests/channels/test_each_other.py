@@ -58,7 +58,7 @@ def make(folder: Path) -> None:
         for heard, answer in NEXT[name].items():
             reply = say(answer)
             reply["outbox_entries"][0]["payload"]["target"] = other
-            empty = {"notes": "it is over"}
+            empty = {"notes": "the request is closed"}
             script.append({"contains": f'"text": "{heard}"', "reply": reply if answer else empty})
         make_org(
             folder / name,
@@ -100,7 +100,7 @@ def arrived(folder: Path) -> dict[str, list[str]]:
 
 
 def run(folder: Path, clock: FrozenClock, death: Death) -> int:
-    """Start both, and run them until somebody who ticks dies, or it is over; return the changes they made."""
+    """Start both, and run them until somebody who ticks dies, or the request is closed; return the changes they made."""
     stop, told = threading.Event(), list[object]()
     with contextlib.ExitStack() as stack:
         for name, other in OTHER.items():

@@ -89,9 +89,9 @@ def test_what_can_be_no_entry_is_set_aside_with_its_reason(base: Path) -> None:
     assert arrived(base) == []
     reasons = {name: text for name, text in files(base).items() if name.endswith(".why.txt")}
     assert reasons == {
-        "failed/empty.txt.why.txt": b"empty.txt: it is empty\n",
-        "failed/large.txt.why.txt": b"large.txt: 101 bytes are more than 100 (max_bytes)\n",
-        "failed/link.txt.why.txt": b"link.txt: it is no plain file\n",
+        "failed/empty.txt.why.txt": b"empty.txt: the file is empty\n",
+        "failed/large.txt.why.txt": b"large.txt: a file must have at most 100 bytes (max_bytes), got 101\n",
+        "failed/link.txt.why.txt": b"link.txt: expected a regular file\n",
     }
     assert (base / "shared/drop/failed/large.txt").read_bytes() == b"x" * 101
     assert [line["did"] for line in noted(base)] == ["refused"] * 3

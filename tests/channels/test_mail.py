@@ -141,18 +141,18 @@ def test_a_mail_that_is_not_taken_now_goes_out_later_under_the_same_id(base: Pat
     told = [line["did"] for line in noted(base)]
     assert sorted(told) == ["delivered", "failed", "gave_up"]
     assert [line["why"] for line in noted(base) if line["did"] == "gave_up"] == [
-        'boss@elsewhere.example is not in "allow_to" of the channel'
+        'recipient boss@elsewhere.example is not in "allow_to" of the channel'
     ]
 
 
 @pytest.mark.parametrize(
     ("refused", "why"),
     [
-        (mail(Auto_Submitted="auto-replied"), "a program has sent it (Auto-Submitted)"),
-        (mail(From=USER), "it comes from the channel's own address"),
-        (mail(List_Id="<news.far.example>"), "it comes from a list"),
-        (mail(Precedence="bulk"), "it comes from a list"),
-        (mail(From=""), "it has no sender"),
+        (mail(Auto_Submitted="auto-replied"), "the mail was sent by a program (Auto-Submitted)"),
+        (mail(From=USER), "the mail comes from the channel's own address"),
+        (mail(List_Id="<news.far.example>"), "the mail comes from a mailing list"),
+        (mail(Precedence="bulk"), "the mail comes from a mailing list"),
+        (mail(From=""), "the mail has no sender"),
     ],
     ids=["automatic", "own", "list", "bulk", "nobody"],
 )
@@ -215,7 +215,7 @@ def test_a_sender_of_too_much_waits_and_loses_nothing(base: Path, post: Imap) ->
 def test_a_server_that_is_down_is_tried_again_later(base: Path, post: Imap) -> None:
     clock = FrozenClock()
     with_mail(base, post, imap_port=1)
-    assert "out of reach" in look_at(base, clock)[0]
+    assert "unreachable" in look_at(base, clock)[0]
     look_at(base, clock)
     assert [line["did"] for line in noted(base)] == ["down"]
     clock.advance(11)

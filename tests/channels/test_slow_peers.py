@@ -61,7 +61,7 @@ def test_a_target_that_drips_its_answer_is_given_up_in_time_and_named(base: Path
     with dripping(letter) as port:
         with_channels(base, door=http_to(port, timeout_s=0.3))
         (told,) = look_at(base)
-    assert "what is to go out by the channel of door does not" in told
+    assert "the channel of door could not send an entry" in told
     assert "127.0.0.1" in told
     assert [line["did"] for line in noted(base)] == ["failed"]
     assert "1 waiting to be sent" in troubles_in(base)
@@ -73,9 +73,9 @@ def test_a_mail_server_that_drips_its_greeting_is_given_up_in_time_and_named(bas
         reads = {"imap_host": "127.0.0.1", "imap_port": port, "imap_encryption": "none"}
         with_channels(base, door=mail_at(**reads))
         (told,) = look_at(base)
-    assert "the channel of door is out of reach: 127.0.0.1 gave no whole answer within 0.3 s" in told
+    assert "the channel of door is unreachable: 127.0.0.1 did not answer completely within 0.3 s" in told
     assert [line["did"] for line in noted(base)] == ["down"]
-    assert "127.0.0.1 gave no whole answer" in troubles_in(base)
+    assert "127.0.0.1 did not answer completely" in troubles_in(base)
 
 
 def test_a_mail_server_that_drips_when_mail_is_sent_is_given_up_in_time_and_named(base: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_mail_server_that_drips_when_mail_is_sent_is_given_up_in_time_and_name
         sends = {"smtp_host": "127.0.0.1", "smtp_port": port, "smtp_encryption": "none"}
         with_channels(base, door=mail_at(**sends))
         (told,) = look_at(base)
-    assert "127.0.0.1 gave no whole answer within 0.3 s" in told
+    assert "127.0.0.1 did not answer completely within 0.3 s" in told
     assert [line["did"] for line in noted(base)] == ["failed"]
 
 

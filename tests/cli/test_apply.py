@@ -160,7 +160,7 @@ HUMAN = {"human": {"provider": "human"}}
         ("agents: {Ada: x}", '"Ada" must be a name'),
         ("agents: {all: x}", '"all" must not be an agent\'s name'),
         ("agents: {ada: 5}", "an agent must be a text or an object"),
-        ("agents: {ada: {does: x, cron: 61 * * * *}}", '/schedule/cron: "61" is no minute'),
+        ("agents: {ada: {does: x, cron: 61 * * * *}}", '/schedule/cron: "61" is not a valid minute'),
         ("agents: {ada: {does: x, budget: much}}", 'a budget must be credits, dollars or tokens, got "much"'),
         ("agents: {ada: {does: x, steps: 999}}", "/turn/max_steps"),
         ("agent: {ada: x}", 'did you mean "agents"?'),

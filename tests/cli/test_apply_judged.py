@@ -93,7 +93,7 @@ GUARDED: dict[str, Any] = {
     [
         ({"gates": []}, 'removes gate {"at": "call", "class": ["execute"], "then": "ask"}'),
         ({"gates": [ASKS]}, 'removes gate {"at": "out", "deny": ["secret"], "then": "block"}'),
-        ({"gates": [BLOCKS, ASKS]}, "puts the gates into another order"),
+        ({"gates": [BLOCKS, ASKS]}, "changes the order of the gates"),
         ({"gates": [{"at": "call", "then": "pass"}, ASKS, BLOCKS]}, "lets pass, before other gates"),
         ({"trust": None}, "removes trust {}"),
         ({"paused": ""}, 'changes paused from "for the holidays" to ""'),

@@ -116,7 +116,7 @@ def test_tools_teams_and_guides_are_ours(bare: Lemming, source: Path, base: Path
     assert found["guides"] is True
     assert (base / "AGENTS.md").read_text() == CLAUDE["CLAUDE.md"]
     for told in (
-        "not taken: settings.json",
+        "not imported: settings.json",
         "Frobnicate",
         "ghost",
         "mcp.chrome.navigate",
@@ -162,8 +162,8 @@ def test_another_guide_and_another_model_are_left_as_they_are(
         "provider": "ollama",
         "model": "x",
     }
-    assert "AGENTS.md: is there already and says something else" in ran.err
-    assert '"sonnet" is there already, for another model' in ran.err
+    assert "AGENTS.md: already exists with other content" in ran.err
+    assert '"sonnet" already exists for another model' in ran.err
 
 
 # --- a company -----------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_routines_and_heartbeats_are_schedules(bare: Lemming, source: Path, base
 
 def test_what_a_person_must_fill_in_is_told(bare: Lemming, source: Path, base: Path) -> None:
     ran = taken(bare, "company", source, base)
-    for told in ("OPENAI_API_KEY", "GH_TOKEN", '"paperclip" does not come', "example-provider/example-model"):
+    for told in ("OPENAI_API_KEY", "GH_TOKEN", '"paperclip" is not part', "example-provider/example-model"):
         assert told in ran.err
     assert "Build and ship software products" in (base / "AGENTS.md").read_text()
 

@@ -54,7 +54,7 @@ def test_one_is_shown_as_agents_read_it(org: Path, lemming: Lemming, name: str) 
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("pdf-form", 'did you mean "pdf-forms"?'), ("broken", "does not begin with a block")]
+    ("name", "told"), [("pdf-form", 'did you mean "pdf-forms"?'), ("broken", "must start with a YAML block")]
 )
 def test_what_is_no_skill_is_told_so(org: Path, lemming: Lemming, name: str, told: str) -> None:
     ran = lemming("skills", "show", name)

@@ -26,13 +26,13 @@ def agent(name: str, *tools: str, reads: tuple[str, ...] = (), **more: Any) -> d
 
 def warnings(lemming: Lemming, *words: str) -> list[str]:
     found = lemming("validate", "--json", *words).objects
-    return [it["message"] for it in found if it.get("message", "").startswith("strangers may")]
+    return [it["message"] for it in found if it.get("message", "").startswith("untrusted senders may")]
 
 
 def test_an_agent_that_reads_a_channel_and_may_run_commands_is_named(base: Path, lemming: Lemming) -> None:
     org(base, agent("ada", "shell", reads=("desk",)), agent("bob", "shell"))
     assert warnings(lemming) == [
-        "strangers may have ada call shell (execute): ada reads desk, a channel, and no gate asks or blocks"
+        "untrusted senders may make ada call shell (execute): ada reads desk, a channel, and no gate asks or blocks"
     ]
     assert warnings(lemming, "ada") == warnings(lemming)
     assert warnings(lemming, "bob") == []
@@ -56,9 +56,9 @@ def test_the_way_through_other_agents_is_told(base: Path, lemming: Lemming) -> N
         agent("fay", reads=("desk",), access={"allow_write": ["./shared/other"]}),  # no tool writes there
     )
     assert warnings(lemming) == [
-        "strangers may have cyd call http_post (send): cyd reads bob, and bob reads ada, and ada reads "
+        "untrusted senders may make cyd call http_post (send): cyd reads bob, and bob reads ada, and ada reads "
         "desk, a channel, and no gate asks or blocks",
-        "strangers may have dan call shell (execute): dan reads shared/notes, which ada may write, and ada "
+        "untrusted senders may make dan call shell (execute): dan reads shared/notes, which ada may write, and ada "
         "reads desk, a channel, and no gate asks or blocks",
     ]
 
@@ -67,7 +67,7 @@ def test_what_tools_bring_from_outside_counts(base: Path, lemming: Lemming) -> N
     web = [agent("ada", "http_get"), agent("bob", "http_get", "http_post"), agent("cyd", "http_post")]
     make_org(base, *web, org=HOSTS)
     assert warnings(lemming) == [
-        "strangers may have bob call http_post (send): bob is shown what http_get, http_post gives, and "
+        "untrusted senders may make bob call http_post (send): bob reads results of http_get, http_post, and "
         "no gate asks or blocks"
     ]
     trusted = {**HOSTS, "trust": {"tools": {"http_*": "known"}}}

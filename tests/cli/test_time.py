@@ -112,7 +112,7 @@ def test_send_every_writes_a_job_and_says_what_is_still_missing(base: Path, lemm
     make_org(base, HUMAN, resume("ada", permissions={"read_outboxes": ["human"]}), org=BERLIN)
     ran = lemming("send", "--every", "0 9 * * mon", "--to", "ada", "What was last week?")
     assert 'job "what-was-last-week": ada is asked at 09:00 on Monday; first Mon ' in ran.err
-    assert "nobody asks for these jobs" in ran.err
+    assert "these jobs never run" in ran.err
     lemming("agents", "new", "calendar", "--model", "clock", "--read", "*")
     assert "ada may not read calendar" in lemming("validate").err
     lemming("send", "--every", "@daily", "--to", "ada", "What was last week?")

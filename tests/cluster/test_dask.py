@@ -185,7 +185,7 @@ def test_the_call_of_a_worker_that_was_killed_is_made_by_no_other(calls: DaskCal
     with ThreadPoolExecutor(1) as pool:
         reply = pool.submit(asked.complete, question())
         os.kill(int((base / "told").read_text()), signal.SIGKILL)
-        with pytest.raises(Unavailable, match="the worker that made the call died") as raised:
+        with pytest.raises(Unavailable, match="the worker died during the call") as raised:
             reply.result()
     assert (raised.value.may_be_paid, raised.value.is_of_backend) == (True, False)
     assert len((base / "asked").read_text().splitlines()) == 1
@@ -212,7 +212,7 @@ def test_a_limit_counts_the_call_of_a_worker_that_was_killed(cluster: LocalClust
         os.kill(int((base / "told").read_text()), signal.SIGKILL)
         (base / "told").read_text()  # of the second turn
         first, second = ticks.result()
-    assert "the worker that made the call died" in first.turns[0].reason
+    assert "the worker died during the call" in first.turns[0].reason
     assert [turn.error for turn in second.turns] == ["LimitReached", "LimitReached"]
     assert len((base / "asked").read_text().splitlines()) == 2
 

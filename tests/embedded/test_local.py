@@ -55,8 +55,8 @@ def test_missing_weights_say_how_to_get_them(
     monkeypatch.setenv("LEMMING_MODELS_DIR", str(tmp_path))
     with pytest.raises(UnknownModel) as caught:
         call_provider(LocalProvider(), small)
-    assert caught.value.hint == f"lemming models pull {LOCAL_MODEL}"
-    with pytest.raises(UnknownModel, match="no such file"):
+    assert caught.value.hint == f"run `lemming models pull {LOCAL_MODEL}`"
+    with pytest.raises(UnknownModel, match="does not exist"):
         call_provider(LocalProvider(path=str(tmp_path / "none.gguf")), small)
 
 
@@ -177,7 +177,7 @@ def test_a_stop_breaks_the_answer_off(model: LocalProvider, small: Request) -> N
         heard.append(text)
 
     try:
-        with pytest.raises(Unavailable, match="the engine is to end"):
+        with pytest.raises(Unavailable, match="the engine is stopping"):
             model.complete_streaming(story, hear)
     finally:
         model.stopping = None

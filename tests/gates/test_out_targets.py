@@ -65,17 +65,17 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
     "tags are a list": (
         {"when": {"field": "tags", "op": "is", "value": "secret"}},
         '"tags" is never "secret"',
-        'it is a list: write "op": "contains"',
+        'use a list: write "op": "contains"',
     ),
     "an expression that fits everything": (
         {"deny": [""]},
-        "expected a regular expression, found an empty text, which fits everything",
-        "write what is looked for",
+        "expected a regular expression, got an empty text (it matches everything)",
+        "write a pattern",
     ),
     "a schema that everything satisfies": (
         {"schema": {}},
-        "expected a JSON Schema that wants something, found {}: everything satisfies it",
-        'add "required": ["text"], say, or take it out',
+        "expected a JSON Schema with keywords, got {} (it matches everything)",
+        'add "required": ["text"], for example, or remove it',
     ),
 }
 

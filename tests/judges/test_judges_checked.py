@@ -33,10 +33,10 @@ def test_a_policy_is_a_text_or_a_file(base: Path) -> None:
         ({"by": "critc"}, 'no agent and no model key "critc"'),
         ({"by": {"agent": "scripted"}}, 'no agent "scripted"'),
         ({"by": {"model": "critic"}}, 'there is no model key "critic"'),
-        ({"by": {}}, "verify.by is a name"),
+        ({"by": {}}, "verify.by must be a name"),
         ({"by": "critic", "max": 0}, "at least 1"),
         ({"by": "critic", "then": "flagg"}, "flag"),
-        ({"by": "human"}, "gives no verdict"),
+        ({"by": "human"}, "cannot judge"),
         ({"by": "critic", "policy": "./shared/none.md"}, "none.md"),
         ({"by": "critic", "polcy": "x"}, "policy"),
     ],
@@ -64,7 +64,7 @@ def test_validate_warns_of_an_author_who_may_write_its_policy(
     (base / "shared/policy.md").write_text("Be short.")
     assert run(["-C", str(base), "validate"]) == 0
     told = capsys.readouterr()
-    assert "ada may write ./shared/policy.md, by which it is judged" in told.out + told.err
+    assert "ada may write ./shared/policy.md, the policy of its own judge" in told.out + told.err
 
 
 def test_a_program_that_judges_is_agreed_to_before_it_runs(base: Path) -> None:

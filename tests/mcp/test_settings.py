@@ -33,12 +33,21 @@ PROGRAM = {"command": ["server"]}
     [
         ({"a": {}}, "/servers/a: the server has neither a command nor an address"),
         ({"a": {**PROGRAM, "url": "http://x/mcp"}}, "has both a command and an address"),
-        ({"a b": PROGRAM}, '"a b" is no name for a server'),
-        ({"a": {"url": "ftp://x"}}, "/servers/a/url: no address of a server"),
-        ({"a": {"url": "https://me:word@x/mcp"}}, "a user or password stands in the address"),
-        ({"a": {**PROGRAM, "env": ["KEY=sk-12345678"]}}, "/servers/a/env/0: a value stands here"),
-        ({"a": {"url": "http://x", "headers_env": {"X-Key": "a b"}}}, "headers_env/X-Key: a value stands"),
-        ({"a": {**PROGRAM, "variables": {"API_KEY": "abc"}}}, "variables/API_KEY: a secret stands here"),
+        ({"a b": PROGRAM}, '"a b" is not a valid name for a server'),
+        ({"a": {"url": "ftp://x"}}, "/servers/a/url: expected the address of a server"),
+        ({"a": {"url": "https://me:word@x/mcp"}}, "the address must not contain a user or password"),
+        (
+            {"a": {**PROGRAM, "env": ["KEY=sk-12345678"]}},
+            "/servers/a/env/0: expected the name of an environment variable, got a value",
+        ),
+        (
+            {"a": {"url": "http://x", "headers_env": {"X-Key": "a b"}}},
+            "headers_env/X-Key: expected the name of an environment variable",
+        ),
+        (
+            {"a": {**PROGRAM, "variables": {"API_KEY": "abc"}}},
+            "variables/API_KEY: expected a reference to an environment variable, got a secret",
+        ),
         (
             {"a": {**PROGRAM, "comand": 1}},
             '/servers/a/comand: unknown key "comand" (did you mean "command"?)',
@@ -59,7 +68,10 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, servers: dict[str, An
             'write "${GITHUB_TOKEN}" here',
         ),
         ({"a": {"url": "http://x", "headers": {"Authorization": "Bearer abc"}}}, "/mcpServers/a/headers"),
-        ({"a": {"command": "npx", "args": ["--key=sk-0123456789ab"]}}, "/mcpServers/a/args/0: a secret"),
+        (
+            {"a": {"command": "npx", "args": ["--key=sk-0123456789ab"]}},
+            "/mcpServers/a/args/0: expected a reference",
+        ),
         ({"a": {"type": "sse", "url": "http://x"}}, "the transport sse is not supported"),
         ({"a": {"type": "websocket", "url": "http://x"}}, "/mcpServers/a/type: expected 'stdio'"),
     ],
@@ -98,7 +110,7 @@ def test_the_common_form_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
 def test_two_servers_of_one_name_are_an_error_that_names_both_files(tmp_path: Path) -> None:
     problems(tmp_path, {"a": PROGRAM})
     said = problems(tmp_path, {"a": {"command": "npx"}}, ".mcp.json")
-    assert said == ['/servers/a: "a" stands in config/mcp.json too (keep one of them)']
+    assert said == ['/servers/a: "a" is also in config/mcp.json (keep one of them)']
 
 
 @pytest.mark.parametrize(
@@ -123,8 +135,8 @@ def test_validate_says_which_pattern_reaches_no_server(
     ("ask", "human_reads", "ada_reads", "said"),
     [
         ("human", ["ada"], ["human"], ""),
-        ("human", [], ["human"], 'human cannot read ada: add "ada"'),
-        ("human", ["ada"], [], 'ada cannot read human: add "human"'),
+        ("human", [], ["human"], 'human may not read ada: add "ada"'),
+        ("human", ["ada"], [], 'ada may not read human: add "human"'),
         ("hilda", ["ada"], ["human"], 'there is no agent "hilda" to ask'),
     ],
 )
@@ -146,7 +158,7 @@ def test_validate_says_whose_questions_nobody_gets(
     configure(base, {"desk": {**PROGRAM, "ask": ask}})
     assert run(["-C", str(base), "validate"]) == 0
     shown = "".join(capsys.readouterr())
-    assert ("/servers/desk/ask: what MCP server desk asks ada back" in shown) == bool(said), shown
+    assert ("/servers/desk/ask: questions of MCP server desk to ada" in shown) == bool(said), shown
     assert said in shown
 
 

@@ -160,5 +160,7 @@ def test_validate_says_how_many_items_wait(
 ) -> None:
     base = bank(tmp_path, {**PAY, "at_once": at_once}, gates=gates)
     assert lemming(["-C", str(base), "validate"]) == 0
-    said = f"of {at_once} calls at once, 5 are asked about (turn.max_approvals)"
+    said = (
+        f"the step makes {at_once} calls at once, and only 5 wait for approval at a time (turn.max_approvals)"
+    )
     assert (said in capsys.readouterr().err) is is_told

@@ -165,20 +165,23 @@ BAND = {"name": "b", "parallel": [step("m", "ada"), step("n", "bob")]}
 @pytest.mark.parametrize(
     ("steps", "about"),
     [
-        ([{**LOOK, "each": "stert.x"}], '/steps/0/each: "stert.x" is nothing that a run knows'),
+        ([{**LOOK, "each": "stert.x"}], '/steps/0/each: "stert.x" is not a value of the run'),
         ([{**LOOK, "each": "steps.x.items"}], '/steps/0/each: there is no step "x"'),
-        ([FINDS, {**LOOK, "each": "steps.find.citys"}], '/steps/1/each: "find" gives no list "citys"'),
-        ([FINDS, {**LOOK, "each": "steps.find.land"}], '/steps/1/each: "find" gives no list "land"'),
-        ([FINDS, {**LOOK, "each": "keys.found.land"}], '/steps/1/each: "found" gives no list "land"'),
-        ([FINDS, {**LOOK, "each": "steps.find"}], '/steps/1/each: "find" gives no list'),
-        ([step("a", "ada", task="{{item}}")], '/steps/0/task: "item" is nothing that a run knows'),
+        ([FINDS, {**LOOK, "each": "steps.find.citys"}], '/steps/1/each: "find" has no list "citys"'),
+        ([FINDS, {**LOOK, "each": "steps.find.land"}], '/steps/1/each: "find" has no list "land"'),
+        ([FINDS, {**LOOK, "each": "keys.found.land"}], '/steps/1/each: "found" has no list "land"'),
+        ([FINDS, {**LOOK, "each": "steps.find"}], '/steps/1/each: "find" has no list'),
+        ([step("a", "ada", task="{{item}}")], '/steps/0/task: "item" is not a value of the run'),
         ([step("a", "ada", at_once=2)], '/steps/0/at_once: "at_once" has no effect here'),
         ([{**BAND, "each": "start.x"}], '/steps/0/each: "each" has no effect in a step that is a band'),
         ([{**LOOK, "choose": {"field": "x", "to": {"y": "end"}}}], "/steps/0/choose: "),
-        ([LOOK, step("b", "bob", task="{{steps.look.text}}")], 'no answer there has a field "text"'),
+        (
+            [LOOK, step("b", "bob", task="{{steps.look.text}}")],
+            'the schema of the answer does not allow a field "text"',
+        ),
         (
             [{**LOOK, "routes": [{"when": OF_AN_ITEM, "to": "end"}], "else": "end"}],
-            '"item" is nothing that a run knows',
+            '"item" is not a value of the run',
         ),
     ],
 )
@@ -195,7 +198,7 @@ def test_a_list_that_a_step_gives_or_may_give_is_in_order(base: Path, each: str)
 
 def test_a_list_that_a_plan_is_not_given_is_named(base: Path) -> None:
     planned_org(base, {**LOOK, "each": "start.words"}, input=INPUT)
-    assert any('/steps/0/each: "start" gives no list "words"' in line for line in said(base)), said(base)
+    assert any('/steps/0/each: "start" has no list "words"' in line for line in said(base)), said(base)
 
 
 def test_what_is_right_is_in_order(base: Path) -> None:
@@ -260,7 +263,7 @@ def test_a_program_asks_a_plan_with_values(base: Path) -> None:
 @pytest.mark.parametrize("key", ["target", "deadline", "hands_on", "text"])
 def test_a_value_that_would_say_something_of_the_request_is_refused(base: Path, key: str) -> None:
     two_plans(base, {"topic": "{{start.about}}"})
-    with pytest.raises(UsageError, match=f'"{key}" is a word of requests'):
+    with pytest.raises(UsageError, match=f'"{key}" is a reserved key of requests'):
         put(base, "press", "please", fields={key: "ada"}, clock=FrozenClock())
     assert read_outbox_entries(base, "human") == []
 
@@ -281,10 +284,13 @@ def test_a_request_that_does_not_fit_is_refused_with_the_reason(base: Path) -> N
 @pytest.mark.parametrize(
     ("args", "about"),
     [
-        ({"words": 3}, '/steps/0/args: the plan of press needs "topic"'),
-        ({"topic": "x", "words": "many"}, '/steps/0/args/words: press does not take this as "words"'),
-        ({"topic": "x", "wrods": 1}, '/steps/0/args/wrods: the plan of press takes no "wrods"'),
-        ({"topic": "x", "target": "bob"}, '/steps/0/args/target: "target" is a word of requests'),
+        ({"words": 3}, '/steps/0/args: the plan of press requires the argument "topic"'),
+        (
+            {"topic": "x", "words": "many"},
+            '/steps/0/args/words: argument "words" does not match the input of press',
+        ),
+        ({"topic": "x", "wrods": 1}, '/steps/0/args/wrods: the plan of press has no argument "wrods"'),
+        ({"topic": "x", "target": "bob"}, '/steps/0/args/target: "target" is a reserved key of requests'),
     ],
 )
 def test_what_a_plan_is_given_is_checked_before_it_runs(base: Path, args: dict[str, Any], about: str) -> None:
@@ -301,7 +307,7 @@ def test_an_agent_that_takes_fewer_requests_in_a_tick_than_may_be_at_once_is_nam
     planned_org(base, {**LOOK, "at_once": 3})
     found = validate_agents(base, load_config(base), "desk")
     assert [(it.severity, it.pointer, it.message) for it in found] == [
-        ("warning", "/steps/0/at_once", "3 at once, while ada takes 1 request a tick")
+        ("warning", "/steps/0/at_once", '"at_once" is 3, and ada takes 1 per tick (turn.requests)')
     ]
     fs.write_atomic(base, "agents/ada/resume.json", dump_pretty(resume("ada", turn={"requests": 3})))
     assert not [*validate_agents(base, load_config(base), "desk")]

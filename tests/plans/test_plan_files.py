@@ -46,52 +46,52 @@ def test_a_plan_of_every_kind_of_step_is_in_order(tmp_path: Path) -> None:
 
 
 MISTAKES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
-    "no steps": ([], "/steps", "found no steps"),
-    "nothing done": ([step("a")], "/steps/0", '"a" does nothing'),
-    "two things done": ([step("a", "ada", tool="shell")], "/steps/0/tool", "found ask and tool"),
-    "no task": ([{"name": "a", "ask": "ada"}], "/steps/0", "found no task"),
-    "two of a name": ([step("a", "ada"), step("a", "bob")], "/steps/1/name", 'found "a" twice'),
-    "a name that is an end": ([step("end", "ada")], "/steps/0/name", "where a run ends"),
-    "no name": ([step("a b", "ada")], "/steps/0/name", "is no name of a step"),
+    "no steps": ([], "/steps", "must have at least one step"),
+    "nothing done": ([step("a")], "/steps/0", '"a" must have an action'),
+    "two things done": ([step("a", "ada", tool="shell")], "/steps/0/tool", "got ask and tool"),
+    "no task": ([{"name": "a", "ask": "ada"}], "/steps/0", 'must have "task"'),
+    "two of a name": ([step("a", "ada"), step("a", "bob")], "/steps/1/name", 'got "a" twice'),
+    "a name that is an end": ([step("end", "ada")], "/steps/0/name", "reserved for the end of a run"),
+    "no name": ([step("a b", "ada")], "/steps/0/name", "is not a valid name for a step"),
     "a band too wide": (
         [{"name": "b", "parallel": [step(f"m{number}", "ada") for number in range(65)]}],
-        "/steps/0/parallel", "a band of 65",
+        "/steps/0/parallel", "got 65",
     ),
     "a moment without a clock": (
-        [{"name": "w", "wait": {"time": "2027-01-31T09:00:00Z"}}], "/steps/0/wait/time", "by the clock",
+        [{"name": "w", "wait": {"time": "2027-01-31T09:00:00Z"}}], "/steps/0/wait/time", 'requires "clock"',
     ),
     "an unknown agent": ([step("a", "adda")], "/steps/0/ask", 'did you mean "ada"?'),
-    "itself": ([step("a", "desk")], "/steps/0/ask", "would ask itself"),
+    "itself": ([step("a", "desk")], "/steps/0/ask", "must not ask desk"),
     "an unknown tool": ([{"name": "a", "tool": "shel"}], "/steps/0/tool", 'did you mean "shell"?'),
     "a tool refused": ([{"name": "a", "tool": "create_agent"}], "/steps/0/tool", "permissions.tools"),
-    "no plan there": ([{"name": "a", "plan": "ada", "task": "x"}], "/steps/0/plan", "ada has no plan"),
+    "no plan there": ([{"name": "a", "plan": "ada", "task": "x"}], "/steps/0/plan", "got ada"),
     "args of no tool": ([step("a", "ada", args={"x": 1})], "/steps/0/args", '"args" has no effect'),
-    "a wait for nothing": ([{"name": "a", "wait": {}}], "/steps/0/wait", "found nothing"),
+    "a wait for nothing": ([{"name": "a", "wait": {}}], "/steps/0/wait", "got nothing"),
     "a wait for two": ([{"name": "a", "wait": {"ticks": 1, "tick": 2}}], "/steps/0/wait", "ticks and tick"),
     "a wait for a hidden file": (
         [{"name": "a", "wait": {"file": "../tick.json"}}], "/steps/0/wait/file", "may not read",
     ),
     "a default without deadline": (
-        [step("a", "human", default="no")], "/steps/0/default", "without a deadline",
+        [step("a", "human", default="no")], "/steps/0/default", 'requires "deadline"',
     ),
     "a default that does not fit": (
         [step("a", "human", default={"x": 1}, deadline=1,
-              output={"type": "object", "required": ["ok"]})], "/steps/0/default", "not what output asks for",
+              output={"type": "object", "required": ["ok"]})], "/steps/0/default", "must match output",
     ),
-    "no schema": ([step("a", "ada", output={"type": "objct"})], "/steps/0/output/type", "no JSON Schema"),
+    "no schema": ([step("a", "ada", output={"type": "objct"})], "/steps/0/output/type", "expected a JSON Schema"),
     "an unknown step": ([step("a", "ada", then="b")], "/steps/0/then", 'no step "b"'),
     "a way into a band": (
         [step("a", "ada", then="x"), {"name": "b", "parallel": [step("x", "ada"), step("y", "bob")]}],
-        "/steps/0/then", 'inside the band "b"',
+        "/steps/0/then", 'a member of "b"',
     ),
     "no else": (
         [step("a", "ada", routes=[{"when": GOOD, "to": "end"}]), step("b", "bob")],
-        "/steps/0/routes", "fall through",
+        "/steps/0/routes", 'requires "else"',
     ),
     "a branch into a branch": (
         [step("a", "ada", routes=[{"when": GOOD, "to": "b"}], **{"else": "c"}), step("b", "bob"),
          step("c", "ada")],
-        "/steps/1", 'falls through into "c"',
+        "/steps/1", 'continues with "c"',
     ),
     "then beside routes": (
         [step("a", "ada", then="end", routes=[{"when": GOOD, "to": "end"}], **{"else": "fail"})],
@@ -108,11 +108,11 @@ MISTAKES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         "/steps/0/routes/0/when/field", "answer.verdict",
     ),
     "a loop without limit": (
-        [step("a", "ada"), step("b", "bob", then="a")], "/steps/1/then", "which has no limit",
+        [step("a", "ada"), step("b", "bob", then="a")], "/steps/1/then", "must have a limit",
     ),
-    "nobody leads there": ([step("a", "ada", then="end"), step("b", "bob")], "/steps/1", "no way leads"),
+    "nobody leads there": ([step("a", "ada", then="end"), step("b", "bob")], "/steps/1", "is never reached"),
     "a later step": (
-        [step("a", "ada", task="{{steps.b}}"), step("b", "bob")], "/steps/0/task", "is done later",
+        [step("a", "ada", task="{{steps.b}}"), step("b", "bob")], "/steps/0/task", "runs later",
     ),
     "a sibling": (
         [{"name": "b", "parallel": [step("x", "ada"), step("y", "bob", context=["steps.x"])]}],
@@ -125,7 +125,7 @@ MISTAKES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
     "an unknown root": (
         [step("draft", "ada"), step("b", "bob", task="{{draft}}")], "/steps/1/task", 'mean "steps.draft"?',
     ),
-    "nothing before": ([step("a", "ada", task="{{previous}}")], "/steps/0/task", "no step is before"),
+    "nothing before": ([step("a", "ada", task="{{previous}}")], "/steps/0/task", "no step before"),
     "an unknown key": (
         [step("a", "ada"), step("b", "bob", task="{{keys.x}}")], "/steps/1/task", "no step writes",
     ),
@@ -133,18 +133,18 @@ MISTAKES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         [step("a", "ada", task="{{keys.x}}"), step("b", "bob", writes="x")], "/steps/0/task", "written later",
     ),
     "two writers": (
-        [step("a", "ada", writes="x"), step("b", "bob", writes="x")], "/steps/1/writes", 'writes "x"',
+        [step("a", "ada", writes="x"), step("b", "bob", writes="x")], "/steps/1/writes", 'both write "x"',
     ),
     "two writers in a band": (
         [{"name": "b", "parallel": [step("x", "ada", writes="k"), step("y", "bob", writes="k")]}],
-        "/steps/0/parallel/1/writes", 'writes "k"',
+        "/steps/0/parallel/1/writes", 'both write "k"',
     ),
     "silence that runs a command": (
         [step("may", "human", deadline=3, default={"text": "yes"}), {"name": "go", "tool": "shell"}],
         "/steps/0/default", "calls shell (execute)",
     ),
     "two who verify": (
-        [step("a", "ada", verify={"ask": "bob", "tool": "shell"})], "/steps/0/verify", "expected one of them",
+        [step("a", "ada", verify={"ask": "bob", "tool": "shell"})], "/steps/0/verify", "expected one judge",
     ),
     "last of nobody": ([step("a", "ada", context=["last.bbob"])], "/steps/0/context/0", 'mean "bob"?'),
     "last of nobody, in a route": (
@@ -155,7 +155,7 @@ MISTAKES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         [{"name": "a", "tool": "shell", "args": {"comand": "ls"}}], "/steps/0/args/comand", '"command"?',
     ),
     "an argument that is missing": (
-        [{"name": "a", "tool": "shell", "args": {}}], "/steps/0/args", 'needs "command"',
+        [{"name": "a", "tool": "shell", "args": {}}], "/steps/0/args", 'requires the argument "command"',
     ),
     "a field outside a closed schema": (
         [step("a", "ada", output=CLOSED), step("b", "bob", task="{{steps.a.prise}}")],
@@ -165,12 +165,12 @@ MISTAKES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         [step("a", "ada", output=CLOSED, routes=[{"when": GOOD, "to": "end"}], **{"else": "fail"})],
         "/steps/0/routes/0/when/field", 'a field "verdict"',
     ),
-    "a retry without a band": ([step("a", "ada", retry="failed_only")], "/steps/0/retry", "without a band"),
+    "a retry without a band": ([step("a", "ada", retry="failed_only")], "/steps/0/retry", 'without "parallel"'),
     "a task for a band": (
         [{"name": "b", "task": "x", "parallel": [step("x", "ada"), step("y", "bob")]}],
         "/steps/0/task", "in a step that is a band",
     ),
-    "no key": ([step("a", "ada", writes="a b")], "/steps/0/writes", '"a b" is no key'),
+    "no key": ([step("a", "ada", writes="a b")], "/steps/0/writes", '"a b" is not a valid key'),
     "a deadline in no words": ([step("a", "human", deadline="soonish")], "/steps/0/deadline", "soonish"),
     "a policy for who only answers": (
         [step("a", "ada", verify={"ask": "bob", "policy": "be kind"})], "/steps/0/verify/policy", "no effect",
@@ -180,9 +180,9 @@ MISTAKES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
     ),
     "two that decide": (
         [step("a", "ada", routes=[{"when": GOOD, "to": "end"}], choose={"field": "v", "to": {"a": "end"}},
-              **{"else": "fail"})], "/steps/0/choose", "found routes and choose",
+              **{"else": "fail"})], "/steps/0/choose", "exclude each other",
     ),
-    "an else for nothing": ([step("a", "ada", **{"else": "end"})], "/steps/0/else", "without routes"),
+    "an else for nothing": ([step("a", "ada", **{"else": "end"})], "/steps/0/else", 'without "routes"'),
     "a field of no answer": (
         [step("a", "ada", output={"properties": {"verdict": {}}},
               choose={"field": "verdit", "to": {"a": "end"}}, **{"else": "end"})],
@@ -242,9 +242,9 @@ def test_plans_that_ask_each_other_in_a_circle_are_named(tmp_path: Path) -> None
 def test_a_plan_that_is_missing_or_followed_by_nobody_is_said(tmp_path: Path) -> None:
     base = planned_org(tmp_path, step("a", "ada"))
     write_plan(base, step("a", "bob"), agent="ada")
-    assert "nobody follows it" in str(said(base, "ada")[0])
+    assert "the plan has no effect" in str(said(base, "ada")[0])
     fs.remove(base, "agents/desk/plan.json")
-    assert "there is none" in str(said(base)[0])
+    assert "does not exist" in str(said(base)[0])
 
 
 def test_a_file_that_is_no_plan_is_said_with_its_line(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_it_runs_in_the_folder_it_is_given(request_: Request, tmp_path: Path) ->
     (tmp_path / "desk").mkdir()
     provider = make_provider("cli", {"command": ["pwd"], "cwd": "desk"}, base=tmp_path)
     assert call_provider(provider, request_).text == str(tmp_path / "desk")
-    with pytest.raises(RequestRejected, match="no folder"):
+    with pytest.raises(RequestRejected, match="does not exist"):
         call_provider(CliProvider(command=["pwd"], cwd="nowhere", base=tmp_path), request_)
 
 

@@ -305,7 +305,7 @@ call_provider(OllamaProvider(host="{faults.url("ok")}"), Request(model_name="m",
 """
     environment = {**os.environ, "OLLAMA_HOST": "box:port"}
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert "RequestRejected: OLLAMA_HOST: no address of a server" in ran.stderr
+    assert "RequestRejected: OLLAMA_HOST: expected the address of a server" in ran.stderr
 
 
 def test_ollama_is_asked_where_its_line_says_with_its_sdk_and_a_password_apart(

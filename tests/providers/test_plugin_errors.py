@@ -102,7 +102,7 @@ MISTAKES = [
     ValueError("no"),
     NotImplementedError("later"),
     RecursionError("deep"),
-    FileNotFoundError(2, "no such file", "voices.json"),
+    FileNotFoundError(2, "does not exist", "voices.json"),
     OwnError("no"),
     Silent(),
 ]

@@ -91,7 +91,7 @@ def test_an_answer_can_take_too_long(tmp_path: Path, request_: Request) -> None:
         ('{"error": "Crash"}', "Crash"),
         ('{"agnet": "planner", "reply": "x"}', 'did you mean "agent"?'),
         ('{"reply": "x", "delay_s": -1}', "at least 0"),
-        ('{"reply": "x", "at": "noon"}', "expected a time such as"),
+        ('{"reply": "x", "at": "noon"}', "must be a time such as"),
     ],
 )
 def test_a_wrong_line_is_named_with_its_number(line: str, message: str, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_stop_breaks_off_a_call_that_nobody_bills_for(name: str, held: HeldSer
         under_way = threads.submit(call_provider, provider, ASKED)
         held.came.get(timeout=PATIENCE_S)
         provider.stopping.set()
-        with pytest.raises(Unavailable, match="broken off"):
+        with pytest.raises(Unavailable, match="cancelled"):
             under_way.result(PATIENCE_S)
 
 

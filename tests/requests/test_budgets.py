@@ -97,7 +97,7 @@ def test_a_budget_is_typed_in_credits_or_tokens(base: Path, lemming: Lemming) ->
         assert lemming("ask", "ada", typed, "--budget", typed).status == 0
         assert [it["budget"] for _, it in said(base, "human") if it["text"] == typed] == [budget]
     ran = lemming("ask", "ada", "more", "--budget", "lots")
-    assert (ran.status, '"lots" is no budget' in ran.err) == (2, True)
+    assert (ran.status, 'a budget must be credits or tokens, got "lots"' in ran.err) == (2, True)
 
 
 def test_an_answer_of_a_request_without_a_budget_says_nothing_of_its_price(tmp_path: Path) -> None:

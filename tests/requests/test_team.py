@@ -200,8 +200,8 @@ def test_one_of_several_gets_a_request_and_another_when_it_takes_too_long(tmp_pa
     ("team", "said_of_it"),
     [
         ({"ask": [{"agent": "ann", "ass": "x"}]}, "ass"),
-        ({"ask": [{"as": "x"}]}, 'needs "agent"'),
-        ({"ask": ["ann", {"agent": "bob", "as": "ann"}]}, 'two members are called "ann"'),
+        ({"ask": [{"as": "x"}]}, 'must have "agent"'),
+        ({"ask": ["ann", {"agent": "bob", "as": "ann"}]}, 'names must be unique, got "ann" twice'),
     ],
 )
 def test_a_team_that_makes_no_sense_is_refused(tmp_path: Path, team: dict[str, Any], said_of_it: str) -> None:
@@ -302,7 +302,7 @@ def test_a_team_in_which_one_cannot_read_the_other_is_named_before_it_runs(tmp_p
     asking = resume("desk", team={"ask": ["ann"]}, permissions={"read_outboxes": ["human"]})
     org = org_of(tmp_path, asking, deaf)
     found = [it for it in validate_agents(org, load_config(org), "desk") if it.pointer == "/team/ask/0"]
-    assert [it.message for it in found] == ["ann cannot read what it asks", "desk cannot read the answers"]
+    assert [it.message for it in found] == ["ann may not read the requests", "desk may not read the answers"]
     assert [it.hint for it in found] == [
         'add "desk" to read_outboxes in agents/ann/resume.json',
         'add "ann" to read_outboxes in agents/desk/resume.json',
@@ -313,7 +313,7 @@ def test_nobody_is_in_its_own_team(tmp_path: Path) -> None:
     org = org_of(tmp_path, desk("desk"))
     (turn,) = (turn for turn in tick(org).turns if turn.agent == "desk")
     assert (turn.status, turn.error, turn.calls) == ("failed", "ConfigError", 0)
-    assert "an agent is not in its own team (take it out)" in turn.reason
+    assert "an agent must not be in its own team (remove it)" in turn.reason
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_type_to_which_nobody_can_be_held_is_refused(base: Path) -> None:
         name: str = Field(json_schema_extra={"pattern": "(?<=a)b"})
 
     answering(base)
-    with pytest.raises(UsageError, match="nobody can be held to Odd: /properties/name/pattern"):
+    with pytest.raises(UsageError, match="Odd has no usable JSON Schema: /properties/name/pattern"):
         ask(base, "ada", "what?", returns=Odd)
     assert not list(base.glob("agents/human/outbox/*.json"))
 

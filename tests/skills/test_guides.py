@@ -94,7 +94,7 @@ def test_a_long_one_is_cut_and_said_to_be(base: Path) -> None:
     (base / "AGENTS.md").write_text("é" * (GUIDE_CHARS + 1))
     told = prompt_of(base)[0]
     assert f"{'é' * GUIDE_CHARS}\n[cut: the first {GUIDE_CHARS} of {GUIDE_CHARS + 1} characters]" in told
-    assert "prompts hold the first" in "\n".join(map(str, validate_agents(base, load_config(base), None)))
+    assert "prompts have the first" in "\n".join(map(str, validate_agents(base, load_config(base), None)))
 
 
 def test_one_that_cannot_be_read_fails_the_turn_and_is_named(base: Path, tmp_path: Path) -> None:
@@ -112,5 +112,5 @@ def test_one_that_cannot_be_read_fails_the_turn_and_is_named(base: Path, tmp_pat
 def test_a_guide_that_is_not_there_is_told_of(base: Path) -> None:
     guided(base)
     (base / "AGENTS.md").write_text("\n")
-    assert "there is no AGENTS.md" in str(next(validate_agents(base, load_config(base), None)))
+    assert "AGENTS.md does not exist" in str(next(validate_agents(base, load_config(base), None)))
     assert "# Instructions from" not in prompt_of(base)[0]

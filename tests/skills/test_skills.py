@@ -167,8 +167,8 @@ def test_links_lead_nowhere(base: Path, tmp_path: Path) -> None:
     (base / ".claude").symlink_to(tmp_path / "outside")
     assert names(base) == []
     assert "secret" not in prompt_of(base)
-    assert any("skills/stolen a symbolic link" in text for text in problems(base))
-    assert any("skills/odd/SKILL.md a symbolic link" in text for text in problems(base))
+    assert any("skills/stolen symbolic links" in text for text in problems(base))
+    assert any("skills/odd/SKILL.md symbolic links" in text for text in problems(base))
 
 
 BROKEN = {
@@ -211,9 +211,9 @@ def test_what_is_merely_odd_is_taken_with_a_remark(base: Path) -> None:
     assert names(base) == ["Odd_Name", "nameless", "other"]
     assert f"- Odd_Name: {'x' * DESCRIPTION_CHARS}\n" in prompt_of(base)
     found = "\n".join(problems(base))
-    assert 'it is called "another" but its folder "other"' in found
-    assert '"Odd_Name" is no name that all programs take' in found
-    assert "nameless/SKILL.md it has no name of its own" in found
+    assert 'the skill is named "another" and its folder "other"' in found
+    assert '"Odd_Name" is not a name that all programs accept' in found
+    assert "nameless/SKILL.md the skill has no name" in found
 
 
 def test_a_description_cannot_pass_for_another_line(base: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_skill_for_people_is_not_told_of(base: Path) -> None:
     org_with(base, ["deploy"])
     skill(base, "skills/deploy", disable_model_invocation="true")
     assert "deploy" not in prompt_of(base)
-    assert any('says "disable-model-invocation"' in text for text in problems(base))
+    assert any('has "disable-model-invocation"' in text for text in problems(base))
 
 
 def test_more_skills_than_there_is_room_for_can_be_listed(base: Path) -> None:
@@ -280,7 +280,7 @@ def test_a_pattern_that_leads_nowhere_is_told_with_what_was_meant(base: Path) ->
     hints = [each.hint for each in found]
     assert hints == [
         'did you mean "pdf-forms"?',
-        'it lies in .claude/skills/elsewhere: write ".claude/skills/elsewhere"',
+        'write ".claude/skills/elsewhere", the folder of the skill',
     ]
 
 

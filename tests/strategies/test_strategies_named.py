@@ -74,7 +74,7 @@ def test_a_plan_goes_on_in_the_next_turn_as_a_person_has_left_it(base: Path) -> 
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("nothing", "is no plan"),
+        ("nothing", "not a valid plan"),
         ({"goal": "g", "steps": [{"stp": "x"}]}, "steps/0"),
         ({"goal": "g"}, "steps"),
     ],
@@ -220,8 +220,8 @@ def test_a_strategy_that_breaks_fails_its_turn_and_no_other(base: Path, times: i
         ({"strategy": "reflexion", "options": {"agent": "ada2"}}, {}, "ada"),
         ({"strategy": "reflexion", "options": {"model": "scriptd"}}, {}, "scripted"),
         ({"strategy": "reflexion", "options": {"command": ["true"]}}, {"permissions": {}}, "shell"),
-        ({"strategy": "react", "options": {"a": 1}}, {}, "has none"),
-        ({"options": {"a": 1}}, {}, "no strategy"),
+        ({"strategy": "react", "options": {"a": 1}}, {}, "has no options"),
+        ({"options": {"a": 1}}, {}, 'requires "strategy"'),
     ],
 )
 def test_validate_names_what_is_wrong_with_a_strategy(
@@ -245,7 +245,7 @@ def test_validate_names_what_is_wrong_with_a_strategy(
             {"rounds": 0, "model": 7},
             ["/turn/options/rounds", "/turn/options/model", "expected text, got 7"],
         ),
-        ({"agent": "a", "model": "b"}, ["turn.options of strategy", "the critic is one of"]),
+        ({"agent": "a", "model": "b"}, ["turn.options of strategy", "the critic must be one of"]),
         ({"round": 1, "agnet": "a"}, ["/turn/options/round:", "/turn/options/agnet:", 'mean "agent"?']),
     ],
 )

@@ -134,7 +134,7 @@ def test_a_time_zone_comes_from_the_settings_where_the_schedule_names_none(base:
     org = Watched(base, timezone=None)
     report = org.tick()
     assert report.turns[0].error == "ConfigError"
-    assert 'no time zone (set "timezone"' in report.turns[0].reason
+    assert 'requires a time zone (set "timezone"' in report.turns[0].reason
     fs.write_atomic(base, "config/org.json", b'{"timezone": "Europe/Berlin"}')
     org.tick()
     assert org.fires(hours=2)
@@ -144,7 +144,7 @@ def test_a_wrong_schedule_takes_out_its_agent_and_a_wrong_zone_for_all_stops_the
     org = Watched(base, cron="0 9 * * mon-fir")
     [turn] = org.tick().turns
     assert "resume.json:14:5" in turn.reason
-    assert '/schedule/cron: "mon-fir" is no day of the week' in turn.reason
+    assert '/schedule/cron: "mon-fir" is not a valid day of the week' in turn.reason
     assert 'did you mean "mon-fri"?' in turn.reason
     fs.write_atomic(base, "config/org.json", b'{"timezone": "Europe/Berlni"}')
     with pytest.raises(

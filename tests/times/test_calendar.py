@@ -178,10 +178,18 @@ def test_a_broken_calendar_takes_out_who_asks_for_its_jobs_and_nobody_else(base:
     ("calendar", "pointer", "said"),
     [
         ({"jobs": {"a": {**NINE, "timezone": "Europe/Berln"}}}, "/jobs/a/timezone", "Europe/Berln"),
-        ({"jobs": {"a": {"agent": "dan", "text": "x"}}}, "/jobs/a", 'job "a" has no time'),
-        ({"jobs": {"a": {"agent": "dan", "text": "x", "after": "b"}}}, "/jobs/a/after", 'no other job "b"'),
-        ({"jobs": {"a": NINE}, "holidays": ["Easter"]}, "/holidays/0", '"Easter" is no day'),
-        ({"jobs": {f"j{number}": NINE for number in range(61)}}, "/jobs", "61 jobs are more than 60"),
+        ({"jobs": {"a": {"agent": "dan", "text": "x"}}}, "/jobs/a", 'job "a" must have "cron" or "after"'),
+        (
+            {"jobs": {"a": {"agent": "dan", "text": "x", "after": "b"}}},
+            "/jobs/a/after",
+            'job "b" does not exist',
+        ),
+        (
+            {"jobs": {"a": NINE}, "holidays": ["Easter"]},
+            "/holidays/0",
+            'a holiday must be a date, got "Easter"',
+        ),
+        ({"jobs": {f"j{number}": NINE for number in range(61)}}, "/jobs", "jobs must be at most 60, got 61"),
         ({"jobs": {"a": {**NINE, "agent": "dann"}}}, "/jobs/a/agent", 'no agent "dann"'),
     ],
 )
@@ -208,7 +216,7 @@ def test_a_cron_expression_has_the_time_zone_of_its_job_or_of_all(base: Path) ->
 
 
 def test_a_job_that_an_agent_keeps_needs_a_cron_expression() -> None:
-    with pytest.raises(ValueError, match='needs "cron"'):
+    with pytest.raises(ValueError, match='must have "cron"'):
         parse_agent_job("dan", {"text": "x", "at": "2026-11-23 09:00"})
 
 
@@ -247,7 +255,7 @@ def test_an_agent_keeps_a_job_of_its_own_within_bounds(base: Path) -> None:
     [
         ({"cron": "* * * * *", "text": "x"}, "more often than every 60 minutes"),
         ({"cron": "0 9 * * mon-fir", "text": "x"}, 'did you mean "mon-fri"?'),
-        ({"text": "x"}, "has 0 fields and needs five"),
+        ({"text": "x"}, "must have five fields, got 0"),
         ({}, 'no job "review"'),
     ],
 )

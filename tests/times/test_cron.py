@@ -149,12 +149,12 @@ def test_a_week_of_downtime_is_counted_and_grace_leaves_out_what_is_old() -> Non
     [
         ("0 9 * * mon-fir", 'did you mean "mon-fri"?'),
         ("@dayly", 'did you mean "@daily"?'),
-        ("0 9 * *", "has 4 fields and needs five"),
-        ("0 0 9 * * 1", "has 6 fields and needs five"),
-        ("0 24 * * *", '"24" is no hour (0-23)'),
-        ("0 9 30 2 *", '"30" is no day of the month'),
-        ("0 9 * * fri-mon", "a range does not go past sat"),
-        ("", "has 0 fields"),
+        ("0 9 * *", "must have five fields, got 4"),
+        ("0 0 9 * * 1", "must have five fields, got 6"),
+        ("0 24 * * *", '"24" is not a valid hour (0-23)'),
+        ("0 9 30 2 *", '"30" is not a valid day of the month'),
+        ("0 9 * * fri-mon", "split the range at sat"),
+        ("", "got 0 in"),
     ],
 )
 def test_a_wrong_expression_is_named_with_what_was_meant(cron: str, says: str) -> None:

@@ -33,16 +33,16 @@ def shop(tmp_path: Path) -> Iterator[Workshop]:
 
 
 WRONG = [
-    ("@tool\ndef f(x) -> str: ...\n", 4, 'parameter "x" of f has no type'),
-    ("@tool\ndef f(*args: int) -> str: ...\n", 4, "*args of f takes any number of arguments"),
-    ("@tool\ndef f(**more: int) -> str: ...\n", 4, "**more of f takes any number of arguments"),
-    ("@tool\ndef f(x: int, /) -> str: ...\n", 4, "x of f cannot be given by name"),
+    ("@tool\ndef f(x) -> str: ...\n", 4, 'parameter "x" of f must have a type'),
+    ("@tool\ndef f(*args: int) -> str: ...\n", 4, "*args of f must not be variadic"),
+    ("@tool\ndef f(**more: int) -> str: ...\n", 4, "**more of f must not be variadic"),
+    ("@tool\ndef f(x: int, /) -> str: ...\n", 4, "x of f must not be positional-only"),
     ("@tool\ndef f(x: Unheard) -> str: ...\n", 4, "name 'Unheard' is not defined"),
-    ("import threading\n@tool\ndef f(x: threading.Lock) -> str: ...\n", 5, "cannot come from JSON"),
+    ("import threading\n@tool\ndef f(x: threading.Lock) -> str: ...\n", 5, "a type that JSON can express"),
     (
         "import io\n@tool\ndef f(x: io.StringIO) -> str: ...\n",
         5,
-        "a type that cannot come from JSON",
+        "a type that JSON can express",
     ),
     ("@tool\ndef f(: int): ...\n", 5, "SyntaxError"),
     (
@@ -104,7 +104,7 @@ def test_nothing_is_imported_from_beside_that_nobody_agreed_to(shop: Workshop, b
     shop.file("from .sub import x\n@tool\ndef double(text: str) -> str:\n    return text * x\n")
     with pytest.raises(ConfigError) as raised:
         _ = shop.toolset
-    assert "there is no sub.py beside it; of folders nothing is imported" in raised.value.problems[0].message
+    assert "sub.py does not exist beside it; folders are not imported" in raised.value.problems[0].message
 
 
 def test_a_tool_of_an_agents_own_folder_is_there_for_that_agent_only(shop: Workshop) -> None:
@@ -154,10 +154,10 @@ OUT: list[tuple[dict[str, str], dict[str, Any], str]] = [
     ({"tools/mine.py": TWIN, "tools/other.py": TWIN}, {}, 'two tools have the name "twin"'),
     ({"tools/mine.py": TWIN.replace("twin", "of_all")}, {}, "that of tools/a.py:4"),
     ({"tools/mine.py": TWIN.replace("twin", "file_read")}, {}, FILE_READ),
-    ({"tools/my-own.py": TWIN}, {}, "is a Python module; rename it"),
+    ({"tools/my-own.py": TWIN}, {}, "must be named like a Python module"),
     ({}, TEAM, "and that of the team of bob9"),
     ({"workspace/mine.py": TWIN}, {}, "bob10 may write the file: it is in the agent's workspace"),
-    ({"tools/mine.py": TWIN + f"# {'x' * (1 << 20)}"}, {}, "larger than 1048576 bytes"),
+    ({"tools/mine.py": TWIN + f"# {'x' * (1 << 20)}"}, {}, "must have at most 1048576 bytes"),
 ]
 
 
@@ -224,7 +224,7 @@ def test_a_file_that_an_agent_may_write_is_refused_by_name(
 
 @pytest.mark.parametrize("pattern", ["/etc/*.py", "../*.py", "tools/../../x.py", "tools/*"])
 def test_a_pattern_that_leads_elsewhere_is_refused(tmp_path: Path, pattern: str) -> None:
-    with pytest.raises(ConfigError, match="names no Python files in here"):
+    with pytest.raises(ConfigError, match="must name Python files"):
         _ = Workshop(tmp_path / "org", tool_files=[pattern]).toolset
 
 

@@ -204,13 +204,13 @@ def test_a_clean_turn_comes_to_the_same_after_a_crash_and_in_a_replay(base: Path
     ("own", "settings", "words"),
     [
         ({"trust": {"clean": "agnet"}, "turn": {"take": "one"}}, {"trust": {}}, 'mean "agent"'),
-        ({"trust": {"clean": "agent"}}, {"trust": {}}, "only turns for one request can be clean"),
-        (CLEAN, {}, "nobody keeps track"),
-        ({**CLEAN, "model": {"key": "plan"}}, {"trust": {}}, "plans go by what they keep"),
+        ({"trust": {"clean": "agent"}}, {"trust": {}}, "clean turns require"),
+        (CLEAN, {}, "trust tracking is off"),
+        ({**CLEAN, "model": {"key": "plan"}}, {"trust": {}}, "plans depend on their memory"),
         (
             {**CLEAN, "turn": {"take": "one", "strategy": "plan_execute"}},
             {"trust": {}},
-            "plan_execute goes by what it keeps",
+            "plan_execute depends on its memory",
         ),
     ],
 )

@@ -89,10 +89,13 @@ def test_nothing_is_written_where_nobody_tracks_it(base: Path) -> None:
 @pytest.mark.parametrize(
     ("trust", "why"),
     [
-        ({"order": ["agent", "owner"]}, 'begins with "outside"'),
-        ({"tools": {"x": "nice"}}, '"nice" is none of the words'),
-        ({"rules": [{"is": "nice"}]}, '"nice" is none of the words'),
-        ({"rules": [{"when": {"field": "from", "op": "is", "value": "x"}, "is": "known"}]}, "only claimed"),
+        ({"order": ["agent", "owner"]}, 'must start with "outside"'),
+        ({"tools": {"x": "nice"}}, 'got "nice"'),
+        ({"rules": [{"is": "nice"}]}, 'got "nice"'),
+        (
+            {"rules": [{"when": {"field": "from", "op": "is", "value": "x"}, "is": "known"}]},
+            "must test verified fields",
+        ),
         ({"rules": [{"when": {"field": "verified.x", "op": "es"}, "is": "known"}]}, "no operation"),
     ],
 )

@@ -144,6 +144,6 @@ def test_validate_names_rules_that_are_about_nobody_or_come_too_late(base: Path,
     tracked(base, resume("ada"), trust={"rules": rules})
     told = lemming("validate").err
     assert 'did you mean "ada"' in told
-    assert 'no channel speaks for "ada"' in told
-    assert 'an earlier rule ("po*") is about all of these' in told
+    assert '"ada" is not a channel' in told
+    assert 'an earlier rule ("po*") already covers these agents' in told
     assert '"eve"' not in told

@@ -59,8 +59,8 @@ def test_it_finds_what_python_finds() -> None:
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [
-        ("(?=a)b", "looks ahead"), ("(?<!a)b", "looks ahead or behind"), (r"(a)\1", "refers back"), ("a*+", "nothing back"),
-        ("(?>a)b", "nothing back"), ("(", "missing )"), ("(" * 2000 + ")" * 2000, "too deep"), ("a" * 5000, "longer than"),
+        ("(?=a)b", "look-ahead"), ("(?<!a)b", "look-behind"), (r"(a)\1", "back references"), ("a*+", "possessive"),
+        ("(?>a)b", "atomic"), ("(", "missing )"), ("(" * 2000 + ")" * 2000, "too deep"), ("a" * 5000, "at most"),
         ("(?:a{90}){90}", "multiply"), ("a{99999999999}", "too large"),
     ],
 )  # fmt: skip

@@ -101,19 +101,19 @@ def test_every_operation_is_tried() -> None:
     [
         ({"field": "a", "op": "equals", "value": 1}, "/op", 'no operation "equals"'),
         ({"field": "a", "op": "contain", "value": 1}, "/op", 'did you mean "contains"?'),
-        ({"field": "a", "value": 1}, "", "no operation"),
+        ({"field": "a", "value": 1}, "", 'must have "op"'),
         ({"op": "is", "value": 1}, "", "no field"),
-        ({"field": "a", "op": "is"}, "", '"is" needs a value'),
-        ({"field": "a", "op": "exists", "value": 1}, "/value", "takes no value"),
-        ({"field": "a", "op": "in", "value": "x"}, "/value", '"in" does not take "x"'),
-        ({"field": "a", "op": "lt", "value": True}, "/value", '"lt" does not take true'),
-        ({"field": "a", "op": "matches", "value": "("}, "/value", "no regular expression"),
+        ({"field": "a", "op": "is"}, "", '"is" must have a value'),
+        ({"field": "a", "op": "exists", "value": 1}, "/value", "must not have a value"),
+        ({"field": "a", "op": "in", "value": "x"}, "/value", '"in" does not accept "x"'),
+        ({"field": "a", "op": "lt", "value": True}, "/value", '"lt" does not accept true'),
+        ({"field": "a", "op": "matches", "value": "("}, "/value", "expected a regular expression"),
         ({"field": "a", "op": "is", "value": 1, "vlaue": 2}, "/vlaue", 'did you mean "value"?'),
         ({"all": []}, "/all", "an empty list"),
         ({"all": [{"field": 3, "op": "exists"}]}, "/all/0/field", "expected a text"),
-        ({"not": "x"}, "/not", 'expected a condition, found "x"'),
-        ({"all": [{"field": "a", "op": "exists"}], "any": []}, "/any", '"any" beside "all"'),
-        ([], "", "found a list"),
+        ({"not": "x"}, "/not", 'expected a condition, got "x"'),
+        ({"all": [{"field": "a", "op": "exists"}], "any": []}, "/any", '"any" must not be beside "all"'),
+        ([], "", "got a list"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(condition: Any, pointer: str, words: str) -> None:
@@ -127,7 +127,7 @@ def test_a_flood_of_conditions_is_refused_quickly() -> None:
     deep: dict[str, Any] = looks("a", "exists")
     for _ in range(60):
         deep = {"not": deep}
-    assert "deeper than" in str(next(validate_condition(deep)))
+    assert "nested at most" in str(next(validate_condition(deep)))
     wide = {"all": [looks("a", "nonsense")] * 100_000}
     assert len(list(validate_condition(wide))) <= 201
     sound = [looks("a", "exists")] * (MAX_CONDITIONS - 2)
@@ -135,7 +135,7 @@ def test_a_flood_of_conditions_is_refused_quickly() -> None:
     (problem,) = validate_condition({"all": [*sound, looks("a", "nonsense")]})
     assert problem.pointer == f"/all/{MAX_CONDITIONS - 2}/op"
     (problem,) = validate_condition({"all": [*sound, looks("a", "exists"), looks("a", "exists")]})
-    assert "more than" in str(problem)
+    assert "at most" in str(problem)
 
 
 def test_keys_with_dots_in_them_are_found() -> None:

@@ -86,12 +86,12 @@ class ApprovalsCapability(Capability):
         """Raise `ValueError` for invalid stored approvals: used, pending and denied ones."""
         used = state.get("used", [])
         if not (isinstance(used, list) and all(isinstance(item, str) for item in used)):
-            raise ValueError("kept/approvals/used: it is a list of entries")
+            raise ValueError("kept/approvals/used must be a list of entries")
         if not isinstance(state.get("asked", []), list):
-            raise ValueError("kept/approvals/asked: it is a list")
+            raise ValueError("kept/approvals/asked must be a list")
         denied, texts = state.get("denied", []), ("request", "id", "sha256", "by", "reason")
         if not isinstance(denied, list) or not all(_is_denial(item, texts) for item in denied):
-            raise ValueError("kept/approvals/denied: it is a list of calls that were denied")
+            raise ValueError("kept/approvals/denied must be a list of denied calls")
         for sub_request in self.sub_requests(state):
             self.validate_pending_state(sub_request.held.get(NAME, {}))
 

@@ -50,9 +50,9 @@ def _can_concern(gate: Gate, tools: list[Tool]) -> bool:
 def _unknown_names(rule: GateRule, people: list[str]) -> Iterator[Problem]:
     file, _, pointer = rule.line.partition("#")
     if not people:
-        hint = "make one with `lemming agents new human --model human`, or let it block"
+        hint = "create a person with `lemming agents new human --model human`, or let the gate block"
         yield Problem(
-            "it asks for approval, and there is no person who could approve it", file, 0, 0, pointer, hint
+            "the gate asks for approval, and there is no person who can approve", file, 0, 0, pointer, hint
         )
 
 
@@ -66,7 +66,7 @@ def _missing_permissions(
     for reader, author in ((named[0], agent.name), (agent.name, named[0])):
         if reader in agents and not agents[reader].may_read(author):
             yield Problem(
-                f"{rule.line} asks for approval, and {reader} cannot read {author}: the call is refused",
+                f"{rule.line} asks for approval, and {reader} may not read {author}: the call is refused",
                 paths.resume_file(reader),
                 pointer="/permissions/read_outboxes",
                 hint=f'add "{author}" to its read_outboxes',

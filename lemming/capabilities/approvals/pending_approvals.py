@@ -148,15 +148,15 @@ def validate_pending_action(raw: Mapping[str, Any]) -> None:
     args, texts = raw.get("args"), ("id", "tool", "sha256", "gate", "why")
     is_sound = isinstance(args, dict) and isinstance(raw.get("binds"), dict)
     if not is_sound or not all(isinstance(raw.get(key), str) for key in texts):
-        raise ValueError("approvals: nothing that waits (it has id, tool, args, sha256, binds, gate, why)")
+        raise ValueError("approvals: a pending call must have id, tool, args, sha256, binds, gate and why")
     assert isinstance(args, dict), "looked at above"
     if raw["tool"] == SHOW and not isinstance(args.get("entry"), str):
-        raise ValueError("approvals: what waits to be shown names no entry")
+        raise ValueError("approvals: a pending entry must name its entry")
     amounts = [value for key, value in args.items() if key != "of"]
     if raw["tool"] == SPEND and not (
         "of" in args and all(type(amount) in (int, float) for amount in amounts)
     ):
-        raise ValueError("approvals: what waits to be spent names no amount")
+        raise ValueError("approvals: a pending expense must name its amount")
 
 
 def is_amount(value: object) -> bool:

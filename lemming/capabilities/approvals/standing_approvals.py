@@ -58,8 +58,8 @@ def require_gate_exists(base: OrgPath, call: Json, agent: str) -> None:
         or not is_same
         or (gate.tool_patterns and not is_any_match(call["tool"], gate.tool_patterns))
     ):
-        hint = "`lemming approve ID` without --for is for this call; `lemming gates list` shows what asks now"
-        raise UsageError(f"no gate that asks about {call['tool']} stands at {call['gate']} now", hint=hint)
+        hint = "approve this call alone with `lemming approve ID`; list the gates with `lemming gates list`"
+        raise UsageError(f"{call['gate']} does not ask about {call['tool']} any more", hint=hint)
 
 
 def preview_standing_approval(base: OrgPath, call: Json, agent: str) -> StandingApproval:

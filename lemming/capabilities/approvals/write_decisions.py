@@ -41,7 +41,8 @@ def find_pending_request(base: OrgPath, reference: str) -> tuple[RequestsSnapsho
         matches = [identity for identity, call in calls.items() if call["id"] == reference.strip()]
         if not matches:
             raise UsageError(
-                f"no call {reference} waits for approval", hint="`lemming waiting` lists those that do"
+                f"no call {reference} waits for approval",
+                hint="list the pending calls with `lemming waiting`",
             )
         reference = matches[0]
     request = find_request(snapshot.requests, reference)
@@ -107,7 +108,7 @@ def decide(
     schema = get_answer_schema(request)
     if schema and (violations := describe_violations(schema, decision)):
         raise UsageError(
-            "; ".join(violations), hint=f"`lemming requests {request.id}` shows what it asks for"
+            "; ".join(violations), hint=f"see the expected fields with `lemming requests {request.id}`"
         )
     return write_payload(base, author, "response", payload, is_decision=True)
 
@@ -163,15 +164,16 @@ def _require_amounts(call: Json, args: Json) -> None:
 def _other_decision(request: RequestView, kind: DecisionKind, text: str) -> Json:
     """Return the decision on another kind of request, by the values in the request's schema."""
     if requesting_capability(request.entry.payload):
-        hint = f"`lemming cancel {request.id}` takes it off the list"
-        raise UsageError("no call waits for approval there: it only shows one", hint=hint)
+        hint = f"remove it from the list with `lemming cancel {request.id}`"
+        raise UsageError("the request only shows a call; it does not ask for approval", hint=hint)
     field = get_properties(get_answer_schema(request)).get("decision")
     listed = field.get("enum") if isinstance(field, dict) else None
     values = ("deny", "reject", "refuse") if kind == "deny" else (kind,)
     decision_value = next((value for value in values if isinstance(listed, list) and value in listed), None)
     if decision_value is None:
         raise UsageError(
-            "it asks for an answer, not for approval", hint=f"lemming answer {request.id} TEXT, or --refuse"
+            "the request asks for an answer, not for approval",
+            hint=f"lemming answer {request.id} TEXT, or --refuse",
         )
     names = get_properties(get_answer_schema(request))
     reason = next((name for name in ("reason", "reasons", "text") if name in names), "text")
@@ -184,7 +186,7 @@ def _require_undecided(request: RequestView) -> None:
         return require_open(request)
     decision = request.closed_by.payload.get("decision", "deny")
     raise UsageError(
-        f"it is decided: {request.closed_by.agent} said {decision} in tick {request.end_tick}",
+        f"the request is already decided: {request.closed_by.agent} said {decision} in tick {request.end_tick}",
         hint=f"lemming requests {request.id}",
     )
 
@@ -199,7 +201,7 @@ def _apply_edits(args: Json, edits: list[str]) -> Json:
     for edit in edits:
         key, equals, typed = edit.partition("=")
         if not equals:
-            raise UsageError(f'--edit "{edit}" has no value', hint="--edit KEY=VALUE")
+            raise UsageError(f'--edit "{edit}" has no value', hint="write --edit KEY=VALUE")
         if key not in args:
             hint = did_you_mean(key, [*args]) or f"arguments: {', '.join(args)}"
             raise UsageError(f'the call has no argument "{key}"', hint=hint)
@@ -211,7 +213,7 @@ def _parse_value(key: str, typed: str) -> Any:
     try:
         return parse(typed)
     except JsonProblem as error:
-        raise UsageError(f"{key}: no JSON: {error}", hint=f"--edit {key}=JSON") from error
+        raise UsageError(f"{key} must be JSON: {error}", hint=f"write --edit {key}=JSON") from error
 
 
 def preapprove_call(

@@ -72,9 +72,7 @@ class ImageContextProvider(ContextProvider):
         if not entry.images:
             return
         if not get_provider_class(entry.provider, context.tick_context.config.org.plugins).takes_images:
-            message = (
-                f'{entry.provider} {entry.model}: "images": true is not possible: its provider takes none'
-            )
+            message = f'{entry.provider} {entry.model}: "images" must not be true: the provider does not accept images'
             raise Unusable(message, where=MODELS_FILE)
         self._images = find_images(
             _visible_entries(visible), context.agent, context.tick_context.org.base, context.unwritten_files

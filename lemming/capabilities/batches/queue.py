@@ -27,7 +27,7 @@ from lemming.kernel.providers import Reply, Request
 from lemming.kernel.turn.guards import BatchContext
 
 NO_BATCH_API_MESSAGE = (
-    'a server at base_url is taken to have no batches ("batches": true in its options says that it has)'
+    'a server at base_url is assumed to have no batches (set "batches": true in its options if it has)'
 )
 
 

@@ -140,10 +140,18 @@ def _parse_calendar(raw: bytes) -> Document[Calendar]:
 def _validate_calendar(calendar: Calendar) -> Iterator[tuple[str, str, str]]:
     """Yield a calendar's internal problems: pointer, message and hint."""
     if len(calendar.jobs) > MAX_JOBS:
-        yield "/jobs", f"{len(calendar.jobs)} jobs are more than {MAX_JOBS}", "let agents ask each other"
+        yield (
+            "/jobs",
+            f"jobs must be at most {MAX_JOBS}, got {len(calendar.jobs)}",
+            "let agents ask each other",
+        )
     for index, day in enumerate(calendar.holidays):
         if not is_date_pattern(day):
-            yield f"/holidays/{index}", f'"{day}" is no day', "write 2026-12-25, or 12-25 for every year"
+            yield (
+                f"/holidays/{index}",
+                f'a holiday must be a date, got "{day}"',
+                "write 2026-12-25, or 12-25 for every year",
+            )
     for name, job in calendar.jobs.items():
         pointer = f"/jobs/{name}"
         if job.cron is not None and (error := find_cron_error(job.cron)):
@@ -151,11 +159,15 @@ def _validate_calendar(calendar: Calendar) -> Iterator[tuple[str, str, str]]:
         if job.timezone is not None and (error := zone_error(job.timezone)):
             yield f"{pointer}/timezone", *error
         if job.cron is None and job.after is None:
-            yield pointer, f'job "{name}" has no time', 'give it "cron", or "after" another job'
+            yield (
+                pointer,
+                f'job "{name}" must have "cron" or "after"',
+                'add "cron", or "after" with another job',
+            )
         if job.after is not None and (job.after not in calendar.jobs or job.after == name):
             other_jobs = [other for other in calendar.jobs if other != name]
             hint = did_you_mean(job.after, other_jobs) or f"jobs: {', '.join(other_jobs) or 'no other'}"
-            yield f"{pointer}/after", f'there is no other job "{job.after}"', hint
+            yield f"{pointer}/after", f'job "{job.after}" does not exist', hint
 
 
 def is_date_pattern(text: str) -> bool:
@@ -175,16 +187,14 @@ def validate_calendar(org: Organisation, agents: Mapping[str, Agent], config: Co
     """Yield problems of a calendar in the organisation: asked agents, the asking agent, time zones."""
     calendar, asker = load_calendar(org), find_calendar_agent(agents, config)
     if calendar.jobs and asker is None:
-        hint = "make one: lemming agents new calendar --model clock --read '*'"
-        yield Problem(
-            "nobody asks for these jobs: no agent has the clock for its model", CALENDAR_FILE, hint=hint
-        )
+        hint = "create one: lemming agents new calendar --model clock --read '*'"
+        yield Problem("these jobs never run: no agent has the clock as its model", CALENDAR_FILE, hint=hint)
     for name, job in calendar.jobs.items():
         pointer = f"/jobs/{name}"
         if job.cron is not None and (job.timezone or config.org.timezone) is None:
             hint = 'add "timezone" here, or for all in config/org.json'
             yield Problem(
-                "a cron expression needs a time zone, and none is set",
+                "a cron expression requires a time zone, and none is set",
                 CALENDAR_FILE,
                 pointer=f"{pointer}/cron",
                 hint=hint,

@@ -99,7 +99,7 @@ def parse_agent_job(agent_name: str, raw: Any) -> CalendarJob:
     """Return an agent's job from JSON. Raises `ValueError` or `TypeError` for an invalid job."""
     job: CalendarJob = to_value(CalendarJob, {**raw, "agent": agent_name})
     if job.cron is None:
-        raise ValueError('a job needs "cron"')
+        raise ValueError('a job must have "cron"')
     for error in (find_cron_error(job.cron), zone_error(job.timezone) if job.timezone else None):
         if error:
             raise ValueError(f"{error[0]} ({error[1]})")

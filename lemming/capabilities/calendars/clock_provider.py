@@ -23,8 +23,10 @@ class ClockProvider(Backend):
             values = parse(request.messages[-1]["content"])
             entries = [_request_entry(payload) for payload in values.get("jobs", ())]
         except (JsonProblem, AttributeError) as error:
-            hint = 'its line in config/models.json needs "prompt": "values"'
-            raise RequestRejected("the clock takes values", where=request.agent, hint=hint) from error
+            hint = 'set "prompt": "values" in its entry in config/models.json'
+            raise RequestRejected(
+                'the clock requires "prompt": "values"', where=request.agent, hint=hint
+            ) from error
         text = dump_compact({"outbox_entries": entries, "tool_calls": [], "memory_updates": [], "notes": ""})
         return Reply(text.decode(), input_tokens=0, output_tokens=0)
 

@@ -145,7 +145,7 @@ def run_channel_server(
     channels = _load_served_channels(base)
     if not channels and metrics is None:
         hint = "give an agent a model key whose provider is http or mail: docs/channels.md"
-        raise UsageError("there is nothing to serve: no agent is an http or mail channel", hint=hint)
+        raise UsageError("there is nothing to serve: no agent uses an http or mail channel", hint=hint)
     with _hold_serve_lock(base), contextlib.ExitStack() as stack:
         actual_port = 0
         if metrics or any(isinstance(channel, HttpChannel) for _, channel in channels):
@@ -174,9 +174,7 @@ def _load_served_channels(base: Path) -> list[tuple[Agent, Channel]]:
     for agent, channel in channels:
         for name in channel.variables:
             if not get_variable(name):
-                message = (
-                    f"the channel of {agent.name} needs the environment variable {name}, which is not set"
-                )
+                message = f"environment variable {name} of the channel of {agent.name} is not set"
                 raise ConfigError(message, where="config/models.json", hint=f"export {name}=...")
     return channels
 
@@ -186,8 +184,8 @@ def _hold_serve_lock(base: Path) -> Iterator[None]:
     try:
         lock = FolderLock(base, LOCK_FILE)
     except OrgBusy as error:
-        hint = "one process sees to http and mail: `lemming serve`, or `lemming run-forever --serve`"
-        raise OrgBusy("the channels here are served already", where=str(base), hint=hint) from error
+        hint = "run only one of `lemming serve` and `lemming run-forever --serve`"
+        raise OrgBusy("another process already serves the channels", where=str(base), hint=hint) from error
     lock.write_holder(b"%d" % os.getpid())
     try:
         yield

@@ -215,7 +215,7 @@ class _RequestHandler(BoundedHandler):
         while True:
             request = self.server.find_request(unquote(reference), {endpoint.agent.name})
             if request is None:
-                raise HttpError(HTTPStatus.NOT_FOUND, "there is no such request of yours")
+                raise HttpError(HTTPStatus.NOT_FOUND, "the request does not exist")
             if request.end is not None or deadline.has_passed or self.server.stop.wait(POLL_S):
                 break
         self._send_json(HTTPStatus.OK, _request_status(request))
@@ -228,12 +228,12 @@ class _RequestHandler(BoundedHandler):
         if token := os.environ.get(METRICS_TOKEN_ENV):
             authorization = self.headers.get("Authorization", "").encode()
             if not hmac.compare_digest(authorization, f"Bearer {token}".encode()):
-                hint = f"send the header Authorization: Bearer with what {METRICS_TOKEN_ENV} is"
+                hint = f"send the header Authorization: Bearer with the value of {METRICS_TOKEN_ENV}"
                 raise PermissionDenied(
-                    "the token is wrong" if authorization else "there is no token", hint=hint
+                    "the token is wrong" if authorization else "the token is missing", hint=hint
                 )
         elif urlsplit(f"//{self.headers.get('Host', '')}").hostname not in LOCAL_NAMES:
-            raise HttpError(HTTPStatus.FORBIDDEN, "ask 127.0.0.1 or localhost")
+            raise HttpError(HTTPStatus.FORBIDDEN, "the host must be 127.0.0.1 or localhost")
         content_type, body = self.server.render_metrics() or ("", b"")
         self._send_response(HTTPStatus.OK, body, {"Content-Type": content_type})
 
@@ -267,18 +267,19 @@ class _RequestHandler(BoundedHandler):
         for endpoint in self.server.list_endpoints():
             if endpoint.channel.is_authorized(authorization):
                 return endpoint
-        message = "the token is wrong" if authorization else "there is no token"
+        message = "the token is wrong" if authorization else "the token is missing"
         raise PermissionDenied(message, hint="send the header Authorization: Bearer TOKEN")
 
     def _read_body(self, channel: HttpChannel) -> bytes:
         """Return the request's body. A body of excessive size is not read."""
         header = self.headers.get("Content-Length", "")
         if not (header.isascii() and header.isdigit()):
-            raise HttpError(HTTPStatus.LENGTH_REQUIRED, "send Content-Length")
+            raise HttpError(HTTPStatus.LENGTH_REQUIRED, "the header Content-Length is missing")
         length = parse_int(header, le=channel.max_body_bytes)
         if length is None:
             raise HttpError(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body may have {channel.max_body_bytes:,} bytes"
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"the body must have at most {channel.max_body_bytes:,} bytes",
             )
         body = self.rfile.read(length)
         self.mark_received()
@@ -287,8 +288,8 @@ class _RequestHandler(BoundedHandler):
         return body
 
     def _raise_not_found(self) -> NoReturn:
-        hint = "POST /hooks/AGENT, POST /ask, GET /requests/ID"
-        raise HttpError(HTTPStatus.NOT_FOUND, "there is nothing at this address", hint)
+        hint = "use POST /hooks/AGENT, POST /ask or GET /requests/ID"
+        raise HttpError(HTTPStatus.NOT_FOUND, "the address does not exist", hint)
 
     def _send_error(
         self, status: HTTPStatus, message: str, hint: str = "", headers: Mapping[str, str] | None = None
@@ -331,8 +332,8 @@ def _parse_wait(query: str) -> float:
     with contextlib.suppress(ValueError):
         if 0.0 <= (seconds := float(wait_text)) <= MAX_WAIT_S:  # which "nan" is not
             return seconds
-    hint = "?wait=30 waits for 30 seconds; without it the answer comes at once"
-    message = f'"wait" must be a number of seconds from 0 to {MAX_WAIT_S:g}, not "{wait_text[:40]}"'
+    hint = "write ?wait=30 to wait 30 seconds, or leave it out to answer immediately"
+    message = f'"wait" must be a number of seconds from 0 to {MAX_WAIT_S:g}, got "{wait_text[:40]}"'
     raise HttpError(HTTPStatus.BAD_REQUEST, message, hint)
 
 

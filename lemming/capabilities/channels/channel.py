@@ -128,7 +128,7 @@ class Channel(LLMProvider):
 
     def call(self, model_name: str, messages: list[Any], temperature: float | None, **kwargs: Any) -> str:
         """Raise `RequestRejected`: a channel cannot be called like a model."""
-        raise RequestRejected("a channel is not called like a model", where=model_name)
+        raise RequestRejected("a channel cannot be called as a model", where=model_name)
 
     def collect(self, context: ChannelContext) -> PollResult:
         """Receive arrived messages as far as there is room, and return the remaining work.
@@ -179,13 +179,15 @@ def require_kind(kind: str) -> None:
     """Raise `ConfigError` for an invalid kind of message from outside."""
     if kind not in KINDS:
         hint = did_you_mean(kind, list(KINDS)) or f"kinds: {', '.join(KINDS)}"
-        raise ConfigError(f'option "kind": there is no kind "{kind}" for what arrives', hint=hint)
+        raise ConfigError(f'option "kind" must be a kind of incoming entry, got "{kind}"', hint=hint)
 
 
 def require_name(to: str) -> None:
     """Raise `ConfigError` for an invalid agent name. An empty name means every reader."""
     if to and not paths.AGENT_NAME.match(to):
-        raise ConfigError(f'option "to": "{to[:80]}" is no agent\'s name', hint=paths.AGENT_NAME_RULE)
+        raise ConfigError(
+            f'option "to" must be the name of an agent, got "{to[:80]}"', hint=paths.AGENT_NAME_RULE
+        )
 
 
 class Receipt(NamedTuple):
@@ -246,7 +248,7 @@ class ChannelContext:
         if "trust" in load_config(self.org).org.extensions:  # what a sender says of itself has no place there
             payload = {**payload, "verified": to_utf8_safe(dict(message.verified))}
         if (size := len(dump_pretty(payload))) > PAYLOAD_LIMIT_BYTES:
-            raise RequestRejected(f"{size:,} bytes are too many for one entry ({PAYLOAD_LIMIT_BYTES:,})")
+            raise RequestRejected(f"an entry must have at most {PAYLOAD_LIMIT_BYTES:,} bytes, got {size:,}")
         return dict(payload)
 
     def receive(self, message: InboundMessage, *, most_an_hour: int | None = None) -> Receipt:
@@ -255,7 +257,7 @@ class ChannelContext:
         Raises: RequestRejected for an invalid message, and RateLimited for a sender over the hourly limit.
         """
         if not 0 < len(message.id) <= MAX_ID_CHARS:
-            raise RequestRejected(f"a message's id has 1 to {MAX_ID_CHARS} characters")
+            raise RequestRejected(f"the id of a message must have 1 to {MAX_ID_CHARS} characters")
         # Held from the look to the note: of two deliveries of one message only one may write.
         with self.log.lock_for_writing() as writer:
             if earlier_entry := writer.history.messages.get(message.id):
@@ -276,7 +278,7 @@ class ChannelContext:
         ]
         if len(times) >= limit:
             wait_s = (times[0] - window_start).total_seconds() + 1
-            raise RateLimited(f"more than {limit} messages of {sender} in an hour", retry_after_s=wait_s)
+            raise RateLimited(f"{sender} sent more than {limit} messages in an hour", retry_after_s=wait_s)
 
     def _write_entry(self, message: InboundMessage, payload: dict[str, Any]) -> tuple[EntryName, bool]:
         """Write an entry under the id derived from the message. Return the name, and True for a new entry."""
@@ -294,7 +296,7 @@ class ChannelContext:
             entry = OutboxEntry(ident, tick, self.agent.name, message.kind, payload, [], at)
             if create_entry(self.org.base, entry, sync=self.syncs):
                 return parse_file_names(self.agent.name, [f"{tick:08}_{ident}.json"])[0], True
-        raise RequestRejected("no id is left for the message")
+        raise RequestRejected("no free id is left for the message")
 
     @accept_old_keywords
     def remaining_entries(self, limit: int) -> int:

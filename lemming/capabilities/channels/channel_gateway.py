@@ -174,12 +174,12 @@ def _unusable_problem(agent: Agent, error: LemmingError) -> Problem:
 
 
 def _undelivered_problem(agent: Agent, error: LemmingError) -> Problem:
-    message = f"what is to go out by the channel of {agent.name} does not: {error.message}"
+    message = f"the channel of {agent.name} could not send an entry: {error.message}"
     return Problem(message, paths.channel_log(agent.name), hint=error.hint, severity="warning")
 
 
 def _unreachable_problem(agent: Agent, error: LemmingError) -> Problem:
-    message = f"the channel of {agent.name} is out of reach: {error.message}"
+    message = f"the channel of {agent.name} is unreachable: {error.message}"
     return Problem(message, paths.channel_log(agent.name), hint=error.hint, severity="warning")
 
 

@@ -111,7 +111,7 @@ def validate_channels(base: OrgPath, survey: Survey, config: Config) -> Iterator
         if not channel.to:
             if not any(other.may_read(name) for other in survey.agents.values()):
                 yield _make_warning(
-                    name, "/model/key", f"nobody may read {name}: what arrives is seen by nobody", ""
+                    name, "/model/key", f"no agent may read {name}: incoming messages are not seen", ""
                 )
             continue
         if channel.to not in survey.agents:
@@ -121,11 +121,11 @@ def validate_channels(base: OrgPath, survey: Survey, config: Config) -> Iterator
             continue
         if not survey.agents[channel.to].may_read(name):
             hint = f'add "{name}" to its read_outboxes'
-            message = f"{channel.to} may not read {name}: it sees nothing of what arrives"
+            message = f"{channel.to} may not read {name}: it does not see incoming messages"
             yield _make_warning(channel.to, "/permissions/read_outboxes", message, hint)
         if not agent.may_read(channel.to):
             hint = f'add "{channel.to}" to its read_outboxes'
-            message = f"{name} may not read {channel.to}: its answers do not go out"
+            message = f"{name} may not read {channel.to}: its answers are not sent"
             yield _make_warning(name, "/permissions/read_outboxes", message, hint)
 
 

@@ -48,9 +48,11 @@ class CommandChannel(Channel):
         base: Path | None = None,
     ) -> None:
         if not command:
-            raise ConfigError('option "command": it is empty', hint='"command": ["program", "word"]')
+            raise ConfigError(
+                'option "command" must not be empty', hint='write "command": ["program", "argument"]'
+            )
         if timeout_s <= 0:
-            raise ConfigError(f'option "timeout_s": expected more than 0, found {timeout_s:g}')
+            raise ConfigError(f'option "timeout_s" must be more than 0, got {timeout_s:g}')
         require_kind(kind)
         require_name(to)
         self.to, self.kind, self._poll, self._timeout_s = to, kind, poll, timeout_s
@@ -82,7 +84,7 @@ class CommandChannel(Channel):
         request = Request("", messages, deadline_s=self._timeout_s, agent=context.agent.name)
         reply = self._program.complete(request)
         if reply.finish == "length":
-            raise Unavailable("it printed more than 1 MiB")
+            raise Unavailable("the program printed more than 1 MiB")
         return list(_parse_lines(reply.text))
 
     def _receive_lines(self, context: ChannelContext, printed: list[Any]) -> None:
@@ -103,12 +105,12 @@ class CommandChannel(Channel):
         Raises: RequestRejected for an invalid line.
         """
         if not isinstance(line_value, dict):
-            raise RequestRejected("a line that is no JSON object")
+            raise RequestRejected("expected one JSON object per line, got another line")
         if unknown := [key for key in line_value if key not in KEYS]:
             raise RequestRejected(f'unknown key "{unknown[0]}"; keys: {", ".join(KEYS)}')
         ident, text, payload = line_value.get("id"), line_value.get("text"), line_value.get("payload", {})
         if not isinstance(ident, str) or not isinstance(text, str) or not isinstance(payload, dict):
-            raise RequestRejected('a message has "id" and "text", which are texts, and may have "payload"')
+            raise RequestRejected('a message must have "id" and "text", both texts')
         kind = line_value.get("kind", self.kind)
         require_kind(str(kind))
         return InboundMessage(

@@ -105,9 +105,9 @@ class MailChannel(Channel):
         require_kind(kind)
         require_name(to)
         if "@" not in address:
-            raise ConfigError('option "address": it is no mail address', hint='"address": "desk@example.org"')
+            raise ConfigError('option "address" must be a mail address', hint="write desk@example.org")
         if not (imap_host or smtp_host):
-            raise ConfigError("nothing can come in or go out", hint='set "imap_host", "smtp_host", or both')
+            raise ConfigError('"imap_host" or "smtp_host" is required', hint="set one of them, or both")
         if poll_s <= 0 or timeout_s <= 0:
             raise ConfigError('options "poll_s" and "timeout_s" must be more than 0')
         self.to, self.kind, self.address = to, kind, address
@@ -205,13 +205,13 @@ class MailChannel(Channel):
         _, sizes = imap.uid("FETCH", number, "(RFC822.SIZE)")
         size = _parse_size(sizes)
         if size > self._max_bytes:
-            raise RequestRejected(f"{size:,} bytes are more than {self._max_bytes:,} (max_bytes)")
+            raise RequestRejected(f"max_bytes allows {self._max_bytes:,} bytes, got {size:,}")
         deadline.extend(size / MIN_BYTES_PER_S)
         # PEEK, as a mail that is only read must stay unseen.
         _, parts = imap.uid("FETCH", number, "(BODY.PEEK[])")
         raw = next((part[1] for part in parts if isinstance(part, tuple)), None)
         if not raw:
-            raise Unavailable("the server does not give the mail")
+            raise Unavailable("the server did not return the mail")
         return bytes(raw)
 
     def _receive_message(self, context: ChannelContext, mail: EmailMessage, ident: str) -> None:
@@ -304,7 +304,7 @@ class MailChannel(Channel):
                 first = str(request_entry.payload.get("conversation", ident))
                 mail["References"] = ident if first == ident else f"{first} {ident}"
         except (ValueError, IndexError) as error:
-            raise RequestRejected(f"a mail cannot be made of it: {error}") from error
+            raise RequestRejected(f"the entry cannot be turned into a mail: {error}") from error
         mail.set_content(outgoing.text)
         return mail
 
@@ -314,9 +314,9 @@ class MailChannel(Channel):
             return str(sender)
         recipient = str(outgoing.entry.payload.get("to") or "")
         if not recipient:
-            raise RequestRejected('it answers no mail, and has no "to" in its payload')
+            raise RequestRejected('the entry must answer a mail, or have "to" in its payload')
         if not any(matches_address(recipient, allowed) for allowed in self._allow_to):
-            raise RequestRejected(f'{recipient} is not in "allow_to" of the channel')
+            raise RequestRejected(f'recipient {recipient} is not in "allow_to" of the channel')
         return recipient
 
     @contextlib.contextmanager
@@ -327,7 +327,7 @@ class MailChannel(Channel):
                 imap.login(self._user, get_variable(self._password_env))
                 status, response = imap.select(self._mailbox)
                 if status != "OK":
-                    raise Unavailable(f"no mailbox {self._mailbox}: {response!r}")
+                    raise Unavailable(f"mailbox {self._mailbox} cannot be opened: {response!r}")
                 yield imap
         except (OSError, imaplib.IMAP4.error) as error:
             raise Unavailable(f"{self._imap.host}: {error}") from error

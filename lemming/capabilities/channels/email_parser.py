@@ -69,11 +69,11 @@ def parse_mail(raw: bytes) -> EmailMessage:
         nonlocal part_count
         part_count += 1
         if part_count > MAX_PARTS:
-            raise RequestRejected(f"it has more than {MAX_PARTS} parts")
+            raise RequestRejected(f"a mail must have at most {MAX_PARTS} parts, got more")
         return EmailMessage(policy)
 
     if raw.count(b"\n") + raw.count(b"\r") > 2 * MAX_LINES:
-        raise RequestRejected(f"it has more than {MAX_LINES:,} lines")
+        raise RequestRejected(f"a mail must have at most {MAX_LINES:,} lines, got more")
     mail = message_from_bytes(
         raw, policy=_BoundedHeaderPolicy(message_factory=make_part, refold_source="none")
     )
@@ -109,17 +109,17 @@ def refusal_reason(mail: EmailMessage, sender: str, own_address: str, allowed: S
     Mails of programs, of the channel itself and of unlisted senders are rejected.
     """
     if not sender:
-        return "it has no sender"
+        return "the mail has no sender"
     if own_address.lower() == sender:
-        return "it comes from the channel's own address"
+        return "the mail comes from the channel's own address"
     if _header_text(mail, "Auto-Submitted").partition(";")[0].strip().lower() not in ("", "no"):
-        return "a program has sent it (Auto-Submitted)"
+        return "the mail was sent by a program (Auto-Submitted)"
     if _header_text(mail, "Precedence").strip().lower() in _BULK or mail.get("List-Id") is not None:
-        return "it comes from a list"
+        return "the mail comes from a mailing list"
     if _header_text(mail, "Return-Path").strip() == "<>" or mail.get_content_type() == "multipart/report":
-        return "it is a report of a mail server"
+        return "the mail is a delivery report"
     if allowed and not any(_is_allowed(sender, pattern) for pattern in allowed):
-        return 'its sender is not in "allow_from"'
+        return 'the sender is not in "allow_from"'
     return ""
 
 

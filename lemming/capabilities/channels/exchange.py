@@ -37,7 +37,7 @@ class Exchange:
     def require_complete(self) -> None:
         """Raise if the exchange was cut: in HTTP, the end of a connection also ends the headers."""
         if self._is_cut:
-            raise ConnectionAbortedError("cut before its end")
+            raise ConnectionAbortedError("the connection was closed early")
 
     def cut(self) -> None:
         """Close the connections, so reads and writes fail at once."""
@@ -70,7 +70,7 @@ def open_exchange(peer: str, deadline: Deadline, stop: threading.Event | None = 
         yield exchange
     except Exception as error:
         if deadline.has_passed:
-            raise TimedOut(f"{peer} gave no whole answer within {deadline.seconds:.3g} s") from error
+            raise TimedOut(f"{peer} did not answer completely within {deadline.seconds:.3g} s") from error
         raise
     finally:
         over.set()

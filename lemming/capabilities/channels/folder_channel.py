@@ -86,10 +86,10 @@ class FolderChannel(Channel):
         settle_s: float = 1.0,
     ) -> None:
         if not path.strip() or ".." in Path(path).parts:
-            hint = '"path": "shared/drop", or an absolute one'
-            raise ConfigError('option "path": it names no folder', hint=hint)
+            hint = 'write "path": "shared/drop", or an absolute path'
+            raise ConfigError('option "path" must name a folder', hint=hint)
         if not 1 <= per_tick <= ENTRIES_PER_TURN:
-            raise ConfigError(f'option "per_tick": expected 1 to {ENTRIES_PER_TURN}, found {per_tick}')
+            raise ConfigError(f'option "per_tick" must be 1 to {ENTRIES_PER_TURN}, got {per_tick}')
         require_kind(kind)
         require_name(to)
         self.path, self.to, self.kind = path, to, kind
@@ -156,7 +156,7 @@ class FolderChannel(Channel):
         root = self.get_folder(base)
         if not _is_folder(root):
             if not root.is_relative_to(base):
-                raise Unavailable(f"there is no folder {root}", hint="make it")
+                raise Unavailable(f"folder {root} does not exist", hint="create it")
             fs.make_folder(base, str(root.relative_to(base)))
         return root
 
@@ -180,13 +180,15 @@ class FolderChannel(Channel):
         path = root / name
         status = _lstat(path)
         if not stat.S_ISREG(status.st_mode):
-            raise RequestRejected("it is no plain file")
+            raise RequestRejected("expected a regular file")
         if status.st_size > self._max_bytes:
-            raise RequestRejected(f"{status.st_size:,} bytes are more than {self._max_bytes:,} (max_bytes)")
+            raise RequestRejected(
+                f"a file must have at most {self._max_bytes:,} bytes (max_bytes), got {status.st_size:,}"
+            )
         if not is_utf8(name):
-            raise RequestRejected("its name is not UTF-8")
+            raise RequestRejected("the file name must be UTF-8")
         if status.st_size == 0:
-            raise RequestRejected("it is empty")
+            raise RequestRejected("the file is empty")
         raw = fs.read_bytes(path, self._max_bytes)
         digest = sha256(raw).hexdigest()
         return _DroppedFile(name, digest, len(raw), _owner_name(status.st_uid), self._decode_text(raw))

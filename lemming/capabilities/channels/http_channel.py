@@ -63,12 +63,17 @@ class HttpChannel(Channel):
         require_kind(kind)
         require_name(to)
         if not (secret_env or token_env or deliver_to):
-            hint = '"secret_env" for webhooks, "token_env" for questions, "deliver_to" for what goes out'
-            raise ConfigError("nothing can come in or go out", hint=hint)
+            hint = (
+                'set "secret_env" for webhooks, "token_env" for questions, "deliver_to" for outgoing entries'
+            )
+            raise ConfigError('the channel must have "secret_env", "token_env" or "deliver_to"', hint=hint)
         if deliver_to and urlsplit(deliver_to).scheme not in ("http", "https"):
-            raise ConfigError('option "deliver_to": it is no http address', hint="https://example.org/hook")
+            raise ConfigError(
+                'option "deliver_to" must be an http or https address',
+                hint="write https://example.org/hook, for example",
+            )
         if not 1 <= max_body_bytes <= 240_000:
-            raise ConfigError(f'option "max_body_bytes": expected 1 to 240000, found {max_body_bytes}')
+            raise ConfigError(f'option "max_body_bytes" must be 1 to 240000, got {max_body_bytes}')
         self.to, self.kind, self.max_body_bytes = to, kind, max_body_bytes
         self.most_an_hour, self._timeout_s = per_sender_an_hour, timeout_s
         self._secret_env, self.token_env = secret_env, token_env
@@ -94,7 +99,7 @@ class HttpChannel(Channel):
         secret = get_variable(self._secret_env)
         if not secret:
             hint = 'set "secret_env" in its options to the name of a variable that holds the secret'
-            raise PermissionDenied("this channel takes no webhooks", hint=hint)
+            raise PermissionDenied("the channel does not accept webhooks", hint=hint)
         ident = verify_webhook(headers, body, secret, time.time())
         plain = _parse_body(body)
         event = headers.get("x-github-event") or (plain.get("type") if isinstance(plain, dict) else "")
@@ -122,12 +127,12 @@ class HttpChannel(Channel):
         """Receive a question of `POST /ask`. `key` is its idempotency key, unless the body has an `id`."""
         plain = _parse_body(body)
         if not isinstance(plain, dict):
-            raise RequestRejected("the body is no JSON object", hint='{"text": "..."}')
+            raise RequestRejected("the body must be a JSON object", hint='send {"text": "..."}')
         if unknown := [name for name in plain if name not in ASK_KEYS]:
-            raise RequestRejected(f'unknown key "{unknown[0]}"', hint=f"keys: {', '.join(ASK_KEYS)}")
+            raise RequestRejected(f'unknown key "{unknown[0]}"', hint=f"use the keys {', '.join(ASK_KEYS)}")
         text = plain.get("text")
         if not isinstance(text, str) or not text.strip():
-            raise RequestRejected('"text" must be a text that is not empty', hint='{"text": "..."}')
+            raise RequestRejected('"text" must be a non-empty text', hint='send {"text": "..."}')
         extra_fields = {name: plain[name] for name in ("conversation", "schema", "deadline") if name in plain}
         _reject_unknown_fields(extra_fields)
         ident = plain.get("id") or key
@@ -170,7 +175,7 @@ class HttpChannel(Channel):
                 else RequestRejected(reason)
             ) from error
         except TimeoutError as error:
-            raise TimedOut(f"{peer}: no answer within {self._timeout_s:g} s") from error
+            raise TimedOut(f"{peer} did not answer within {self._timeout_s:g} s") from error
         except (OSError, ValueError, http.client.HTTPException) as error:  # a broken status line, say
             raise Unavailable(str(getattr(error, "reason", error)) or type(error).__name__) from error
 
@@ -224,7 +229,7 @@ def _parse_body(body: bytes) -> Any:
     try:
         return parse(body, max_depth=MAX_REPLY_DEPTH)  # it goes into an entry, where it stands deeper
     except JsonProblem as error:
-        raise RequestRejected(f"the body is not JSON: {error.message}") from error
+        raise RequestRejected(f"the body must be JSON: {error.message}") from error
 
 
 def _reject_unknown_fields(fields: Mapping[str, Any]) -> None:
@@ -232,7 +237,7 @@ def _reject_unknown_fields(fields: Mapping[str, Any]) -> None:
     if not isinstance(fields.get("conversation", ""), str):
         raise RequestRejected('"conversation" must be a text')
     if not isinstance(fields.get("schema", {}), dict):
-        raise RequestRejected('"schema" must be a JSON schema, an object')
+        raise RequestRejected('"schema" must be a JSON Schema (an object)')
     flaw, pointer = find_schema_flaw(fields.get("schema", {}))
     if flaw:
         raise RequestRejected(f'"schema"{pointer and " " + pointer}: {flaw}')

@@ -34,9 +34,11 @@ def _verify_standard_webhook(headers: Mapping[str, str], body: bytes, secret: st
     ident, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     seconds = parse_int(at)
     if not ident or seconds is None:
-        raise PermissionDenied("webhook-id or webhook-timestamp is missing, or no number of seconds")
+        raise PermissionDenied(
+            "webhook-id must be present, and webhook-timestamp must be a number of seconds"
+        )
     if abs(now_s - seconds) > TOLERANCE_S:
-        raise PermissionDenied(f"webhook-timestamp is more than {TOLERANCE_S} seconds from now")
+        raise PermissionDenied(f"webhook-timestamp must be within {TOLERANCE_S} seconds of the current time")
     candidates = [
         part.removeprefix("v1,") for part in headers["webhook-signature"].split(" ") if "v1," in part
     ]

@@ -87,7 +87,7 @@ def _announce_call(attempt: str) -> None:
     except OSError as error:
         raise _cluster_error(f"the worker cannot reach its scheduler: {error}", may_be_paid=False) from error
     if is_begun:
-        raise _cluster_error("the worker that made the call died: it may have been answered, and paid for")
+        raise _cluster_error("the worker died during the call, which may have been answered and billed")
 
 
 def _cluster_error(
@@ -193,7 +193,7 @@ class DaskCalls:
         try:
             client.wait_for_workers(1, timeout=min(deadline.remaining(), self.connect_s))
         except TimeoutError:
-            hint = f"start some: dask worker {self.address} --nthreads 64"
+            hint = f"start workers: dask worker {self.address} --nthreads 64"
             no_workers = "the cluster has no workers"
             raise _cluster_error(no_workers, location=self.address, hint=hint, may_be_paid=False) from None
         except OSError as error:

@@ -59,7 +59,7 @@ def _await_or_stop(future: Future[Any], stop: threading.Event) -> None:
     for seconds in wait_slices(NEVER, stop, grace_s=0):
         if wait([future], seconds).done:
             return
-    raise Unavailable("the call was broken off: the engine is to end")
+    raise Unavailable("the call was cancelled: the engine is stopping")
 
 
 class SharedClient(Generic[C]):

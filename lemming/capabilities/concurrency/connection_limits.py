@@ -267,7 +267,7 @@ def bind_server(make: Callable[[tuple[str, int]], Server], host: str, port: int)
         return make((host, port))
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        hint = "name another port, or 0 for any that is free"
+        hint = "choose another port, or 0 for a free port"
         raise UsageError(f"cannot listen on {host}:{port}: {reason}", hint=hint) from error
 
 

@@ -112,7 +112,11 @@ def validate_condition(condition: Any, pointer: str = "") -> Iterator[Problem]:
     remaining = [MAX_CONDITIONS]
     yield from _validate_condition(condition, pointer, 1, remaining)
     if remaining[0] < 0:
-        yield Problem(f"more than {MAX_CONDITIONS} conditions in one", pointer=pointer, hint="split it up")
+        yield Problem(
+            f"a condition must have at most {MAX_CONDITIONS} parts, got more",
+            pointer=pointer,
+            hint="split it",
+        )
 
 
 def _validate_condition(condition: Any, pointer: str, depth: int, remaining: list[int]) -> Iterator[Problem]:
@@ -120,10 +124,12 @@ def _validate_condition(condition: Any, pointer: str, depth: int, remaining: lis
     if remaining[0] < 0:
         return
     if depth > MAX_DEPTH:
-        yield Problem(f"conditions deeper than {MAX_DEPTH}", pointer=pointer, hint="split it up")
+        yield Problem(
+            f"a condition must be nested at most {MAX_DEPTH} deep, got more", pointer=pointer, hint="split it"
+        )
     elif not isinstance(condition, dict):
-        hint = 'such as {"field": "verdict", "op": "is", "value": "good"}'
-        yield Problem(f"expected a condition, found {_describe_value(condition)}", pointer=pointer, hint=hint)
+        hint = 'write {"field": "verdict", "op": "is", "value": "good"}, for example'
+        yield Problem(f"expected a condition, got {_describe_value(condition)}", pointer=pointer, hint=hint)
     elif groups := [key for key in ("all", "any", "not") if key in condition]:
         yield from _validate_group(condition, groups[0], pointer, depth, remaining)
     else:
@@ -135,16 +141,16 @@ def _validate_group(
 ) -> Iterator[Problem]:
     for key in condition:
         if key != group:
-            message = f'"{key}" beside "{group}"'
+            message = f'"{key}" must not be beside "{group}"'
             yield Problem(message, pointer=f"{pointer}/{key}", hint='put both into "all" or "any"')
     inner = condition[group]
     if group == "not":
         yield from _validate_condition(inner, f"{pointer}/not", depth + 1, remaining)
     elif not isinstance(inner, list) or not inner:
         description = "an empty list" if inner == [] else _describe_value(inner)
-        hint = f'"{group}": [{{...}}, {{...}}]'
+        hint = f'write "{group}": [{{...}}, {{...}}]'
         yield Problem(
-            f"expected a list of conditions, found {description}", pointer=f"{pointer}/{group}", hint=hint
+            f"expected a list of conditions, got {description}", pointer=f"{pointer}/{group}", hint=hint
         )
     else:
         for index, part in enumerate(inner):
@@ -154,21 +160,25 @@ def _validate_group(
 def _validate_test(condition: Json, pointer: str) -> Iterator[Problem]:
     for key in condition:
         if key not in _KEYS:
-            hint = did_you_mean(key, _KEYS) or f"the keys are {', '.join(_KEYS)}"
+            hint = did_you_mean(key, _KEYS) or f"use one of {', '.join(_KEYS)}"
             yield Problem(f'unknown key "{key}" in a condition', pointer=f"{pointer}/{key}", hint=hint)
     if not isinstance(condition.get("field"), str):
         problem = (
             "no field"
             if "field" not in condition
-            else f"expected a text, found {_describe_value(condition['field'])}"
+            else f"expected a text, got {_describe_value(condition['field'])}"
         )
         location = pointer if "field" not in condition else f"{pointer}/field"
         yield Problem(
-            f"{problem}: which one is looked at?", pointer=location, hint='such as "field": "verdict"'
+            f"a condition must name one field: {problem}",
+            pointer=location,
+            hint='write "field": "verdict", for example',
         )
     op = condition.get("op")
     if not isinstance(op, str) or op not in OPS:
-        message = "no operation" if op is None else f"no operation {_describe_value(op)}"
+        message = (
+            'a condition must have "op"' if op is None else f"there is no operation {_describe_value(op)}"
+        )
         hint = (
             did_you_mean(op, tuple(OPS)) if isinstance(op, str) else ""
         ) or f"operations: {', '.join(OPS)}"
@@ -181,22 +191,24 @@ def _validate_value(condition: Json, op: str, pointer: str) -> Iterator[Problem]
     location = f"{pointer}/value"
     if op in _WITHOUT_VALUE:
         if "value" in condition:
-            yield Problem(f'"{op}" takes no value', pointer=location, hint="take it out")
+            yield Problem(f'"{op}" must not have a value', pointer=location, hint="remove it")
         return
     if "value" not in condition:
-        yield Problem(f'"{op}" needs a value', pointer=pointer, hint=f"{op}: {OPS[op]}")
+        yield Problem(f'"{op}" must have a value', pointer=pointer, hint=f"{op}: {OPS[op]}")
         return
     value = condition["value"]
     if not _TAKES.get(op, lambda _: True)(value):
         yield Problem(
-            f'"{op}" does not take {_describe_value(value)}', pointer=location, hint=f"{op}: {OPS[op]}"
+            f'"{op}" does not accept {_describe_value(value)}', pointer=location, hint=f"{op}: {OPS[op]}"
         )
     elif op == "matches":
         try:
             compile_regex(value)
         except InvalidPattern as error:
             yield Problem(
-                f"no regular expression: {error}", pointer=location, hint='"contains" takes a plain text'
+                f"expected a regular expression: {error}",
+                pointer=location,
+                hint='use "contains" for a plain text',
             )
 
 

@@ -24,13 +24,13 @@ Step = tuple[Any, ...]
 
 Letter = Callable[[str], bool]
 _REFUSED = {
-    "ASSERT": "it looks ahead or behind: (?=, (?!, (?<= and (?<! are not searched for",
-    "ASSERT_NOT": "it looks ahead or behind: (?=, (?!, (?<= and (?<! are not searched for",
-    "GROUPREF": "it refers back to a group",
-    "GROUPREF_IGNORE": "it refers back to a group",
-    "GROUPREF_EXISTS": "it asks whether a group was found",
-    "ATOMIC_GROUP": "it has a group that gives nothing back: (?>",
-    "POSSESSIVE_REPEAT": "it has a repetition that gives nothing back, such as *+",
+    "ASSERT": "look-ahead and look-behind ((?=, (?!, (?<= and (?<!) are not supported",
+    "ASSERT_NOT": "look-ahead and look-behind ((?=, (?!, (?<= and (?<!) are not supported",
+    "GROUPREF": "back references are not supported",
+    "GROUPREF_IGNORE": "back references are not supported",
+    "GROUPREF_EXISTS": "conditional groups are not supported",
+    "ATOMIC_GROUP": "atomic groups (?> are not supported",
+    "POSSESSIVE_REPEAT": "possessive repetitions such as *+ are not supported",
 }
 
 
@@ -49,7 +49,7 @@ def compile_program(pattern: str, *, backwards: bool = False) -> RegexProgram:
     Raises `InvalidPattern` for an invalid expression or an unsupported feature.
     """
     if len(pattern) > MAX_PATTERN_CHARS:
-        raise InvalidPattern(f"it is longer than {MAX_PATTERN_CHARS} characters")
+        raise InvalidPattern(f"the pattern must have at most {MAX_PATTERN_CHARS} characters")
     try:
         parsed = _parser.parse(pattern)
         builder = _ProgramBuilder(backwards)
@@ -58,7 +58,7 @@ def compile_program(pattern: str, *, backwards: bool = False) -> RegexProgram:
     except (re.error, OverflowError) as error:
         raise InvalidPattern(str(error)) from None
     except RecursionError:
-        raise InvalidPattern("its groups are too deep") from None
+        raise InvalidPattern("the groups are nested too deep") from None
     return RegexProgram(tuple(builder.steps), start, tuple(builder.letters))
 
 
@@ -73,7 +73,9 @@ class _ProgramBuilder:
 
     def add_step(self, step: Step) -> int:
         if len(self.steps) >= MAX_STEPS:
-            raise InvalidPattern(f"it comes to more than {MAX_STEPS} steps: its repetitions multiply")
+            raise InvalidPattern(
+                f"the pattern must have at most {MAX_STEPS} steps; nested repetitions multiply"
+            )
         self.steps.append(step)
         return len(self.steps) - 1
 
@@ -100,7 +102,7 @@ class _ProgramBuilder:
                 return self._add_repeat(operand, flags, follows, is_greedy=kind == "MAX_REPEAT")
             case "AT":
                 return self.add_step((ASK, _assertion_kind(str(operand), flags), follows))
-        raise InvalidPattern(_REFUSED.get(kind, f"what it says is not known here: {kind.lower()}"))
+        raise InvalidPattern(_REFUSED.get(kind, f"unsupported syntax: {kind.lower()}"))
 
     def _add_repeat(self, operand: Any, flags: int, follows: int, *, is_greedy: bool) -> int:
         min_count, max_count, nodes = operand
@@ -147,4 +149,4 @@ def _assertion_kind(kind: str, flags: int) -> str:
         case "AT_BOUNDARY" | "AT_NON_BOUNDARY":
             which = "ASCII word" if flags & re.ASCII else "word"
             return which if kind == "AT_BOUNDARY" else f"no {which}"
-    raise InvalidPattern(f"what it says is not known here: {kind.lower()}")
+    raise InvalidPattern(f"unsupported syntax: {kind.lower()}")

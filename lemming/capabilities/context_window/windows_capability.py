@@ -54,8 +54,8 @@ class WindowsCapability(Capability):
         entry = config.models.get(agent.model.key)
         is_summed_up = window and window.strategy == "summary"
         if is_summed_up and entry is not None and entry.prompt not in SUMMARY_PROMPTS:
-            message = f'model "{agent.model.key}" has "prompt": "{entry.prompt}" and sums up nothing'
-            hint = 'it is a window then: "strategy": "window" says so'
+            message = f'model "{agent.model.key}" must have "prompt": "full" to write summaries, got "{entry.prompt}"'
+            hint = 'set "strategy": "window", or use another model key'
             resume = paths.resume_file(agent.name)
             yield Problem(message, resume, pointer=f"/{KEY}/strategy", hint=hint, severity="warning")
 

@@ -52,33 +52,33 @@ def find_cron_error(text: str) -> tuple[str, str] | None:
     """Return the error in a cron expression and a hint, or None.
 
     >>> find_cron_error("0 9 * * mon-fir")
-    ('"mon-fir" is no day of the week (0-7 or sun-sat, also 5L, mon#2)', 'did you mean "mon-fri"?')
+    ('"mon-fir" is not a valid day of the week (0-7 or sun-sat, also 5L, mon#2)', 'did you mean "mon-fri"?')
     >>> find_cron_error("@dayly")
-    ('"@dayly" is no schedule', 'did you mean "@daily"?')
+    ('"@dayly" is not a valid schedule', 'did you mean "@daily"?')
     """
     from cronsim import CronSim, CronSimError
 
     if text.strip().startswith("@"):
         if text.strip().lower() in NICKNAMES:
             return None
-        hint = did_you_mean(text.strip().lower(), list(NICKNAMES)) or f"known: {', '.join(NICKNAMES)}"
-        return f'"{text}" is no schedule', hint
+        hint = did_you_mean(text.strip().lower(), list(NICKNAMES)) or f"use one of {', '.join(NICKNAMES)}"
+        return f'"{text}" is not a valid schedule', hint
     fields = text.split()
     if len(fields) != len(FIELDS):
-        return f'"{text}" has {len(fields)} fields and needs five', EXAMPLE
+        return f'a cron expression must have five fields, got {len(fields)} in "{text}"', EXAMPLE
     try:
         sim = CronSim(_expand_nickname(text), datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError as error:
         return _parse_error(fields, str(error))
     if next(sim, None) is None:  # as the 31st of February
-        return f'"{text}" never comes', EXAMPLE
+        return f'"{text}" never occurs', EXAMPLE
     return None
 
 
 def _parse_error(fields: list[str], message: str) -> tuple[str, str]:
     number = _FIELD_NUMBERS.get(message.removeprefix("Bad "), 0)
     field = fields[number]
-    return f'"{field}" is no {FIELDS[number]} ({_RANGES[number]})', _suggest_spelling(
+    return f'"{field}" is not a valid {FIELDS[number]} ({_RANGES[number]})', _suggest_spelling(
         field, number
     ) or EXAMPLE
 
@@ -91,7 +91,7 @@ def _suggest_spelling(field: str, number: int) -> str:
         return f'did you mean "{corrected}"?'
     first, dash, last = corrected.partition("-")
     if dash and first in names and last in names:  # as fri-mon
-        return f"a range does not go past {names[-1]}: name its parts, with commas"
+        return f"split the range at {names[-1]}, with a comma between the parts"
     return ""
 
 

@@ -14,7 +14,7 @@ from lemming.kernel.tick.first_clock_readings import find_first_reading
 from lemming.kernel.tick.tick_hooks import TickInterceptor, TickView, UpcomingEvent
 
 NO_ZONE = (
-    'its schedule has a cron expression and no time zone (set "timezone" in its schedule, or for all in '
+    'the cron expression requires a time zone (set "timezone" in the schedule, or for all agents in '
     "config/org.json)"
 )
 

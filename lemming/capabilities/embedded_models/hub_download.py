@@ -39,7 +39,9 @@ def build_download_url(repository: str, file: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         display_endpoint = strip_userinfo(endpoint)
         raise ConfigError(
-            f"no address of a hub: {display_endpoint!r}", where=ENDPOINT_ENV, hint=f"such as {HUB}"
+            f"expected the address of a hub, got {display_endpoint!r}",
+            where=ENDPOINT_ENV,
+            hint=f"use {HUB}, for example",
         )
     return f"{endpoint}/{quote(repository)}/resolve/main/{quote(file)}"
 
@@ -63,7 +65,7 @@ def download_file(
             raise Unavailable(problem, where=strip_userinfo(address), hint=_HINT)
 
 
-_HINT = f"run it again: it goes on where it stopped; {ENDPOINT_ENV} names a mirror"
+_HINT = f"run it again to continue the download; set {ENDPOINT_ENV} to use a mirror"
 
 
 def _resume_download(
@@ -81,7 +83,7 @@ def _resume_download(
             if response_start != start:
                 fs.remove(folder, part_name)
                 if response_start:
-                    message = "the server sends another part than was asked for"
+                    message = "the server sent another part of the file than requested"
                     raise Unavailable(message, where=strip_userinfo(address))
             return _append_response(response, folder, part_name, size_bytes, progress)
     except urllib.error.HTTPError as error:
@@ -89,7 +91,7 @@ def _resume_download(
         if error.code == 416:  # what is there is no beginning of it
             fs.remove(folder, part_name)
         if error.code in (401, 403, 404):
-            message = f"HTTP {error.code}: there is no such file"
+            message = f"HTTP {error.code}: the file does not exist"
             raise Unavailable(message, where=strip_userinfo(address), hint=_HINT) from None
         return f"HTTP {error.code}"
     except (OSError, http.client.HTTPException) as error:
@@ -104,7 +106,7 @@ def _parse_range_start(response: Any, size_bytes: int, address: str) -> int:
     length = response.headers.get("content-length")
     total = match[2] if match else length
     if total and total.isdigit() and to_int(total) != size_bytes:
-        message = f"not the file that is wanted: {to_int(total):,} bytes, not {size_bytes:,}"
+        message = f"the file must have {size_bytes:,} bytes, got {to_int(total):,}"
         raise Unavailable(message, where=strip_userinfo(address))
     return start
 
@@ -114,12 +116,12 @@ def _append_response(response: Any, folder: Path, part_name: str, size_bytes: in
         try:
             while chunk := response.read(_CHUNK_BYTES):
                 if target.size + len(chunk) > size_bytes:
-                    return "the server sends more than the file has"
+                    return "the server sent more bytes than the file has"
                 target.append(chunk)
                 progress("downloading", target.size, size_bytes)
         finally:
             target.sync()
-    return "the connection was cut"
+    return "the connection was closed"
 
 
 def _file_size(file: Path) -> int:

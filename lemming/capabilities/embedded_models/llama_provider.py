@@ -58,7 +58,9 @@ class LocalProvider(Backend):
     def __init__(self, *, n_ctx: int = 4096, path: str | None = None, threads: int = 1) -> None:
         if threads < 1:
             message = f"options.threads must be 1 or more, got {threads}"
-            raise ConfigError(message, where="config/models.json", hint="1 is right on two processors")
+            raise ConfigError(
+                message, where="config/models.json", hint="use 1 on a machine with two processors"
+            )
         self._path, self._settings = (
             path,
             _Settings(n_ctx, min(threads, max(1, count_usable_processors() - 1))),
@@ -109,7 +111,7 @@ class LocalProvider(Backend):
         file = Path(self._path).expanduser() if self._path else verify_weights(name)
         if not file.is_file():
             hint = "check options.path in config/models.json"
-            raise UnknownModel("no such file of weights", where=str(file), hint=hint)
+            raise UnknownModel("the weights file does not exist", where=str(file), hint=hint)
         return _get_model(file.resolve(), self._settings)
 
 
@@ -175,7 +177,7 @@ def _await_work(work: Future[None], request: Request, stop: threading.Event | No
             work.result()
             return
     if stop is not None and stop.is_set():
-        raise Unavailable("the answer was broken off: the engine is to end", where=request.model_name)
+        raise Unavailable("the answer was cancelled: the engine is stopping", where=request.model_name)
     raise model_call.timeout_error(request.deadline_s)
 
 
@@ -287,5 +289,5 @@ def _load_server(file: Path, model_settings: _Settings, key: str) -> Server:
     try:
         return xllamacpp.Server(settings)
     except RuntimeError as error:
-        hint = "the file may be damaged: `lemming models pull` fetches it again"
+        hint = "download it again with `lemming models pull`: the file may be damaged"
         raise Unusable("the model cannot be loaded", where=str(file), hint=hint) from error

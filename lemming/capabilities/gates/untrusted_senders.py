@@ -75,10 +75,10 @@ def _make_warning(agent: Agent, exposure: str, acting: list[Tool]) -> Problem:
     tool_list = ", ".join(f"{tool.name} ({tool.tool_class})" for tool in acting)
     classes = '", "'.join(dict.fromkeys(tool.tool_class for tool in acting))
     return Problem(
-        f"strangers may have {agent.name} call {tool_list}: {exposure}, and no gate asks or blocks",
+        f"untrusted senders may make {agent.name} call {tool_list}: {exposure}, and no gate asks or blocks",
         paths.resume_file(agent.name),
         pointer="/permissions/tools",
-        hint=f'{{"at": "call", "class": ["{classes}"], "then": "ask"}} among the gates of {ORG_FILE}',
+        hint=f'add {{"at": "call", "class": ["{classes}"], "then": "ask"}} to the gates in {ORG_FILE}',
         severity="warning",
     )
 
@@ -119,7 +119,7 @@ def _untrusted_paths(
 
 
 def _describe_exposure(name: str, tools: list[Tool]) -> str:
-    return f"{name} is shown what {', '.join(tool.name for tool in tools)} gives"
+    return f"{name} reads results of {', '.join(tool.name for tool in tools)}"
 
 
 def _outside_content_tools(config: Config) -> list[str]:

@@ -32,8 +32,8 @@ class OpenAICompatibleProvider(OpenAIProvider):
     ) -> None:
         host = self.host
         if not (base_url or host.address):
-            message = f"provider {self.name}: base_url says where it is"
-            raise ConfigError(message, hint=f'"options": {{"base_url": "{host.example}"}}')
+            message = f"provider {self.name} requires options.base_url"
+            raise ConfigError(message, hint=f'set "options": {{"base_url": "{host.example}"}}')
         address = host.get_url(base_url)
         super().__init__(
             base_url=address,

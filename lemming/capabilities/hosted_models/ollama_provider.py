@@ -108,7 +108,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
         try:
             from ollama import AsyncClient
         except ValueError as error:  # the SDK reads the variable when it is imported, whoever is asked
-            raise ConfigError("no address of a server", where="OLLAMA_HOST") from error
+            raise ConfigError("expected the address of a server", where="OLLAMA_HOST") from error
 
         settings = client_settings()
         settings["event_hooks"]["response"].append(self._on_response)
@@ -226,7 +226,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
 
     def _unreachable_error(self, model_name: str, cause: BaseException, url: Any) -> ProviderError:
         error = super()._unreachable_error(model_name, cause, url)
-        error.hint = error.hint or "is `ollama serve` running there?"
+        error.hint = error.hint or "start `ollama serve` there"
         return error
 
     def _hint_for_unknown(self, model_name: str) -> str:
@@ -248,7 +248,8 @@ def resolve_address(host: str) -> str:
     except (ValueError, KeyError) as error:
         safe_host = strip_userinfo(host)
         raise ConfigError(
-            f"provider ollama: no address of a server: {safe_host!r}", where="config/models.json"
+            f"provider ollama: expected the address of a server, got {safe_host!r}",
+            where="config/models.json",
         ) from error
     name = parts.hostname or "127.0.0.1"
     userinfo, at, _ = parts.netloc.rpartition("@")

@@ -200,9 +200,9 @@ class HttpBackend(Backend, Generic[C]):
     def _hint_for_rejected(self, status: int, detail: str, code: str) -> str:
         if status == 413 or code in _TOO_LONG_CODES or _TOO_LONG.search(detail):
             shorter = "lower inbox_chars or memory_chars in config/org.json, or clear memory"
-            return f"the prompt is too long: {shorter}"
+            return f"{shorter}: the prompt is too long"
         if self.without_schema and _SCHEMA_PATTERN.search(detail):
-            return f"the server takes no JSON schema: set {self.without_schema} in config/models.json"
+            return f"set {self.without_schema} in config/models.json: the server does not accept JSON schemas"
         return "check the model's entry in config/models.json, options.extra included"
 
     def _hint_for_unknown(self, model_name: str) -> str:

@@ -23,15 +23,15 @@ from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.providers import Request
 
 FALLBACKS = {
-    "json_schema": 'is asked for JSON without a schema; `"options": {"json": "object"}` says so',
-    "json_object": 'is asked for JSON in the prompt alone; `"options": {"json": "text"}` says so',
-    "tools": 'is told of tools in the prompt; `"tools": "contract"` says so',
-    "encrypted_content": "forgets what it thought from one step of a turn to the next",
-    "stream": "is not watched: its answers come whole",
-    "seed": "is asked without a seed",
-    "temperature": "is asked without a temperature",
-    "prompt_cache_key": "is not told which requests begin alike",
-    "max_completion_tokens": "is asked with max_tokens instead",
+    "json_schema": 'is asked for JSON without a schema (as with `"options": {"json": "object"}`)',
+    "json_object": 'is asked for JSON in the prompt only (as with `"options": {"json": "text"}`)',
+    "tools": 'gets the tools in the prompt (as with `"tools": "contract"`)',
+    "encrypted_content": "loses its reasoning between the steps of a turn",
+    "stream": "does not stream: its answers arrive complete",
+    "seed": "is called without a seed",
+    "temperature": "is called without a temperature",
+    "prompt_cache_key": "gets no cache key",
+    "max_completion_tokens": "is called with max_tokens instead",
 }
 """Fallback for each part of a request that a server does not accept."""
 
@@ -105,10 +105,10 @@ class ServerProfiles:
             rejection = PartRejection(at=timestamp(self._clock.now()), why=error.message)
             self._save({**self._rejections, model: {**refusals, error.refused: rejection}})
         hint = (
-            f"it {FALLBACKS[error.refused]}; it is tried again in {_RETENTION.days} days, or once you delete "
+            f"the server {FALLBACKS[error.refused]}; to retry before {_RETENTION.days} days have passed, delete "
             f"{paths.SERVERS_FILE}"
         )
-        message = f"{model} does not take {error.refused}"
+        message = f"{model} does not accept {error.refused}"
         self._report(Problem(message, paths.SERVERS_FILE, hint=hint, severity="warning"))
 
     def forget(self, model: str) -> None:

@@ -64,8 +64,8 @@ def validate_extra_fields(name: str, extra: dict[str, Any]) -> dict[str, Any]:
     """
     for key in extra:
         if key in RESERVED_FIELDS or (key in OUTPUT_FIELDS and extra[key] is not None):
-            message = f'provider {name}: options.extra may not have "{key}": that is what the engine asks'
-            hint = "write max_output_tokens beside options" if key in OUTPUT_FIELDS else "take it out"
+            message = f'provider {name}: options.extra must not contain "{key}": the engine sets it'
+            hint = "write max_output_tokens beside options" if key in OUTPUT_FIELDS else "remove it"
             raise ConfigError(message, where="config/models.json", hint=hint)
     return extra
 

@@ -240,7 +240,7 @@ def _resolve_judge_model(tick_context: TickContext, by: JudgeTarget) -> tuple[st
     candidates = [*(agents if by.kind != "model" else ()), *(models if by.kind != "agent" else ())]
     kind_text = {"agent": "agent", "model": "model key"}.get(by.kind, "agent and no model key")
     raise ConfigError(
-        f'verify.by: there is no {kind_text} "{by.name}"', hint=did_you_mean(by.name, candidates)
+        f'verify.by: {kind_text} "{by.name}" does not exist', hint=did_you_mean(by.name, candidates)
     )
 
 

@@ -48,20 +48,24 @@ def parse_judge_target(plain: JudgeReference) -> JudgeTarget:
     """
     if isinstance(plain, str):
         if not plain:
-            raise TypeMismatch("verify.by names nobody")
+            raise TypeMismatch("verify.by must name a judge")
         return JudgeTarget("", plain)
     kind = next((kind for kind in _KINDS if kind in plain), None)
     if kind is None or len(plain) != 1:
         other = next((key for key in plain if key != kind), "")
         expected = 'a name, {"agent": name}, {"model": key} or {"command": ["program", ...]}'
-        raise TypeMismatch(f"verify.by is {expected}", hint=did_you_mean(other, [*_KINDS]) if other else "")
+        raise TypeMismatch(
+            f"verify.by must be {expected}", hint=did_you_mean(other, [*_KINDS]) if other else ""
+        )
     value = plain[kind]
     if kind != "command":
         if not isinstance(value, str) or not value:
-            raise TypeMismatch(f"verify.by.{kind} is a name")
+            raise TypeMismatch(f"verify.by.{kind} must be a name")
         return JudgeTarget("agent" if kind == "agent" else "model", value)
     if isinstance(value, str) or not value or not value[0]:
-        raise TypeMismatch('verify.by.command is a program and its arguments: ["./check.sh"]')
+        raise TypeMismatch(
+            'verify.by.command must be a list of a program and its arguments, such as ["./check.sh"]'
+        )
     return JudgeTarget("command", value[0], tuple(value))
 
 

@@ -65,8 +65,8 @@ def validate_judges(base: OrgPath, agent: Agent, config: Config) -> Iterator[Pro
         yield from _author_problems(author_agent, file, pointer, config)
         yield from _policy_problems(base, agent, author_agent, settings, file, pointer)
         if author_agent.name != agent.name and author_agent.turn.take == "all":
-            message = f"{author_agent.name} takes all requests in one turn: no answer of its is judged"
-            hint = f'"take": "one" in turn of {paths.resume_file(author_agent.name)}'
+            message = f"{author_agent.name} takes all requests in one turn: its answers are not judged"
+            hint = f'set "take": "one" in turn of {paths.resume_file(author_agent.name)}'
             yield Problem(message, file, pointer=pointer, hint=hint)
 
 
@@ -124,7 +124,7 @@ def validate_judge_name(
         kind_text = {"agent": "agent", "model": "model key"}.get(by.kind, "agent and no model key")
         hint = (
             did_you_mean(by.name, candidates)
-            or "name an agent whose resume is sound, or a key of config/models.json"
+            or "name an agent with a valid resume, or a key of config/models.json"
         )
         yield Problem(f'there is no {kind_text} "{by.name}"', file, pointer=by_pointer, hint=hint)
         return
@@ -132,9 +132,12 @@ def validate_judge_name(
         yield from _own_turn_problems(agents[by.name], file, by_pointer, config)
     entry = config.models.get(key)
     if entry and (entry.prompt == "values" or _is_person_or_channel(entry, config)):
-        hint = "name a model that answers in a turn; a person is asked by a step of a plan, or by a request"
+        hint = "name a model that answers within a turn; ask people with a plan step or a request"
         yield Problem(
-            f'{prefix}"{key}" gives no verdict: {entry.provider}', file, pointer=by_pointer, hint=hint
+            f'{prefix}"{key}" cannot judge: its provider is {entry.provider}',
+            file,
+            pointer=by_pointer,
+            hint=hint,
         )
 
 
@@ -142,8 +145,8 @@ def _own_turn_problems(judge: Agent, file: str, pointer: str, config: Config) ->
     """Yield a warning for a judge with turns of its own and no outbox to read."""
     habits = resolve_turn_policy(judge, config)
     if habits.is_asked and habits.wake != "addressed" and not judge.permissions.read_outboxes:
-        message = f"{judge.name} judges, and takes turns of its own besides, in which it reads nobody"
-        hint = f'"wake": "addressed" in schedule of {paths.resume_file(judge.name)} has it judge alone'
+        message = f"{judge.name} is a judge and also takes turns, in which it reads no outboxes"
+        hint = f'set "wake": "addressed" in schedule of {paths.resume_file(judge.name)} to let it only judge'
         yield Problem(message, file, pointer=pointer, hint=hint, severity="warning")
 
 
@@ -157,11 +160,13 @@ def _author_problems(author: Agent, file: str, pointer: str, config: Config) -> 
     """Yield a problem if no model writes, so there is no draft to judge."""
     entry = config.models.get(author.model.key)
     if (entry and _is_person_or_channel(entry, config)) or not resolve_turn_policy(author, config).is_asked:
-        hint = "take it out; what a person or a channel says is not judged"
-        yield Problem(f"{author.name} takes no turns: nothing is judged", file, pointer=pointer, hint=hint)
+        hint = "remove it: entries of people and channels are not judged"
+        yield Problem(f"{author.name} takes no turns: verify has no effect", file, pointer=pointer, hint=hint)
     elif resolve_turn_policy(author, config).is_written:
-        message = f"{author.name} follows a plan, which writes no other draft: the first one is judged alone"
-        hint = "have the steps' answers judged"
+        message = (
+            f"{author.name} follows a plan, which cannot revise its draft: only the first draft is judged"
+        )
+        hint = "verify the steps of the plan"
         yield Problem(message, file, pointer=pointer, hint=hint, severity="warning")
 
 
@@ -187,6 +192,6 @@ def _policy_problems(
     except FILE_ERRORS:
         return
     if writable_path.path_key == policy_path.path_key:
-        message = f"{author.name} may write {settings.policy_file}, by which it is judged"
-        hint = "keep it where its permissions.file_access.allow_write does not reach"
+        message = f"{author.name} may write {settings.policy_file}, the policy of its own judge"
+        hint = "move it out of its permissions.file_access.allow_write"
         yield Problem(message, file, pointer=policy_pointer, hint=hint, severity="warning")

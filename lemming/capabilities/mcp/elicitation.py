@@ -74,7 +74,7 @@ def elicitation_blocker(org: Organisation, asker: str, target: str) -> str:
         return f'there is no agent "{target}" to ask (`ask` in config/mcp.json)'
     for reader, author in ((target, asker), (asker, target)):
         if not agents[reader].may_read(author):
-            return f'{reader} cannot read {author}: add "{author}" to its permissions.read_outboxes'
+            return f'{reader} may not read {author}: add "{author}" to its permissions.read_outboxes'
     return ""
 
 

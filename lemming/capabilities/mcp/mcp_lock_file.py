@@ -184,7 +184,7 @@ def make_problem(server: str, tool: str, change: str) -> Problem:
     return Problem(
         f'tool "{tool}" of MCP server {server} {change}; it is not offered',
         LOCK_FILE,
-        hint=f"look with `lemming mcp list`, then `lemming mcp accept {server}`",
+        hint=f"check it with `lemming mcp list`, then run `lemming mcp accept {server}`",
         severity="warning",
         code="LMG-306",
     )

@@ -221,7 +221,7 @@ def serve_http(server: MCPServer, port: int, token: str, ready: Callable[[int], 
             listening.listen(config.backlog)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            hint = "name another port, or 0 for any that is free"
+            hint = "choose another port, or 0 for a free port"
             raise UsageError(f"cannot listen on 127.0.0.1:{port}: {reason}", hint=hint) from error
         ready(listening.getsockname()[1])
         asyncio.run(serve_socket(uvicorn.Server(config), listening))

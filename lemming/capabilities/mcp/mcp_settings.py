@@ -214,7 +214,7 @@ def _merge_settings(settings: Any, shared_settings: Any) -> McpConfig:
             entry_problems = [*_validate_server(name, entry, file)]
             if name in servers:
                 entry_problems.append(
-                    _make_error(file, name, f'"{name}" stands in {files[name]} too', "keep one of them")
+                    _make_error(file, name, f'"{name}" is also in {files[name]}', "keep one of them")
                 )
             (fatal if file == MCP_FILE else problems).extend(entry_problems)
             if not entry_problems:
@@ -242,35 +242,42 @@ def _validate_server(name: str, entry: McpServerSettings | SharedMcpServer, file
     """Yield problems of one server beyond the types of its values."""
     key = "mcpServers" if isinstance(entry, SharedMcpServer) else "servers"
     if not _SERVER_NAME.match(name):
-        hint = "letters, digits, _ and -, at most 32"
-        yield _make_error(file, name, f'"{name[:60]}" is no name for a server', hint, key=key)
+        hint = "use letters, digits, _ and -, at most 32 characters"
+        yield _make_error(file, name, f'"{name[:60]}" is not a valid name for a server', hint, key=key)
     if bool(entry.command) == bool(entry.url):
         description = (
             "has both a command and an address" if entry.url else "has neither a command nor an address"
         )
         yield _make_error(file, name, f"the server {description}", f"write {_ENTRY_EXAMPLE}", key=key)
     if entry.url and (url_error := _url_error(entry.url)):
-        yield _make_error(file, f"{name}/url", url_error, 'such as "https://host/mcp"', key=key)
+        yield _make_error(file, f"{name}/url", url_error, 'write "https://host/mcp", for example', key=key)
     if isinstance(entry, SharedMcpServer):
         yield from _validate_shared(name, entry, file)
         return
     for index, variable in enumerate(entry.env):
         if not _VARIABLE.match(variable):
             description = (
-                "a value stands here" if "=" in variable else f'"{variable[:40]}" is no name of a variable'
+                "expected the name of an environment variable, got a value"
+                if "=" in variable
+                else f'"{variable[:40]}" is not a valid name for a variable'
             )
             hint = "write the variable's name; its value stays in the environment"
             yield _make_error(file, f"{name}/env/{index}", description, hint)
     for header, text in entry.headers_env.items():
         if not (_VARIABLE.match(text) or _REFERENCE.search(text)):
-            hint = 'name the variable that holds it, as "NAME" or "Bearer ${NAME}"'
-            yield _make_error(file, f"{name}/headers_env/{header}", "a value stands here", hint)
+            hint = 'write the name of its environment variable, as "NAME" or "Bearer ${NAME}"'
+            yield _make_error(
+                file,
+                f"{name}/headers_env/{header}",
+                "expected the name of an environment variable, got a value",
+                hint,
+            )
     yield from _find_plain_secrets(f"{name}/variables", entry.variables, file, "servers")
 
 
 def _validate_shared(name: str, entry: SharedMcpServer, file: str) -> Iterator[Problem]:
     if entry.type == "sse":
-        hint = '"type": "http" with the address of its streamable HTTP; SSE alone is no longer spoken'
+        hint = 'write "type": "http" with the address for streamable HTTP'
         yield _make_error(file, f"{name}/type", "the transport sse is not supported", hint, key="mcpServers")
     yield from _find_plain_secrets(f"{name}/env", entry.env, file, "mcpServers")
     yield from _find_plain_secrets(f"{name}/headers", entry.headers, file, "mcpServers")
@@ -286,8 +293,14 @@ def _find_plain_secrets(
         if _REFERENCE.search(value) or not value:
             continue
         if is_secret_name(name) or has_secret_shape(value):
-            hint = f'put it into the environment, and write "${{{_suggest_variable(name)}}}" here'
-            yield _make_error(file, f"{base_pointer}/{name}", "a secret stands here", hint, key=key)
+            hint = f'put the secret into the environment, and write "${{{_suggest_variable(name)}}}" here'
+            yield _make_error(
+                file,
+                f"{base_pointer}/{name}",
+                "expected a reference to an environment variable, got a secret",
+                hint,
+                key=key,
+            )
 
 
 def _suggest_variable(name: str) -> str:
@@ -298,10 +311,10 @@ def _url_error(url: str) -> str:
     try:
         parts = urlsplit(_REFERENCE.sub("x", url))
     except ValueError:
-        return "no address"
+        return "expected an address"
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        return "no address of a server"
-    return "a user or password stands in the address" if parts.username or parts.password else ""
+        return "expected the address of a server"
+    return "the address must not contain a user or password" if parts.username or parts.password else ""
 
 
 def _make_error(file: str, pointer: str, message: str, hint: str, *, key: str = "servers") -> Problem:

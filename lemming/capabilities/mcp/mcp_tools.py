@@ -276,7 +276,7 @@ def _find_blocked_elicitations(org: Organisation, config: McpConfig) -> Iterator
             if not match_servers(agent.permissions.tools, [name]):
                 continue
             if blocker := elicitation_blocker(org, agent.name, server.ask):
-                message = f"what MCP server {name} asks {agent.name} back goes nowhere: {blocker}"
+                message = f"questions of MCP server {name} to {agent.name} are not answered: {blocker}"
                 pointer = f"/{key}/{name}{'/ask' if key == 'servers' else ''}"
                 yield Problem(
                     message, config.files[name], pointer=pointer, severity="warning", code="LMG-307"

@@ -49,8 +49,8 @@ def scan_servers(
     }
     lost_servers = {} if locked or not new else dict.fromkeys(_find_offered_servers(org, new), LockedServer())
     if lost_servers:
-        tell(Problem(f"the file is gone, and with it what was accepted of {', '.join(lost_servers)}", LOCK_FILE,
-                     hint="put it back, or accept them anew: `lemming mcp accept SERVER`",
+        tell(Problem(f"the file was deleted; accepted tools were lost for {', '.join(lost_servers)}", LOCK_FILE,
+                     hint="restore it, or accept them again: `lemming mcp accept SERVER`",
                      severity="warning", code=GONE))  # fmt: skip
     if new.keys() - lost_servers.keys():
         save_lock(org, {name: tools for name, tools in new.items() if name not in lost_servers}, sync=sync)
@@ -98,7 +98,7 @@ def _scan_problems(listed: Mapping[str, ServerListing], result: ScanResult) -> I
         for tool, reason in listing.rejected.items():
             message, hint = (
                 f'tool "{tool}" of MCP server {name} is left out: {reason}',
-                "its author can mend it",
+                "ask its author to correct it",
             )
             yield Problem(message, MCP_FILE, pointer=pointer, hint=hint, severity="warning", code="LMG-307")
         for tool, change in result[name].get("withheld", {}).items():

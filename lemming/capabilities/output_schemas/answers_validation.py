@@ -25,13 +25,15 @@ def validate_output(agent: Agent, output: OutputSettings, config: Config) -> Ite
 def _schema_problems(output: OutputSettings, resume: str) -> Iterator[Problem]:
     flaw, inside = find_schema_flaw(output.schema)
     if flaw:
-        hint = "mend it: json-schema.org says what a schema is; until then every turn fails"
-        yield Problem(f"no JSON Schema: {flaw}", resume, pointer=f"/output/schema{inside}", hint=hint)
+        hint = "correct it (see json-schema.org): every turn fails until then"
+        yield Problem(f"expected a JSON Schema: {flaw}", resume, pointer=f"/output/schema{inside}", hint=hint)
         return
     for pointer, reference in _iter_refs(output.schema, "/output/schema"):
         if resolve_ref(output.schema, reference) is None:
-            hint = 'what it refers to must be in it, such as "#/$defs/line": nothing is fetched'
-            yield Problem(f"{str(reference)[:100]} is not in the schema", resume, pointer=pointer, hint=hint)
+            hint = 'refer to a part of the schema, such as "#/$defs/line": other addresses are not fetched'
+            yield Problem(
+                f"the schema does not contain {str(reference)[:100]}", resume, pointer=pointer, hint=hint
+            )
 
 
 def _iter_refs(schema: Any, pointer: str) -> Iterator[tuple[str, Any]]:
@@ -45,8 +47,8 @@ def _iter_refs(schema: Any, pointer: str) -> Iterator[tuple[str, Any]]:
 def _kind_problems(agent: Agent, output: OutputSettings) -> Iterator[Problem]:
     if not any(can_require_schema(output.when, kind) for kind in agent.turn.kinds):
         reason = "by its conditions" if output.when else f"it is about {' and '.join(CHECKED_KINDS)}"
-        message = f"no entry must satisfy it: {reason}, and turn.kinds is {', '.join(agent.turn.kinds)}"
-        hint = 'such as "when": [{"field": "kind", "op": "is", "value": "message"}]'
+        message = f"the schema applies to no entry: {reason}, and turn.kinds is {', '.join(agent.turn.kinds)}"
+        hint = 'write "when": [{"field": "kind", "op": "is", "value": "message"}], for example'
         yield _make_warning(agent, "/output", message, hint)
 
 
@@ -55,10 +57,10 @@ def _backend_problems(agent: Agent, output: OutputSettings, config: Config) -> I
     reason = closing_blocker(output.schema)
     if entry is None or not reason:
         return
-    message = f"backends that constrain answers are not given it: {reason}"
-    hint = "the model is told it, writes the fields as JSON in data_json, and is corrected"
+    message = f"the schema cannot constrain the model's output: {reason}"
+    hint = "simplify it, or leave it: the prompt describes it, and wrong answers are corrected"
     if entry.prompt == "brief":
-        hint = f'and with "prompt": "brief" nobody tells model "{agent.model.key}" of it: simplify it'
+        hint = f'simplify it: the "brief" prompt of model "{agent.model.key}" does not describe it'
     yield _make_warning(agent, "/output/schema", message, hint)
 
 

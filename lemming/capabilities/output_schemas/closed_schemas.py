@@ -56,13 +56,13 @@ class _SchemaCloser:
     def close_schema(self, schema: Any, pointer: str, depth: int) -> Json:
         self._remaining -= 1
         if depth > MAX_DEPTH or self._remaining < 0:
-            raise NotClosable(f"{pointer or '/'}: it goes too deep, or refers to itself")
+            raise NotClosable(f"{pointer or '/'} is nested too deep, or refers to itself")
         if not isinstance(schema, dict):
-            raise NotClosable(f"{pointer or '/'}: any value will do there")
+            raise NotClosable(f"{pointer or '/'} allows any value")
         if "$ref" in schema:
             return self.close_schema(self._resolve_ref(schema["$ref"], pointer), pointer, depth + 1)
         if unknown := next((key for key in UNSUPPORTED_KEYWORDS if key in schema), ""):
-            raise NotClosable(f"{pointer}/{unknown} cannot be said there")
+            raise NotClosable(f"{pointer}/{unknown} is not supported")
         return {**self._close_value(schema, pointer, depth), **_describe_limits(schema)}
 
     def _close_value(self, schema: Json, pointer: str, depth: int) -> Json:
@@ -90,12 +90,12 @@ class _SchemaCloser:
             return {"type": "integer", "enum": values}
         if kind in ("string", "integer", "number", "boolean", "null"):
             return {"type": kind}
-        raise NotClosable(f"{pointer or '/'}: it has no type")
+        raise NotClosable(f"{pointer or '/'} has no type")
 
     def _close_object(self, schema: Json, pointer: str, depth: int) -> Json:
         properties, required = schema.get("properties"), schema.get("required", [])
         if not properties or isinstance(schema.get("additionalProperties"), dict):
-            raise NotClosable(f"{pointer or '/'}: its keys are not laid down")
+            raise NotClosable(f"{pointer or '/'} does not define its keys")
         inner = {
             key: self.close_schema(part, f"{pointer}/properties/{key}", depth + 1)
             for key, part in properties.items()
@@ -110,7 +110,7 @@ class _SchemaCloser:
     def _resolve_ref(self, pointer: Any, location: str) -> Any:
         target = resolve_ref(self._root, pointer)
         if target is None:
-            raise NotClosable(f"{location}/$ref: {str(pointer)[:80]} is not in it")
+            raise NotClosable(f"{location}/$ref refers outside the schema: {str(pointer)[:80]}")
         return target
 
 
@@ -118,7 +118,7 @@ def _close_enum(values: list[Any], pointer: str) -> Json:
     names = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
     kinds = {names.get(type(value), "") for value in values}
     if len(kinds) != 1 or "" in kinds:
-        raise NotClosable(f"{pointer}/enum: its values are not of one simple type")
+        raise NotClosable(f"{pointer}/enum must have values of one simple type")
     return {"type": kinds.pop(), "enum": values}
 
 

@@ -190,7 +190,9 @@ def _closed_properties(schema: Json, *, is_asked_for: bool = False) -> Json | No
 def _require_sound(output: OutputSettings, resume: str) -> None:
     flaw, inside = find_schema_flaw(output.schema)
     if flaw:
-        raise ConfigError(f"no JSON Schema: {flaw}", where=f"{resume} /output/schema{inside}", hint="mend it")
+        raise ConfigError(
+            f"expected a JSON Schema: {flaw}", where=f"{resume} /output/schema{inside}", hint="correct it"
+        )
 
 
 def _selects_every_entry(conditions: Sequence[Json], kind: MessageKind) -> bool:

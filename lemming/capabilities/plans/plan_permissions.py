@@ -76,8 +76,8 @@ def validate_permissions(plan: AgentPlan, agent: Agent, context: PlanValidationC
         for name, pointer in _iter_tool_names(action, base_pointer):
             yield from _tool_problems(name, pointer, context)
         if action.wait and action.wait.time and not agent.clock:
-            hint = f'"clock": true in agents/{agent.name}/resume.json'
-            message = "the agent does not go by the clock: no moment would ever come"
+            hint = f'set "clock": true in agents/{agent.name}/resume.json'
+            message = 'a wait until a time requires "clock": true'
             yield Problem(message, pointer=f"{base_pointer}/wait/time", hint=hint)
         if action.wait and action.wait.file and (reason := context.unreadable_reason(action.wait.file)):
             hint = "grant it in permissions.file_access.allow_read"
@@ -87,16 +87,21 @@ def validate_permissions(plan: AgentPlan, agent: Agent, context: PlanValidationC
             yield from _argument_problems(tool, arguments, at, context)
         max_per_reply = min(agent.turn.max_entries, agent.turn.max_tool_calls)
         if action is step and len(step.parallel) > max_per_reply:
-            message = f"a band of {len(step.parallel)}, while one reply may ask {max_per_reply}"
-            hint = "make two bands of it, or raise turn.max_entries in the resume"
+            message = f'"parallel" must have at most {max_per_reply} members (turn.max_entries), got {len(step.parallel)}'
+            hint = "split it into two steps, or raise turn.max_entries in the resume"
             yield Problem(message, pointer=f"{base_pointer}/parallel", hint=hint)
         if action is step and step.each and step.target_agent and step.at_once > agent.turn.max_entries:
-            message = f"{step.at_once} at once, while one reply may ask {agent.turn.max_entries}"
-            hint = f'"at_once": {agent.turn.max_entries}, or raise turn.max_entries in the resume'
+            message = (
+                f'"at_once" must be at most {agent.turn.max_entries} (turn.max_entries), got {step.at_once}'
+            )
+            hint = f'write "at_once": {agent.turn.max_entries}, or raise turn.max_entries in the resume'
             yield Problem(message, pointer=f"{base_pointer}/at_once", hint=hint)
         if action is step and (limited_agent := _find_limiting_agent(step, context)):
-            message = f"{step.at_once} at once, while {limited_agent.name} takes {limited_agent.turn.requests} request a tick"
-            hint = f'"turn": {{"requests": {step.at_once}}} in agents/{limited_agent.name}/resume.json'
+            message = (
+                f'"at_once" is {step.at_once}, and {limited_agent.name} takes {limited_agent.turn.requests} per '
+                "tick (turn.requests)"
+            )
+            hint = f'set "turn": {{"requests": {step.at_once}}} in agents/{limited_agent.name}/resume.json'
             yield Problem(message, pointer=f"{base_pointer}/at_once", hint=hint, severity="warning")
         if action is step:
             yield from _approval_problems(step, base_pointer, agent, context)
@@ -112,7 +117,7 @@ def validate_permissions(plan: AgentPlan, agent: Agent, context: PlanValidationC
         yield from _asking_problems(plan.proposals, "/proposals", agent, context)
         if plan.proposals in context.agents and plan.proposals not in context.people:
             hint = f"people: {', '.join(sorted(context.people)) or 'none'}"
-            message = f"{plan.proposals} is no person, who alone may approve plans"
+            message = f'"proposals" must be a person, got {plan.proposals}'
             yield Problem(message, pointer="/proposals", hint=hint)
 
 
@@ -128,10 +133,10 @@ def _approval_problems(
     count = step.at_once * len(gated_calls) if step.each else len(gated_calls)
     if count > max_approvals:
         message = (
-            f"{context.find_approval_gate(gated_calls[0])} asks a person about {gated_calls[0]}: of {count} calls "
-            f"at once, {max_approvals} are asked about (turn.max_approvals); the others once these are decided"
+            f"{context.find_approval_gate(gated_calls[0])} asks a person about {gated_calls[0]}: the step makes {count} calls "
+            f"at once, and only {max_approvals} wait for approval at a time (turn.max_approvals)"
         )
-        hint = f'"at_once": {max_approvals}, or raise turn.max_approvals in the resume'
+        hint = f'write "at_once": {max_approvals}, or raise turn.max_approvals in the resume'
         at = f"{base_pointer}/at_once" if step.each else f"{base_pointer}/parallel"
         yield Problem(message, pointer=at, hint=hint, severity="warning")
 
@@ -162,8 +167,8 @@ def _asking_problems(
     name: str, pointer: str, agent: Agent, context: PlanValidationContext
 ) -> Iterator[Problem]:
     if name == agent.name:
-        hint = "a plan cannot wait for itself; ask somebody else"
-        yield Problem(f"{name} would ask itself", pointer=pointer, hint=hint)
+        hint = "ask another agent"
+        yield Problem(f"the plan of {name} must not ask {name}", pointer=pointer, hint=hint)
         return
     if name not in context.agents:
         names = sorted(set(context.agents) - {agent.name})
@@ -173,12 +178,12 @@ def _asking_problems(
     if not agent.may_read(name):
         hint = f'add "{name}" to permissions.read_outboxes in agents/{agent.name}/resume.json'
         yield Problem(
-            f"{agent.name} may not read {name}, whose answer would not reach it", pointer=pointer, hint=hint
+            f"{agent.name} may not read {name}: the answer would not arrive", pointer=pointer, hint=hint
         )
     if name not in context.people and not context.agents[name].may_read(agent.name):
         hint = f'add "{agent.name}" to permissions.read_outboxes in agents/{name}/resume.json'
         yield Problem(
-            f"{name} may not read {agent.name}, whose request would not reach it", pointer=pointer, hint=hint
+            f"{name} may not read {agent.name}: the request would not arrive", pointer=pointer, hint=hint
         )
 
 
@@ -188,15 +193,17 @@ def _planner_problems(
     if name not in context.agents:
         return
     if name not in context.planners:
-        hint = f'"ask": "{name}", or one of: {", ".join(sorted(context.planners - {agent.name})) or "none"}'
+        hint = f'write "ask": "{name}", or name one of: {", ".join(sorted(context.planners - {agent.name})) or "none"}'
         yield Problem(
-            f"{name} has no plan, expected an agent whose model key is a plan", pointer=pointer, hint=hint
+            f'"plan" must name an agent that follows a plan, got {name}', pointer=pointer, hint=hint
         )
         return
     chain = _find_cycle(name, agent.name, context, (agent.name,))
     if chain:
-        hint = "let one of them do it itself"
-        yield Problem(f"plans ask each other in a circle: {' -> '.join(chain)}", pointer=pointer, hint=hint)
+        hint = "remove one of these steps"
+        yield Problem(
+            f"plans must not ask each other in a circle: {' -> '.join(chain)}", pointer=pointer, hint=hint
+        )
 
 
 def _find_cycle(
@@ -229,7 +236,7 @@ def _tool_problems(name: str, pointer: str, context: PlanValidationContext) -> I
         yield Problem(f'there is no tool "{name}"', pointer=pointer, hint=context.hint_for_tool(name))
     elif reason := context.refusal_reason(name):
         hint = f'add "{name}" to permissions.tools in the resume'
-        yield Problem(f"the tool {name} may not be called: {reason}", pointer=pointer, hint=hint)
+        yield Problem(f"tool {name} may not be called: {reason}", pointer=pointer, hint=hint)
 
 
 def _argument_problems(
@@ -242,13 +249,18 @@ def _argument_problems(
         return
     for key in arguments:
         if key not in properties:
-            hint = did_you_mean(key, list(properties)) or f"its arguments: {', '.join(properties) or 'none'}"
+            hint = (
+                did_you_mean(key, list(properties))
+                or f"arguments of the tool: {', '.join(properties) or 'none'}"
+            )
             yield Problem(
-                f'the tool {name} has no argument "{key}"', pointer=f"{base_pointer}/args/{key}", hint=hint
+                f'tool {name} has no argument "{key}"', pointer=f"{base_pointer}/args/{key}", hint=hint
             )
     if missing := [key for key in schema.get("required", ()) if key not in arguments]:
-        hint = f'"args": {{"{missing[0]}": ...}}'
-        yield Problem(f'the tool {name} needs "{missing[0]}"', pointer=f"{base_pointer}/args", hint=hint)
+        hint = f'add "args": {{"{missing[0]}": ...}}'
+        yield Problem(
+            f'tool {name} requires the argument "{missing[0]}"', pointer=f"{base_pointer}/args", hint=hint
+        )
 
 
 def _input_problems(
@@ -259,19 +271,26 @@ def _input_problems(
     for key, value in action.args.items():
         if key in properties:
             if not any(find_references(value)) and (errors := describe_violations(properties[key], value)):
-                message = f'{action.plan} does not take this as "{key}": {"; ".join(errors)}'
+                message = f'argument "{key}" does not match the input of {action.plan}: {"; ".join(errors)}'
                 yield Problem(
-                    message, pointer=f"{base_pointer}/args/{key}", hint="see input in its plan.json"
+                    message, pointer=f"{base_pointer}/args/{key}", hint="see input in the agent's plan.json"
                 )
         elif input_schema.get("additionalProperties") is False:
-            hint = did_you_mean(key, list(properties)) or f"its fields: {', '.join(properties) or 'none'}"
+            hint = (
+                did_you_mean(key, list(properties))
+                or f"fields of its input: {', '.join(properties) or 'none'}"
+            )
             yield Problem(
-                f'the plan of {action.plan} takes no "{key}"', pointer=f"{base_pointer}/args/{key}", hint=hint
+                f'the plan of {action.plan} has no argument "{key}"',
+                pointer=f"{base_pointer}/args/{key}",
+                hint=hint,
             )
     if missing := [key for key in input_schema.get("required", ()) if key not in (*action.args, "text")]:
-        hint = f'"args": {{"{missing[0]}": ...}}'
+        hint = f'add "args": {{"{missing[0]}": ...}}'
         yield Problem(
-            f'the plan of {action.plan} needs "{missing[0]}"', pointer=f"{base_pointer}/args", hint=hint
+            f'the plan of {action.plan} requires the argument "{missing[0]}"',
+            pointer=f"{base_pointer}/args",
+            hint=hint,
         )
 
 
@@ -311,10 +330,10 @@ def _default_problems(
             continue
         if tool := _dangerous_tool(next_step, context):
             message = (
-                f'when {action.target_agent} says nothing, the default leads to "{name}", which calls {tool} '
+                f'if {action.target_agent} does not answer, the default leads to "{name}", which calls {tool} '
                 f"({context.tool_classes[tool]})"
             )
-            hint = "choose a default that ends the run, or leave it out: the request then waits"
+            hint = "choose a default that ends the run, or remove it to let the request wait"
             yield Problem(message, pointer=f"{base_pointer}/default", hint=hint)
             return
         pending.extend(next_steps[name])

@@ -58,7 +58,9 @@ def _advance_run(plan: AgentPlan, values: Json) -> Json:
     except ValueError as error:
         location = f"agents/{values['agent']['name']}/memory/{key}.json"
         raise ConfigError(
-            f"no run of a plan: {error}", where=location, hint="mend it, or remove it: it begins anew"
+            f"not a valid run of a plan: {error}",
+            where=location,
+            hint="correct the file, or remove it to restart the run",
         ) from error
     # a run that has begun goes on, even if the plan asks for other fields by now
     input_schema = plan.input if stored_run is None else None
@@ -98,5 +100,5 @@ def parse_turn_values(messages: list[Message]) -> Json:
                 values["results"] = content["results"]
         return {**values, "request": values["request"], "memory": memory, "tick": values["tick"]}
     except (JsonProblem, LookupError, TypeError, AttributeError) as error:
-        hint = '"prompt": "values" in the line of the model key in config/models.json'
-        raise RequestRejected("a plan takes the values of a turn", hint=hint) from error
+        hint = 'set "prompt": "values" in its entry in config/models.json'
+        raise RequestRejected('a plan requires "prompt": "values"', hint=hint) from error

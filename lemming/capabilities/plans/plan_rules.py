@@ -39,14 +39,14 @@ from lemming.kernel.inboxes.answer_payload import ENGINE_KEYS
 from lemming.kernel.org.organisation import Organisation
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
-_NAME_RULE = "a name has 1 to 63 characters A-Z, a-z, 0-9, _ and -"
+_NAME_RULE = "use 1 to 63 characters of A-Z, a-z, 0-9, _ and -"
 
 
 def validate_plan(plan: AgentPlan) -> Iterator[Problem]:
     """Yield problems of a plan, independent of its agent."""
     if not plan.steps and not plan.proposals:
-        hint = '"steps": [{"name": "first", "ask": "AGENT", "task": "{{start}}"}]'
-        yield Problem("found no steps, expected at least one", pointer="/steps", hint=hint)
+        hint = 'write "steps": [{"name": "first", "ask": "AGENT", "task": "{{start}}"}]'
+        yield Problem("a plan must have at least one step", pointer="/steps", hint=hint)
     yield from _name_problems(plan)
     yield from _input_problems(plan)
     for action, step, base_pointer in plan.iter_actions():
@@ -56,7 +56,7 @@ def validate_plan(plan: AgentPlan) -> Iterator[Problem]:
         if action.verify:
             yield from _verify_problems(action.verify, f"{base_pointer}/verify")
         if action.verify and action.verify.by and not action.ask:
-            hint = 'it belongs to steps with "ask", whose agent writes its answer again'
+            hint = 'use it in steps with "ask" only'
             yield Problem('"by" has no effect here', pointer=f"{base_pointer}/verify/by", hint=hint)
     yield from _route_problems(plan)
     yield from _loop_problems(plan)
@@ -102,12 +102,14 @@ def _name_problems(plan: AgentPlan) -> Iterator[Problem]:
     for action, _, base_pointer in plan.iter_actions():
         pointer = f"{base_pointer}/name"
         if not _NAME.match(action.name):
-            yield Problem(f'"{action.name[:63]}" is no name of a step', pointer=pointer, hint=_NAME_RULE)
+            yield Problem(
+                f'"{action.name[:63]}" is not a valid name for a step', pointer=pointer, hint=_NAME_RULE
+            )
         elif action.name in EXITS:
-            message = f'"{action.name}" is where a run ends, expected another name'
-            yield Problem(message, pointer=pointer, hint="call the step something else")
+            message = f'"{action.name}" is reserved for the end of a run'
+            yield Problem(message, pointer=pointer, hint="rename the step")
         elif action.name in first_pointers:
-            message = f'found "{action.name}" twice, expected a name of its own (the other: {first_pointers[action.name]})'
+            message = f'the name of a step must be unique, got "{action.name}" twice (also {first_pointers[action.name]})'
             yield Problem(message, pointer=pointer, hint="rename one of them")
         first_pointers.setdefault(action.name, base_pointer)
 
@@ -115,33 +117,33 @@ def _name_problems(plan: AgentPlan) -> Iterator[Problem]:
 def _kind_problems(action: StepAction, step: StepDefinition, base_pointer: str) -> Iterator[Problem]:
     keys = [key for key in ("ask", "plan", "tool", "wait", "parallel") if getattr(action, key, None)]
     if len(keys) > 1:
-        message = f"found {' and '.join(keys)}, expected one of them"
-        yield Problem(message, pointer=f"{base_pointer}/{keys[1]}", hint="make two steps of it")
+        message = f"a step must have one action, got {' and '.join(keys)}"
+        yield Problem(message, pointer=f"{base_pointer}/{keys[1]}", hint="split it into two steps")
     elif not keys and not (action is step and has_conditions(step)):
-        hint = 'add "ask", "plan", "tool", "wait" or "parallel"; or "routes", for a step that only decides'
-        yield Problem(f'step "{action.name}" does nothing', pointer=base_pointer, hint=hint)
+        hint = 'add "ask", "plan", "tool", "wait", "parallel" or "routes"'
+        yield Problem(f'step "{action.name}" must have an action', pointer=base_pointer, hint=hint)
     kind = get_kind(action)
     for key, kinds in _ONLY_FOR.items():
         if _is_provided(action, key) and kind not in kinds and len(keys) <= 1:
             description = {"decide": "that only decides", "parallel": "that is a band"}.get(
                 kind, f'with "{kind}"'
             )
-            hint = f"take it out; it belongs to steps with {' or '.join(kinds)}"
+            hint = f"remove it, or use it in steps with {' or '.join(kinds)}"
             if kind == "parallel" and key != "each":
-                hint = "put it into the members of the band"
+                hint = 'move it into the members of "parallel"'
             yield Problem(
                 f'"{key}" has no effect in a step {description}', pointer=f"{base_pointer}/{key}", hint=hint
             )
     if isinstance(action, StepDefinition):
         yield from _each_problems(action, base_pointer)
     if kind in ("ask", "plan") and not (action.task or action.args):
-        hint = '"task": "{{start}}" hands the request on as it is'
-        yield Problem("found no task, expected what is asked", pointer=base_pointer, hint=hint)
+        hint = 'write "task": "{{start}}" to pass the request on unchanged'
+        yield Problem('a step with "ask" must have "task"', pointer=base_pointer, hint=hint)
     if action.wait:
         yield from _wait_problems(action.wait, f"{base_pointer}/wait")
     if action is step and step.retry != "all" and not step.parallel:
         yield Problem(
-            '"retry" has no effect without a band', pointer=f"{base_pointer}/retry", hint="take it out"
+            '"retry" has no effect without "parallel"', pointer=f"{base_pointer}/retry", hint="remove it"
         )
 
 
@@ -171,60 +173,70 @@ def _each_problems(step: StepDefinition, base_pointer: str) -> Iterator[Problem]
     for key in ("at_once", "most", "on_item_failure") if not step.each else ():
         if getattr(step, key) != getattr(default_step, key):
             yield Problem(
-                f'"{key}" has no effect here', pointer=f"{base_pointer}/{key}", hint='it belongs to "each"'
+                f'"{key}" has no effect here',
+                pointer=f"{base_pointer}/{key}",
+                hint='use it in steps with "each" only',
             )
     if step.each and step.choose:
-        hint = 'a condition over answer.items in "routes"'
+        hint = 'use a condition on answer.items in "routes"'
         yield Problem(
-            '"choose" needs one answer, not one for each item', pointer=f"{base_pointer}/choose", hint=hint
+            '"choose" requires one answer, got one for each item', pointer=f"{base_pointer}/choose", hint=hint
         )
 
 
 def _input_problems(plan: AgentPlan) -> Iterator[Problem]:
     flaw, inside = find_schema_flaw(plan.input) if plan.input is not None else ("", "")
     if flaw:
-        yield Problem(f"no JSON Schema: {flaw}", pointer=f"/input{inside}", hint="mend the schema")
+        yield Problem(f"expected a JSON Schema: {flaw}", pointer=f"/input{inside}", hint="correct the schema")
 
 
 def _reserved_field_problems(action: StepAction, base_pointer: str) -> Iterator[Problem]:
     """Yield fields of a plan call with a reserved meaning in requests."""
     for key in action.args if action.plan else ():
         if key in (*ENGINE_KEYS, "text", "status"):
-            hint = "call it something else"
-            yield Problem(f'"{key}" is a word of requests', pointer=f"{base_pointer}/args/{key}", hint=hint)
+            hint = "rename it"
+            yield Problem(
+                f'"{key}" is a reserved key of requests', pointer=f"{base_pointer}/args/{key}", hint=hint
+            )
 
 
 def _wait_problems(wait: WaitSettings, base_pointer: str) -> Iterator[Problem]:
     keys = [key for key in ("file", "ticks", "tick", "time") if getattr(wait, key) not in (None, "")]
     if len(keys) != 1:
         description = " and ".join(keys) or "nothing"
-        message = f"found {description}, expected one of file, ticks, tick and time"
+        message = f"a wait must have one of file, ticks, tick and time, got {description}"
         yield Problem(
-            message, pointer=base_pointer, hint='such as {"file": "./shared/in.csv"} or {"ticks": 5}'
+            message,
+            pointer=base_pointer,
+            hint='write {"file": "./shared/in.csv"} or {"ticks": 5}, for example',
         )
 
 
 def _key_problems(action: StepAction, base_pointer: str) -> Iterator[Problem]:
     if action.writes and not _NAME.match(action.writes):
-        yield Problem(f'"{action.writes[:63]}" is no key', pointer=f"{base_pointer}/writes", hint=_NAME_RULE)
+        yield Problem(
+            f'"{action.writes[:63]}" is not a valid key', pointer=f"{base_pointer}/writes", hint=_NAME_RULE
+        )
     if action.output is not None:
         flaw, inside = find_schema_flaw(action.output)
         if flaw:
             yield Problem(
-                f"no JSON Schema: {flaw}", pointer=f"{base_pointer}/output{inside}", hint="mend the schema"
+                f"expected a JSON Schema: {flaw}",
+                pointer=f"{base_pointer}/output{inside}",
+                hint="correct the schema",
             )
         elif action.default is not None and (errors := describe_violations(action.output, action.default)):
-            message = f"the default is not what output asks for: {'; '.join(errors)}"
-            yield Problem(message, pointer=f"{base_pointer}/default", hint="give one that is")
+            message = f"the default must match output: {'; '.join(errors)}"
+            yield Problem(message, pointer=f"{base_pointer}/default", hint="change the default")
     if action.deadline is not None and (reason := _deadline_error(action.deadline)):
-        hint = f"so many ticks, or a time: {DURATIONS}"
+        hint = f"write a number of ticks, or {DURATIONS}"
         yield Problem(reason, pointer=f"{base_pointer}/deadline", hint=hint)
     if action.default is not None and not isinstance(action.default, (str, dict)):
-        hint = 'such as "default": {"text": "no"}'
-        yield Problem("expected a text or an object", pointer=f"{base_pointer}/default", hint=hint)
+        hint = 'write "default": {"text": "no"}, for example'
+        yield Problem('"default" must be a text or an object', pointer=f"{base_pointer}/default", hint=hint)
     if action.default is not None and action.deadline is None:
-        hint = 'add "deadline": 20, the ticks after which the default is taken, or "2h"'
-        yield Problem("found a default without a deadline", pointer=f"{base_pointer}/default", hint=hint)
+        hint = 'add "deadline": 20 (ticks until the default is used) or "2h"'
+        yield Problem('"default" requires "deadline"', pointer=f"{base_pointer}/default", hint=hint)
 
 
 def _deadline_error(deadline: int | str) -> str:
@@ -242,18 +254,18 @@ def _verify_problems(verify: VerifySettings, base_pointer: str) -> Iterator[Prob
     if len(keys) != 1:
         description = " and ".join(keys) or "none of by, ask and tool"
         yield Problem(
-            f"found {description}, expected one of them",
+            f"expected one judge, got {description}",
             pointer=base_pointer,
-            hint='such as {"by": "critic"}',
+            hint='write {"by": "critic"}, for example',
         )
     default_settings = VerifySettings()
     for key in ("policy", "max", "then") if not verify.by else ("when", "attempts"):
         if getattr(verify, key) != getattr(default_settings, key):
-            hint = 'it belongs to "by"' if not verify.by else 'it belongs to "ask" and "tool"'
+            hint = 'use it with "by"' if not verify.by else 'use it with "ask" and "tool"'
             yield Problem(f'"{key}" has no effect here', pointer=f"{base_pointer}/{key}", hint=hint)
     for key, is_applicable in (("task", verify.ask), ("args", verify.tool)):
         if getattr(verify, key) and not is_applicable:
-            hint = f'it belongs to "{"ask" if key == "task" else "tool"}"'
+            hint = f'use it with "{"ask" if key == "task" else "tool"}"'
             yield Problem(f'"{key}" has no effect here', pointer=f"{base_pointer}/{key}", hint=hint)
 
 
@@ -267,11 +279,11 @@ def _route_problems(plan: AgentPlan) -> Iterator[Problem]:
         for transition in iter_explicit_transitions(plan, index):
             if transition.to in group_names:
                 group_name = group_names[transition.to]
-                message = f'"{transition.to}" is inside the band "{group_name}", expected a step'
+                message = f'expected a step of the plan, got "{transition.to}", a member of "{group_name}"'
                 yield Problem(
                     message,
                     pointer=transition.pointer,
-                    hint=f'lead to "{group_name}", which begins all of it',
+                    hint=f'lead to "{group_name}", which starts all its members',
                 )
             elif transition.to not in (*names, *EXITS):
                 hint = (
@@ -286,21 +298,21 @@ def _route_problems(plan: AgentPlan) -> Iterator[Problem]:
 
 def _choice_problems(step: StepDefinition, base_pointer: str) -> Iterator[Problem]:
     if step.routes and step.choose:
-        hint = "one of them decides; take the other out"
-        yield Problem(
-            "found routes and choose, expected one of them", pointer=f"{base_pointer}/choose", hint=hint
-        )
+        hint = "remove one of them"
+        yield Problem('"routes" and "choose" exclude each other', pointer=f"{base_pointer}/choose", hint=hint)
     if has_conditions(step) and step.then:
-        hint = '"else" says where it goes on when nothing fits'
-        yield Problem('"then" has no effect beside routes', pointer=f"{base_pointer}/then", hint=hint)
+        hint = 'use "else" for the case that no route fits'
+        yield Problem('"then" has no effect beside "routes"', pointer=f"{base_pointer}/then", hint=hint)
     if step.routes and not step.else_:
-        message = "where no route fits, the run would fall through to the next step"
+        message = '"routes" requires "else": if no route fits, the run would continue with the next step'
         yield Problem(
-            message, pointer=f"{base_pointer}/routes", hint='say so: "else": a step, "end" or "fail"'
+            message,
+            pointer=f"{base_pointer}/routes",
+            hint='add "else" with the name of a step, "end" or "fail"',
         )
     if step.else_ and not has_conditions(step):
         yield Problem(
-            '"else" has no effect without routes', pointer=f"{base_pointer}/else", hint='"then" leads on'
+            '"else" has no effect without "routes"', pointer=f"{base_pointer}/else", hint='use "then"'
         )
     for number, route in enumerate(step.routes):
         yield from _condition_problems(route.when, f"{base_pointer}/routes/{number}/when")
@@ -322,8 +334,11 @@ def _condition_problems(condition: predicates.Json, pointer: str) -> Iterator[Pr
     for field, field_pointer in iter_condition_fields(condition, pointer):
         root = field.partition(".")[0]
         if root not in roots:
-            hint = did_you_mean(root, list(roots)) or f'such as "answer.{field}"; roots: {", ".join(roots)}'
-            yield Problem(f'"{root}" is nothing that a run knows', pointer=field_pointer, hint=hint)
+            hint = (
+                did_you_mean(root, list(roots))
+                or f'write "answer.{field}", for example; roots: {", ".join(roots)}'
+            )
+            yield Problem(f'"{root}" is not a value of the run', pointer=field_pointer, hint=hint)
 
 
 def _fall_through_problems(plan: AgentPlan, index: int) -> Iterator[Problem]:
@@ -343,10 +358,8 @@ def _fall_through_problems(plan: AgentPlan, index: int) -> Iterator[Problem]:
             and next_names
             and next_names[0] in branches - {name}
         ):
-            message = (
-                f'the branch "{name}" of "{step.name}" falls through into "{next_names[0]}", another branch'
-            )
-            hint = f'say where it goes on: "then": "{next_names[0]}", another step, or "end"'
+            message = f'branch "{name}" of "{step.name}" continues with "{next_names[0]}", another branch'
+            hint = f'set "then": "{next_names[0]}", another step, or "end"'
             yield Problem(message, pointer=f"/steps/{branch_index}", hint=hint)
 
 
@@ -356,9 +369,12 @@ def _unreachable_problems(plan: AgentPlan) -> Iterator[Problem]:
     reachable_names = reachable_steps(plan)[plan.steps[0].name] | {plan.steps[0].name}
     for index, step in enumerate(plan.steps):
         if step.name not in reachable_names:
-            hint = "lead to it, or take it out"
+            hint = "lead to it, or remove it"
             yield Problem(
-                f'no way leads to "{step.name}"', pointer=f"/steps/{index}", hint=hint, severity="warning"
+                f'step "{step.name}" is never reached',
+                pointer=f"/steps/{index}",
+                hint=hint,
+                severity="warning",
             )
 
 
@@ -371,6 +387,6 @@ def _loop_problems(plan: AgentPlan) -> Iterator[Problem]:
                 and names.index(transition.to) <= index
                 and plan.steps[names.index(transition.to)].limit is None
             ):
-                message = f'a loop leads from "{step.name}" back to "{transition.to}", which has no limit'
-                hint = f'"limit": 3 in "{transition.to}": how often a run may begin it'
+                message = f'a loop must have a limit: "{step.name}" leads back to "{transition.to}"'
+                hint = f'set "limit": 3 in "{transition.to}" (starts per run)'
                 yield Problem(message, pointer=transition.pointer, hint=hint)

@@ -84,7 +84,7 @@ def _iter_runs(org: Organisation, agent: str) -> Iterator[RunStatus]:
         try:
             run = parse_run(value)
         except ValueError as error:
-            problem = f"memory/{key}.json is no run: {error}"
+            problem = f"memory/{key}.json is not a valid run: {error}"
             yield RunStatus(request=key.removeprefix(PREFIX), asker="", status="broken", began=0, ended=None,
                          step="", waits_for=problem, steps_begun=0)  # fmt: skip
             continue

@@ -21,16 +21,16 @@ def validate_agent_plan(base: OrgPath, agent: Agent, config: Config) -> Iterator
     org, file = Organisation.from_path(base), plan_file(agent.name)
     if not is_planner(agent, config):
         if path_exists(f"{org.base}/{file}"):
-            message = f'nobody follows it: the model key of {agent.name} is "{agent.model.key}"'
-            hint = f'"model": {{"key": "plan"}} in agents/{agent.name}/resume.json, or take the file away'
+            message = f'the plan has no effect: the model key of {agent.name} is "{agent.model.key}"'
+            hint = f'set "model": {{"key": "plan"}} in agents/{agent.name}/resume.json, or remove the file'
             yield Problem(message, file, hint=hint, severity="warning")
         return
     try:
         document = load_plan(org, agent.name)
     except ConfigError as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            hint = "write it; `lemming schema plan` says what it may hold"
-            yield Problem(f"{agent.name} follows a plan, and there is none", file, hint=hint)
+            hint = "write it; see its format with `lemming schema plan`"
+            yield Problem(f"the plan of {agent.name} does not exist", file, hint=hint)
         else:
             yield from error.problems
         return

@@ -65,7 +65,7 @@ def parse_proposed_plan(plain: Any) -> AgentPlan:
             errors.append(Problem(message, pointer=f"{pointer}/verify/by", hint=hint))
     if plan.proposals:
         errors.append(
-            Problem("a plan that is proposed takes no others", pointer="/proposals", hint="take it out")
+            Problem('a proposed plan must not have "proposals"', pointer="/proposals", hint="remove it")
         )
     if errors:
         raise ConfigError("; ".join(map(str, errors[:5])), problems=tuple(errors))

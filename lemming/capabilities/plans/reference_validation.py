@@ -43,8 +43,8 @@ def validate_references(plan: AgentPlan) -> Iterator[Problem]:
     for path in find_references(plan.answer):
         yield from _path_problems(plan, path, "/answer", all_names, None)
     if name := find_named_step(plan.answer, all_names):
-        message = f'"answer" is a text, and "{name}" is a step'
-        hint = f'for the answer of that step write "{{{{steps.{name}}}}}"'
+        message = f'"answer" is a text and has no field "{name}"; "{name}" is a step'
+        hint = f'write "{{{{steps.{name}}}}}" for the answer of that step'
         yield Problem(message, pointer="/answer", hint=hint, severity="warning")
 
 
@@ -126,25 +126,25 @@ def _path_problems(
     ):
         roots = {**roots, **ITEM_ROOTS}
     if root not in roots:
-        hint = did_you_mean(root, list(roots)) or f"there are {', '.join(roots)}"
+        hint = did_you_mean(root, list(roots)) or f"use one of {', '.join(roots)}"
         if root in {action.name for action, _, _ in plan.iter_actions()}:
             hint = f'did you mean "steps.{path}"?'
-        yield Problem(f'"{path}" is nothing that a run knows', pointer=pointer, hint=hint)
+        yield Problem(f'"{path}" is not a value of the run', pointer=pointer, hint=hint)
     elif closed := _missing_schema_field(plan, path, position[2] if position else None):
         field, fields = closed
         hint = did_you_mean(field, fields) or f"fields: {', '.join(fields)}"
         yield Problem(
-            f'no answer there has a field "{field}": its schema is closed', pointer=pointer, hint=hint
+            f'the schema of the answer does not allow a field "{field}"', pointer=pointer, hint=hint
         )
     elif root in NAMED_ROOTS and not name:
-        yield Problem(f'"{root}" alone says nothing', pointer=pointer, hint=f"{roots[root]}")
+        yield Problem(f'"{root}" must be followed by a name', pointer=pointer, hint=f"{roots[root]}")
     elif root == "steps":
         yield from _step_reference_problems(plan, name, pointer, earlier_names, position)
     elif root == "keys":
         yield from _key_reference_problems(plan, name, pointer, earlier_names)
     elif root == "previous" and position is not None and not earlier_names and not is_after:
-        hint = 'the request is "start"'
-        yield Problem("no step is before this one", pointer=pointer, hint=hint)
+        hint = 'write "start" for the request'
+        yield Problem("there is no step before this one", pointer=pointer, hint=hint)
 
 
 def _missing_schema_field(
@@ -191,8 +191,10 @@ def _each_problems(plan: AgentPlan, path: str, pointer: str) -> Iterator[Problem
     if not fields or not all(fields) or any(_can_be_list(item.get(field)) for item in fields):
         return
     lists = sorted({key for item in fields for key, schema in item.items() if _can_be_list(schema)})
-    hint = did_you_mean(field, lists) or (f"lists: {', '.join(lists)}" if lists else 'say so in its "output"')
-    message = f'"{name}" gives no list' + (f' "{field}"' if field else "")
+    hint = did_you_mean(field, lists) or (
+        f"lists: {', '.join(lists)}" if lists else 'declare the list in its "output"'
+    )
+    message = f'"{name}" has no list' + (f' "{field}"' if field else "")
     yield Problem(message, pointer=pointer, hint=hint)
 
 
@@ -230,17 +232,15 @@ def _step_reference_problems(
     elif name in earlier_names:
         return
     elif position is not None and name in position[1] and name != position[2].name:
-        message = f'"{name}" is done at the same time, in the same band'
-        hint = "refer to what was done before the band, or make it a step after it"
+        message = f'"{name}" runs at the same time, in the same "parallel" step'
+        hint = "refer to an earlier step, or move this one behind it"
         yield Problem(message, pointer=pointer, hint=hint)
     elif position is not None and name in (position[0].name, position[2].name):
-        hint = "refer to what was done before"
-        yield Problem(
-            f'"{name}" refers to its own answer, which is not there yet', pointer=pointer, hint=hint
-        )
+        hint = "refer to an earlier step"
+        yield Problem(f'"{name}" must not refer to its own answer', pointer=pointer, hint=hint)
     else:
-        hint = "refer to a step that was done before, or move this one behind it"
-        yield Problem(f'"{name}" is done later: nothing is there yet', pointer=pointer, hint=hint)
+        hint = "refer to an earlier step, or move this one behind it"
+        yield Problem(f'"{name}" runs later and has no answer yet', pointer=pointer, hint=hint)
 
 
 def _key_reference_problems(
@@ -248,12 +248,12 @@ def _key_reference_problems(
 ) -> Iterator[Problem]:
     writers = {action.writes: action.name for action, _, _ in plan.iter_actions() if action.writes}
     if key not in writers:
-        hint = did_you_mean(key, list(writers)) or f'"writes": "{key}" in the step that gives it'
+        hint = did_you_mean(key, list(writers)) or f'add "writes": "{key}" to the step that writes it'
         yield Problem(f'no step writes "{key}"', pointer=pointer, hint=hint)
     elif not any(
         action.writes == key and action.name in earlier_names for action, _, _ in plan.iter_actions()
     ):
-        hint = "refer to a key that was written before"
+        hint = "refer to a key that an earlier step writes"
         yield Problem(f'"{key}" is written later, by "{writers[key]}"', pointer=pointer, hint=hint)
 
 
@@ -272,8 +272,8 @@ def _writer_problems(plan: AgentPlan) -> Iterator[Problem]:
                 or step.name in follows[other_step.name]
                 or other_step.name in follows[step.name]
             ):
-                message = f'"{action.name}" writes "{action.writes}", which "{other.name}" writes too'
-                yield Problem(message, pointer=f"{base_pointer}/writes", hint="give each a key of its own")
+                message = f'"{action.name}" and "{other.name}" both write "{action.writes}"'
+                yield Problem(message, pointer=f"{base_pointer}/writes", hint="use a different key for each")
                 break
         writers.setdefault(action.writes, []).append((action, step))
 

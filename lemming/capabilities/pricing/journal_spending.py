@@ -331,5 +331,5 @@ def _get_turn_key(plain: dict[str, Any]) -> str:
 
 
 def _make_corrupt_state(tick: int, reason: str) -> CorruptState:
-    hint = "`lemming verify` says what is wrong with it"
+    hint = "run `lemming verify`"
     return CorruptState(f"what was spent cannot be read: {reason}", where=paths.journal_file(tick), hint=hint)

@@ -100,9 +100,13 @@ class CliProvider(Backend):
 
     def _start_program(self, model_name: str, folder: Path) -> _SupervisedProcess:
         if not self._command:
-            raise Unusable("the command is empty", where="cli", hint='set options.command to ["program"]')
+            raise Unusable(
+                "options.command must not be empty", where="cli", hint='set options.command to ["program"]'
+            )
         if not folder.is_dir():
-            raise Unusable(f"no folder {folder}", where=self._display_name, hint="check options.cwd")
+            raise Unusable(
+                f"folder {folder} does not exist", where=self._display_name, hint="check options.cwd"
+            )
         report, control = os.pipe(), os.pipe()
         command = [argument.replace("{model}", model_name) for argument in self._command]
         try:

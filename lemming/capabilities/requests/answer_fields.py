@@ -36,13 +36,15 @@ def parse_field(schema: Json | None, name: str, text: str) -> Any:
     properties = get_properties(schema)
     if name not in properties:
         if not properties:
-            raise UsageError(f'no field "{name}": it is answered with a text', hint="lemming answer ID TEXT")
+            raise UsageError(
+                f'the request has no field "{name}": it expects a text', hint="write lemming answer ID TEXT"
+            )
         hint = did_you_mean(name, list(properties)) or f"fields: {', '.join(properties)}"
-        raise UsageError(f'there is no field "{name}"', hint=hint)
+        raise UsageError(f'the request has no field "{name}"', hint=hint)
     field = properties[name] if isinstance(properties[name], dict) else {}
     value = _parse_value(field, text)
     if violations := describe_violations(field, value):
-        raise UsageError(f"{name}: {'; '.join(violations)}", hint=f"expected {describe_field(schema, name)}")
+        raise UsageError(f"{name}: {'; '.join(violations)}", hint=f"write {describe_field(schema, name)}")
     return value
 
 

@@ -99,8 +99,8 @@ class _RequestsCache:
 def require_agents(org: Organisation, survey: Survey) -> None:
     """Raise `NotAnOrg` for a folder without agents and without `agents/`."""
     if not (survey.agents or survey.broken or (org / "agents").is_dir()):
-        hint = "make one with `lemming init`"
-        raise NotAnOrg("there is no agents/ folder here", where=str(org), hint=hint)
+        hint = "create an organisation with `lemming init`"
+        raise NotAnOrg("the folder has no agents/ folder", where=str(org), hint=hint)
 
 
 def load_requests(base_path: str | os.PathLike[str]) -> RequestsSnapshot:
@@ -145,9 +145,12 @@ def find_request(requests: AllRequests, reference: str) -> RequestView:
             f" and {len(matches) - SHOWN_WHEN_AMBIGUOUS} more" if len(matches) > SHOWN_WHEN_AMBIGUOUS else ""
         )
         raise UsageError(
-            f'"{reference}" may be any of {len(matches)} requests', hint=f"write one of {listed}{suffix}"
+            f'"{reference}" matches {len(matches)} requests', hint=f"write one of {listed}{suffix}"
         )
-    hint = did_you_mean(reference, [*requests.ids, *requests.by_identity]) or "`lemming requests` lists them"
+    hint = (
+        did_you_mean(reference, [*requests.ids, *requests.by_identity])
+        or "list the requests with `lemming requests`"
+    )
     raise UsageError(f'there is no request "{reference}"', hint=hint)
 
 

@@ -51,9 +51,12 @@ def write_request(
     """
     require_reachable(requests_snapshot, person, target)
     if reserved_keys := sorted(REQUEST_KEYS.intersection(fields or ())):
-        raise UsageError(f'"{reserved_keys[0]}" is a word of requests', hint="call the field something else")
+        raise UsageError(f'"{reserved_keys[0]}" is a reserved key of requests', hint="rename the field")
     if budget is not None and parse_amount(budget) is None:
-        raise UsageError(f'"{budget}" is no budget', hint='credits, such as 50, or "9000 tokens"')
+        raise UsageError(
+            f'a budget must be credits or tokens, got "{budget}"',
+            hint='write credits such as 50, or "9000 tokens"',
+        )
     deadlines = expiry_payload([] if deadline is None else [deadline], timestamp(SystemClock().now()))
     options = {**deadlines, "schema": schema, "budget": budget}
     payload = {
@@ -108,10 +111,12 @@ def choose_answerer(requests_snapshot: RequestsSnapshot, request: RequestView, p
     """Return the person who may answer a request now. Raise `UsageError` if there is none."""
     require_open(request)
     if person is not None and person in requests_snapshot.people and person not in request.assignees:
-        raise UsageError(f"{person} does not hold it", hint=f"{describe_assignees(request)} does")
+        raise UsageError(
+            f"the request is not assigned to {person}", hint=f"act as {describe_assignees(request)}"
+        )
     if person is None and not requests_snapshot.people.intersection(request.assignees):
-        hint = f"{describe_assignees(request)} is to answer it; `lemming cancel {request.id}` ends it"
-        raise UsageError("it does not wait for a person", hint=hint)
+        hint = f"wait for {describe_assignees(request)}, or end it with `lemming cancel {request.id}`"
+        raise UsageError("the request is not assigned to a person", hint=hint)
     return choose_person(requests_snapshot, person, candidates=request.assignees)
 
 
@@ -120,8 +125,8 @@ def require_open(request: RequestView) -> None:
     if not request.is_open:
         closing_agent = f" by {request.closed_by.agent}" if request.closed_by else ""
         raise UsageError(
-            f"it is over: {request.end}{closing_agent} in tick {request.end_tick}",
-            hint=f"lemming requests {request.id}",
+            f"the request is closed: {request.end}{closing_agent} in tick {request.end_tick}",
+            hint=f"see it with `lemming requests {request.id}`",
         )
 
 
@@ -130,7 +135,7 @@ def require_valid_answer(request: RequestView, payload: dict[str, Any]) -> None:
     schema = get_answer_schema(request)
     if schema is None:
         if not parse_answer(payload):
-            raise UsageError("nothing to answer with", hint=f'lemming answer {request.id} "some text"')
+            raise UsageError("the answer is empty", hint=f'write lemming answer {request.id} "some text"')
         return
     if violations := describe_violations(schema, parse_answer(payload, schema)):
         raise UsageError("; ".join(violations), hint=describe_fields(request))
@@ -167,8 +172,8 @@ def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, te
         else choose_person(requests_snapshot, person, candidates=eligible)
     )
     if author not in eligible:
-        hint = f"{request.asker} asked, and {describe_assignees(request)} may not read {author}"
-        raise UsageError(f"{author} cannot cancel it", hint=hint)
+        hint = f"act as {request.asker}, who asked; {describe_assignees(request)} may not read {author}"
+        raise UsageError(f"{author} cannot cancel the request", hint=hint)
     payload: dict[str, Any] = {
         "cancels": requests_snapshot.requests.get_reference(request),
         "target": list(request.assignees),
@@ -188,8 +193,8 @@ def write_payload(
     size = len(dump_pretty(payload))
     if size > PAYLOAD_LIMIT_BYTES:
         raise UsageError(
-            f"{size:,} bytes are too many for one entry, which holds {PAYLOAD_LIMIT_BYTES:,}",
-            hint="put it into a file below shared/ and send its name",
+            f"the payload must have at most {PAYLOAD_LIMIT_BYTES:,} bytes, got {size:,}",
+            hint="put the content into a file in shared/ and send its name",
         )
     return messages.write_person_entry(
         base,
@@ -203,7 +208,7 @@ def write_payload(
     )
 
 
-TOO_LATE = "it is too late to take that back: a tick has begun, and what you wrote may have been read"
+TOO_LATE = "the entry cannot be withdrawn: a tick has started and may have read it"
 
 
 def retract_entry(base: OrgPath, identity: str, *, person: str | None = None) -> OutboxEntry:
@@ -216,13 +221,13 @@ def retract_entry(base: OrgPath, identity: str, *, person: str | None = None) ->
     name = next(iter(parse_identities([identity])), None)
     people = find_people(survey_agents(org), load_config(org))
     if name is None or name.author not in people or person not in (None, name.author):
-        raise UsageError(f'"{identity[:80]}" is nothing that you wrote')
+        raise UsageError(f'"{identity[:80]}" is not an entry of yours')
     entry = next(
         (candidate for candidate in read_outbox_entries(org, name.author) if candidate.identity == identity),
         None,
     )
     if entry is None:
-        raise UsageError("it is not there any more")
+        raise UsageError("the entry does not exist any more")
     _require_unread(org, entry.tick)
     # looked at again after that: a tick may begin between the look and the removal
     fs.remove(Path(org.base), entry.file)

@@ -33,9 +33,13 @@ def choose_person(
     if USUAL_PERSON in people:
         return USUAL_PERSON
     if not people:
-        raise UsageError("there is no person here", hint="an agent with the model key human is one")
+        raise UsageError(
+            "the organisation has no person", hint="create one with `lemming agents new human --model human`"
+        )
     if len(people) > 1:
-        raise UsageError("there are several people here", hint=f"say who you are: --as {' or '.join(people)}")
+        raise UsageError(
+            "the organisation has several people", hint=f"choose one: --as {' or '.join(people)}"
+        )
     return people[0]
 
 
@@ -62,7 +66,7 @@ def require_reachable(snapshot: RequestsSnapshot, asker: str, target: str) -> No
             f'there is no agent "{target}"', hint=suggest_agent(target, sorted(snapshot.agent_names))
         )
     if target in paths.RESERVED_NAMES:
-        hint = f"give it another name: lemming agents rename {target} NEW"
+        hint = f"rename it: lemming agents rename {target} NEW"
         raise UsageError(paths.new_agent_name_error(target), hint=hint)
     if target == asker:
         raise UsageError(f"{asker} cannot ask itself", hint="name another agent")
@@ -71,7 +75,7 @@ def require_reachable(snapshot: RequestsSnapshot, asker: str, target: str) -> No
     for reader, author, action in ((target, asker, "be asked by"), (asker, target, "be answered by")):
         if not snapshot.may_read(reader, author):
             raise UsageError(
-                f"{reader} cannot {action} {author}: it may not read it",
+                f"{reader} cannot {action} {author}: {reader} may not read {author}",
                 hint=suggest_permission(reader, author),
             )
 

@@ -39,15 +39,15 @@ class TeamMember(NamedTuple):
         extension_keys = member_keys()
         keys = (*_MEMBER_KEYS, *extension_keys)
         if unknown := raw.keys() - {*keys}:
-            hint = did_you_mean(min(unknown), keys) or f"it has {', '.join(keys)}"
-            raise TypeMismatch(f'team.ask: "{min(unknown)}" is not a key of a member ({hint})')
+            hint = did_you_mean(min(unknown), keys) or f"use one of {', '.join(keys)}"
+            raise TypeMismatch(f'team.ask: unknown key "{min(unknown)}" ({hint})')
         if "agent" not in raw:
-            raise TypeMismatch('team.ask: a member needs "agent"')
+            raise TypeMismatch('team.ask: a member must have "agent"')
         if invalid := [key for key in _MEMBER_KEYS if not isinstance(raw.get(key, ""), str)]:
-            raise TypeMismatch(f'team.ask: "{invalid[0]}" of a member is a text')
+            raise TypeMismatch(f'team.ask: "{invalid[0]}" must be a text')
         name = raw.get("as", raw["agent"])
         if not _TOOL_NAME.match(name):
-            raise TypeMismatch(f'team.ask: "as" is "{name}", and must be of letters, digits, - and _')
+            raise TypeMismatch(f'team.ask: "as" must consist of letters, digits, - and _, got "{name}"')
         raw_extensions = {key: raw[key] for key in extension_keys if raw.get(key) is not None}
         extensions = {
             key: _parse_nested(extension_keys[key], value, f"team.ask: {key}")
@@ -103,7 +103,9 @@ class TeamSettings:
     def __post_init__(self) -> None:
         names = [member.name for member in self.ask_members]
         if duplicate := next((name for name in names if names.count(name) > 1), None):
-            raise TypeMismatch(f'team.ask: two members are called "{duplicate}": give one another "as"')
+            raise TypeMismatch(
+                f'team.ask: names must be unique, got "{duplicate}" twice: set "as" for one of them'
+            )
 
     @cached_property
     def ask_members(self) -> tuple[TeamMember, ...]:

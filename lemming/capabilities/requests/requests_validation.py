@@ -24,10 +24,10 @@ def validate_requests(base: OrgPath, agent_name: str | None = None) -> Iterator[
         flaw, pointer = find_schema_flaw(request.schema or {})
         if flaw and agent_name in (None, request.asker):
             yield Problem(
-                f"any answer will do: {flaw}",
+                f"the schema of the request accepts any answer: {flaw}",
                 request.entry.file,
                 pointer=f"/payload/schema{pointer}",
-                hint=f"`lemming cancel {request.id}`, and ask again with a schema that can be used",
+                hint=f"cancel it with `lemming cancel {request.id}`, and ask again with a valid schema",
                 severity="warning",
                 code="LMG-301",
             )
@@ -45,7 +45,7 @@ def validate_requests(base: OrgPath, agent_name: str | None = None) -> Iterator[
                 message,
                 paths.resume_file(reader),
                 pointer="/permissions/read_outboxes",
-                hint=f'add "{author}" to its read_outboxes, or `lemming cancel` it',
+                hint=f'add "{author}" to its read_outboxes, or run `lemming cancel {request.id}`',
                 severity="warning",
                 code="LMG-301",
             )
@@ -65,9 +65,9 @@ def validate_team_references(
     """Yield the names that can never be in an agent's team: the pointer, the problem and the fix."""
     for pointer, name, _ in iter_team_members(team):
         if name == agent.name:
-            yield pointer, "an agent is not in its own team", "take it out"
+            yield pointer, "an agent must not be in its own team", "remove it"
         elif name not in inventory.agent_names and not team.may_be_absent:
-            hint = f'{suggest_agent(name, inventory.agent_names)}; "may_be_absent": true says that it is for later'
+            hint = f'{suggest_agent(name, inventory.agent_names)}; set "may_be_absent": true if you create it later'
             yield pointer, f'there is no agent "{name}"', hint
 
 
@@ -81,6 +81,6 @@ def validate_team(base: OrgPath, agent: Agent, team: TeamSettings) -> Iterator[P
         for reader, author in readers:
             if not reader.may_read(author.name):
                 hint = f'add "{author.name}" to read_outboxes in {paths.resume_file(reader.name)}'
-                subject = "what it asks" if author is agent else "the answers"
+                subject = "the requests" if author is agent else "the answers"
                 file = paths.resume_file(agent.name)
-                yield Problem(f"{reader.name} cannot read {subject}", file, pointer=pointer, hint=hint)
+                yield Problem(f"{reader.name} may not read {subject}", file, pointer=pointer, hint=hint)

@@ -19,7 +19,7 @@ def require_usable(schema: Json | None) -> Json | None:
     """Return a JSON Schema unchanged. Raise `UsageError` for an unusable schema."""
     flaw, pointer = find_schema_flaw(schema or {})
     if flaw:
-        raise UsageError(f"schema{pointer and ' ' + pointer}: {flaw}", hint="docs/requests.md")
+        raise UsageError(f"schema{pointer and ' ' + pointer}: {flaw}", hint="see docs/requests.md")
     return schema
 
 
@@ -32,17 +32,19 @@ def make_answer_parser(answer_type: type[Any]) -> Reading:
     from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 
     name = getattr(answer_type, "__name__", str(answer_type))
-    hint = "a pydantic model, a dataclass or a TypedDict"
+    hint = "use a pydantic model, a dataclass or a TypedDict"
     try:
         adapter: Any = TypeAdapter(answer_type)
         schema = adapter.json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
         reason = str(error).partition("\n")[0]
-        raise UsageError(f"{name} says nothing of an answer's form: {reason}", hint=hint) from error
+        raise UsageError(f"{name} does not describe an answer: {reason}", hint=hint) from error
     if "properties" not in schema:
-        raise UsageError(f"{name} has no fields that an answer could have", hint=hint)
+        raise UsageError(f"{name} must have at least one field", hint=hint)
     if (flaw := find_schema_flaw(schema))[0]:
-        raise UsageError(f"nobody can be held to {name}: {flaw[1]} {flaw[0]}", hint="docs/requests.md")
+        raise UsageError(
+            f"{name} has no usable JSON Schema: {flaw[1]} {flaw[0]}", hint="see docs/requests.md"
+        )
 
     def parse_answer(answer: Any) -> Any:
         try:

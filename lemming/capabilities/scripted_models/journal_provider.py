@@ -27,7 +27,7 @@ class ReplayProvider(Backend):
     def __init__(self, *, journals: str, base: Path | None = None) -> None:
         folder = Path((base or Path()) / journals)
         if f"{folder.parent.name}/{folder.name}" != paths.JOURNALS:
-            hint = f'options: {{"journals": "../recorded/{paths.JOURNALS}"}}'
+            hint = f'set "options": {{"journals": "../recorded/{paths.JOURNALS}"}}'
             raise ConfigError(
                 f'"{journals}" is not the folder {paths.JOURNALS} of an organisation', hint=hint
             )

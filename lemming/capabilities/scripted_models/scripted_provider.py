@@ -26,7 +26,7 @@ from lemming.kernel.llm import model_call
 from lemming.kernel.providers import Backend, Message, Reply, Request
 
 _LIMIT_BYTES = 64 << 20
-NEEDS_A_MODEL = "`lemming models list` shows what can be used here, `lemming models use KEY` takes it"
+NEEDS_A_MODEL = "list the models with `lemming models list`, then choose one with `lemming models use KEY`"
 
 ErrorName = Literal[
     "Unavailable", "RateLimited", "TimedOut", "AuthenticationFailed", "UnknownModel", "RequestRejected"
@@ -176,10 +176,10 @@ def _parse_line(raw: bytes, file: str, number: int) -> ScriptLine:
 def _validate_line(line: ScriptLine, file: str) -> tuple[Problem, ...]:
     has_answer = line.reply is not None or bool(line.calls)
     if has_answer == (line.error is not None):
-        return (Problem('expected either "reply" or "error"', file, 1, 1),)
+        return (Problem('a line must have either "reply" or "error"', file, 1, 1),)
     if line.at and not is_timestamp(line.at):
         return (
-            Problem(f'"at": expected a time such as 2026-11-23T09:00:00.000Z, found "{line.at}"', file, 1, 1),
+            Problem(f'"at" must be a time such as 2026-11-23T09:00:00.000Z, got "{line.at}"', file, 1, 1),
         )
     return ()
 

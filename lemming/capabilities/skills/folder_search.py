@@ -50,7 +50,7 @@ class SkillSearch:
             path, is_match = f"{folder}/{name[:-1]}", fnmatchcase(name[:-1], self._name_pattern)
             if name.endswith("@") and is_match:
                 self._add_problem(
-                    path, "a symbolic link, which is not followed", "list the folder it leads to, or copy it"
+                    path, "symbolic links are not followed", "list the folder it leads to, or copy it"
                 )
             if not name.endswith("/") or name.startswith(".") or name in _EXCLUDED_FOLDERS:
                 continue
@@ -64,11 +64,11 @@ class SkillSearch:
 
     def _report_similar_name(self, folder: str, names: list[str]) -> None:
         if f"{SKILL_FILE}@" in names:
-            self._add_problem(
-                f"{folder}/{SKILL_FILE}", "a symbolic link, which is not followed", "copy the file"
-            )
+            self._add_problem(f"{folder}/{SKILL_FILE}", "symbolic links are not followed", "copy the file")
         if like := next((name for name in names if name.casefold() == SKILL_FILE.casefold()), None):
-            self._add_problem(f"{folder}/{like}", f"a skill's file is called {SKILL_FILE}", "rename it")
+            self._add_problem(
+                f"{folder}/{like}", f"the file of a skill must be named {SKILL_FILE}", "rename it"
+            )
 
     def _list_names(self, folder: str) -> list[str]:
         """Return the names in a folder, folders ending with / and links with @.
@@ -78,17 +78,17 @@ class SkillSearch:
         self._remaining_folders -= 1
         if self._remaining_folders <= 0:
             if not self._remaining_folders:
-                message = f"more than {MAX_FOLDERS} folders; the rest is not looked at"
-                self._add_problem(folder, message, "name a folder with fewer")
+                message = f"the folder has more than {MAX_FOLDERS} folders; the rest is ignored"
+                self._add_problem(folder, message, "name a smaller folder")
             return []
         try:
             names, omitted = list_folder(self._resolve_folder(folder), self._staged)
         except ToolError as error:
-            self._add_problem(folder, error.message, "it must be a folder of the organisation")
+            self._add_problem(folder, error.message, "name a folder of the organisation")
             return []
         if omitted:
             self._add_problem(
-                folder, f"more than {LISTING_LIMIT} names; the rest is not looked at", "divide it"
+                folder, f"the folder has more than {LISTING_LIMIT} names; the rest is ignored", "split it"
             )
         return names
 

@@ -40,10 +40,12 @@ def split_front_matter(text: str) -> tuple[str | None, str]:
         return None, text
     end = _END.search(text, start.end())
     if end is None:
-        raise InvalidFrontMatter("the block that begins with --- has no second ---", 1)
+        raise InvalidFrontMatter("the block must end with a second line ---", 1)
     header = text[start.end() : end.start()]
     if len(header) > LIMIT_CHARS:
-        raise InvalidFrontMatter(f"the block has {len(header)} characters; at most {LIMIT_CHARS} are read", 1)
+        raise InvalidFrontMatter(
+            f"the block must have at most {LIMIT_CHARS} characters, got {len(header)}", 1
+        )
     return header, text[end.end() :].lstrip("\n")
 
 
@@ -69,7 +71,7 @@ def parse_yaml(text: str, limit_chars: int = LIMIT_CHARS) -> Any:
     import yaml  # only where there is any
 
     if len(text) > limit_chars:
-        raise InvalidFrontMatter(f"it has {len(text)} characters; at most {limit_chars} are read")
+        raise InvalidFrontMatter(f"it must have at most {limit_chars} characters, got {len(text)}")
     try:
         events = yaml.parse(text, Loader=yaml.SafeLoader)
         documents = [_parse_value(event, events, 1) for event in events if isinstance(event, yaml.NodeEvent)]
@@ -77,7 +79,7 @@ def parse_yaml(text: str, limit_chars: int = LIMIT_CHARS) -> Any:
         message = getattr(error, "problem", None) or str(error).split("\n")[0]
         raise _make_error(message, getattr(error, "problem_mark", None)) from error
     if len(documents) > 1:
-        raise InvalidFrontMatter("more than one document")
+        raise InvalidFrontMatter("expected one YAML document, got more")
     return documents[0] if documents else None
 
 
@@ -104,14 +106,16 @@ def _parse_value(event: Any, events: Iterator[Any], depth: int) -> Any:
     import yaml
 
     if isinstance(event, yaml.AliasEvent):
-        raise _make_error("aliases (*name) are not taken", event.start_mark)
+        raise _make_error("aliases (*name) are not allowed", event.start_mark)
     if event.tag not in (None, "!"):
-        raise _make_error(f"tags ({event.tag}) are not taken", event.start_mark)
+        raise _make_error(f"tags ({event.tag}) are not allowed", event.start_mark)
     if depth > MAX_DEPTH:
-        raise _make_error(f"more than {MAX_DEPTH} levels deep", event.start_mark)
+        raise _make_error(
+            f"the block must be nested at most {MAX_DEPTH} levels deep, got more", event.start_mark
+        )
     if isinstance(event, yaml.ScalarEvent):
         if not event.value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in event.value):
-            raise _make_error("half a character (a lone surrogate)", event.start_mark)
+            raise _make_error("expected Unicode text, got a lone surrogate", event.start_mark)
         return _parse_scalar(event.value) if event.style is None else event.value
     if isinstance(event, yaml.SequenceStartEvent):
         return [
@@ -120,9 +124,9 @@ def _parse_value(event: Any, events: Iterator[Any], depth: int) -> Any:
     values: dict[str, Any] = {}
     for key in _iter_children(events, yaml.MappingEndEvent):
         if not isinstance(key, yaml.ScalarEvent):
-            raise _make_error("a key must be a word", key.start_mark)
+            raise _make_error("a key must be a text", key.start_mark)
         if key.value in values:
-            raise _make_error(f'the key "{key.value}" stands twice', key.start_mark)
+            raise _make_error(f'the key "{key.value}" appears twice', key.start_mark)
         values[key.value] = _parse_value(next(events), events, depth + 1)
     return values
 

@@ -60,16 +60,14 @@ def parse_skill(folder: str, text: str) -> Skill:
         header, body = split_front_matter(text)
         keys = {} if header is None else parse_front_matter(header)
     except InvalidFrontMatter as error:
-        raise _invalid_skill(
-            file, str(error), "mend the block of YAML at its beginning", error.line
-        ) from error
+        raise _invalid_skill(file, str(error), "correct the YAML block at the top", error.line) from error
     if header is None:
-        hint = "it must begin with a line ---, then name: and description:, and a line ---"
-        raise _invalid_skill(file, "it does not begin with a block that describes the skill", hint, 1)
+        hint = "start it with a line ---, then name: and description:, and a line ---"
+        raise _invalid_skill(file, "the file must start with a YAML block", hint, 1)
     description = " ".join(_to_text(keys.get("description")).split())
     if not description:
-        hint = "add description: what the skill is for, and when to use it"
-        raise _invalid_skill(file, "it has no description, by which an agent would choose it", hint, 1)
+        hint = "add description: with the purpose of the skill and when to use it"
+        raise _invalid_skill(file, "the skill has no description", hint, 1)
     remarks = tuple(_make_warning(file, *remark) for remark in _find_remarks(name, keys, description))
     return Skill(name, folder, description[:DESCRIPTION_CHARS], body, keys, remarks)
 
@@ -77,21 +75,19 @@ def parse_skill(folder: str, text: str) -> Skill:
 def _find_remarks(name: str, keys: dict[str, Any], description: str) -> list[tuple[str, str]]:
     declared_name, remarks = _to_text(keys.get("name")), list[tuple[str, str]]()
     if not declared_name:
-        remarks.append(("it has no name of its own; the folder's is used", f"add name: {name}"))
+        remarks.append(("the skill has no name; the folder's is used", f"add name: {name}"))
     elif declared_name != name:
         remarks.append(
             (
-                f'it is called "{declared_name}" but its folder "{name}"; the folder\'s name is used',
+                f'the skill is named "{declared_name}" and its folder "{name}"; the folder name is used',
                 "make them one",
             )
         )
     if not _is_portable(name):
-        rule = f"at most {_NAME_CHARS} small letters, digits and single - between them"
-        remarks.append((f'"{name}" is no name that all programs take', rule))
+        rule = f"at most {_NAME_CHARS} lower-case letters, digits and single - between them"
+        remarks.append((f'"{name}" is not a name that all programs accept', rule))
     if len(description) > DESCRIPTION_CHARS:
-        message = (
-            f"its description has {len(description)} characters; the first {DESCRIPTION_CHARS} are shown"
-        )
+        message = f"the description must have at most {DESCRIPTION_CHARS} characters, got {len(description)}"
         remarks.append((message, "shorten it"))
     if len(_to_text(keys.get("compatibility"))) > _COMPATIBILITY_CHARS:
         remarks.append((f"its compatibility has more than {_COMPATIBILITY_CHARS} characters", "shorten it"))
@@ -109,7 +105,9 @@ def _to_text(value: Any) -> str:
 
 
 def _invalid_skill(file: str, message: str, hint: str, line: int) -> ConfigError:
-    problem = Problem(f"no skill: {message}", file, line, min(line, 1), hint=hint, severity="warning")
+    problem = Problem(
+        f"not a valid skill: {message}", file, line, min(line, 1), hint=hint, severity="warning"
+    )
     return ConfigError(str(problem), problems=(problem,))
 
 

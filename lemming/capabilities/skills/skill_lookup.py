@@ -80,7 +80,7 @@ def load_skills(
         search.problems += skill.remarks
         first = skills.setdefault(skill.name, skill)
         if first is not skill:
-            message = f'there is another skill "{skill.name}", which is taken: {first.file_path}'
+            message = f'another skill is named "{skill.name}" and is used instead: {first.file_path}'
             search.problems.append(make_warning(skill.file_path, message, "rename one of the folders"))
     return SkillSet(dict(sorted(skills.items())), tuple(search.problems))
 

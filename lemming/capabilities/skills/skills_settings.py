@@ -42,14 +42,14 @@ def validate_patterns(agent: Agent) -> Iterator[tuple[str, str, str]]:
     """Yield the patterns that can match no skill: the pointer, the problem and the fix."""
     for index, pattern in enumerate(agent.extensions.get("skills", ())):
         if reason := pattern_error(pattern):
-            yield f"/skills/{index}", f'"{pattern}" {reason}', '"pdf-*", or ".claude/skills/*"'
+            yield f"/skills/{index}", f'"{pattern}" {reason}', 'write "pdf-*" or ".claude/skills/*"'
 
 
 def pattern_error(pattern: str) -> str:
     """Return the reason a pattern can match no skill, or an empty text."""
     *folders, name = pattern.removeprefix("./").split("/")
     if not name or pattern.startswith(("/", "~")) or not {"", ".", ".."}.isdisjoint(folders):
-        return "must be a name or a pattern, or one below a folder of the organisation: .claude/skills/*"
+        return "must be a name, a pattern, or a path in the organisation such as .claude/skills/*"
     if any(mark in folder for folder in folders for mark in "*?["):
-        return "may have * and ? in its last part only"
+        return "must have * and ? in its last part only"
     return "has characters that no path has" if not pattern.isprintable() or "\\" in pattern else ""

@@ -30,15 +30,15 @@ def _validate_guides(base: Path, agent: Agent) -> Iterator[Problem]:
     try:
         guides = load_guides(agent, base, {})
     except ToolError as error:
-        hint = "it must be a text file of at most 256 KiB; every turn would fail"
+        hint = "make it a text file of at most 256 KiB: every turn fails until then"
         yield Problem(error.message, resume, pointer="/guides", hint=hint)
         return
     if not guides:
         hint = f"write {GUIDE} in the organisation's folder or in {paths.agent_folder(agent.name)}"
-        yield _make_warning(resume, "/guides", f"there is no {GUIDE} that says anything", hint)
+        yield _make_warning(resume, "/guides", f"{GUIDE} does not exist, or is empty", hint)
     for guide in guides:
         if len(guide.text.strip()) > GUIDE_CHARS:
-            message = f"it has {len(guide.text)} characters; prompts hold the first {GUIDE_CHARS}"
+            message = f"the guide must have at most {GUIDE_CHARS} characters, got {len(guide.text)}: prompts have the first"
             yield _make_warning(guide.file, "", message, "shorten it")
 
 
@@ -46,19 +46,19 @@ def _validate_skill_patterns(org: Organisation, agent: Agent, config: Config) ->
     resume = paths.resume_file(agent.name)
     entry = config.models.get(agent.model.key)
     if entry is not None and entry.prompt == "brief":
-        message = f'model "{agent.model.key}" has "prompt": "brief" and is not told about skills'
-        yield _make_warning(resume, "/skills", message, "take a model key whose prompt is full")
+        message = f'skills require "prompt": "full", and model "{agent.model.key}" has "brief"'
+        yield _make_warning(resume, "/skills", message, "choose a model key with a full prompt")
     skill_set = load_agent_skills(agent, org)
     yield from skill_set.problems
     for index, pattern in enumerate(agent.extensions["skills"]):
         pointer, matching_skill = f"/skills/{index}", skill_set.by_name.get(pattern.rpartition("/")[2])
         if pattern in skill_set.unmatched_patterns:
             yield _make_warning(
-                resume, pointer, f'no skill is called "{pattern}"', _suggest_pattern(org, agent, pattern)
+                resume, pointer, f'there is no skill "{pattern}"', _suggest_pattern(org, agent, pattern)
             )
         elif matching_skill and matching_skill.is_hidden_from_models:
-            message = f'"{pattern}" says "disable-model-invocation": agents are not told of it'
-            yield _make_warning(resume, pointer, message, f"take that key out of {matching_skill.file_path}")
+            message = f'"{pattern}" has "disable-model-invocation": agents do not see it'
+            yield _make_warning(resume, pointer, message, f"remove the key from {matching_skill.file_path}")
 
 
 def _suggest_pattern(org: Organisation, agent: Agent, pattern: str) -> str:
@@ -69,7 +69,7 @@ def _suggest_pattern(org: Organisation, agent: Agent, pattern: str) -> str:
     }
     name = pattern.rpartition("/")[2]
     if name in folders_by_name:
-        return f'it lies in {folders_by_name[name]}: write "{folders_by_name[name]}"'
+        return f'write "{folders_by_name[name]}", the folder of the skill'
     return (
         did_you_mean(name, list(folders_by_name))
         or f"put it into skills/{name.strip('*?') or 'NAME'}/SKILL.md"

@@ -70,10 +70,10 @@ def validate_store(base: OrgPath) -> Iterator[Problem]:
             parse_stored_value(fs.read_bytes(f"{base}/{file}", MEMORY_LIMIT_BYTES), file)
         except ValueError as error:
             yield Problem(
-                f"the file's name is no key: {error}", file, hint="rename it", code=CorruptState.code
+                f"the name of the file must be a key: {error}", file, hint="rename it", code=CorruptState.code
             )
         except CorruptState as error:
-            hint = "repair it by hand or remove it; no agent writes over it"
+            hint = "repair or remove it; agents do not overwrite it"
             yield Problem(error.message, error.where, hint=hint, code=error.code)
         except OSError as error:
             yield Problem(f"cannot be read: {error.strerror}", file, code=CorruptState.code)

@@ -104,8 +104,8 @@ def load_inputs(inputs: StrategyInputs) -> dict[str, Any]:
     try:
         plan = _parse_plan(inputs.memories[key])
     except ValueError as error:
-        hint = 'a plan is {"goal": "...", "steps": [{"step": "...", "status": "open"}]}; mend it or remove it'
-        raise ConfigError(f"the value is no plan: {error}", where=file, hint=hint) from error
+        hint = 'write {"goal": "...", "steps": [{"step": "...", "status": "open"}]}, or remove it'
+        raise ConfigError(f"not a valid plan: {error}", where=file, hint=hint) from error
     return {} if plan.is_over else {"plan": asdict(plan)}
 
 

@@ -61,9 +61,9 @@ class ReflexionOptions:
 
     def __post_init__(self) -> None:
         if sum(map(bool, (self.model, self.agent, self.command))) > 1:
-            raise TypeMismatch("the critic is one of model, agent and command")
+            raise TypeMismatch("the critic must be one of model, agent and command")
         if self.rubric and (self.agent or self.command):
-            raise TypeMismatch("a rubric is for a model: an agent has its instructions, a command needs none")
+            raise TypeMismatch('"rubric" requires a critic that is a model')
 
 
 def load_inputs(inputs: StrategyInputs) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def load_inputs(inputs: StrategyInputs) -> dict[str, Any]:
         return {"task": inputs.tell_task([options.rubric or RUBRIC])}
     critic = inputs.agents.get(options.agent)
     if critic is None:
-        hint = did_you_mean(options.agent, list(inputs.agents)) or "name an agent whose resume is sound"
+        hint = did_you_mean(options.agent, list(inputs.agents)) or "name an agent with a valid resume"
         raise ConfigError(f'turn.options: there is no agent "{options.agent}"', hint=hint)
     other_model_key = critic.model.key if critic.model.key != inputs.agent.model.key else ""
     task = inputs.tell_task([critic.instructions])

@@ -23,8 +23,8 @@ def validate_strategy(base: OrgPath, agent: Agent, config: Config) -> Iterator[P
     file, plugins = paths.resume_file(agent.name), tuple(config.org.plugins)
     if name is None:
         if options:
-            hint = 'name one: "strategy": "reflexion"'
-            yield Problem("options of no strategy", file, pointer="/turn/options", hint=hint)
+            hint = 'add a strategy, such as "strategy": "reflexion"'
+            yield Problem('"options" requires "strategy"', file, pointer="/turn/options", hint=hint)
         return
     if name not in load_strategies(plugins) and find_unimported(plugins):
         return  # it may be a plugin's
@@ -40,8 +40,8 @@ def validate_strategy(base: OrgPath, agent: Agent, config: Config) -> Iterator[P
         return
     entry = config.models.get(agent.model.key)
     if entry and entry.prompt not in (None, "fit", "full") and name in ("plan_execute", "reflexion"):
-        message = f'strategy "{name}" wants a model whose prompt is full, and "{agent.model.key}" has not'
-        hint = f'{agent.model.key} reads "prompt": "{entry.prompt}"; take another model key or "react"'
+        message = f'strategy "{name}" requires a model with "prompt": "full", got "{agent.model.key}"'
+        hint = f'choose another model key ("{agent.model.key}" has "prompt": "{entry.prompt}") or the strategy "react"'
         yield Problem(message, file, pointer="/turn/strategy", hint=hint, severity="warning")
     if isinstance(strategy_options, Reflexion):
         yield from _validate_critic(base, agent, config, strategy_options)
@@ -58,11 +58,11 @@ def _validate_critic(base: OrgPath, agent: Agent, config: Config, options: Refle
     if options.agent:
         agents = survey_agents(base).agents
         if options.agent not in agents:
-            hint = did_you_mean(options.agent, list(agents)) or "name an agent whose resume is sound"
+            hint = did_you_mean(options.agent, list(agents)) or "name an agent with a valid resume"
             yield Problem(
                 f'there is no agent "{options.agent}"', file, pointer="/turn/options/agent", hint=hint
             )
     if options.command and not any(is_match("shell", pattern) for pattern in agent.permissions.tools):
         hint = 'add "shell" to permissions.tools'
-        message = "the critic is a command, and the agent may not run any"
+        message = 'a critic that is a command requires the tool "shell"'
         yield Problem(message, file, pointer="/turn/options/command", hint=hint)

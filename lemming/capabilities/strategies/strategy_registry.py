@@ -70,7 +70,9 @@ class RegisteredStrategy(NamedTuple):
         for key in raw:
             if key not in option_names:
                 hint = did_you_mean(key, option_names) or (
-                    f"it has {', '.join(option_names)}" if option_names else "it has none"
+                    f"use one of {', '.join(option_names)}"
+                    if option_names
+                    else "remove it: the strategy has no options"
                 )
                 message = f'turn.options: strategy "{self.name}" has no option "{key}"'
                 yield Problem(message, pointer=f"{_POINTER}/{key}", hint=hint)
@@ -116,7 +118,7 @@ def get_strategy(name: str, plugins: tuple[str, ...] | None) -> RegisteredStrate
     if name not in strategies:
         hint = (
             did_you_mean(name, list(strategies))
-            or f"there are {', '.join(strategies)}; a plugin's: `lemming trust`"
+            or f"use one of {', '.join(strategies)}; strategies of plugins require `lemming trust`"
         )
         raise ConfigError(f'there is no strategy "{name}"', hint=hint)
     return strategies[name]

@@ -35,16 +35,18 @@ def host_pattern_error(pattern: str) -> str:
     """Return the reason a text is no valid host pattern, or an empty text.
 
     >>> host_pattern_error("https://example.org/a")
-    'a host is named without https:// and without a path'
+    'a host must be written without https:// and without a path'
     """
     if "/" in pattern:
-        return "a host is named without https:// and without a path"
+        return "a host must be written without https:// and without a path"
     name, colon, port = pattern.rpartition(":") if ":" in pattern else (pattern, "", "")
     if colon and parse_int(port, ge=1, le=65_535) is None:
-        return "behind the colon a port is meant, 1 to 65535"
+        return "a port must be 1 to 65535"
     bare = name.removeprefix("*.")
     if not bare or "*" in bare or any(letter.isspace() for letter in bare) or "@" in bare:
-        return 'a host is meant, such as example.org, *.example.org or example.org:8443; "*" alone is none'
+        return (
+            'expected a host such as example.org, *.example.org or example.org:8443; "*" alone is not allowed'
+        )
     return ""
 
 

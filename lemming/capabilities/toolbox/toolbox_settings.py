@@ -38,7 +38,9 @@ class HttpSettings:
             for number, host in enumerate(hosts):
                 reason = host_pattern_error(host)
                 if reason or host not in self.hosts:
-                    raise TypeMismatch(f'{key}[{number}]: "{host}": {reason or "it is not among http.hosts"}')
+                    raise TypeMismatch(
+                        f'{key}[{number}]: "{host}": {reason or "the host must be in http.hosts"}'
+                    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
 """Fields verified by the shipped channels (docs/trust.md); a plugin's channel may verify anything."""
-_LATER = '"may_be_absent": true says that it is for later'
+_LATER = 'set "may_be_absent": true if you add it later'
 
 
 def validate_trust(trust: TrustSettings, inventory: Inventory) -> Iterator[PointerProblem]:
@@ -29,10 +29,10 @@ def validate_trust(trust: TrustSettings, inventory: Inventory) -> Iterator[Point
         ]
         if not named and not rule.may_be_absent:
             hint = f"{suggest_agent(rule.from_, inventory.agent_names)}; {_LATER}"
-            yield PointerProblem(f"{pointer}/from", f'"{rule.from_}" is the name of no agent', hint)
+            yield PointerProblem(f"{pointer}/from", f'there is no agent "{rule.from_}"', hint)
         elif rule.when and not rule.may_be_absent and not any(map(inventory.is_channel, named)):
-            hint = "only what a channel has verified can be looked at; take `when` out"
-            yield PointerProblem(f"{pointer}/when", f'no channel speaks for "{rule.from_}"', hint)
+            hint = "remove `when`: only fields verified by a channel can be tested"
+            yield PointerProblem(f"{pointer}/when", f'"{rule.from_}" is not a channel', hint)
         elif (providers := [*map(inventory.agent_provider, named)]) and (
             field := _find_unverified_field(rule, providers)
         ):
@@ -40,13 +40,16 @@ def validate_trust(trust: TrustSettings, inventory: Inventory) -> Iterator[Point
                 {f"verified.{item}" for provider in providers for item in VERIFIED.get(provider, ())}
             )
             hint = (
-                did_you_mean(field, verified_fields) or f"there is {', '.join(verified_fields) or 'nothing'}"
+                did_you_mean(field, verified_fields)
+                or f"verified fields: {', '.join(verified_fields) or 'none'}"
             )
-            yield PointerProblem(f"{pointer}/when", f'no channel of "{rule.from_}" verifies "{field}"', hint)
-        elif earlier:
-            hint = "the first rule that fits counts: move it up"
             yield PointerProblem(
-                f"{pointer}/from", f'an earlier rule ("{earlier[0].from_}") is about all of these', hint
+                f"{pointer}/when", f'the channel of "{rule.from_}" does not verify "{field}"', hint
+            )
+        elif earlier:
+            hint = "move it up: the first matching rule counts"
+            yield PointerProblem(
+                f"{pointer}/from", f'an earlier rule ("{earlier[0].from_}") already covers these agents', hint
             )
     for pattern in () if trust.may_be_absent else trust.tools:
         if pattern not in TOOL_LABELS and (reason := inventory.missing_tool_reason(pattern)):
@@ -60,22 +63,20 @@ def validate_clean_turns(
     if not (minimum := get_minimum_label(agent)):
         return
     if trust is None:
-        hint = 'say "trust": {} in config/org.json, or take this out'
-        yield PointerProblem("/trust", "nobody keeps track of how far texts are trusted", hint)
+        hint = 'set "trust": {} in config/org.json, or remove this'
+        yield PointerProblem("/trust", "trust tracking is off", hint)
     elif minimum not in trust.order:
-        hint = did_you_mean(minimum, trust.order) or f"there is {', '.join(trust.order)}"
-        yield PointerProblem("/trust/clean", f'"{minimum}" is none of the words of order', hint)
+        hint = did_you_mean(minimum, trust.order) or f"use one of {', '.join(trust.order)}"
+        yield PointerProblem("/trust/clean", f'"clean" must be a label of "order", got "{minimum}"', hint)
     if brain := provider_capability(agent, config):
-        message = f"{brain} go by what they keep: where that is not shown they begin anew, each time"
-        yield PointerProblem("/trust", message, "take this out, or another model key")
+        message = f"{brain} depend on their memory, which clean turns may hide: they would restart each time"
+        yield PointerProblem("/trust", message, "remove this, or choose another model key")
     if (strategy := agent.turn.strategy) in MEMORY_STRATEGIES:
-        message = f"{strategy} goes by what it keeps: where that is not shown it begins anew, each time"
-        yield PointerProblem("/turn/strategy", message, "take this out, or trust.clean")
+        message = f"{strategy} depends on its memory, which clean turns may hide: it would restart each time"
+        yield PointerProblem("/turn/strategy", message, "remove this, or remove trust.clean")
     if agent.turn.take != "one":
-        hint = 'say "take": "one" there'
-        yield PointerProblem(
-            "/turn", "only turns for one request can be clean, and this agent takes none", hint
-        )
+        hint = 'set "take": "one" in turn'
+        yield PointerProblem("/turn", 'clean turns require "take": "one"', hint)
 
 
 def _find_unverified_field(rule: TrustRule, providers: Sequence[str]) -> str:

@@ -43,9 +43,11 @@ class TrustRule:
             for error in validate_condition(self.when):
                 raise TypeMismatch(error.message, at=f"/when{error.pointer}", hint=error.hint)
             if claimed := [name for name in iter_fields(self.when) if not name.startswith(_VERIFIED)]:
-                message = f'"{claimed[0]}" is only claimed: a rule looks at verified.... alone'
+                message = f'a rule must test verified fields, got "{claimed[0]}", which the sender may forge'
                 raise TypeMismatch(
-                    message, at="/when", hint=f'"field": "verified.{claimed[0]}", if the channel does'
+                    message,
+                    at="/when",
+                    hint=f'write "field": "verified.{claimed[0]}" if the channel verifies it',
                 )
 
 
@@ -84,20 +86,20 @@ class TrustSettings:
         if invalid := next(
             (label for label in order if not _LABEL.match(label) or order.count(label) > 1), None
         ):
-            message = f'"{invalid}" must be a word of a-z, 0-9, - and _, and stand there once'
-            raise TypeMismatch(message, at="/order", hint=f"such as {', '.join(ORDER)}")
+            message = f'a label must be unique and consist of a-z, 0-9, - and _, got "{invalid}"'
+            raise TypeMismatch(message, at="/order", hint=f"write {', '.join(ORDER)}, for example")
         if order[:1] != ["outside"] or order[-1:] != ["owner"] or "agent" not in order:
-            message = 'it begins with "outside", ends with "owner", and has "agent" between them'
-            raise TypeMismatch(message, at="/order", hint=f"such as {', '.join(ORDER)}")
+            message = '"order" must start with "outside", end with "owner", and have "agent" between them'
+            raise TypeMismatch(message, at="/order", hint=f"write {', '.join(ORDER)}, for example")
         located_labels = [(f"/rules/{number}/is", rule.is_) for number, rule in enumerate(self.rules)]
         located_labels += [
             (f"/tools/{escape_pointer_key(pattern)}", label) for pattern, label in self.tools.items()
         ]
         for pointer, label in located_labels:
             if label not in order:
-                message = f'"{label}" is none of the words of order: {", ".join(order)}'
+                message = f'expected a label of order ({", ".join(order)}), got "{label}"'
                 raise TypeMismatch(
-                    message, at=pointer, hint=did_you_mean(label, order) or f'write "{order[0]}", say'
+                    message, at=pointer, hint=did_you_mean(label, order) or f'write "{order[0]}", for example'
                 )
 
 

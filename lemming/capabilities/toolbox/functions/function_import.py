@@ -51,7 +51,7 @@ class _SourceFinder:
             return None
         file = str(Path(list(path)[0], f"{name}.py"))  # noqa: RUF015 - a namespace's path is no list
         if file not in vars(sys.modules[package])[_SOURCES]:
-            raise ModuleNotFoundError(f"there is no {name}.py beside it; of folders nothing is imported")
+            raise ModuleNotFoundError(f"{name}.py does not exist beside it; folders are not imported")
         return spec_from_file_location(fullname, file, loader=_SourceLoader(fullname, file))
 
 

@@ -80,10 +80,10 @@ class FunctionTool(Tool):
         parameter_names = [*self.parameters.get("properties", {})]
         for name in self.declared.places:
             if name not in parameter_names:
-                message = f'places of {self.name} names "{name}", which is no parameter of it'
+                message = f'places of {self.name} must name parameters, got "{name}"'
                 hint = (
                     did_you_mean(name, parameter_names)
-                    or f"its parameters: {', '.join(parameter_names) or 'none'}"
+                    or f"parameters of the function: {', '.join(parameter_names) or 'none'}"
                 )
                 raise InvalidToolFunction(message, where=self.where, hint=hint)
         return tuple(self.declared.places)
@@ -148,7 +148,7 @@ class FunctionTool(Tool):
     def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
         """Call the function directly, without a context."""
         if self.signature.contexts:
-            raise ConfigError(f"{self.name} needs a context: `lemming tools call {self.name}`")
+            raise ConfigError(f"{self.name} requires a context: use `lemming tools call {self.name}`")
         return ToolResult(True, str(self.function(*args, **kwargs)))
 
     @property

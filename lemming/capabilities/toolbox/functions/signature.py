@@ -76,20 +76,20 @@ class ToolSignature:
         try:
             return inspect.signature(function, eval_str=True).parameters
         except (AttributeError, ImportError, NameError, SyntaxError, TypeError, ValueError) as error:
-            message = f"the hints of {self._name} cannot be read: {type(error).__name__}: {error}"
+            message = f"the type hints of {self._name} cannot be evaluated: {type(error).__name__}: {error}"
             raise InvalidToolFunction(message, where=self._where) from error
 
     def _require_plain(self, parameter: inspect.Parameter) -> None:
         name, hint = parameter.name, ""
         if parameter.kind not in _BY_NAME:
             stars = str(parameter).partition(name)[0]
-            reason = "takes any number of arguments" if stars else "cannot be given by name"
-            hint = "name each parameter, or take a list or a dict"
+            reason = "must not be variadic" if stars else "must not be positional-only"
+            hint = "name each parameter, or use a list or a dict"
             raise InvalidToolFunction(f"{stars}{name} of {self._name} {reason}", where=self._where, hint=hint)
         if parameter.annotation is parameter.empty:
-            hint = f"write {name}: str, or what it is"
+            hint = f"write {name}: str, or another type"
             raise InvalidToolFunction(
-                f'parameter "{name}" of {self._name} has no type', where=self._where, hint=hint
+                f'parameter "{name}" of {self._name} must have a type', where=self._where, hint=hint
             )
 
     def _make_model(self, descriptions: Mapping[str, str]) -> type[BaseModel]:
@@ -108,7 +108,7 @@ class ToolSignature:
             model: type[BaseModel] = create_model("arguments", __config__=config, **fields)
             model.model_json_schema(schema_generator=_PlainSchema)
         except PydanticUserError as error:
-            message = f"a parameter of {self._name} has a type that cannot come from JSON: {error.message}"
+            message = f"a parameter of {self._name} must have a type that JSON can express: {error.message}"
             raise InvalidToolFunction(
                 message.partition("\n")[0].partition(". Set ")[0], where=self._where
             ) from error

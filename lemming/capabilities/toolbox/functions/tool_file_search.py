@@ -47,7 +47,9 @@ def find_files(base: Path, patterns: Sequence[str]) -> tuple[list[str], list[Pro
         if pattern.startswith("/") or ".." in parts or "\\" in pattern or not pattern.endswith(".py"):
             hint = 'write "tools/*.py", or "agents/*/tools/*.py"'
             raise ConfigError(
-                f'tool_files: "{pattern}" names no Python files in here', where=ORG_FILE, hint=hint
+                f'tool_files: a pattern must name Python files in the organisation, got "{pattern}"',
+                where=ORG_FILE,
+                hint=hint,
             )
         try:
             matches |= _find_files(base, pattern)
@@ -61,10 +63,10 @@ def find_files(base: Path, patterns: Sequence[str]) -> tuple[list[str], list[Pro
 
 def find_empty_patterns(base: Path, patterns: Sequence[str]) -> list[Problem]:
     """Return a warning for each pattern without a matching file. Raises like `find_files`."""
-    hint = "mend it or take it out, or `lemming tools new NAME` writes a file"
+    hint = "correct or remove it, or create a file with `lemming tools new NAME`"
     return [
         Problem(
-            f'"{pattern}" in tool_files matches no file',
+            f'"{pattern}" in tool_files matches no files',
             ORG_FILE,
             pointer=f"/tool_files/{index}",
             hint=hint,
@@ -77,8 +79,8 @@ def find_empty_patterns(base: Path, patterns: Sequence[str]) -> list[Problem]:
 
 def _validate_file(base: Path, file: str) -> Iterator[Problem]:
     if not Path(file).stem.isidentifier():
-        hint = "letters, digits and _ only"
-        yield Problem("a file of tools is a Python module; rename it", file, hint=hint)
+        hint = "rename it; use letters, digits and _ only"
+        yield Problem("a tool file must be named like a Python module", file, hint=hint)
     elif real_path(f"{base / file}") != f"{real_path(f'{base}')}/{file}":
         yield Problem("symbolic link refused: tools are loaded from real files", file)
 

@@ -104,7 +104,9 @@ class FunctionToolSource(ToolSource):
                 if len(source) <= SOURCE_LIMIT_BYTES:
                     sources[file] = source
                 else:  # only its beginning was read
-                    unreadable.append(Problem(f"larger than {SOURCE_LIMIT_BYTES} bytes", file))
+                    unreadable.append(
+                        Problem(f"the file must have at most {SOURCE_LIMIT_BYTES} bytes, got more", file)
+                    )
         return sources, unreadable
 
     def _find_agent_writable(self, files: Sequence[str]) -> list[Problem]:
@@ -167,7 +169,7 @@ def _add_tools(existing: dict[str, Tool], tools: Sequence[Tool]) -> Iterator[Pro
         if tool.name in existing:
             file, _, line = tool.origin.partition(":")
             locations = f"that of {tool.origin}, and that of {existing[tool.name].origin}"
-            hint = "give one of them another name: @tool(name=...)"
+            hint = "rename one of them: @tool(name=...)"
             yield Problem(
                 f'two tools have the name "{tool.name}": {locations}', file, int(line or 0), 1, hint=hint
             )
@@ -184,6 +186,6 @@ def _load_error(base: Path, file: str, error: BaseException) -> ConfigError:
         )
     message = redact(f"cannot be loaded: {describe_exception(error)}{f'; {steps}' if steps else ''}")
     problem = Problem(
-        message, file, line, min(line, 1), hint="mend it there, or take the file out of `tool_files`"
+        message, file, line, min(line, 1), hint="correct it there, or remove the file from `tool_files`"
     )
     return ConfigError(str(problem), problems=(problem,))

@@ -93,12 +93,14 @@ class FunctionWorkers:
                     worker.send_request(request, Deadline(settings.tool_timeout_s))
                 except _WorkerEnded as error:
                     limit = f"its import took longer than {settings.tool_timeout_s:g} s (tool_timeout_s)"
-                    hint = "do the work in the function, or take the file out of `tool_files`"
+                    hint = "move the work into the function, or remove the file from `tool_files`"
                     yield Problem(f"cannot be loaded: {error.reason or limit}", file, hint=hint)
                     worker.end()
                     worker = None
         except ToolError as error:
-            raise ConfigError(error.message, where="config/org.json", hint="tool_files needs it") from error
+            raise ConfigError(
+                error.message, where="config/org.json", hint="required for tool_files"
+            ) from error
         finally:
             if worker:  # not kept: who only looks at the tools may never call one, nor close anything
                 worker.end()
