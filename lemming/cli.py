@@ -282,7 +282,7 @@ def run(args: list[str]) -> int:
 
 
 def _require_trusted_code(org: Organisation) -> None:
-    from lemming.commands.trust import require_code_trust  # where there is code
+    from lemming.commands.trust import require_code_trust  # only imported if code could be loaded
 
     require_code_trust(org)
 

@@ -71,7 +71,7 @@ def use_model(
     key, is_line_added = _resolve_key(base, key, is_shown=not context.as_json)
     names, previous_key = list(dict.fromkeys(agents or [])), ""
     for name in names:
-        find_agent(base, name)  # or nothing is touched
+        find_agent(base, name)  # raises before any write
     if names:
         changed_files = [resume_file(name) for name in names if set_agent_model(base, name, key)]
     else:

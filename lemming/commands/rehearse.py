@@ -188,7 +188,7 @@ def rehearse(
     require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
     with tempfile.TemporaryDirectory(prefix="lemming-rehearsal-") as scratch, stop_on_signals() as switch:
         folder = Path(scratch, "fork") if keep is None else keep.expanduser().resolve()
-        allow_code(folder)  # as to the original
+        allow_code(folder)  # with the same trust as the original
         rehearsal = run_rehearsal(base, folder, rehearsal_options, stop=switch.stop)
     _print_rehearsal(rehearsal, rehearsal_options, as_json=context.as_json)
     if keep is not None and not context.as_json:

@@ -54,7 +54,7 @@ def try_text(org: Organisation, file: str, text: str, *, is_dry: bool, longest_s
         tempfile.TemporaryDirectory(prefix="lemming-try-") as scratch,
         _stop_after_timeout(longest_s) as stop,
     ):
-        allow_code(scratch)  # as to the original
+        allow_code(scratch)  # with the same trust as the original
         result = rehearse(org, Path(scratch, "fork"), options, stop=stop)
     if result.last < options.last and not result.stopped_by:
         message = f"the trial took longer than {longest_s:g} seconds; `lemming rehearse` has no limit"

@@ -75,7 +75,7 @@ class LiveState:
         )
         self._background_worker = OrgWorker(base, "try")
         self._position = self._counted_position = ""
-        self._waiting: int | None = None  # not known yet
+        self._waiting: int | None = None  # None until counted
         self._findings: int | None = None
         self._can_judge = True
         self._removed = list[Account]()
@@ -98,7 +98,7 @@ class LiveState:
         worker = self._select_worker(name)
         if (
             name == "feed" and self._waiting is None
-        ):  # all entries are being read: the newest are there at once
+        ):  # the other worker still reads all entries, but the newest are available at once
             worker, parameters = self._quick_worker, {"threads": "0", **parameters}
         return await worker.run(lambda org: build_view(org, name, parameters))
 
@@ -162,7 +162,7 @@ class LiveState:
 
     async def _poll(self) -> None:
         position = self._position
-        with contextlib.suppress(LemmingError):  # the head says what is wrong
+        with contextlib.suppress(LemmingError):  # the header shows the error
             position = await self._quick_worker.run(compute_change_token)
         if position != self._position:
             self._position = position
@@ -246,5 +246,5 @@ class LiveState:
         """Return the result for `key`, shared by all browsers with the same request."""
         if key not in self._pending_views:
             self._pending_views[key] = asyncio.ensure_future(make())
-        # whoever goes away ends nothing that others wait for
+        # a disconnecting browser must not cancel a shared task
         return await asyncio.shield(self._pending_views[key])

@@ -43,7 +43,9 @@ def run_action(org: Organisation, name: str, arguments: Json, person: str | None
 def _require_code_trust(org: Organisation) -> None:
     """Raise `NotTrusted` if code of the organisation needs a missing agreement."""
     from lemming.operations.permission_grants import PermissionGrants
-    from lemming.queries.permissions_required import list_required_permissions  # where there is code
+    from lemming.queries.permissions_required import (
+        list_required_permissions,
+    )  # only imported if code could be loaded
 
     permissions = list_required_permissions(org, load_config(org), survey_agents(org).agents.values())
     missing = [
@@ -60,7 +62,7 @@ def _require_code_trust(org: Organisation) -> None:
 def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json:
     """Approve a waiting call (optionally with edited arguments), deny the call, or answer with a result."""
     from lemming.capabilities.approvals.ledger_calls import find_blocking_requests
-    from lemming.capabilities.approvals.standing_approvals import (  # the page is there without it
+    from lemming.capabilities.approvals.standing_approvals import (  # optional capability
         add_standing_approval,
         require_gate_exists,
     )

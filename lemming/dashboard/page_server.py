@@ -57,7 +57,7 @@ def serve_page(
         stopped.set()
         server.stop()
         thread.join(ENDS_WITHIN_S)
-        listening.close()  # which a server that never began has not done
+        listening.close()  # a server that never started has not closed the socket
 
 
 class _PageServer:
@@ -73,7 +73,7 @@ class _PageServer:
         )
         config = make_server_config(app, lifespan="off", server_header=False, ws="none")
         self._server = uvicorn.Server(config)
-        self._loop: asyncio.AbstractEventLoop | None = None  # until it runs
+        self._loop: asyncio.AbstractEventLoop | None = None  # set when the server runs
 
     def run(self, listening: socket.socket) -> None:
         import asyncio
@@ -95,7 +95,7 @@ class _PageServer:
         import asyncio
 
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # it has ended by itself
+            with contextlib.suppress(RuntimeError):  # the loop has already ended
                 asyncio.run_coroutine_threadsafe(self._live.close(), self._loop)
         self._server.should_exit = True
 

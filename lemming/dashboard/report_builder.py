@@ -21,7 +21,7 @@ from lemming.queries.views.tick_view import MAX_ROWS, load_recorded_tick, turn_t
 from lemming.queries.views.view_registry import build_view
 
 Json = dict[str, Any]
-AGENTS, TICKS, ENTRIES, TEXT_CHARS = 200, 20, 30, 400  # of the summary
+AGENTS, TICKS, ENTRIES, TEXT_CHARS = 200, 20, 30, 400  # limits of the summary
 
 TICKS, MAX_TICKS = 50, 500
 MAX_ENTRIES, ENTRIES_PER_PAGE = 2000, 200
@@ -124,7 +124,7 @@ class _ReportBuilder:
         loaded = {key: self._load_view(key, name, **parameters) for key, (name, parameters) in keys.items()}
         return {key: value for key, value in loaded.items() if value is not None}
 
-    # --- what is there once ---
+    # --- single parts ---
 
     def _build_overview(self) -> Json:
         simple_views: Iterator[tuple[str, Json]] = (
@@ -155,7 +155,7 @@ class _ReportBuilder:
         if (missing := listing["total"] - len(listing["rows"])) > 0:
             self.left_out.append(f"{missing} more agents")
         for row in listing["rows"]:
-            row["next_at"] = None  # it is told from now, and a report does not know when it is read
+            row["next_at"] = None  # relative to the time of reading, which a report does not know
         return {**listing, "total": len(listing["rows"])}
 
     def _iter_feed_pages(self) -> Iterator[list[Json]]:
@@ -217,7 +217,7 @@ class _ReportBuilder:
         is_whole, entries = True, self._group_entries_by_tick()
         self._remaining_bytes["ticks"] += sum(
             max(0, self._remaining_bytes[kind]) for kind in ("feed", "threads")
-        )  # left over
+        )  # unused room of other kinds
         for number in reversed(self._ticks):
             self._progress(f"tick {number}")
             values, files = self._build_tick(number, is_whole=is_whole)
@@ -230,7 +230,7 @@ class _ReportBuilder:
                     self.left_out.append(f"all of tick {number} and those before but the strip")
                     break
             self._write_trees([*entries.get(number, ()), *files], f"of tick {number} and before")
-        for number in sorted(entries.keys() - {*self._ticks}):  # in which only people said something
+        for number in sorted(entries.keys() - {*self._ticks}):  # ticks with entries of people only
             self._write_trees(entries[number], f"of tick {number}")
 
     def _group_entries_by_tick(self) -> dict[int, list[str]]:

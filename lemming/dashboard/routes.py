@@ -69,7 +69,7 @@ class _PageRoutes:
             return _error_response(UsageError(f"the body is not valid JSON: {error}"))
         if not isinstance(arguments, dict):
             return _error_response(UsageError("the body must be a JSON object"))
-        from lemming.dashboard.page_actions import (  # what only those need who change something
+        from lemming.dashboard.page_actions import (  # only needed to change something
             TAKE_LONG,
             run_action,
         )

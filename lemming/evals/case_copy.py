@@ -62,7 +62,9 @@ def make_copy(
     Raises: UsageError for a change without effect.
     """
     start = Organisation.from_path(resolve_start_folder(base, name, case))
-    at = case.at if case.at or journal_ticks(start) else None  # before its first tick it is as it was then
+    at = (
+        case.at if case.at or journal_ticks(start) else None
+    )  # before the first tick the current state is the start state
     if at is not None:
         past = open_past(start)
         fork(past, past.resolve_state(str(at)), folder, [])
@@ -78,7 +80,7 @@ def make_copy(
         _set_model(folder, model)
     for setting in settings:
         fs.write_atomic(folder, setting.file, apply_override(_load_file(folder, setting.file), setting))
-    # Last: a change or a setting may grant a folder outside.
+    # Last, because a change or a setting may grant access to an outside folder.
     remove_external_grants(folder)
 
 

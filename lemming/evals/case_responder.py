@@ -82,7 +82,7 @@ class CaseResponder:
             raise NoAnswer(
                 f"no answer is scripted for {_describe_prompt(request)}", where=self._location, hint=hint
             )
-        # The seed is part of a question: else all repeats would be given the first one's kept answer.
+        # The seed is part of the prompt hash: otherwise all repeats would get the answer recorded for the first.
         request = request._replace(seed=(request.seed + self.repeat) % _SEEDS)
         if self.case.answers == "live":
             return self._ask(entry, request, ask)
@@ -112,7 +112,7 @@ class CaseResponder:
             reply = self._ask(entry, request, ask)
             details = {"agent": request.agent, "tick": request.tick, "call": request.step}
             self.cache.store(prompt_hash, _reply_to_json(reply), **details, model=entry.model)
-            # What was kept, with secrets out: the run that records goes by the same words as those after it.
+            # Use the redacted answer from the cache, so the recording run sees the same text as later runs.
             answer = self.cache[prompt_hash]
         return model_call.validate_reply(_parse_reply(answer or {}))
 
@@ -158,7 +158,7 @@ class CaseResponder:
         result = make()
         if self.case.answers == "recorded" and self.should_record:
             record: Json = {"success": result.success, "outcome": result.outcome, "output": result.output}
-            # The files it had written, too: later runs have no call to write them.
+            # Record the file effects, too: later runs skip the call that writes the files.
             record["effects"] = [effect.as_json() for effect in result.effects]
             self.cache.store(call_hash, record, agent=context.agent.name, tool=call.tool)
         return result
@@ -187,8 +187,8 @@ def _parse_reply(record: Json) -> Reply:
     return Reply(**{"text": "", **fields}, calls=tuple(record.get("calls", ())))
 
 
-# --- what was answered before --------------------------------------------------------------------
-# By question, a line each: `evals/<name>/recorded.jsonl`.
+# --- recorded answers ----------------------------------------------------------------------------
+# A line for each prompt: `evals/<name>/recorded.jsonl`.
 
 
 LIMIT_BYTES = 256 << 20
@@ -221,7 +221,7 @@ class AnswerCache:
         line = {"question": prompt_hash, **about, "answer": redact_json(answer)}
         with self._lock:
             self._load[prompt_hash] = line["answer"]
-            # A line that a crash cut off would swallow this one.
+            # A torn last line would swallow the new line.
             end = b"\n" if self._is_torn else b""
             fs.append(self._folder, RECORD_FILE, end + dump_compact(line) + b"\n")
             self._is_torn = False
@@ -239,7 +239,7 @@ class AnswerCache:
         for line in raw.splitlines():
             with contextlib.suppress(
                 JsonProblem, LookupError, TypeError, ValueError
-            ):  # then it is asked again
+            ):  # an unreadable line: the prompt is sent again
                 record = parse(line, limit_bytes=LIMIT_BYTES)
                 answers[record["question"]] = dict(record["answer"])
         return answers

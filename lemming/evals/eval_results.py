@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
 
-Z = 1.959963984540054  # of 95 %
+Z = 1.959963984540054  # for 95 %
 _NOT_IN_XML = {code: "?" for code in range(32) if code not in (9, 10, 13)} | {0xFFFE: "?", 0xFFFF: "?"}
 
 

@@ -280,7 +280,7 @@ def _load_text(case_run: CaseRun, file: str) -> str:
     return fs.read_bytes(case_run.org.base / file, FILE_LIMIT_BYTES).decode("utf-8", "replace")
 
 
-# --- words ------------------------------------------------------------------------------------
+# --- formatting -------------------------------------------------------------------------------
 
 
 def _is_in_range(count: int, min_count: int, max_count: int | None) -> bool:

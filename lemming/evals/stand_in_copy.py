@@ -35,7 +35,7 @@ BILL_FILE = ".lemming/bill.txt"
 ANSWERS_FILE = ".lemming/answers.jsonl"
 COPIED = ("agents", "config", "shared", paths.TRUST, paths.TICK_FILE)
 TICKS_REMEMBERED = 200
-ANSWER_S = 0.02  # so that some of the kills meet a call in flight
+ANSWER_S = 0.02  # long enough that some kills hit a call in flight
 FILE_LIMIT_BYTES = 64 << 20
 
 Answers = dict[str, list[dict[int, str]]]
@@ -108,7 +108,7 @@ def remove_external_grants(org_folder: Path) -> None:
             writable = resume["permissions"]["file_access"]["allow_write"]
             inside = [folder for folder in writable if not folder.startswith("/")]
         except (OSError, JsonProblem, LookupError, TypeError, AttributeError):
-            continue  # not a resume, or none that grants anything
+            continue  # not a resume, or a resume without grants
         if inside != writable:
             resume["permissions"]["file_access"]["allow_write"] = inside
             fs.write_atomic(org_folder, file, dump_pretty(resume))
@@ -128,7 +128,7 @@ def _configure_stand_ins(target: Path, kills: int) -> None:
     settings |= {key: to_file_value(value) for key, value in config.org.extensions.items()}
     settings["plugins"] = [*settings["plugins"], "lemming.testing.stand_in_provider"]
     settings["max_attempts"] = settings["max_attempts"] + kills
-    # Programs that people are told by must not be started for what goes wrong in a copy.
+    # Alert programs must not run for failures in a copy.
     for key in ("history", "on_failure", "on_waiting"):
         settings.pop(key)
     if settings["executor"] in EXECUTORS:  # the workers belong to the original

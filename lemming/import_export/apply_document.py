@@ -120,7 +120,7 @@ def _plan_settings(
         if current | settings != current:
             added = {key: value for key, value in settings.items() if key not in current}
             replaced = {key for key, value in settings.items() if key in current and current[key] != value}
-            # where keys are only added, the file keeps the form that people gave it
+            # if keys are only added, the layout of the file stays
             content = _format_settings(current | settings) if replaced else append_keys(raw, current, added)
             yield PlannedWrite(path, content, current_raw)
         elif current_raw is None:
@@ -137,7 +137,7 @@ def _plan_files(base: Path, document: OrgDocument) -> Iterator[PlannedWrite]:
     for path, content in document.files.items():
         current_raw = _load_file(base, path)
         if current_raw is not None and path.startswith(f"{paths.TRUST}/"):
-            continue  # a document raises no mark that stands there
+            continue  # a document must not raise an existing trust label
         if current_raw != content:
             yield PlannedWrite(path, content, current_raw)
 
@@ -166,7 +166,7 @@ def _plan_resumes(base: Path, document: OrgDocument, template: Mapping[str, byte
 def _is_equal_resume(name: str, current_raw: bytes, new_raw: bytes) -> bool:
     try:
         return decode_resume(name, current_raw).value == decode_resume(name, new_raw).value
-    except ConfigError:  # a broken one is mended
+    except ConfigError:  # replace a broken resume
         return False
 
 

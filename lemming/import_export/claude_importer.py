@@ -81,7 +81,7 @@ def _build_resume(
     is_guided: bool,
 ) -> dict[str, Any]:
     description = str(header.get("description") or "")
-    # remarks on what is taken away are of no use to anybody
+    # the remarks on denied tools would not help the user
     denied = set(map_tools(split_words(header.get("disallowedTools")), target, ImportResult(), file))
     tool_names = split_words(header.get("tools"))
     tools = map_tools(

@@ -150,7 +150,7 @@ def _join_path(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder and name else folder or name
 
 
-# --- what an importer has made of it -------------------------------------------------------------
+# --- result of an import -------------------------------------------------------------------------
 
 
 class Remark(NamedTuple):

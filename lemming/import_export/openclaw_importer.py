@@ -76,7 +76,7 @@ def _find_heartbeat(
     defaults: dict[str, Any], entry: dict[str, Any], entries: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return an agent's heartbeat. Once any agent has an own heartbeat, the default applies to no agent."""
-    # so it is there: once one agent says a heartbeat, only those have one that say it
+    # OpenClaw's rule: once any agent sets a heartbeat, only agents with their own setting have one
     if any("heartbeat" in other for other in entries) and "heartbeat" not in entry:
         return {"every": "0m"}
     return {**get_nested_object(defaults, "heartbeat"), **get_nested_object(entry, "heartbeat")}
@@ -215,7 +215,7 @@ def _import_files(
 
 def _map_tools(settings: dict[str, Any], target: ImportTarget, result: ImportResult, file: str) -> list[str]:
     allowed = [*split_words(settings.get("allow")), *split_words(settings.get("alsoAllow"))]
-    # remarks on what is taken away are of no use to anybody
+    # the remarks on denied tools would not help the user
     denied = set(map_tools(split_words(settings.get("deny")), target, ImportResult(), file))
     if allowed:
         return [tool for tool in map_tools(allowed, target, result, file) if tool not in denied]
@@ -268,8 +268,8 @@ def _join_path(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-# --- settings as people write them ---------------------------------------------------------------
-# JSON with comments, words without quotes and commas at the end.
+# --- JSON5 settings ------------------------------------------------------------------------------
+# JSON with comments, unquoted keys and trailing commas.
 
 
 LIMIT_CHARS = 256 << 10

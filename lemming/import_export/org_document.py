@@ -79,7 +79,7 @@ def parse_document(raw: bytes, file: str) -> Json:
         ) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML: {error}", where=file) from error
-    except RecursionError as error:  # of TOML: the other two say so themselves
+    except RecursionError as error:  # raised by TOML; the other two parsers report it themselves
         raise ConfigError("the document is nested too deep", where=file) from error
     except (JsonProblem, InvalidFrontMatter) as error:
         location = f"{file}:{error.line}" if error.line else file
@@ -201,7 +201,7 @@ def _build_resumes(
         for receiver in _list_team_members(entry, "hand_to")
         for person in defaults.persons
         if {person, "*"} & {*_to_list(entry.get("read"))}
-    ]  # whose conversation one takes over, one reads
+    ]  # the receiver of a handoff reads the person of the conversation
     callers = {name: [agent for agent, names in contacts.items() if name in names] for name in all_agents}
     judges = {name for entry in agents.values() for name in _find_judges(entry)}
     resumes = {}
@@ -224,7 +224,7 @@ def _build_resumes(
             shorthand["read"] = authors
         is_only_judge = name in judges and not shorthand.keys() & {"read", "every", "plan"}
         if (callers[name] or is_only_judge) and not shorthand.keys() & {"wake", "schedule", "cron"}:
-            shorthand["wake"] = "addressed"  # who judges does so in the turn of who is judged
+            shorthand["wake"] = "addressed"  # a judge works within the turn of the judged agent
         for other in {*_to_list(shorthand.get("read")), *contacts[name]} - {"*"} - all_agents:
             hint = did_you_mean(str(other), sorted(all_agents)) or f"agents: {', '.join(sorted(all_agents))}"
             raise ConfigError(f'there is no agent "{other}"', where=location, hint=hint)
@@ -296,7 +296,9 @@ def _iter_trust_labels(labels: Json, files: Mapping[str, bytes], file: str) -> I
             raise ConfigError(
                 "a trust label must be a text", where=location, hint='write "outside", for example'
             )
-        from lemming.capabilities.trust.sidecar_labels import make_label_effect  # where a document has any
+        from lemming.capabilities.trust.sidecar_labels import (
+            make_label_effect,
+        )  # only imported if the document has labels
 
         sidecar = make_label_effect(path, label, 0, "", ())
         yield sidecar.path, sidecar.content

@@ -19,7 +19,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 Json = dict[str, Any]
 MAX_FILE_BYTES = 64 << 10
 _EXPORTED_PATHS = ("AGENTS.md", "agents", "config", "evals", "shared", "skills", "tools")
-_PROCESSED_FOLDER = "done"  # what a folder channel has taken
+_PROCESSED_FOLDER = "done"  # processed files of a folder channel
 
 
 def export_org(org: Organisation, template: Mapping[str, bytes]) -> tuple[Json, list[str]]:
@@ -121,7 +121,7 @@ def _iter_paths(base: Path) -> Iterator[str]:
                 yield path
 
 
-# --- as YAML that a person reads -----------------------------------------------------------------
+# --- readable YAML -------------------------------------------------------------------------------
 # Texts of several lines as blocks, keys in their order.
 
 
@@ -131,7 +131,7 @@ _TEXT, _LIST = "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq"
 
 def to_yaml(document: dict[str, Any]) -> str:
     """Return a document of JSON values as YAML, readable by `parse_yaml`."""
-    import yaml  # only where there is any
+    import yaml  # only imported for an export
 
     dumper: Any = type("Dumper", (yaml.SafeDumper,), {"ignore_aliases": lambda *_: True})
     dumper.add_representer(str, _represent_text)

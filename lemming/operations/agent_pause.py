@@ -41,7 +41,7 @@ def pause_agent(base: OrgPath, agent: str | None, text: str) -> str:
 
     Raises: ConfigError for an invalid file, DiskError.
     """
-    load_pause(base, agent)  # or nothing is touched
+    load_pause(base, agent)  # raises before any write
     with edit_file(base, _get_settings_file(agent)) as locked_file:
         if not (existing := load_pause(base, agent)):
             locked_file.publish(insert_pause(locked_file.raw, text))

@@ -44,7 +44,7 @@ def run_command(
             stderr=subprocess.PIPE,
             env={**_build_environment(), **variables},
             cwd=cwd,
-            start_new_session=True,  # a group that can be killed whole
+            start_new_session=True,  # a process group to kill as a whole
         )
     except (OSError, ValueError) as error:
         on_start()

@@ -36,7 +36,7 @@ _SILENTLY_RESOLVED = (
     "ConfigError",
     "LimitReached",
     "OutOfCredits",
-)  # over, too, when the agent takes no turn for another reason
+)  # also resolved when the agent is skipped for another reason
 
 AlertItems = Mapping[str, dict[str, Any]]
 """Failing or waiting items by key: an agent, "organisation", a request. Each has `about` and `text`."""
@@ -137,7 +137,9 @@ class Alerts:
         new_items = {name: item for name, item in items.items() if name not in continuing}
         self._reported = {**self._reported, kind: {**continuing, **new_items}}
         if self._thread is None:
-            stopped = threading.Event()  # what is in the queue is told; `wait` has its own end
+            stopped = (
+                threading.Event()
+            )  # never set: the queue is always drained, and `wait` has its own limit
             self._thread = start_supervised_thread(
                 self._run_worker, name="lemming-alerts", base=self._org, stopped=stopped
             )
@@ -150,7 +152,7 @@ class Alerts:
                     self._run_alert_command(batch)
                 else:
                     self._write_state(batch)
-            except LemmingError as error:  # a full disk, say, of which the tick says more
+            except LemmingError as error:  # for example a full disk, which the tick reports in detail
                 self._log_failure(batch.kind, str(error))
 
     def _write_state(self, batch: _AlertBatch) -> None:
@@ -165,7 +167,9 @@ class Alerts:
             variables=to_environment(payload),
             cwd=self._org.base,
             limit_s=LIMIT_S,
-            on_start=lambda: self._write_state(batch),  # a crash before tells it twice, one after never
+            on_start=lambda: self._write_state(
+                batch
+            ),  # a crash before this repeats the alert, a crash after it loses the alert
         ):
             self._log_failure(batch.kind, redact(problem))
 

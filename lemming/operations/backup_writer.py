@@ -162,7 +162,7 @@ def _write_archive(org: Organisation, file: Path, fence: tuple[Any, ...] | None 
     """Write the archive under a temporary name, check the fence, and give the archive the final name."""
     temporary = f".{file.name}.tmp"
     omitted: list[str] = []
-    fs.remove(file.parent, temporary)  # of a backup that was killed
+    fs.remove(file.parent, temporary)  # left by a killed backup
     try:
         with fs.AppendFile(file.parent, temporary, mode=0o600) as output:
             writer = _Writer(output)
@@ -170,7 +170,7 @@ def _write_archive(org: Organisation, file: Path, fence: tuple[Any, ...] | None 
             writer.flush()
             if fence is not None and _read_write_fence(org) != fence:
                 raise _ChangedDuringBackup
-            output.sync()  # before it has its name
+            output.sync()  # durable before the rename
             size = output.size
         fs.move(file.parent, temporary, file.name)
     except BaseException:
@@ -182,7 +182,7 @@ def _write_archive(org: Organisation, file: Path, fence: tuple[Any, ...] | None 
 def _add_members(org: Organisation, output: Any, omitted: list[str]) -> Manifest:
     digest = ArchiveDigest()
     with (
-        # No time in the head: the same files make the same archive.
+        # No time in the header: equal files give equal archives.
         gzip.GzipFile(
             fileobj=output, mode="wb", compresslevel=COMPRESSION, filename="", mtime=0
         ) as compressed,
@@ -253,7 +253,7 @@ class _HashingReader:
     def read(self, count: int) -> bytes:
         raw: bytes = self._file.read(min(count, self._remaining))
         if len(raw) < min(count, self._remaining):
-            raise _ChangedDuringBackup  # it was cut while it was read
+            raise _ChangedDuringBackup  # the file was truncated during the read
         self._remaining -= len(raw)
         self.digest.update(raw)
         return raw

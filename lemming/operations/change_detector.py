@@ -31,7 +31,7 @@ from lemming.kernel.org.resume import ContextFile
 from lemming.kernel.tick.tick_hooks import resume_read_paths
 
 SETTINGS = (ORG_FILE, MODELS_FILE, CREDITS_FILE)
-LIMIT_BYTES = 16 << 20  # more than any of these files may have
+LIMIT_BYTES = 16 << 20  # above the limit of every watched file
 
 State = str | int
 _Identity = Identity | None
@@ -48,7 +48,7 @@ class ChangeDetector:
         self._states: dict[str, State] = {}
         self._stable_identities: list[
             tuple[str, _Identity]
-        ] = []  # all that was looked at, once it has rested
+        ] = []  # identities of all scanned files, once stable
         self._is_stable = False
         self.find_changes()
 
@@ -83,7 +83,7 @@ class ChangeDetector:
             if folder in changed and int(self._states.get(folder, 0)) ^ own_hash == int(
                 previous.get(folder, 0)
             ):
-                changed.remove(folder)  # it holds what it held, but for our own entries
+                changed.remove(folder)  # unchanged apart from the engine's own entries
         return sorted(changed.difference(engine_writes))
 
     def _scan(self) -> Iterator[tuple[str, State]]:
@@ -171,7 +171,7 @@ def find_context_files(base: Path, agents: Collection[Agent]) -> list[str]:
                     )
                 else:
                     files.add(_context_key(agent, base, item))
-            except (PermissionDenied, ToolError):  # the agent's turn fails, and says so
+            except (PermissionDenied, ToolError):  # the agent's turn fails with this error
                 continue
     return sorted(files)
 

@@ -63,7 +63,7 @@ class ChangePoller(IntervalTimer):
     _engine_writes: set[str] = field(default_factory=set)
     _idle_agents: set[str] = field(default_factory=set)
     _was_immediate: bool = False
-    _quiet_s: float = 0.0  # from the tick's beginning
+    _quiet_s: float = 0.0  # seconds since the start of the tick
 
     def __post_init__(self) -> None:
         self._detector = ChangeDetector(self.runtime.base)
@@ -168,7 +168,7 @@ class ChangePoller(IntervalTimer):
         view = TickView(org, config, survey, tick, timestamp(current_time), since)
         last_reading = parse_timestamp(since) if since else current_time
         for interceptor in interceptors:
-            with contextlib.suppress(ConfigError):  # its agent is told of as broken
+            with contextlib.suppress(ConfigError):  # the agent is reported as broken
                 for event in filter(
                     None, (next(events, None) for events in interceptor.upcoming_events(view, last_reading))
                 ):

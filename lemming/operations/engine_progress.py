@@ -16,7 +16,7 @@ def find_running_engine(base: OrgPath) -> dict[str, Any] | None:
 
     try:
         return load_holder(base)
-    except DiskError:  # a folder that we may only look at
+    except DiskError:  # a read-only folder
         return None
 
 

@@ -42,7 +42,7 @@ def open_to_run(
     """
     runtime: Runtime | None = None
     if batch:
-        get_capability(BATCHES)  # refused here where it is not installed, before anything is begun
+        get_capability(BATCHES)  # fail before the start if the capability is not installed
     try:
         with open_org(
             base_path,
@@ -57,7 +57,9 @@ def open_to_run(
             runtime.is_streaming = watch
             try:
                 yield runtime
-            except NotTrusted:  # nor is the command run that tells of errors: it is the organisation's
+            except (
+                NotTrusted
+            ):  # do not run the alert command either: it belongs to the untrusted organisation
                 raise
             except LemmingError as error:
                 _alert_engine_error(error, runtime)
@@ -97,7 +99,7 @@ def _iter_waiting_items(org: Organisation) -> Iterable[tuple[str, dict[str, Any]
 def _alert_engine_error(error: LemmingError, runtime: Runtime) -> None:
     """Run the failure command for an error that ends the run, if the settings name a command."""
     settings, tick = runtime.settings, -1
-    with contextlib.suppress(LemmingError):  # what could not be read, it ends with anyway
+    with contextlib.suppress(LemmingError):  # an unreadable file ends the run anyway
         settings = settings or load_config(runtime.org).org
         tick = load_tick(runtime.org)
     if settings is not None and settings.on_failure:

@@ -100,7 +100,7 @@ class _HealthHandler(BoundedHandler):
         raw = dump_compact({"v": 1, **facts})
         if redact_bytes(raw) != raw:
             raw = dump_compact(redact_json({"v": 1, **facts}))
-        with contextlib.suppress(OSError):  # the caller is gone
+        with contextlib.suppress(OSError):  # the client has disconnected
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(raw) + 1))

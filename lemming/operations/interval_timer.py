@@ -19,7 +19,7 @@ class IntervalTimer:
 
     runtime: Runtime
     monotonic: MonotonicClock = time.monotonic
-    _since_tick: Deadline = field(default_factory=Deadline)  # how long ago the tick began
+    _since_tick: Deadline = field(default_factory=Deadline)  # time since the start of the tick
 
     @contextmanager
     def around_tick(self) -> Iterator[None]:

@@ -19,13 +19,13 @@ def pause_looping_agents(runtime: Runtime, report: TickReport) -> None:
     for turn in report.turns:
         if not turn.stopped:
             continue
-        from lemming.operations.agent_pause import pause_agent  # hardly any tick needs it
+        from lemming.operations.agent_pause import pause_agent  # rarely needed
 
         reason = f"since tick {report.tick} {BY_LOOP_BREAKER}: {turn.stopped}"
         message = f"{turn.agent} is paused: {turn.stopped}"
         try:
             pause_agent(runtime.base, turn.agent, reason)
-        except LemmingError as error:  # its resume cannot be written, or is gone
+        except LemmingError as error:  # the resume is missing or not writable
             message = f"{turn.agent} could not be paused ({error}): {turn.stopped}"
         hint = f"`lemming tick {report.tick}` shows the last of them; `lemming unpause {turn.agent}` ends it"
         file = paths.resume_file(turn.agent)

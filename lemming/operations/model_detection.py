@@ -142,7 +142,7 @@ def measure_machine() -> Machine:
 
 def _measure_free_bytes() -> int | None:
     try:
-        with open("/proc/meminfo", encoding="ascii") as file:  # Linux counts what it can give back at once
+        with open("/proc/meminfo", encoding="ascii") as file:  # Linux includes reclaimable memory
             lines = dict(line.split(":", 1) for line in file)
         return int(lines["MemAvailable"].split()[0]) << 10
     except (OSError, LookupError, ValueError):

@@ -158,7 +158,7 @@ def try_model(
     prompt = entry.prompt or ("full" if provider.writes_contract else "fit")
     start_time = time.perf_counter()
     server = backends.server_profile(entry)
-    # It may take by now what it refused before.
+    # The server may have been updated since the last refusal.
     server.forget(entry.model)
     ask = _try_ways if prompt in FORM_PROMPTS else None
     trial = ask(backends, entry, provider, prompt) if ask else _try_contract(backends, entry, provider)
@@ -259,7 +259,7 @@ def write_model_entry(base: OrgPath, key: str, keys: dict[str, Any]) -> None:
     """Set keys of an entry in `config/models.json`; all other text stays unchanged."""
     with edit_file(base, MODELS_FILE) as models_file:
         raw = models_file.raw
-        if key not in parse(raw, allow_bom=True):  # a key that stands for something without a line
+        if key not in parse(raw, allow_bom=True):  # a built-in key without an entry
             raw = set_json_value(raw, [key], get_builtin_entry(base, key))
         for name, value in keys.items():
             raw = set_json_value(raw, [key, name], value)

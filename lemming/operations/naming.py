@@ -23,7 +23,7 @@ def find_referring_agents(base: OrgPath, name: str) -> dict[str, list[str]]:
     for other in filter(paths.AGENT_NAME.match, list_agent_folders(base)):
         try:
             resume = parse(fs.read_bytes(base / paths.resume_file(other), RESUME_LIMIT_BYTES), allow_bom=True)
-        except (JsonProblem, OSError):  # `validate` says what is wrong with it
+        except (JsonProblem, OSError):  # `validate` reports the error
             continue
         if other != name and (keys := _find_referring_keys(resume, name)):
             keys_by_agent[other] = keys

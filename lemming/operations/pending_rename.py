@@ -50,7 +50,7 @@ def begin_rename(base: OrgPath, old: str, new: str, *, copied: bool = False) -> 
 
 def end_rename(base: OrgPath) -> None:
     """Remove the plan after all steps, durably."""
-    # All that was renamed is on the disk before the note of what was to be done goes.
+    # All renamed files must be durable before the plan is removed.
     fs.sync_file_system(Path(base))
     fs.remove(Path(base), paths.RENAMING_FILE, sync=True)
 

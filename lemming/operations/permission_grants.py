@@ -95,7 +95,7 @@ class PermissionGrants:
 
         Raises: DiskError.
         """
-        # Not to be guessed, or a folder from elsewhere could say of itself that it was made here.
+        # Random, so that a foreign folder cannot claim to be created on this machine.
         token = os.urandom(16).hex()
         fs.write_atomic(self.base, MADE_HERE_FILE, f"{token}\n".encode())
         self._write_record({"org": self._org_path, "made_here": token})
@@ -170,7 +170,7 @@ def get_state_folder() -> Path:
     return state / "lemming"
 
 
-# --- whether git has fetched ---------------------------------------------------------------------
+# --- git fetches ---------------------------------------------------------------------------------
 # `FETCH_HEAD` is written by every fetch and pull (git-scm.com/docs/gitrevisions). A folder may lie deep in a
 # repository, and `.git` may be a file that says where it is (git-scm.com/docs/gitrepository-layout).
 
@@ -200,7 +200,7 @@ def _has_repository_fetched(git: Path) -> bool:
             _resolve_git_folder(common_file, "") if is_file(str(common_file)) else work_tree,
         ]
     except OSError:
-        return True  # what cannot be told counts as fetched
+        return True  # an unreadable repository counts as fetched
     return any(path_exists(f"{folder}/FETCH_HEAD") for folder in folders)
 
 

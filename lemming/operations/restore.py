@@ -33,7 +33,7 @@ from lemming.operations.backup_archive import (
 
 NOTHING_RESTORED = "nothing was restored"
 _MANIFEST_LIMIT_BYTES, _MAX_MEMBERS = 64 << 20, 20_000_000
-_MAX_DEPTH, _MAX_NAME_CHARS = 200, 4096  # Linux opens no longer path
+_MAX_DEPTH, _MAX_NAME_CHARS = 200, 4096  # the longest path on Linux
 _RESERVED_BYTES = 16 << 20
 
 
@@ -158,7 +158,7 @@ class _Unpacker:
         self._names.add(info.name)
         if info.isdir():
             tarfile.data_filter(info, str(self._staged))
-            fs.make_folder(self._staged, info.name)  # with the mode that it has in an organisation
+            fs.make_folder(self._staged, info.name)  # with the usual mode of an organisation's folder
             return
         self._allowed_bytes -= info.size
         if self._allowed_bytes < 0:
@@ -183,7 +183,7 @@ class _Unpacker:
         if info.issym():
             link = os.fsencode(os.readlink(self._staged / info.name))
             self.digest.add(info.name, 0, sha256(link).digest())
-            self._folder = ""  # the next one is looked at afresh
+            self._folder = ""  # check the folder of the next member again
             return
         with open_regular(self._staged / info.name) as file:
             size = os.fstat(file.fileno()).st_size

@@ -50,7 +50,7 @@ def get_server(entry: ModelEntry) -> ModelServer | None:
     """Return the server of a model entry, or None if the server needs a key."""
     try:
         return _find_server(entry)
-    except ValueError:  # of urlsplit: the line is refused elsewhere
+    except ValueError:  # from urlsplit; validation reports the entry
         return None
 
 
@@ -103,7 +103,7 @@ def ask_server(server: ModelServer, timeout_s: float) -> ServedModels:
 def _ask_server(server: ModelServer, timeout_s: float) -> ServedModels:
     try:
         return _query_server(server, timeout_s)
-    except ValueError:  # of urlsplit, also for a port
+    except ValueError:  # from urlsplit, also for an invalid port
         return ServedModels(problem="not the address of a server")
     except (OSError, http.client.HTTPException) as error:
         return ServedModels(problem=f"no server answers ({getattr(error, 'strerror', None) or error})")

@@ -16,8 +16,8 @@ from lemming.kernel.base.version import __version__
 Form = Literal["systemd", "launchd", "compose"]
 
 WATCHDOG_S, RESTART_S, STOP_S = 90, 10, 180
-NO_RESTART = "2 7"  # a wrong command line or folder, damaged files: for a person
-# Not 3: settings that cannot be read may be half saved, or gone for the length of a `git checkout`.
+NO_RESTART = "2 7"  # a wrong command line or folder, or damaged files: needs a person
+# Not 3: unreadable settings may be half saved, or missing during a `git checkout`.
 _INVALID_CHARS = re.compile(r"[^a-z0-9]+")
 
 
@@ -138,7 +138,7 @@ def render_compose_file(service: ServiceUnit) -> str:
     port = 8642 if service.health is None else service.health
     command = ["lemming", "-C", "/org", "run-forever", *service.options, *service.serve_options]
     command += ["--health", str(port)]
-    # Channels listen on 127.0.0.1 only: that of the machine, where a proxy with TLS stands before them.
+    # Channels listen on the machine's 127.0.0.1 only, behind a proxy with TLS.
     network = "" if service.serve is None else "    network_mode: host\n"
     ask = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{port}/healthz')"
     quoted = {key: json.dumps(value) for key, value in {

@@ -108,7 +108,7 @@ def run_watchdog(notifier: SystemdNotifier, progress: EngineProgress, base: Path
 def _parse_watchdog_interval(environment: Mapping[str, str]) -> float | None:
     """Return the watchdog interval in seconds, or None without a watchdog for this process."""
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
-        return None  # it is meant for another process
+        return None  # the watchdog belongs to another process
     try:
         microseconds = int(environment.get("WATCHDOG_USEC", "0"))
     except ValueError:
@@ -116,9 +116,9 @@ def _parse_watchdog_interval(environment: Mapping[str, str]) -> float | None:
     return microseconds / 1e6 if microseconds > 0 else None
 
 
-# --- whether it gets on --------------------------------------------------------------------------
-# Every event says by when the next one must come: a turn has its deadlines, a pause its length. An engine
-# that is silent for longer than any of them hangs.
+# --- progress ------------------------------------------------------------------------------------
+# Every event sets a deadline for the next event: a turn has its deadlines, a pause its length. An engine
+# with a longer silence is stuck.
 
 
 MARGIN_S = 120.0
@@ -170,7 +170,7 @@ class EngineProgress:
     def _load_settings(self) -> None:
         try:
             config = load_config(self._org)
-        except ConfigError:  # the engine goes on with those from before
+        except ConfigError:  # the engine continues with the previous settings
             return
         if config is not self._config:
             self._config, self._max_silence_s = config, compute_max_silence_s(config, batch=self._batch)

@@ -112,7 +112,7 @@ class WayTrial:
             try:
                 reply = self._get_reply(entry, trial_request)
             except RequestRejected as error:
-                if prompt is TRIAL_PROMPTS[0]:  # which is asked for a text alone
+                if prompt is TRIAL_PROMPTS[0]:  # the first prompt needs only a text
                     raise
                 return _make_never_result(
                     way, f"the server refuses it: {error.message}", entry_keys, verdicts

@@ -68,7 +68,7 @@ def parse_front_matter(header: str) -> dict[str, Any]:
 
 def parse_yaml(text: str, limit_chars: int = LIMIT_CHARS) -> Any:
     """Return the value of a YAML text, under the same rules. Raises `InvalidFrontMatter`."""
-    import yaml  # only where there is any
+    import yaml  # only imported for an export
 
     if len(text) > limit_chars:
         raise InvalidFrontMatter(f"it must have at most {limit_chars} characters, got {len(text)}")

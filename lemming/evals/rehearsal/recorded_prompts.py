@@ -62,7 +62,7 @@ class RecordedPrompts:
         plugins = tuple(self._config.org.plugins)
         isolate(
             lambda: finish_turn(TurnState(inputs, recorder), plugins=plugins)
-        )  # cut off, broken, of what is gone
+        )  # the turn may be interrupted, broken, or refer to missing files
         return recorder.prompt_hashes
 
 

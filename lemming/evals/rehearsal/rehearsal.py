@@ -273,7 +273,7 @@ def _prepare(past: PastStates, folder: Path, options: RehearsalOptions) -> None:
             message = f"{file} did not exist before tick {options.first}"
             raise UsageError(message, hint="choose later --ticks")
         fs.write_atomic(folder, file, content)
-    # Last: a fork that was cut off on its way is not to be gone on with.
+    # Last, because an incomplete fork must not be continued.
     fs.write_atomic(folder, MARK, dump_pretty(mark))
 
 
@@ -329,7 +329,7 @@ def _run_ticks(runtime: RehearsalRuntime, record: _Recording, ticks: range) -> I
     for tick in ticks:
         prompts = record.load_prompts(tick)
         runtime.begin_tick(prompts, record.last_clock_reading(tick))
-        # A tick that an interrupted rehearsal began has this in its journal already.
+        # A tick begun by an interrupted rehearsal already has these records in the journal.
         if tick not in journal_ticks(runtime.org):
             record.deliver(runtime.base, tick)
             if prompts.recorded.records:

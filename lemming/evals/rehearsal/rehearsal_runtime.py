@@ -105,7 +105,7 @@ class RehearsalRuntime(Runtime):
     def complete(self, entry: ModelEntry, request: Request, *, live: bool = False) -> Reply:
         """Return the recorded answer to the same prompt, or call the model."""
         position = request.agent, request.step
-        if position in self._recorded_failures:  # in the record no fallback could answer either
+        if position in self._recorded_failures:  # in the record the fallback models failed, too
             return to_reply(self._recorded_failures[position])
         if self.is_dry and entry.provider not in NO_MODELS:
             self.full_estimate.estimate(entry, request)
@@ -116,7 +116,7 @@ class RehearsalRuntime(Runtime):
                 if isinstance(record, ModelFailed):
                     self._recorded_failures[position] = record
             return to_reply(record)
-        if entry.provider in NO_MODELS:  # worked out, by nobody
+        if entry.provider in NO_MODELS:  # computed without a model
             return self._with_recorded_time(request, self.complete_live(entry, request))
         with self._lock:
             self.unrecorded_prompts.append(UnaskedQuestion(request.tick, request.agent, request.step))
@@ -156,7 +156,7 @@ class RehearsalRuntime(Runtime):
     def _stop(self, error: LemmingError) -> NoReturn:
         """Stop the rehearsal in a state from which a later run can continue."""
         with self._lock:
-            # The first one: threads that end after it end because of it.
+            # Keep the first error: later threads stop because of it.
             self.stopped_by = self.stopped_by or error
         self.stop.set()
         raise EngineStopped

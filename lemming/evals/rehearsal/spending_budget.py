@@ -48,7 +48,7 @@ class SpendingBudget:
         try:
             reply = ask(request, before_again=before_retry)
         except ProviderError as error:
-            if isinstance(error, AnswerTooLarge):  # it is paid for
+            if isinstance(error, AnswerTooLarge):  # the answer is billed
                 self._record_cost(entry, request, Reply("", output_tokens=request.max_output_tokens))
             elif error.may_be_paid:
                 failed_attempts += 1
@@ -56,7 +56,7 @@ class SpendingBudget:
                 self.settle(entry, request, 0.0, 0.0)
             raise
         except OverBudget:
-            failed_attempts += 1  # the attempt after which no other is made
+            failed_attempts += 1  # the attempt before the refused retry
             raise
         else:
             self._record_cost(entry, request, reply)
@@ -88,7 +88,7 @@ class SpendingBudget:
         if max_cost is None:
             name = entry.model or entry.provider
             return f"{name} has no known price, so no budget can be kept; set one in config/models.json"
-        # Calls under way count as if they cost the most: together they must not go over.
+        # Calls in flight count with their maximum cost, so all calls together stay within the limit.
         if self.dollars + self._reserved + max_cost <= (self.limit or 0):
             return ""
         return f"the next call can cost ${max_cost:.6f}, and ${self.dollars:.6f} of ${self.limit} are spent"
