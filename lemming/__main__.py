@@ -6,7 +6,9 @@ import sys
 
 def main() -> None:
     """Run the `lemming` command line in this process."""
-    gc.set_threshold(50_000, 50, 100)  # what is imported, and looked at, is kept: cycles cost an eighth
+    gc.set_threshold(
+        50_000, 50, 100
+    )  # everything imported so far lives until the end: collecting cycles of it costs an eighth
     if "run-forever" in sys.argv:  # a service may be stopped at any moment, and that is no failure
         from lemming.commands.signals import exit_on_signals_at_startup
 

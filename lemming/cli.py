@@ -83,7 +83,7 @@ class CommandTable(TyperGroup):
         root, arguments = _split_root_option(args)
         if ctx.obj:
             ctx.obj.root = root or ctx.obj.root
-        ctx.meta[_SHOWS_ALL] = "--all" in arguments  # before --help, which is told at once
+        ctx.meta[_SHOWS_ALL] = "--all" in arguments  # before --help, which exits immediately
         remaining: list[str] = super().parse_args(ctx, arguments)
         return remaining
 
@@ -192,7 +192,7 @@ def load_command(name: str) -> Any:
     """Return a command of the table: a group is the `app` of its module, a single command a function."""
     name = OLD_COMMANDS.get(name, name)
     from lemming.commands.command_context import (
-        to_typer_command,  # what a command needs, and `--help` does not
+        to_typer_command,  # needed by commands, but not by `--help`
     )
     from lemming.kernel.plugins.capability_loader import missing_for_command
 

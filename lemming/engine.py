@@ -101,7 +101,7 @@ def run_once(
     ) as runtime:
         runtime.chosen = tuple(dict.fromkeys(agents))
         report = _run_next(runtime, load_tick(runtime.org))
-        if runtime.chosen and report.is_complete:  # that was a tick which had been interrupted
+        if runtime.chosen and report.is_complete:  # that was an interrupted tick
             return _run_next(runtime, load_tick(runtime.org))
         return report
 
@@ -184,7 +184,7 @@ def ticks(
             with timer.around_tick():
                 report = _run_next(runtime, tick)
             yield report
-            if runtime.chosen:  # that was a tick which had been interrupted
+            if runtime.chosen:  # that was an interrupted tick
                 continue
             completed += 1
             runtime.is_immediate = bool(burst and burst.should_continue(report))
@@ -195,7 +195,7 @@ def ticks(
             if remaining_ticks := count_remaining_ticks(report.tick + 1, completed, max_ticks, until_tick):
                 pause = runtime.load_config().org.tick_interval_s if interval_s is None else interval_s
                 if skipped_ticks := timer.sleep(report, pause, remaining_ticks):
-                    next_tick, read_at = load_counter(base)  # as if each had been run
+                    next_tick, read_at = load_counter(base)  # as if each had been run separately
                     persist_tick(base, next_tick + skipped_ticks, read_at=read_at, sync=True)
                     completed, runtime.next_tick = completed + skipped_ticks, next_tick + skipped_ticks
 
@@ -247,7 +247,7 @@ def _resolve_next_tick(runtime: Runtime, counted: int, journalled_ticks: list[in
         )
         persist_tick(runtime.base, next_tick.tick, read_at=read_at, sync=True)
     if next_tick.unclosed is not None:
-        # Not flushed: what a power cut takes of it, the next run writes again.
+        # Not flushed: after a power cut the next run writes it again.
         with Journal(runtime.org, next_tick.unclosed, epoch=runtime.epoch, durability="off") as journal:
             totals = build_report(journal.tick, journal.records).totals
             journal.append(TickCommitted(tick=journal.tick, advanced=True, totals=totals))

@@ -72,7 +72,7 @@ class EventStream(Generic[R]):
         self._start_thread()
         try:
             while True:
-                news.clear()  # before the look, or what comes after it is missed
+                news.clear()  # before the scan, or later events are missed
                 while (event := self._pop_event()) is not None:
                     yield event
                 if self._is_finished and not self._events:

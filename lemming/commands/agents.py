@@ -222,7 +222,7 @@ def remove_agent(
         if name in agents and (creator := agents[name].created_by):
             for file in map(paths.resume_file, agents):
                 replace_creator(base, file, name, creator)
-        # First: after a kill in between a person is asked again, and nobody inherits an approval.
+        # First: after a kill in between the person is asked again, and no agent inherits an approval.
         remove_standing_approvals(base, name)
         fs.move(Path(base), paths.agent_folder(name), archive_path)
     referrers = find_referring_agents(base, name)

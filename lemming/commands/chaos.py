@@ -37,7 +37,7 @@ from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import tree
 
-TICK_ENDED = (0, 1, 5, 6)  # what `run-once` ends with when the tick is over; docs/cli.md
+TICK_ENDED = (0, 1, 5, 6)  # exit status of `run-once` after a completed tick; docs/cli.md
 _DIGEST = re.compile(rb'"[0-9a-f]{64}"')
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
@@ -191,7 +191,7 @@ def _start_tick_process(base: Path) -> subprocess.Popen[str]:
     search = [str(Path(__file__).parents[2]), *(os.path.abspath(folder) for folder in python_path)]
     engine = subprocess.Popen(
         command,
-        cwd=base.parent,  # not where we are: Python would import what lies there
+        cwd=base.parent,  # not the current folder: Python would import modules from it
         env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

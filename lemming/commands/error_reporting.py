@@ -203,7 +203,7 @@ def _silence_output() -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # a pipe that nobody reads, or a terminal that was closed
+        except OSError:  # a pipe without a reader, or a closed terminal
             os.dup2(null_fd, stream.fileno())
     return BROKEN_PIPE
 

@@ -141,7 +141,9 @@ def _build_agent_card(base: Organisation, name: str, url: str, binding: str) -> 
     agent = survey.agents[name]
     skills: Iterable[Skill] = ()
     if "skills" in agent.extensions:
-        from lemming.capabilities.skills.skill_lookup import load_agent_skills  # who has none does without
+        from lemming.capabilities.skills.skill_lookup import (
+            load_agent_skills,
+        )  # optional: without it the export goes on
 
         skills = load_agent_skills(agent, base).by_name.values()
     resume = parse(fs.read_bytes(base / resume_file(name), RESUME_LIMIT_BYTES), allow_bom=True)

@@ -276,7 +276,7 @@ def _print_preview(preview: CallPreview) -> None:
     is_invalid = preview.argument_error and preview.then in (
         "pass",
         "ask",
-    )  # nobody is asked about a call that fails
+    )  # no person is asked about a failing call
     print_data(
         f"it would fail: {one_line(preview.argument_error, _SENTENCE_WIDTH)}"
         if is_invalid

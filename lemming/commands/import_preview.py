@@ -115,7 +115,7 @@ def _list_permissions(folder: Path) -> list[RequiredPermission]:
     org = Organisation(folder)
     try:
         return list_required_permissions(org, load_config(org), survey_agents(org).agents.values())
-    except ConfigError:  # it is told among the problems
+    except ConfigError:  # reported among the problems
         return []
 
 

@@ -125,7 +125,7 @@ def try_servers(
     with closing(base):
         listings = base.get_cache(McpSessions).list_tools(
             server_names
-        )  # all at once: one that hangs holds up no other
+        )  # in parallel: a hanging server delays no other
         for server in server_names:
             server_tools = _test_server(base, server, listings[server], as_json=context.as_json)
             all_usable &= server_tools is not None

@@ -112,7 +112,9 @@ def _resolve_key(base: Organisation, typed_model: str, *, is_shown: bool) -> tup
         return typed_model, False
     if (model := parse_model_name(typed_model)) is None:
         raise make_unknown_model_error(typed_model, config.models)
-    if model.provider == "local" and find_spec("xllamacpp"):  # else it is told what to install, before 491 MB
+    if model.provider == "local" and find_spec(
+        "xllamacpp"
+    ):  # otherwise the missing package is reported, before a download of 491 MB
         _fetch_weights(model.model, is_shown=is_shown)
     for key in (model.key, typed_model):
         entry = config.models.get(key)

@@ -234,7 +234,7 @@ def write_new_agent(base: OrgPath, name: str, resume: dict[str, Any], *, as_json
     _reject_unknown_choices(base, resume)
     _reject_invalid_resume(base, decode_resume(name, content).value)
     forget_former_agents(base, [name])
-    # What it holds already is what a command that was cut off wrote: the same again does the rest.
+    # The existing files are those of an interrupted command: a repeat completes them.
     if not fs.create(Path(base), file, content) and not fs.has_content(base / file, content):
         raise UsageError(f'there is an agent "{name}" already', where=file, hint="edit its resume")
     agent = load_agent(base, name)

@@ -180,7 +180,7 @@ def _print_missing_trust(base: OrgPath) -> None:
         for missing_permission in PermissionGrants(Path(base)).find_missing(permissions)
         if missing_permission.permission.needs_agreement
     ]
-    if missing:  # what it will not do unasked
+    if missing:  # never done without being asked
         print_notice(
             f"first: `lemming trust --yes`; it is not yet permitted to do this: it {missing[0]}",
             style="yellow",

@@ -181,7 +181,7 @@ def _print_lines(lines: list[AgentStatus], failing_agents: set[str]) -> None:
 
 def _format_row(line: AgentStatus, *, is_failing: bool) -> list[str]:
     state, limit = line.state, "" if line.max_credits is None else f" of {line.max_credits:g}"
-    if not line.model:  # its resume is broken, which says what it may spend
+    if not line.model:  # its resume, which holds the limits, is broken
         limit = " of ?"
     return [
         line.agent,

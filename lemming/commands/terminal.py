@@ -27,7 +27,7 @@ _FILE_WIDTH = 160
 _MIN_COLUMN_WIDTH = 16
 _TERMINAL_UPDATE_S, _LOG_UPDATE_S = 0.1, 5.0
 
-# Where a style begins and ends, until the text is written: nobody else can know the mark of this process.
+# Marks of a style until the text is written: no foreign text can contain the mark of this process.
 _MARK = os.urandom(8).hex()
 _STYLED = re.compile(f"\0{_MARK}([0-9]+)\0")
 _CLEAR_LINE = "\r\033[K"
@@ -181,7 +181,7 @@ def _sanitize_char(letter: str) -> str:
 
 def _sanitize_output(text: str) -> str:
     """Return text for output: foreign text sanitized, own styles converted to terminal codes."""
-    from lemming.kernel.base.redaction.secrets import redact_values  # `--help` says nothing of anybody's
+    from lemming.kernel.base.redaction.secrets import redact_values  # `--help` shows no foreign text
 
     parts = _STYLED.split(redact_values(text))
     parts[::2] = map(sanitize_text, parts[::2])

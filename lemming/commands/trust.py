@@ -134,7 +134,7 @@ def _confirm_trust(
         for missing_permission in missing:
             print_notice(f"  - {one_line(str(missing_permission), _SENTENCE_WIDTH)}")
     if typer.confirm("Grant this and run it?", err=True) if can_ask else is_optional:
-        with contextlib.suppress(DiskError):  # a user without a home is told again
+        with contextlib.suppress(DiskError):  # a user without a home is asked again
             grants.grant(missing_permission.permission for missing_permission in missing)
         return
     raise _build_not_trusted_error(base, missing)

@@ -13,7 +13,7 @@ from pathlib import Path
 from lemming.git_history.history_reader import Commit, GitHistory, PastState
 from lemming.kernel.base.errors import UsageError
 
-_NOT_RUN = (126, 127)  # what a shell says of a command that it cannot run
+_NOT_RUN = (126, 127)  # exit status of a shell for a command that it cannot run
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ MAX_FILE_BYTES = 1 << 30  # git would read a larger one for longer than a tick m
 # git knows these from 2.36 on; older ones flush packs only.
 _FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=batch")
 _UNFLUSHED = ("-c", "core.fsync=none")
-_NEUTRAL_FOLDER = "/"  # where git is started: a folder in which nobody else puts anything
+_NEUTRAL_FOLDER = "/"  # working folder of git: a folder that no other program uses
 
 # Whatever stands in .gitattributes files of the work tree, bytes are kept as they are.
 _ATTRIBUTES = b"* -text -ident -filter -working-tree-encoding !diff\n"
@@ -129,7 +129,7 @@ class Repository:
     def is_damaged(self) -> bool:
         """Return True if a usable git reports broken or missing objects of the history."""
         try:
-            # git cannot even be started: that says nothing about what is stored
+            # git cannot be started, which is no error of the repository
             self.run("rev-parse", "--git-dir")
         except GitFailed:
             return False
@@ -146,7 +146,7 @@ class Repository:
 
     def list_changes(self) -> list[str]:
         """Return the files that differ from the staged state: added, changed and removed files."""
-        # given by hand: what people leave out of a repository of their own is still kept here
+        # set explicitly: the user's own ignore rules must not apply here
         exclude = [f"--exclude={pattern}" for pattern in EXCLUDED]
         kinds = ("--others", "--modified", "--deleted")
         listed = self.run("ls-files", "-z", *kinds, *exclude, "--", *TRACKED, *self.extra_paths)
@@ -170,7 +170,7 @@ class Repository:
         environment = {**emails, **dates, **names}
         output = self.run("commit-tree", tree, *parent, "-F", "-", stdin=message.encode(), **environment)
         commit = output.decode().strip()
-        # only from the head that was read: a commit of somebody else between the two is never lost
+        # only from the head that was read: a concurrent commit is never lost
         self.run("update-ref", BRANCH, commit, head or "0" * len(commit))
         return commit
 
@@ -203,7 +203,7 @@ class Repository:
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_ATTR_NOSYSTEM": "1",
             "GIT_ALLOW_PROTOCOL": "none",  # nothing is ever fetched, whatever a foreign repository promises
-            # else refs/replace puts other objects in the place of those that were kept
+            # otherwise refs/replace could replace recorded objects
             "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_OPTIONAL_LOCKS": "0",  # or looking would write the index beside a running engine
@@ -240,7 +240,7 @@ class Repository:
         try:
             status = path.lstat()
         except OSError:
-            return True  # it is gone, and that is what is to be kept
+            return True  # the file is removed, and the removal is recorded
         if stat.S_ISREG(status.st_mode):
             # one file that git cannot read would make it refuse all of them
             return status.st_size <= MAX_FILE_BYTES and os.access(path, os.R_OK)
@@ -298,7 +298,7 @@ def _suggest_fix(error_text: str) -> str:
     return f"check the repository with `git --git-dir={FOLDER} fsck`; ticks continue without it"
 
 
-# --- what a repository may consist of ------------------------------------------------------------
+# --- allowed contents of a repository -------------------------------------------------------------
 # An organisation may come from a stranger, and git believes its files: settings start programs, a link or
 # `alternates` leads elsewhere, a pipe never ends. So the settings must be the bytes that we write, every name
 # that steers git is on a closed list, and everything is a regular file or a folder.

@@ -30,7 +30,7 @@ ENGINE = "LeMMing"
 _NUMBER, _AMOUNT = re.compile(r"[0-9]{1,12}"), re.compile(r"[0-9]{1,13}(?:[.][0-9]{1,9})?(?:e[+-][0-9]{2})?")
 _FORMS = {**dict.fromkeys(("Tick", "Before-Tick", "From-Tick", "Calls"), _NUMBER),
           **dict.fromkeys(("Credits", "Cost-USD"), _AMOUNT)}  # fmt: skip
-_TIDY_EVERY = 100  # commits; whether there is anything to pack, git finds out itself
+_TIDY_EVERY = 100  # commits; git itself decides if there is anything to pack
 
 
 class Recorder:
@@ -43,7 +43,7 @@ class Recorder:
 
     def on_event(self, event: Event) -> None:
         """Handle an engine event, as an observer."""
-        # not before a tick that goes on: the files on disk are those of half a tick
+        # not before an interrupted tick: the files on disk are those of half a tick
         if isinstance(event, TickBegins) and event.turns_left is None:
             self._run_logged(lambda: self.commit_pending(event.tick))
         elif isinstance(event, TickEnds) and not event.report.is_quiet:

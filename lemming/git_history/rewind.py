@@ -57,7 +57,7 @@ def rewind(runtime: Runtime, history: GitHistory, state: PastState) -> RewindRes
     base, recorder, tick = runtime.base, Recorder(runtime), state.tick
     repository, plan = recorder.open(), plan_rewind(history, state)
     next_tick = max(load_tick(base), tick + 1)
-    # first: what people changed by hand since then stands nowhere else
+    # first: manual edits since then exist nowhere else
     recorder.commit_pending(next_tick)
     previous_commit, archive_folder = repository.head(), ""
     if plan.journals:

@@ -40,7 +40,7 @@ def rename_agent(base: OrgPath, old: str, new: str) -> list[str]:
     was_copied = has_copied_folder(base)
     if not was_copied and path_exists(f"{base}/{old_folder}") and path_exists(f"{base}/{new_folder}"):
         raise UsageError(f'agent "{new}" already exists', where=new_folder, hint="choose another name")
-    # written down first: half a rename leaves entries whose author no folder has any more
+    # recorded first: half a rename leaves entries by an author without a folder
     begin_rename(base, old, new, copied=was_copied)
     readers = [reader for reader in survey_agents(base).agents if reader not in (old, new)]
     try:
@@ -83,7 +83,7 @@ def _move_folder(base: Path, old: str, new: str, *, was_copied: bool) -> None:
                 raise
         else:
             return
-        _remove_existing(base, staging)  # what a kill left of an earlier copy
+        _remove_existing(base, staging)  # the rest of an earlier, killed copy
         try:
             fs.copy_tree(base, old_folder, staging)
             fs.sync_file_system(base)

@@ -73,7 +73,7 @@ def load_file_changes(base: OrgPath, *, despite_damage: bool = False) -> FileCha
         changes.ticks[tick] = TickChanges()
         for record in records:
             _add_record(changes, tick, record)
-    changes.expired -= changes.written  # those that turns wrote are told of already
+    changes.expired -= changes.written  # files written by turns are already listed
     return changes
 
 

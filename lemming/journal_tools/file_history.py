@@ -83,7 +83,7 @@ class FileHistory:
         steps: dict[int, Files] = {self.tick_before_first: {}, **{tick: {} for tick in self.ticks}}
         for tick, files in self.external_arrivals.files.items():
             if tick is not None:
-                # what was there before the first tick belongs to the beginning
+                # files from before the first tick belong to the beginning
                 change_tick = (
                     self.tick_before_first if tick <= self.first_tick else self._find_change_tick(tick)
                 )
@@ -159,9 +159,9 @@ def load_current_file(base: OrgPath, path: str) -> bytes | None:
     """Return the present content of a file, or None if the file is missing or too large."""
     try:
         content = fs.read_bytes(base / path, FILE_LIMIT_BYTES)
-    except OSError:  # what stands there cannot be read; a disk that refuses is a `DiskError`
+    except OSError:  # unreadable content; a refusing disk is a `DiskError`
         return None
-    return content if len(content) <= FILE_LIMIT_BYTES else None  # else it is cut off
+    return content if len(content) <= FILE_LIMIT_BYTES else None  # otherwise the file is truncated
 
 
 def _has_active_turns(tick_changes: TickChanges) -> bool:

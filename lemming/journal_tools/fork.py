@@ -109,9 +109,7 @@ def apply_override(raw: bytes, override: SettingOverride) -> bytes:
         _descend(container, last_part, override)
         container[int(last_part)] = override.value
     elif isinstance(container, dict):
-        if (
-            _find_file_type(override.file) is None
-        ):  # anything may be in it, so that only what is there is meant
+        if _find_file_type(override.file) is None:  # may contain anything, so only existing files count
             _descend(container, last_part, override)
         container[last_part] = override.value
     else:

@@ -120,7 +120,7 @@ def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:
     org = Organisation.from_path(base_path)
     outcome = _load_resume(org, name, is_link=is_link(f"{org.base}/agents/{name}")).outcome
     if isinstance(outcome, ConfigError):
-        # kept and raised again and again: its traceback would grow, and hold on to what calls had
+        # cached and raised many times: its traceback would grow, and hold the frames of callers
         raise outcome.with_traceback(None)
     return outcome.value
 

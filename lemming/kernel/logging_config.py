@@ -205,7 +205,7 @@ class LogFile:
 
     def _rename_full(self) -> None:
         with _moving, contextlib.suppress(FileNotFoundError):
-            if os.stat(self._path).st_size <= ROTATE_BYTES:  # somebody else was first
+            if os.stat(self._path).st_size <= ROTATE_BYTES:  # another process was first
                 return
             try:
                 fs.move(self._base, self._relative, f"{self._relative}.1")
@@ -230,7 +230,7 @@ class _LineLogger:
 
 
 def _redact_line(line: bytes) -> bytes:
-    # in the texts, not in the line as it is: what comes out must be JSON
+    # in the texts, not in the encoded line: the result must stay JSON
     return line if redact_bytes(line) == line else _to_json_line(redact_json(json.loads(line)))
 
 

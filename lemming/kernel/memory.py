@@ -28,7 +28,7 @@ from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.organisation import Organisation
 
 MEMORY_LIMIT_BYTES = 256 << 10
-_READ_LIMIT_BYTES = MEMORY_LIMIT_BYTES + 64  # beside its value, the engine says how far it is trusted
+_READ_LIMIT_BYTES = MEMORY_LIMIT_BYTES + 64  # besides the value, the engine stores its trust label
 
 
 class Memories(NamedTuple):
@@ -73,7 +73,7 @@ class MemoryFolders:
             self._listings[agent_name] = listing, cached[1]
 
 
-# --- what would change -------------------------------------------------------------------------
+# --- effects --------------------------------------------------------------------------------------
 
 
 def make_memory_effect(
@@ -103,7 +103,7 @@ def encode_record(label: str, record: dict[str, Any], *, is_plain: bool = False)
     except (
         ValueError,
         RecursionError,
-    ) as error:  # JsonProblem and what the serializer raises are ValueErrors
+    ) as error:  # JsonProblem and the serializer's errors are ValueErrors
         raise ToolError(f"{label}: {_save_error_reason(error)}") from error
     if restored != record["value"]:
         raise ToolError(f"{label}: the value is not plain JSON and would come back changed")
@@ -207,7 +207,7 @@ def save_memory(
     """
     base = paths.as_base(base_path)
     current_time = _current_timestamp(clock)
-    make_memory_effect(agent_name, key, value, current_time)  # refuses what is no value
+    make_memory_effect(agent_name, key, value, current_time)  # rejects an invalid value
     effect = make_memory_effect(agent_name, key, redact_json(value), current_time)
     require_intact(base, agent_name, key)
     apply_effect(base, effect)
@@ -341,7 +341,7 @@ def _save_list(
 ) -> None:
     """Save a list with its previous entries and its previous trust label."""
     base = paths.as_base(base_path)
-    make_memory_effect(agent_name, key, entries, at)  # refuses what is no value
+    make_memory_effect(agent_name, key, entries, at)  # rejects an invalid value
     effect = make_memory_effect(agent_name, key, redact_json(entries), at)
     old_record = _load_record(base, agent_name, key) or {}
     if "trust" in old_record:

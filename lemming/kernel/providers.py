@@ -369,7 +369,7 @@ def make_provider(
         return provider(**options, **base_option)
     except LemmingError:
         raise
-    except Exception as error:  # the edge to a provider of somebody's own
+    except Exception as error:  # error boundary of a custom provider
         message = redact(f"provider {name} cannot be created: {type(error).__name__}: {error}")
         raise ConfigError(message, where=_MODELS_FILE, hint=redact(f"see {locate_error(error)}")) from error
 

@@ -75,7 +75,7 @@ def run_one_tick(runtime: Runtime, tick: int, journalled: list[int], *, advance:
     if quiet is not None and runtime.can_be_quiet(config, journalled):  # no turns: only the counter moves on
         report = _end_quiet_tick(runtime, snapshot, quiet, began, advance=advance)
     else:
-        if not is_begun and tick != runtime.last_tick + 1:  # else this engine has written the ledgers
+        if not is_begun and tick != runtime.last_tick + 1:  # otherwise this engine has written the ledgers
             require_no_later_turns(runtime.org, tick, snapshot.plan.order)
         snapshot = apply_server_scan(snapshot, find_plan(records), runtime.scan_servers)
         report = _run_with_journal(runtime, snapshot, journalled, began, advance=advance)

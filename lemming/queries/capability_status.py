@@ -80,7 +80,7 @@ def validate_agents_use(name: str, base: OrgPath, config: Config, only: str | No
         )
         is not True
     ):
-        return  # that it is not here, or breaks, is told of the organisation
+        return  # a missing or broken capability is reported for the organisation
     survey = survey_agents(base)
     broken_agents = validate_survey(base, config, survey).survey.broken
     for agent in survey.agents.values() if only is None else filter(None, [survey.agents.get(only)]):
@@ -124,7 +124,7 @@ def _overrides_hook(capability: Capability, hook: str) -> bool:
 def _to_problems(name: str, result: list[Problem] | ConfigError | str, file: str) -> Iterator[Problem]:
     if isinstance(result, list):
         yield from result
-    elif isinstance(result, str):  # else it is told where it stands that it is not here
+    elif isinstance(result, str):  # otherwise its absence is reported elsewhere
         hint = "report the error to the author of the capability"
         yield Problem(f'capability "{name}" failed: {result}', file, hint=hint)
 
@@ -180,7 +180,7 @@ def _load_status_lines(
 def _load_capability_state(org: Organisation, agent: str, name: str) -> Json:
     try:
         return read_state(org, agent).kept.get(name, {})
-    except CorruptState:  # which is told elsewhere
+    except CorruptState:  # reported elsewhere
         return {}
 
 

@@ -290,7 +290,7 @@ def select_cases(base: OrgPath, names: list[str]) -> list[str]:
     return list(dict.fromkeys(names)) or existing_names
 
 
-# --- what is wrong with one --------------------------------------------------------------------
+# --- validation -----------------------------------------------------------------------------------
 
 CaseViolation = tuple[str, str, str]
 """The location, the mistake, and the fix."""

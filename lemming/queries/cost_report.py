@@ -301,7 +301,7 @@ def _build_turn(tick: TickCosts, turn_costs: TurnCosts) -> _TurnCost:
     ledger_before, call_costs = _from_state(state), [_from_call(call) for call in calls]
     credits = round(min(state.credits + sum(call.credits for call in calls), MAX_AMOUNT), 6)
     growth = to_decimal(credits) - ledger_before.credits
-    # the last call takes what rounding leaves: so the sum is what the ledger grew by
+    # the last call takes the rounding error: so the sum equals the growth of the ledger
     call_costs[-1] = call_costs[-1]._replace(
         credits=growth - sum((cost.credits for cost in call_costs[:-1]), ZERO)
     )
@@ -341,7 +341,7 @@ def _group_lifetimes(turns: list[_TurnCost], ledgers: Mapping[str, Cost]) -> lis
         lifetime.turns.append(turn)
     lifetimes_by_start = {lifetime.turns[0].ledger_before.ledger_amounts: lifetime for lifetime in lifetimes}
     unclaimed = {ledger.ledger_amounts: name for name, ledger in ledgers.items() if name not in latest}
-    for lifetime in reversed(lifetimes):  # an heir is known before whom it follows
+    for lifetime in reversed(lifetimes):  # successors come before their predecessors
         end = lifetime.turns[-1].ledger_after.ledger_amounts
         is_own = latest[lifetime.agent] is lifetime and lifetime.agent in ledgers
         successor = lifetimes_by_start.get(end)

@@ -92,5 +92,5 @@ def _validate_with_settings(base: OrgPath, file: str, raw: bytes) -> Iterator[Pr
     except ConfigError as error:
         yield from error.problems
         return
-    with contextlib.suppress(ConfigError):  # what stands there now is broken, and some look at that too
+    with contextlib.suppress(ConfigError):  # the present file may be broken, and is shown all the same
         yield from validate_config(base, replace(config, org=replace(config.org, tool_files=[])))

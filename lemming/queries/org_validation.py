@@ -82,7 +82,7 @@ def validate_settings(base: OrgPath, config: Config) -> Iterator[Problem]:
         except LemmingError as error:
             if isinstance(error, UnknownModel) and find_unimported(config.org.plugins):
                 continue  # it may be a plugin's
-            is_here = not missing_for_provider(entry.provider)  # else an agent that has it is told of
+            is_here = not missing_for_provider(entry.provider)  # otherwise reported for an agent that has it
             yield Problem(
                 f'model key "{key}": {error.message}',
                 MODELS_FILE,
@@ -231,7 +231,7 @@ def _find_useless_fallbacks(agent: Agent, config: Config) -> dict[int, tuple[str
 
 def _explain_invalid_fallback(key: str, agent: Agent, config: Config) -> str:
     entry, primary_entry = config.models.get(key), config.models.get(agent.model.key)
-    if entry is None or primary_entry is None:  # which is told by itself
+    if entry is None or primary_entry is None:  # reported separately
         return ""
     plugins = config.org.plugins
     if (
@@ -326,7 +326,7 @@ def _validate_tools(
                 yield location.make_problem(
                     pointer, reason, hint, severity="error" if is_wrong else "warning"
                 )
-            elif not find_unimported(config.org.plugins):  # else it may be a plugin's
+            elif not find_unimported(config.org.plugins):  # otherwise it may belong to a plugin
                 yield location.make_problem(pointer, error.message, error.hint)
             continue
         if reason := tool.refusal_reason(agent, config.org):
@@ -337,7 +337,7 @@ def _validate_tools(
 
 def _validate_file_access(location: _ResumeLocation, agent: Agent, base: OrgPath) -> Iterator[Problem]:
     files = agent.permissions.file_access
-    if files == FileAccess():  # as nearly everybody has
+    if files == FileAccess():  # as nearly every agent has
         return
     grants: list[tuple[Access, list[str], Callable[[list[str]], FileAccess]]] = [
         ("read", files.allow_read, lambda folder_list: FileAccess(allow_read=folder_list, allow_write=[])),

@@ -79,7 +79,7 @@ def _list_settings_permissions(
             )
     if not settings.extensions.keys().isdisjoint(
         ("http", "shell")
-    ):  # else no tool that ships reaches anything
+    ):  # otherwise no shipped tool has side effects
         for agent in agents:
             for tool in iter_shipped_tools(agent.permissions.tools):
                 if does := tool.describe_side_effects(settings):

@@ -129,7 +129,7 @@ class TickPreview:
         prepared = snapshot.gather_inputs(name)
         if isinstance(
             prepared, TurnReason
-        ):  # else it is the turn's own: how an agent wakes says what is new to it
+        ):  # otherwise decided by the turn: the agent's wake mode defines news
             prepared = replace(
                 snapshot,
                 config=replace(snapshot.config, allocations=other_allocations),
@@ -171,7 +171,7 @@ def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> T
     )
     if agents and not recorded_plan:
         snapshot = choose_agents(snapshot, agents)
-    # what turns of this tick have written by now: those after them read it
+    # entries written by turns of this tick so far: later turns read them
     turn_ends, entry_counts = [record for record in records if isinstance(record, TurnEnded)], Counter[str]()
     for record in turn_ends:
         entry_counts[record.agent_name] += len(record.report.entries)

@@ -77,5 +77,5 @@ class SpanLinkFinder:
     def _load_plan(self, tick: int) -> TickStarted | None:
         try:
             return load_plan(self._base, tick)
-        except CorruptState:  # of another tick than the one that was asked for: it goes without
+        except CorruptState:  # from another tick than the exported one: no link
             return None

@@ -45,7 +45,7 @@ class SpanBuilder:
         trace, began = make_trace_id(tick.start_record), parse_timestamp_ms(tick.start_record.at)
         root, spans, end_ms = make_span_id(trace), list[Json](), began
         for turn in tick.turns:
-            if turn.status == "skipped":  # nobody was asked anything
+            if turn.status == "skipped":  # no model was called
                 continue
             timings = compute_timings(tick.turn_records(turn.key), began)
             end_ms = max(end_ms, timings.turn.end_ms)
@@ -89,7 +89,7 @@ class _TurnSpanBuilder:
         yield self._build_turn_span()
         yield from map(self._build_model_span, self._turn.calls)
         for use in self._turn.tools:
-            if use.success is not None:  # else it was asked for, and the turn ended before it
+            if use.success is not None:  # otherwise it was requested, and the turn ended first
                 yield self._build_tool_span(use)
 
     def _build_turn_span(self) -> Json:
@@ -208,7 +208,7 @@ class _TurnSpanBuilder:
         if question and question.schema and [*question.schema.get("properties", ())] == VERDICT:
             return "verdict"
         if question and started:
-            with suppress(ConfigError):  # of a capability that is not here, nobody knows what it asked
+            with suppress(ConfigError):  # a missing capability cannot name its model calls
                 for purpose, messages in auxiliary_prompts(started.given):
                     if question.messages == messages:
                         return purpose
@@ -272,7 +272,7 @@ class _TurnSpanBuilder:
         return end_span(tool_span, is_error=not use.success, reason="")
 
 
-# --- what they say ----------------------------------------------------------------------------------
+# --- attributes -----------------------------------------------------------------------------------
 
 
 def _make_gate_event(verdict: Mapping[str, Any], at_ms: int) -> Json:
@@ -317,7 +317,7 @@ def _server_attributes(address: str) -> Json:
     return {names.SERVER_ADDRESS: parts.hostname, names.SERVER_PORT: port} if parts.hostname else {}
 
 
-# --- prompts and answers, only where somebody asks for them --------------------------------------
+# --- prompts and answers, only on request ---------------------------------------------------------
 # In the form of the conventions: gen-ai-input-messages.json and its neighbours.
 
 

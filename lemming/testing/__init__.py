@@ -117,7 +117,7 @@ def journal_lines(base: Path, tick: int) -> list[dict[str, Any]]:
     raw = file.read_bytes() if file.exists() else load_sealed_journal(base, tick) or b""
     lines = [json.loads(line) for line in raw.split(b"\n")[:-1]]
     if any("situation" in line for line in lines):
-        records = read_journal(base, tick)  # one that is written to may have more by now
+        records = read_journal(base, tick)  # a file under write may have grown meanwhile
         lines = [
             {"type": line["type"], "epoch": line["epoch"], **record.as_json()}
             for line, record in zip(lines, records, strict=False)

@@ -119,7 +119,7 @@ class _BindingScan:
         except (FileNotFoundError, UnicodeError):
             return False
         except OSError as error:
-            require_about_one_file(path, error)  # else it is unknown whether the file has changed
+            require_about_one_file(path, error)  # otherwise the file may have changed unnoticed
             self.unbound.append(f"{path}, which cannot be read ({error.strerror})")
             return True
 
@@ -192,7 +192,7 @@ def _iter_texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 # --- the words of a command ----------------------------------------------------------------------
-# No shell is imitated: a word too many binds a file too many, and what a shell would expand is reported
+# No shell is emulated: a word too many only binds a file too many, and shell expansions are reported
 # as unbound.
 
 

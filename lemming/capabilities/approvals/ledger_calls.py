@@ -87,7 +87,7 @@ def find_pending_call(request: RequestView, calls: Mapping[str, Json]) -> Json |
         return None
     shown_call = request.entry.payload.get("call")
     shown_details = shown_call if isinstance(shown_call, dict) else {}
-    # Only details come from the entry. The call is that of the ledger, whoever has edited the entry.
+    # Only details come from the entry. The call comes from the ledger, because anyone may have edited the entry.
     details: Json = {}
     if isinstance(shown_details.get("diff"), str):
         details["diff"] = shown_details["diff"]

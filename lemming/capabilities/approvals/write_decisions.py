@@ -96,7 +96,7 @@ def decide(
     if call and "args" in decision:
         _require_amounts(call, decision["args"])
         _require_reachable(base, request.asker, call, decision["args"])
-        # Bound as the person decides: what the named files hold now is what was approved.
+        # Bound at the decision: the person approved the contents of the files as they are now.
         binds = _current_binding(base, request.asker, call, decision["args"])
         decision |= {} if binds is None else {"binds": binds}
     payload = {

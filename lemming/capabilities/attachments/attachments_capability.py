@@ -109,7 +109,7 @@ def _visible_entries(visible: VisibleContext) -> Sequence[OutboxEntry]:
 
 # --- images for models that take them ("images": true) --------------------------------------------
 
-# The journal keeps where each is and what was in it; the bytes are read when the model is asked.
+# The journal has the path and digest of each file; the bytes are read for the model call.
 
 IMAGES_LIMIT = 8
 IMAGE_LIMIT_BYTES = 4 << 20

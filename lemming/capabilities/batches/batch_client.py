@@ -38,7 +38,7 @@ B = TypeVar("B", BatchAnnounced, BatchSent)
 CallKey = tuple[str, int]
 """Key of a call in a tick: the agent, and the number of the call in the turn."""
 
-MAX_BATCH_CALLS = 10_000  # a tenth to a fifth of what the providers take
+MAX_BATCH_CALLS = 10_000  # a tenth to a fifth of the providers' limits
 MAX_BATCH_BYTES = 100_000_000  # about half of it
 FIRST_PAUSE_S = 2.0
 MAX_PAUSE_S = 60.0
@@ -116,7 +116,7 @@ class BatchSender:
         try:
             progress = guard_provider_work(lambda: _validate_progress(batch), f"batch {batch.id}")
         except ProviderError as error:
-            # A missing key is a person's to mend, and what the batch has come to is paid for.
+            # A person must repair a missing key, and the results of the batch are paid for.
             is_temporary = error.is_retryable or isinstance(error, AuthenticationFailed)
             progress = BatchProgress(is_over=not is_temporary, problem=str(error))
         if not progress.is_over and self._clock() >= batch.deadline:
@@ -195,7 +195,7 @@ def make_custom_id(request: Request) -> str:
     fields = {
         name: value
         for name, value in request._asdict().items()
-        # How long it may take is no part of what is asked: a second attempt must come to the same id.
+        # The time limit is not part of the id: a second attempt must compute the same id.
         if name not in ("deadline_s", "turn_s") and (name, value) not in (("extra", None), ("without", ()))
     }
     agent = re.sub("[^A-Za-z0-9_-]", "_", request.agent)[:20]

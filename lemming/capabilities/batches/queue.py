@@ -190,7 +190,7 @@ class BatchQueue:
             if not self._is_group_complete():
                 return []
             ready, self._group = self._group, []
-            # By place: which thread came first must not decide what goes together.
+            # Sorted by position: the grouping must not depend on the order of threads.
             return sorted(ready, key=lambda call: call.key)
 
     def _send_calls(self, calls: list[BatchedCall]) -> None:

@@ -90,7 +90,7 @@ def load_agent_jobs(org: Organisation, agent_name: str, calendar: Calendar) -> l
     for name, raw in sorted(raw_jobs.items()) if isinstance(raw_jobs, dict) else ():
         try:
             jobs.append((name, parse_agent_job(agent_name, raw)))
-        except (ValueError, TypeError):  # a person has edited it; the tool says what is wrong
+        except (ValueError, TypeError):  # a person has edited the file; the tool reports the problem
             continue
     return jobs[: calendar.agents.max_jobs]
 
@@ -225,7 +225,7 @@ class JobSchedule:
         entries = self._org.get_cache(RequestEntryIndex).refresh(
             list_agent_folders(self._org.base), decides=True
         )
-        # not what this tick has written by now: a tick that goes on must come to the same jobs
+        # not the file as this tick has changed it: an interrupted tick must compute the same jobs
         earlier_entries = {name: entry for name, entry in entries.items() if name.tick < self._tick}
         yield from build_requests(
             earlier_entries,

@@ -245,7 +245,7 @@ class ChannelContext:
         payload = to_utf8_safe(
             {**{key: value for key, value in fields.items() if value is not None}, **message.more}
         )
-        if "trust" in load_config(self.org).org.extensions:  # what a sender says of itself has no place there
+        if "trust" in load_config(self.org).org.extensions:  # claims of the sender do not belong there
             payload = {**payload, "verified": to_utf8_safe(dict(message.verified))}
         if (size := len(dump_pretty(payload))) > PAYLOAD_LIMIT_BYTES:
             raise RequestRejected(f"an entry must have at most {PAYLOAD_LIMIT_BYTES:,} bytes, got {size:,}")

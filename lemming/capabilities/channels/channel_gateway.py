@@ -134,7 +134,7 @@ class ChannelGateway:
             return
         if traffic.down_since:
             context.log.append("up", context.now())
-        # What it leaves is no arrival, or its folder would wake the engine again and again.
+        # Its own files are no arrivals, or its folder would wake the engine again and again.
         self._remaining[context.agent.name] = remaining
         self._update_next_poll(0.0 if poll_result.waiting else poll_result.poll_after_s)
 

@@ -141,7 +141,7 @@ class MailChannel(Channel):
         ):
             unseen = self._due_mail(context, self._search_unseen(imap))
             for number in unseen[:MAX_BATCH]:
-                deadline.restart()  # so much for each mail
+                deadline.restart()  # a time limit for each mail
                 self._receive_mail(context, imap, number, deadline)
         if len(unseen) > MAX_BATCH:
             del self._next_poll[context.agent.name]
@@ -188,7 +188,7 @@ class MailChannel(Channel):
                 raise
             file = self._keep_copy(context, raw)
             context.record_refusal(f"mail {number}", f"it cannot be read: {error.message}", file=file)
-        # Last, with its entry on the disk or its reason in the log: what is cut short comes again.
+        # Last, with the entry on disk or the reason in the log: an interrupted mail is received again.
         imap.uid("STORE", number, "+FLAGS", "(\\Seen)")
 
     def _keep_copy(self, context: ChannelContext, raw: bytes) -> str:

@@ -154,7 +154,7 @@ def safe_name(name: str) -> str:
     ('passwd', '_bashrc', 'Q3 report.pdf')
     """
     base_name = name.replace("\\", "/").rpartition("/")[2]
-    safe = _NAME_CHARS.sub("_", base_name).strip()[-100:]  # its end tells what it is
+    safe = _NAME_CHARS.sub("_", base_name).strip()[-100:]  # the suffix gives the type
     while len(safe.encode("utf-8", "replace")) > _MAX_NAME_BYTES:
         safe = safe[1:]
     return f"_{safe.lstrip('.-')}" if safe[:1] in (".", "-", "") else safe
@@ -195,7 +195,7 @@ def _part_text(part: MIMEPart) -> str:
         return ""
     try:
         return raw.decode(part.get_content_charset() or "utf-8", "replace")
-    except (LookupError, ValueError):  # none we know, or one that cannot read it, such as "idna"
+    except (LookupError, ValueError):  # an unknown codec, or one that cannot decode, such as "idna"
         return raw.decode("utf-8", "replace")
 
 
@@ -208,7 +208,7 @@ def _header_text(mail: EmailMessage, name: str) -> str:
         IndexError,
         TypeError,
         AttributeError,
-    ):  # what headers of strangers make of the parser
+    ):  # errors that hostile headers raise in the parser
         return ""
 
 

@@ -47,7 +47,7 @@ class Exchange:
                 if current_socket := connection():
                     socket.socket.shutdown(
                         current_socket, socket.SHUT_RDWR
-                    )  # not that of TLS, which would say goodbye
+                    )  # not the close of TLS, which would send a goodbye
 
 
 @contextlib.contextmanager

@@ -168,7 +168,7 @@ class FolderChannel(Channel):
             dropped = self._load_file(root, name)
             archived_name = _free_name(root, DONE, name, claimed)
             entry = context.write_next(self._to_message(context, dropped, archived_name))
-        except FileNotFoundError:  # somebody took it back
+        except FileNotFoundError:  # the sender removed the file again
             return None
         except (OSError, RequestRejected) as error:
             reason = error.message if isinstance(error, LemmingError) else (error.strerror or str(error))
@@ -271,7 +271,7 @@ def has_stable_mtime(path: Path, settle_s: float) -> bool:
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:  # a link, or one that may not be read: it is set aside
+    except OSError as error:  # a link or an unreadable file: moved aside
         require_about_one_file(path, error)
         return True
     try:

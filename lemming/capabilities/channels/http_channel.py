@@ -119,7 +119,7 @@ class HttpChannel(Channel):
         """Return True if an `Authorization` header has the channel's token."""
         token = get_variable(self.token_env)
         scheme, _, presented = authorization.partition(" ")
-        # In constant time, and also where no token is set, which then lets nobody in.
+        # In constant time, and also without a configured token, which then admits no request.
         is_same = hmac.compare_digest(presented.strip().encode("utf-8", "replace"), token.encode())
         return bool(token) and scheme.lower() == "bearer" and is_same
 

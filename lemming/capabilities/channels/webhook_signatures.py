@@ -75,7 +75,7 @@ def decode_secret(secret: str) -> bytes:
 def _candidate_keys(secret: str) -> Iterator[bytes]:
     """Yield the possible keys of a secret. Some programs treat a secret without a prefix as base64 too."""
     plain = secret.removeprefix(_PREFIX)
-    # Senders that leave the prefix out mean either: the text itself, or what it is in base64.
+    # Senders without the prefix mean either the text itself or its base64 form.
     if plain == secret:
         yield secret.encode()
     try:

@@ -181,7 +181,7 @@ class DaskCalls:
             # No worker will be given it any more, so the scheduler need not remember it.
             client.loop.add_callback(_forget_attempt, client, attempt)
         finally:
-            future.release()  # sends a note; `cancel` would wait for a scheduler that may be gone
+            future.release()  # sends a note; `cancel` would wait for a scheduler that may have ended
         if isinstance(outcome, ProviderError):
             raise outcome
         return cast(Reply, outcome)
@@ -282,7 +282,7 @@ async def _forget_attempt(client: Client, attempt: str) -> None:
 def _new_client(address: str, within_s: float) -> Client:
     from distributed import Client
 
-    # What goes wrong is told by the errors of the calls.
+    # Errors appear in the results of the calls.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     return Client(address, timeout=within_s, set_as_default=False, name="lemming")
 
@@ -296,5 +296,5 @@ def _is_usable(connection: Future[Client]) -> bool:
 
 def _disconnect(connection: Future[Client]) -> None:
     if connection.done() and connection.exception() is None:
-        with suppress(TimeoutError):  # of one that is gone, and says nothing any more
+        with suppress(TimeoutError):  # from a lost worker, without a meaning
             connection.result().close(timeout=1)

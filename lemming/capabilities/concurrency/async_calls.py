@@ -126,7 +126,7 @@ class _BackgroundLoop:
     def register(self, client: AsyncClient, *, owner: object) -> None:
         """Close the client with the owner, or in `stop`."""
         self._clients.add(client)
-        # not at exit: `stop` closes what is left then, while the loop still runs
+        # not at exit: `stop` closes the remaining ones while the loop still runs
         weakref.finalize(owner, self._schedule_close, client).atexit = False
 
     def _schedule_close(self, client: AsyncClient) -> None:
@@ -159,9 +159,7 @@ class _BackgroundLoop:
             task.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
         await asyncio.gather(*map(self._close_client, list(self._clients)), return_exceptions=True)
-        self.loop.set_exception_handler(
-            lambda *_: None
-        )  # of what does not end in time nobody can do anything
+        self.loop.set_exception_handler(lambda *_: None)  # a task that does not end in time cannot be helped
         await self.loop.shutdown_asyncgens()
 
 

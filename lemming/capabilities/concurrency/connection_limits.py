@@ -39,7 +39,7 @@ _ROOM_TIMEOUT_S, _RETRY_PAUSE_S = 1.0, 0.1
 _BUSY_RESPONSE = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
-_POLL_INTERVAL_S = 0.1  # how long it may take until the end of a block is noticed
+_POLL_INTERVAL_S = 0.1  # maximum delay until the end of a block is noticed
 
 
 def max_connections() -> int:
@@ -91,7 +91,7 @@ class BoundedServer(ThreadingHTTPServer):
                 self._connections[request] = _ConnectionDeadline()
         if not has_room:
             with contextlib.suppress(OSError):
-                request.settimeout(0.0)  # nobody waits for whoever is turned away
+                request.settimeout(0.0)  # rejected connections are not waited for
                 request.send(_BUSY_RESPONSE)
         return has_room
 
@@ -231,7 +231,9 @@ def make_bounded_protocol(
                 for connection in self.connections
                 if isinstance(connection, Bounded) and not connection.transport.is_closing()
             ]
-            if len(open_connections) > limit:  # one that was let go is in the set until the loop comes to it
+            if (
+                len(open_connections) > limit
+            ):  # a released connection stays in the set until the loop removes it
                 silent = [
                     connection
                     for connection in open_connections

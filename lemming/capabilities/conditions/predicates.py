@@ -54,7 +54,7 @@ def get_field(value: Any, path: str) -> Any:
             if field_value is not MISSING:
                 return field_value
     if head == "payload" and tail and not tail.startswith("answer"):
-        # An answer whose form has a word of requests stands apart in its payload, and is meant all the same.
+        # An answer with a reserved key is stored apart in the payload, and conditions mean that answer.
         return get_field(value, f"payload.answer.{tail}")
     return MISSING
 
@@ -104,7 +104,7 @@ def iter_fields(condition: Json) -> Iterator[str]:
         yield condition["field"]
 
 
-# --- what is wrong with one ---------------------------------------------------------------------
+# --- validation -----------------------------------------------------------------------------------
 
 
 def validate_condition(condition: Any, pointer: str = "") -> Iterator[Problem]:

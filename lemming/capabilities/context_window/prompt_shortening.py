@@ -25,7 +25,7 @@ from lemming.kernel.turn.prompt_labels import PromptLabels
 
 PREFIX = "summary."
 MAX_NAME_CHARS = 80
-SUMMARY_WINDOW_FACTOR = 8  # times the window: so much of what fell out of it is summed up at once
+SUMMARY_WINDOW_FACTOR = 8  # in windows: the amount of dropped text that is summarised at once
 SUMMARY_INSTRUCTIONS = (
     "You sum up a conversation of yours that has become too long to be read as a whole: who wants what, "
     "names, numbers, what was decided, what is still open. You answer with the text of the summary and "

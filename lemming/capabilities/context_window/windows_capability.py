@@ -72,7 +72,7 @@ class WindowContextProvider(ContextProvider):
         """Return the visible context with the newest messages and the summary of the rest."""
         room, task = self._window.max_tokens, visible.task
         has_summary = self._window.strategy == "summary"
-        if has_summary:  # the one that counts is shown beside them
+        if has_summary:  # the latest summary is shown beside them
             values = {
                 key: item for key, item in visible.memories.values.items() if not key.startswith(PREFIX)
             }
@@ -131,7 +131,7 @@ class SummaryInterceptor(TurnInterceptor):
         except (OutOfCredits, ProviderError, ContractError) as error:
             turn_state.remarks.append(f"what was said before is not summed up: {error}"[:500])
         else:
-            text = summary[: 4 * self.snapshot["most"]]  # characters: about so many tokens
+            text = summary[: 4 * self.snapshot["most"]]  # characters per token, about
             turn_state.stage_memory(
                 self.snapshot["key"], {"through": self.snapshot["through"], "text": text}, answer.at
             )

@@ -72,7 +72,7 @@ def _resume_download(
     address: str, folder: Path, part_name: str, start: int, size_bytes: int, progress: Progress
 ) -> str:
     """Append the server's bytes from `start` on; return the reason for the end."""
-    # Not packed: `Range` counts bytes of what is sent.
+    # Uncompressed: `Range` counts bytes on the wire.
     headers = {"user-agent": "lemming", "accept-encoding": "identity"}
     if start:
         headers["range"] = f"bytes={start}-"
@@ -88,7 +88,7 @@ def _resume_download(
             return _append_response(response, folder, part_name, size_bytes, progress)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416:  # what is there is no beginning of it
+        if error.code == 416:  # the partial file does not begin the new one
             fs.remove(folder, part_name)
         if error.code in (401, 403, 404):
             message = f"HTTP {error.code}: the file does not exist"

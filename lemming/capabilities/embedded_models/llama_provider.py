@@ -107,7 +107,7 @@ class LocalProvider(Backend):
 
     def _find_model(self, name: str) -> _LoadedModel:
         """Return the loaded model. Raises `UnknownModel` or `Unusable`."""
-        _import_library()  # before anybody is told to fetch weights that nothing here could use
+        _import_library()  # before the advice to download weights that nothing here could run
         file = Path(self._path).expanduser() if self._path else verify_weights(name)
         if not file.is_file():
             hint = "check options.path in config/models.json"
@@ -283,7 +283,7 @@ def _load_server(file: Path, model_settings: _Settings, key: str) -> Server:
         # fixed, and does not follow the load.
         cpu.n_threads, cpu.poll = model_settings.threads, 0
     settings.verbosity = -1
-    # The library always listens on a loopback port; with a key that nobody knows, nobody can use it.
+    # The library always listens on a loopback port; with an unknown random key, no other process can use it.
     settings.api_keys = [key]
     settings.ui = settings.endpoint_slots = False
     try:

@@ -27,7 +27,7 @@ class PrefixCache:
 
     def __init__(self, send: Callable[[Json, OnPieces], object]) -> None:
         self._send = send
-        # By the text of the first part: how many tokens prompts share with it, for parts read from the start.
+        # By the text of the first part: number of tokens shared by prompts, for parts read from the start.
         self._lengths: OrderedDict[str, int] = OrderedDict()
 
     def ask(self, body: Json, on_pieces: OnPieces) -> int:

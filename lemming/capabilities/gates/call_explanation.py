@@ -173,7 +173,7 @@ def _preview_gates(
     args = call.args
     for rule in rules:
         asks = _RecordingStub()
-        # One that lets pass says nothing: asked as one that warns, it tells whether it concerns the call.
+        # A gate that passes gives no reason: asked as a gate that warns, it shows if the call concerns it.
         gate = replace(rule.gate, then="warn") if rule.gate.then == "pass" else rule.gate
         result = evaluate_gates(
             [GateRule(rule.line, gate)], args, facts, about=call.tool, check=asks, judge=asks.judge

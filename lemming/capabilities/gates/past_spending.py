@@ -120,7 +120,7 @@ def _sum_turn(turn: TurnCosts) -> SpendAmount:
 
 def make_amount(credits: float, cost_usd: float | None, tokens: int, calls: int = 1) -> SpendAmount:
     """Return the cost of calls as counted by limits. Answers without tokens came from no model."""
-    is_model = tokens > 0 or credits > 0  # else the answer was computed, as for a plan
+    is_model = tokens > 0 or credits > 0  # otherwise the answer was computed, as for a plan
     count = Decimal(calls if is_model else 0)
     return SpendAmount(_round_amount(credits, 6), _round_amount(cost_usd, 12), count, Decimal(tokens))
 

@@ -38,7 +38,7 @@ class TickSpendingLimits(TickSpending):
         reports: Mapping[str, TurnReport],
     ) -> TickSpendingLimits | None:
         """Return the spending limits of a tick with this journal, or None if no gate limits spending."""
-        agents = tick_context.mail.resumes.values()  # the limit of one agent may count what others spend
+        agents = tick_context.mail.resumes.values()  # the limit of one agent may count the spending of others
         gates = [
             *get_gates(tick_context.config.org),
             *(gate for agent in agents for gate in get_gates(agent)),

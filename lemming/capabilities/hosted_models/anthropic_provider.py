@@ -127,7 +127,7 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
         return mark_cached_prefix(fields, self._cache) if self._cache else fields
 
     def _extra_fields(self, request: Request) -> dict[str, Any]:
-        # The SDK has no argument for a temperature any more; whether the model takes one, the server says.
+        # The SDK no longer has an argument for the temperature; the server rejects it for models without one.
         if request.temperature is None or "temperature" in request.without:
             return super()._extra_fields(request)
         return {"temperature": request.temperature, **super()._extra_fields(request)}

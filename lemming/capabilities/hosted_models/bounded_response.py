@@ -31,7 +31,7 @@ def client_settings() -> dict[str, Any]:
     return {
         "event_hooks": {"response": [_limit_response]},
         "follow_redirects": False,
-        "headers": {"accept-encoding": "gzip"},  # what is unpacked here
+        "headers": {"accept-encoding": "gzip"},  # encodings that are decoded here
         "timeout": None,
     }
 
@@ -84,7 +84,7 @@ async def _limit_response(response: Any) -> None:
         )
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     unpacker = None if encoding == "identity" else _make_decompressor(encoding, get_host(url))
-    response.headers.pop("content-encoding", None)  # else it would be unpacked again
+    response.headers.pop("content-encoding", None)  # otherwise it would be decoded again
     source = response.stream
     response.stream = _wrap_stream(source, _BoundedStream, unpacker, _limit_bytes.get())
 

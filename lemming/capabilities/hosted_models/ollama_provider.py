@@ -175,7 +175,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
         except httpx.HTTPError as error:
             cause = error.__cause__ or error
             raise self._unreachable_error(request.model_name, cause, error.request.url) from error
-        except ConnectionError as error:  # the SDK's own, which does not say who could not be reached
+        except ConnectionError as error:  # the SDK's own error, without the address
             context: Any = error.__context__
             cause = context.__cause__ or context
             raise self._unreachable_error(request.model_name, cause, context.request.url) from error

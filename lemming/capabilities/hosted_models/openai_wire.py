@@ -102,7 +102,7 @@ def responses_fields(request: Request, json: JsonMode, server: ModelServer) -> d
     if tools := collect_tools(request.messages):
         # Strict would have every argument required, which tools do not say.
         fields["tools"] = [{"type": "function", "strict": False, **tool} for tool in tools]
-        if ENCRYPTED not in request.without:  # without it, what the model thought is lost between two calls
+        if ENCRYPTED not in request.without:  # without it, the model's reasoning is lost between two calls
             fields["include"] = ["reasoning.encrypted_content"]
     elif request.schema is not None and json == "schema":
         text_format = {"type": "json_schema", "name": "turn", **_strict_schema(request.schema, server)}
@@ -153,10 +153,10 @@ _FINISHES: dict[str, Finish] = {"length": "length", "content_filter": "refusal"}
 
 @dataclass(frozen=True)
 class _ChatMessage:
-    content: str | list[Any] | None = None  # text, or parts of which some are what was thought
+    content: str | list[Any] | None = None  # text, or parts of which some are reasoning
     refusal: str | None = None
     tool_calls: Any = None
-    reasoning_content: Any = None  # servers differ in what they call it; each wants its own back
+    reasoning_content: Any = None  # servers use different keys; each wants its own back
     reasoning: Any = None
     reasoning_details: Any = None
     function_call: Any = None  # the form before `tool_calls`

@@ -37,7 +37,7 @@ from lemming.kernel.llm.token_usage import usage_at_path
 from lemming.kernel.plugins.provider_errors import mark_billing_by_cause, mark_billing_by_status
 from lemming.kernel.providers import Backend, Message, Reply, Request
 
-# What OpenAI, Anthropic, llama.cpp, vLLM and Ollama say of a prompt that is longer than the model takes.
+# Messages of OpenAI, Anthropic, llama.cpp, vLLM and Ollama for a prompt above the model's limit.
 _TOO_LONG_CODES = {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}
 _TOO_LONG = re.compile(
     r"maximum context length|prompt is too long|exceeds? the (?:available |maximum |model's )*context"
@@ -56,7 +56,7 @@ _PART_PATTERNS = {
     "tools": re.compile(r"\btools?\b|tool.(?:choice|call)|function.call", re.I),
     "encrypted_content": re.compile(r"encrypted.content|\binclude\b", re.I),
 }
-# What is said of one message, one tool or a length is about this conversation, and not about the server.
+# A message about one message, tool or length concerns this conversation, not the server.
 _CONVERSATION_PATTERN = re.compile(
     r"\b(?:messages?|tools?|functions|input|contents?)\s*(?:\[|\.)\s*\d|tool_call_id|tool_use_id"
     r"|too (?:long|many|large|big)|maximum (?:length|number)|at most \d|\bpreceding\b|must be followed",

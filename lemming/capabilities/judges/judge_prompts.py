@@ -102,7 +102,7 @@ def load_recorded_judge(plain: Mapping[str, Any]) -> ResolvedJudge:
     return judge
 
 
-# --- who judges -------------------------------------------------------------------------------
+# --- judges ---------------------------------------------------------------------------------------
 
 
 def resolve_judges(
@@ -172,7 +172,7 @@ def _requested_judges(
             for member in team.ask_members
             if member.agent == agent.name and (settings := get_judge_settings(member))
         )
-    # only of who sends what people wrote, in a plan: a model's payload may come from anybody
+    # only for senders of human text, as in a plan: a model's payload may come from anyone
     if "verify" in payload and resolve_turn_policy(asker, tick_context.config).is_written:
         try:
             yield parse_judge_settings(payload["verify"], "verify")
@@ -259,7 +259,7 @@ def make_program_entry(judges: Iterable[Mapping[str, Any]], key: str) -> ModelEn
     )
 
 
-# --- what it is asked -------------------------------------------------------------------------
+# --- prompts --------------------------------------------------------------------------------------
 
 
 def build_judge_prompt(

@@ -89,7 +89,7 @@ class _VerificationLoop:
         self, turn_state: TurnState, draft_writes: DraftWrites, snapshot: Json, turn: Turn, drive: Drive
     ) -> None:
         self._turn_state, self._draft_writes, self._turn, self._drive = turn_state, draft_writes, turn, drive
-        # A turn that was begun up to 0.2.0 does not say what it is about: its judge is shown the prompt.
+        # A turn begun by 0.2.0 or earlier has no recorded subject: its judge is shown the prompt.
         self._task_text = (
             snapshot.get("shown", "") if "shown" in snapshot else turn_state.inputs.prompt[-1]["content"]
         )
@@ -225,7 +225,7 @@ class _VerificationLoop:
         draft_lines = to_json_lines({"kind": entry.kind, **entry.payload} for entry in self._own_entries)
         return [*self._turn.prompt, {"role": "assistant", "content": draft_lines}]
 
-    # --- how it ends ----------------------------------------------------------------------------
+    # --- end of the turn --------------------------------------------------------------------------
 
     def _apply_consequence(self, rejection: _DraftRejected) -> None:
         """Apply the consequence in the judge's `then` to a rejected draft."""

@@ -40,7 +40,7 @@ def main() -> None:
         tail = _forward_output(output[0], errors[0], over[0], engine, limit)
     finally:
         processes.kill_descendants(child, wake)
-        with contextlib.suppress(OSError):  # whoever listened may be gone
+        with contextlib.suppress(OSError):  # the reader may have ended
             os.write(2, tail[-_TAIL_BYTES:])
 
 

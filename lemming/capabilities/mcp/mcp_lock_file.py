@@ -110,7 +110,7 @@ def _to_json(tool: LockedTool) -> dict[str, Any]:
     return {"hash": tool.hash, "description": tool.description, "schema": tool.schema, **hints}
 
 
-# --- what a server says, made fit to be kept -------------------------------------------------------
+# --- bounded copies of a server's answers ---------------------------------------------------------
 
 
 def lock_tool(raw_tool: Mapping[str, Any]) -> LockedTool | str:
@@ -151,11 +151,11 @@ def plain_text(value: Any) -> Any:
 def _is_plain(letter: str) -> bool:
     if letter in "\n\t":
         return True
-    is_hidden = letter in _CONTROL_CHARS or 0xE0000 <= ord(letter) <= 0xE0FFF  # "tags", which nobody sees
+    is_hidden = letter in _CONTROL_CHARS or 0xE0000 <= ord(letter) <= 0xE0FFF  # invisible "tags"
     return not is_hidden and unicodedata.category(letter) not in ("Cc", "Cs", "Cn", "Co")
 
 
-# --- what has changed ------------------------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------
 
 
 def find_differences(locked: LockedServer, current: LockedServer) -> dict[str, str]:

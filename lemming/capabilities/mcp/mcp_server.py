@@ -64,7 +64,7 @@ class OrgCommands:
             raise ToolError(f"it took longer than {limit_s:g} s") from None
         finally:
             with contextlib.suppress(ProcessLookupError):
-                process.terminate()  # an engine that is asked to end keeps its tick: the next run goes on
+                process.terminate()  # an engine asked to end keeps its tick: the next run continues it
         output_text = output[:OUTPUT_LIMIT_BYTES].decode("utf-8", "replace").strip()
         if process.returncode and (error_text := _find_error(output_text, errors.decode("utf-8", "replace"))):
             raise ToolError(error_text)

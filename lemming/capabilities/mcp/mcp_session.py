@@ -152,10 +152,10 @@ class McpSession:
             self._task = self._client = None
         if self._client is None:
             self._client, self._closing = asyncio.get_running_loop().create_future(), asyncio.Event()
-            # Somebody has to look at its error, or asyncio complains of it later, on the engine's output.
+            # The error must be retrieved, or asyncio reports it later on the engine's output.
             self._client.add_done_callback(lambda future: future.cancelled() or future.exception())
             self._task = asyncio.create_task(self._run_session(self._client, self._closing))
-        # A caller whose time is over must not end the session for the others.
+        # A caller with an expired deadline must not end the session for the others.
         return await asyncio.shield(self._client)
 
     async def _run_session(self, ready: asyncio.Future[Client], over: asyncio.Event) -> None:
@@ -189,7 +189,7 @@ class McpSession:
 
     async def _end_reason(self) -> str:
         """Return the reason for the server's disconnect, and close the session."""
-        await asyncio.sleep(0.05)  # the launcher says last what the program said
+        await asyncio.sleep(0.05)  # the launcher's last line holds the program's output
         last_line = self._last_error_line()
         await self.close()
         return f"the server ended{f': {last_line}' if last_line else ''}"
@@ -214,7 +214,7 @@ class McpSession:
             return redacted_excerpt(text.splitlines()[-1], 300) if text else ""
         return ""
 
-    # --- how it is reached ---
+    # --- transports -------------------------------------------------------------------------------
 
     async def _open_transport(self, stack: contextlib.AsyncExitStack) -> Any:
         return await self._open_http(stack) if self._server.url else self._start_program(stack)

@@ -206,7 +206,7 @@ def _merge_settings(settings: Any, shared_settings: Any) -> McpConfig:
             fatal += document.problems
         if not isinstance(document, Document):
             continue
-        # Other programs have keys of their own; what looks like a slip of the pen is told all the same.
+        # Other programs have keys of their own; likely typos are reported all the same.
         problems += [problem for problem in document.warnings if "did you mean" in problem.hint]
         for name, entry in document.value.servers.items():
             if isinstance(entry, SharedMcpServer) and entry.disabled:
@@ -235,7 +235,7 @@ def _from_shared(entry: SharedMcpServer) -> McpServerSettings:
     )
 
 
-# --- what is wrong ---------------------------------------------------------------------------------
+# --- validation -----------------------------------------------------------------------------------
 
 
 def _validate_server(name: str, entry: McpServerSettings | SharedMcpServer, file: str) -> Iterator[Problem]:

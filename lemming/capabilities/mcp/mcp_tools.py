@@ -202,9 +202,7 @@ class McpToolSource(ServerSource):
         config = self.catalogue
         is_server = pattern.count(".") < 2 and not pattern.endswith("*")
         may_exist = pattern == f"{PREFIX}*" or (match_servers([pattern], config.servers) and not is_server)
-        return (
-            None if config.problems or may_exist else reason
-        )  # what another program's file says may be of it
+        return None if config.problems or may_exist else reason  # a key of another program's file
 
     def scan_servers(self, agents: Sequence[Agent], tell: Callable[[Problem], None], *, sync: bool) -> Json:
         """Return the tools of the servers used by these agents, and report problems."""
@@ -245,7 +243,7 @@ def _iter_tools(config: McpConfig, lock: McpLock) -> Iterator[McpTool]:
                 yield _make_tool(name, server, tool_name, tool)
 
 
-# --- what is wrong ---------------------------------------------------------------------------------
+# --- validation -----------------------------------------------------------------------------------
 
 
 def validate_servers(base: OrgPath) -> Iterator[Problem]:
@@ -316,7 +314,7 @@ def missing_tool_reason(base: OrgPath, pattern: str) -> tuple[str, str] | None:
     ) or f"tools: {', '.join(server_tools)[:300] or 'none'}"
 
 
-# --- what a call gave -----------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def to_text(blocks: Iterable[Mapping[str, Any]], structured: Any = None) -> str:

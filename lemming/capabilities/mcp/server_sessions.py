@@ -128,7 +128,7 @@ class McpSessions:
         sessions = [client.get() for _, client in self._sessions.values()]
         self._sessions, self._starting = {}, {}
         if sessions or self._ending:
-            with contextlib.suppress(TimedOut):  # one that does not end is left to its launcher
+            with contextlib.suppress(TimedOut):  # a server that does not end is left to its launcher
                 run_async(lambda: _close_all(sessions, self._ending), _CLOSING_TIME_S)
 
     def _get_session(self, name: str, server: McpServerSettings) -> McpSession:
@@ -163,7 +163,7 @@ class McpSessions:
 
         owner, task = self._starting.pop(name, (None, None))
         wait_limit_s = 0.0  # a tick before this one has waited for it
-        # What ended well meanwhile was asked for an earlier tick: what there is now is asked anew.
+        # A scan that finished meanwhile was for an earlier tick: the current catalogue is requested anew.
         if task is None or owner is not session or (task.done() and not task.result().problem):
             task, wait_limit_s = asyncio.create_task(self._list(name, session, server)), PATIENCE_S
         await asyncio.wait({task}, timeout=wait_limit_s if is_locked else None)
@@ -187,7 +187,7 @@ class McpSessions:
             setting = "start_timeout_s" if deadline.has_passed else "timeout_s"
             limit = f"{getattr(server, setting):g} s ({setting} of its line in config/mcp.json)"
             listed = ServerListing(problem=f"it did not list its tools within {limit}")
-            ending = asyncio.create_task(session.close())  # nobody waits for it but `close`
+            ending = asyncio.create_task(session.close())  # only `close` waits for it
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
         except LemmingError as error:

@@ -84,7 +84,7 @@ class _RunTurn:
         """Process new results and start next actions until the run has to wait."""
         if not self.run.at and self.run.status == "running":
             self._enter_step(self.plan.steps[0].name if self.plan.steps else END)
-        elif not self.run.doing:  # a person has led the run elsewhere, and waits for nobody
+        elif not self.run.doing:  # a person redirected the run, which no longer waits
             self.run.items = None
             self.entries += map(build_cancellation, self.requests.find_open())
         while self.run.status == "running":
@@ -169,7 +169,7 @@ class _RunTurn:
         state.answer = outcome.answer
         if action.target_agent:
             self.new_answers[action.target_agent] = to_memory(outcome.answer, self.tick)
-        if action.verify and not action.verify.by:  # who judges by that has done so
+        if action.verify and not action.verify.by:  # the judge of this step has answered
             self._request_verification(action, action.verify, state)
         else:
             state.phase = "done"
@@ -281,7 +281,7 @@ class _RunTurn:
         action_states = self.run.doing
         if step.each and self.run.items is None and step.name not in action_states:
             self._start_actions(step)
-        self._start_next_actions(step)  # of its items, or what the plan says since it was changed
+        self._start_next_actions(step)  # of its items, or of the plan as edited since
         actions = get_actions(step, self.run)
         states = {
             action.name: action_states[action.name] for action in actions if action.name in action_states
@@ -381,7 +381,7 @@ class _RunTurn:
 
     def _respond(self, payload: Json) -> None:
         self.entries = [{"kind": "response", "payload": payload, "tags": []}]
-        self.calls = []  # what has ended asks for nothing
+        self.calls = []  # an ended run makes no calls
 
     def _close_run(self, status: Any) -> None:
         self.run.status, self.run.ended, self.run.doing, self.run.items = status, self.tick, {}, None

@@ -370,7 +370,7 @@ def _possible_routes(step: StepDefinition, answer: dict[str, Any], all_targets: 
     """Return the possible targets, given only the answer."""
     possible = set[str]()
     for route in step.routes:
-        if any(validate_condition(route.when)):  # nobody can tell where it leads
+        if any(validate_condition(route.when)):  # the target cannot be known in advance
             return all_targets
         if all(field.partition(".")[0] == "answer" for field in _condition_fields(route.when)):
             if compile_condition(route.when)({"answer": answer}):

@@ -62,7 +62,7 @@ def _advance_run(plan: AgentPlan, values: Json) -> Json:
             where=location,
             hint="correct the file, or remove it to restart the run",
         ) from error
-    # a run that has begun goes on, even if the plan asks for other fields by now
+    # a started run continues, even if the edited plan asks for other fields
     input_schema = plan.input if stored_run is None else None
     if input_schema is not None and (
         errors := describe_violations(input_schema, extract_answer(request["payload"]))

@@ -88,7 +88,7 @@ def locate_problems(problems: Iterable[Problem], file: str, raw: bytes) -> Itera
     for problem in problems:
         pointer = problem.pointer
         line, column = locate(text, pointer)
-        while not line and pointer:  # of what is missing, the place above it
+        while not line and pointer:  # for a missing value, the location above it
             pointer = pointer.rpartition("/")[0]
             line, column = locate(text, pointer)
         yield replace(problem, file=file, line=line, column=column)

@@ -113,7 +113,7 @@ def get_waits(value: Any) -> list[Json]:
         else []
     )
     if any(state.get("phase") in ("asked", "called", "verifying") for state in states):
-        return []  # it goes on when those have ended
+        return []  # the run continues after their end
     waits = (state.get("wait") for state in states if state.get("phase") == "waiting")
     return [wait for wait in waits if isinstance(wait, dict)]
 
@@ -124,7 +124,7 @@ def is_wait_done(wait: Json, tick: int, current_time: str, files: Mapping[str, s
     >>> is_wait_done({"tick": 7}, 7, "", {}), is_wait_done({"file": "./in.csv"}, 7, "", {"./in.csv": None})
     (True, False)
     """
-    if "call" in wait:  # that a person says what became of it is a result, and no moment
+    if "call" in wait:  # a person's report on a call is a result, not a time
         return False
     if isinstance(until := wait.get("give_up"), int) and tick >= until:
         return True

@@ -115,7 +115,7 @@ def _with_choice(output: Json | None, choice: ChoiceSettings, *, has_else: bool)
     required = [*schema.get("required", [])]
     if choice.field_ not in required and not has_else:
         required.append(choice.field_)
-    if has_else and output is None:  # what fits nothing goes the other way
+    if has_else and output is None:  # an answer without a match takes the other route
         properties[choice.field_] = {"description": f"One of {', '.join(choice.to)}."}
     return {**schema, "properties": properties, **({"required": required} if required else {})}
 

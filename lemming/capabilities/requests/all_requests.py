@@ -75,7 +75,7 @@ def build_requests(
         if entry.kind == "request" and "hands_on" not in entry.payload
         if (
             request := request_from_entry(name, entry, facts)
-        ).assignments  # asked of nobody but its author it is none
+        ).assignments  # without a recipient besides its author it is no request
     }
     identities_by_id = _index_by_id(requests)
     events: dict[str, list[RequestEvent]] = {}
@@ -84,7 +84,7 @@ def build_requests(
             if match := _resolve_reference(event.reference, identities_by_id, requests):
                 events.setdefault(match, []).append(event)
     ended_at: dict[str, Position] = {}
-    # in their order: a parent is settled before what was asked for it
+    # in order: a parent is settled before its sub-requests
     for identity, request in requests.items():
         parent = _find_parent(request, identities_by_id, requests, to_position)
         if parent is not None:

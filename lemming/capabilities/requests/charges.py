@@ -66,7 +66,7 @@ class Charges:
             claimed = sum(
                 self._compute_claim(request, agent, target, budget) for target in request.targets - {agent}
             )
-        except CorruptState:  # `verify` says what is wrong with the journal
+        except CorruptState:  # `verify` reports the problem in the journal
             claimed = budget.number
         return budget._replace(number=max(round(budget.number - claimed, 6), 0.0))
 
@@ -99,7 +99,7 @@ class Charges:
             charges = [
                 self._charge_sub_request(sub_request, unit, is_closed=is_closed) for sub_request in group
             ]
-        except CorruptState:  # `verify` says what is wrong with the journal
+        except CorruptState:  # `verify` reports the problem in the journal
             charges = [None for _ in group]
         if None in charges and (
             entry is None or accepts_first_answer(entry)
@@ -121,7 +121,7 @@ class Charges:
         """Return the charge of a sub-request, or None while the assignee may spend the whole share."""
         if sub_request.answer:
             return self._charge_answered(sub_request, unit)
-        if sub_request.end == "expired":  # what was asked for it in turn has no longer time than it has
+        if sub_request.end == "expired":  # a sub-request has no more time than its parent
             return self._subtree_cost(sub_request.request, unit)
         return self._charge_unneeded(sub_request) if is_closed else None
 
@@ -155,7 +155,7 @@ class Charges:
                 return None
             charged += turn.charged
             if turn.request == sub_request.request:
-                # Another one who was asked, and was handed this part too, answered for both.
+                # Another recipient that was handed this part too has answered for both.
                 return charged if turn.agent == sub_request.to else None
             entry = turn.request
         return None

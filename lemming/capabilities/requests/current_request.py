@@ -208,7 +208,7 @@ class CurrentRequest:
             case "request" if payload.get("target"):
                 payload = {**payload, "parent": self.reference, "path": [*self.path, agent]}
                 if self.until is not None:
-                    # what is asked for a request is waited for no longer than the request itself
+                    # a sub-request never outlasts the request itself
                     own_deadline, remaining_ticks = get_count(payload, "deadline"), max(0, self.until - tick)
                     payload["deadline"] = (
                         remaining_ticks if own_deadline is None else min(own_deadline, remaining_ticks)
@@ -307,7 +307,7 @@ class CurrentRequest:
         return budget.number if budget is not None and budget.unit == self.unit else 0.0
 
     def _add_share(self, entry: OutboxEntry, share: float) -> OutboxEntry:
-        if self.counts_open_budgets:  # those whom an entry asks share what it may cost
+        if self.counts_open_budgets:  # the recipients of one entry share its budget
             share = self.make_amount(share * len(entry.targets)).split_budget(1).number
         budget = get_budget(entry.payload)
         if budget is not None and budget.unit == self.unit:

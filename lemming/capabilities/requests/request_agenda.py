@@ -100,7 +100,7 @@ class RequestAgenda:
         A request never continues while the asker's resume is broken.
         """
         asker = open_request.request.partition("/")[0]
-        # the asker's resume is broken: until it is mended, nobody can tell whom it may write to
+        # the asker's resume is broken: until its repair, the permitted recipients are unknown
         if asker in self._mail.known_names and asker not in self._mail.resumes:
             return False
         return (
@@ -198,7 +198,7 @@ class RequestAgenda:
         """
         if not accepts_first_answer(request):
             return True
-        # the tick alone changes whose turn it is, so the agent must not be remembered as one with nothing new
+        # the tick alone decides the next turn, so the agent must not be cached as one without news
         self._mail.changing.add(self._name)
         pool = sorted(request.targets & self._mail.known_names) or [self._name]
         ticks_per_agent = get_count(request.payload, "within") or DEFAULT_WITHIN_TICKS

@@ -24,7 +24,7 @@ from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.org.organisation import Organisation
 
-FIRST_PLACE = -2  # before everybody's entries of a tick
+FIRST_PLACE = -2  # before all entries of a tick
 TICKS_REMEMBERED, DEADLINES_REMEMBERED = 4096, 4096
 MAX_TICKS_PROBED = 16
 """So many ticks are looked for one by one; for more, it is asked first which of them have a journal."""
@@ -75,7 +75,7 @@ class DeadlineExtensions:
         """
         key = request_tick, until
         checked, extended = self._reached.get(key, key)
-        if checked >= current_tick:  # somebody looks at the past, of which less had passed
+        if checked >= current_tick:  # a view of the past, when less time had passed
             checked, extended = key
         for tick in self._ticks_between(checked, min(extended, current_tick - 1), current_tick):
             if tick > extended:
@@ -92,13 +92,13 @@ class DeadlineExtensions:
             return range(checked + 1, current_tick) if last > checked else ()
         try:
             return [tick for tick in journal_ticks(self._org.base) if checked < tick < current_tick]
-        except CorruptState:  # `verify` says what is wrong with the folder
+        except CorruptState:  # `verify` reports the problem in the folder
             return ()
 
     def _is_burst_tick(self, tick: int) -> bool:
         try:
             plan = load_plan(self._org.base, tick)
-        except FILE_ERRORS:  # `verify` says what is wrong with it
+        except FILE_ERRORS:  # `verify` reports the problem
             return False
         return plan is not None and plan.at_once
 

@@ -64,7 +64,7 @@ def write_request(
         **({"text": text} if text else {}),
         "target": target,
         "conversation": conversation,
-    }  # who gives one waits for the answer
+    }  # the sender waits for the answer
     return write_payload(
         base, person, "request", {**payload, **{k: v for k, v in options.items() if v is not None}}
     )
@@ -163,7 +163,7 @@ def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, te
         for assignee in request.assignees
         if requests_snapshot.may_read(assignee, reader)
     }
-    if requesting_capability(request.entry.payload):  # who may not approve may not say no either
+    if requesting_capability(request.entry.payload):  # a person who may not approve may not deny either
         readable = {*requests_snapshot.people.intersection(request.assignees)}
     eligible = readable | requests_snapshot.people.intersection([request.asker])
     author = (

@@ -69,7 +69,7 @@ class RequestEntryIndex:
 
         Of unchanged outboxes, read only the cached files.
         """
-        # the time before anything is looked at: what changes meanwhile must be in doubt
+        # the time before the scan: later changes must count as doubtful
         started_ns, cache, rescanned = time.time_ns(), load_cache(self._base), list[str]()
         for author in authors:
             digest = outbox_stamp(self._base, author) if author in cache else ""
@@ -116,7 +116,7 @@ class RequestEntryIndex:
             try:
                 if entry := self._load_entry(name):
                     scan.entries[name] = entry
-            except (OSError, ConfigError):  # gone since, or no entry: the outbox's owner is told elsewhere
+            except (OSError, ConfigError):  # removed since, or not an entry, which is reported elsewhere
                 scan.unusable.add(name)
         return scan
 

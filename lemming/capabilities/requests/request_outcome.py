@@ -22,7 +22,7 @@ from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_loader import find_capability, requesting_capability
 
-PERSON_RANK = -1  # who has no turn in a tick wrote before its turns
+PERSON_RANK = -1  # an author without a turn in a tick wrote before its turns
 
 LastTick = Callable[[OutboxEntry], int | None]
 

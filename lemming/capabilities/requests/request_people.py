@@ -117,5 +117,5 @@ def mark_as_read(base: OrgPath, person: str, entries: Iterable[OutboxEntry]) -> 
             name.identity for name in parse_identities(state.read.also) if path_exists(f"{base}/{name.file}")
         }
         mark = replace(state.read, also=frozenset(existing.union(name.identity for name in unread)))
-        # not flushed: what a power cut takes back is shown once more, no worse
+        # not flushed: after a power cut the item is shown once more, which is harmless
         amend_state(base, person, replace(state, read=mark), sync=False)

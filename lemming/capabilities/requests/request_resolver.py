@@ -30,7 +30,7 @@ from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 
 AffectingEntries = Callable[[str, int], Iterable[tuple[EntryName, OutboxEntry]]]
 """Yields an author's entries since a tick that may move or end a request."""
-MAX_DEPTH = 32  # what was asked for what is in the payloads, and those may make a circle
+MAX_DEPTH = 32  # the parent of a request is in the payloads, and those may form a cycle
 """So many requests are looked at, each of which was asked for the next one."""
 
 

@@ -110,7 +110,7 @@ class RequestsCapability(Capability):
         """Yield a warning for each open request without a reader, and for answers without a reader."""
         from lemming.capabilities.requests.requests_validation import validate_requests
 
-        with suppress(LemmingError):  # it is told of elsewhere
+        with suppress(LemmingError):  # reported elsewhere
             yield from validate_requests(base, only)
 
 
@@ -134,7 +134,7 @@ class RequestsContextProvider(ContextProvider):
         team = get_team(self.context.agent)
         can_hand_off = team is not None and bool(team.hand_to)
         agent, tick_context, request = self.context.agent, self.context.tick_context, task.request
-        # What people wrote in a file, such as a plan, asks no model.
+        # Files written by people, such as a plan, call no model.
         is_file_based = resolve_turn_policy(agent, tick_context.config).is_written
         max_calls = 0 if is_file_based else loop_limits(agent, tick_context.config.org.loops).max_calls
         if request is None or "budget" not in request.payload:

@@ -135,7 +135,7 @@ class RequestsInterceptor(TurnInterceptor):
                 budget if task.unit == "credits" else {**budget, "unit": task.unit}
             )
 
-    # --- how it ends --------------------------------------------------------------------------
+    # --- end of the turn --------------------------------------------------------------------------
 
     def on_turn_end(self, end: End, error: LemmingError | None) -> End:
         """Ensure an answer to the current request, unless the agent waits for an outcome."""
@@ -151,11 +151,11 @@ class RequestsInterceptor(TurnInterceptor):
             and is_final(error)
             and not (status == "waiting" or turn_state.asks_persons or turn_state.can_skip_response)
         ):
-            # what the turn wrote goes with it: nobody is to find half of an answer
+            # the turn's entries go with it: no reader may see half of an answer
             turn_state.entries, turn_state.staged, turn_state.memory = [], {}, {}
             reason = f"{error_name(error)}: {error}"
             entries = task.add_budgets(abandon_request(turn_state, reason, error.at), self._cost)
-            if status == "failed":  # and is told of as that, by who operates it
+            if status == "failed":  # and is reported as such to the operator
                 turn_state.failure_entries = entries
                 return end
             turn_state.entries = entries
@@ -219,14 +219,14 @@ class RequestsInterceptor(TurnInterceptor):
             else ""
         )
 
-    # --- what is begun ------------------------------------------------------------------------
+    # --- open requests ----------------------------------------------------------------------------
 
     def update_agent_state(self, state: AgentState, status: Status, end: End) -> None:
         """Record the current request of the turn, and the open requests after the turn."""
         turn_state, current = self.turn_state, self._current
         if is_applied(status):
             state.serving, state.requests = self._requests_after_turn(end)
-            if current or turn_state.pending_indexes:  # the results stand with what is begun
+            if current or turn_state.pending_indexes:  # the results are stored with the open request
                 are_stored = any(open_request.results == state.results for open_request in state.requests)
                 remaining = () if are_stored else state.results
                 state.results, state.in_vain = tuple(filter(is_notice, remaining)), {}

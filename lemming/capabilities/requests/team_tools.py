@@ -250,7 +250,7 @@ def delegate(
         turn_state.stage_entry(current.make_handoff(message, tool.target, turn_state.inputs.tick), at)
         turn_state.is_handed_off = has_handoff(turn_state.entries)
         return
-    path = None if current else [turn_state.inputs.agent.name]  # else it is filled in with the rest
+    path = None if current else [turn_state.inputs.agent.name]  # otherwise it is filled in with the rest
     options = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
     payload = {key: value for key, value in options.items() if value is not None}
     entry = turn_state.stage_entry(

@@ -21,7 +21,7 @@ from lemming.kernel.tick.firing_plan import find_people
 
 TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60
 FIELDS_NAMED = 8
-_FIELD = re.compile(r"\w[\w.-]{0,39}")  # who asked chose the names: none that reads like words of ours
+_FIELD = re.compile(r"\w[\w.-]{0,39}")  # the asker chose the names: none may read like our own words
 
 
 @dataclass(frozen=True, kw_only=True)

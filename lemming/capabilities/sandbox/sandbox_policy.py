@@ -74,7 +74,7 @@ def switch_user(uid: int, gid: int) -> None:
     os.setresuid(uid, uid, uid)
     _call_prctl(
         "PR_SET_DUMPABLE", 4, 1
-    )  # else /proc/self still belongs to root, and no namespace can be made
+    )  # otherwise /proc/self still belongs to root, and no namespace can be created
 
 
 def build_seccomp_program(*, also_metadata: bool, also_signals: bool = False) -> bytes:
@@ -173,7 +173,7 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_SOCK, _MAKE_BLOCK, _TRUNCATE, _IOCTL_DEV = 1 << 6, 1 << 9, 1 << 11, 1 << 14, 1 << 15
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 ABI_OF_SIGNALS = 6  # the first that confines signals
-_RIGHTS_SINCE = {1: 13, 2: 14, 3: 15, 5: 16}  # ABI: how many of the rights on files it knows
+_RIGHTS_SINCE = {1: 13, 2: 14, 3: 15, 5: 16}  # ABI version: the number of file rights it knows
 
 
 def get_landlock_abi() -> int:

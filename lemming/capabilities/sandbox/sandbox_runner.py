@@ -131,7 +131,7 @@ def _find_bubblewrap() -> str | None:
     return shutil.which("bwrap", path=PATH)
 
 
-# --- what is refused beforehand ------------------------------------------------------------------
+# --- refusals before the start --------------------------------------------------------------------
 
 
 def _require_unreadable_org(base: Path) -> None:

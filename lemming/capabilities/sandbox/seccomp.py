@@ -60,7 +60,7 @@ _DENIED_WITH: dict[str, tuple[tuple[int, int], dict[int, tuple[int, ...]]]] = {
     "prctl": ((157, 167), {0: (62,)}),  # PR_SCHED_CORE
 }
 
-# Signals, where nothing else keeps them in; kill(0) is for the caller's own group.
+# Signals, unless a namespace confines them; kill(0) is for the caller's own group.
 _SIGNALS: dict[str, tuple[int | None, int | None]] = {
     "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
     "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424),

@@ -184,7 +184,7 @@ def _validate_line(line: ScriptLine, file: str) -> tuple[Problem, ...]:
     return ()
 
 
-# --- what a question in a recording is named by ---------------------------------------------------
+# --- the digest of a prompt in a recording --------------------------------------------------------
 # What the agent is told to be and all that it is shown: instructions, memory, files, entries, results. Left
 # out is what differs though the same is asked: the tick, ids, the account that a file came from, and how a
 # reply is to be written.
@@ -224,7 +224,7 @@ def _significant_lines(content: str) -> Iterator[str]:
     """
     end_line, is_skipped = "", False
     for line in content.split("\n"):
-        if end_line:  # a judge is shown the prompt of whom it judges
+        if end_line:  # a judge is shown the prompt of the judged agent
             yield _TICK.sub("", _MARK.sub("", _mask_ids(line))) if line != end_line else "DATA>>>"
             end_line = "" if line == end_line else end_line
         elif _OPENS.match(line):

@@ -186,7 +186,7 @@ def _run_step(
     end: End | None = None
     while step.status == "open" and not end:
         if step.replies >= options.step_replies:
-            yield from turn.act(TurnReply())  # what its tools gave is nothing for what comes next
+            yield from turn.act(TurnReply())  # results of its tools do not concern the next step
             step = replace(step, status="failed", result=f"{FAILED} it took {step.replies} replies")
         elif not turn.replies_left:
             end = "step_limit"

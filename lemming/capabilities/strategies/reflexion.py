@@ -113,7 +113,7 @@ def _draft(turn: Turn, messages: list[Message]) -> Generator[Step, Any, TurnRepl
         yield from turn.act(reply._replace(outbox_entries=()))
         if turn.is_finished or turn.has_asked:
             return "done" if turn.is_finished else "waits"
-        if not turn.results:  # nobody is told what came of them
+        if not turn.results:  # their results are not shown
             return reply._replace(tool_calls=(), memory_updates=())
     return "step_limit"
 
@@ -177,7 +177,7 @@ def _build_critic_prompt(turn: Turn, draft: TurnReply) -> list[Message]:
     """Return the prompt for a model that judges a draft."""
     options: ReflexionOptions = turn.options
     rubric = turn.snapshot.get("instructions") or options.rubric or RUBRIC
-    # A turn that was begun up to 0.2.0 does not say what it is about: its critic is shown the prompt.
+    # A turn begun by 0.2.0 or earlier has no recorded subject: its critic is shown the prompt.
     task_text = turn.snapshot["task"] if "task" in turn.snapshot else turn.prompt[-1]["content"]
     system = f"You judge a draft before it leaves.\n\n{rubric}\n\n{QUOTE_NOTE}"
     parts = {"What was asked": task_text, "The draft": _draft_text(draft)}

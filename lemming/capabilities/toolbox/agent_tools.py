@@ -112,7 +112,9 @@ class CreateAgentTool(EngineTool):
             "credits": credits,
             "created_by": context.agent.name,
         }
-        if gates := context.agent.as_json.get("gates"):  # what it may not, its creature may not
+        if gates := context.agent.as_json.get(
+            "gates"
+        ):  # a created agent gets no permission that its creator lacks
             resume["gates"] = gates
         effect = FileEffect(paths.resume_file(name), _encode_resume(resume))
         credits_text = f" and has {transferred:g} of your credits" if transferred else ""
@@ -141,7 +143,7 @@ def _decode_new_agent(context: ToolContext, effect: FileEffect) -> Agent:
     new_agent = parse_document(effect.content, effect.path, Agent, limit_bytes=RESUME_LIMIT_BYTES).value
     try:
         existing = fs.read_bytes(context.base / effect.path, RESUME_LIMIT_BYTES)
-        if existing != effect.content:  # what a power cut left of it is no resume
+        if existing != effect.content:  # the remains after a power cut are no resume
             parse_document(existing, effect.path, Agent, limit_bytes=RESUME_LIMIT_BYTES)
             raise PermissionDenied(f'create_agent: there is an agent "{name}" already')
     except (FileNotFoundError, ConfigError):

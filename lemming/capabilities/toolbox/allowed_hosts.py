@@ -8,7 +8,7 @@ from ipaddress import IPv6Address, IPv6Network, ip_address
 from lemming.kernel.base.integers import parse_int, to_int
 
 USUAL_PORTS = {"http": 80, "https": 443}
-_NAT64 = IPv6Network("64:ff9b::/96")  # addresses that stand for those of IPv4 behind a translator: RFC 6052
+_NAT64 = IPv6Network("64:ff9b::/96")  # IPv6 addresses that stand for IPv4 behind a translator: RFC 6052
 
 
 def matches_host(host: str, port: int, patterns: Iterable[str]) -> bool:

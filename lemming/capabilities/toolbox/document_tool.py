@@ -77,7 +77,7 @@ def extract_text(raw: bytes, kind: Kind, part: int = 1) -> tuple[str, bool]:
         str(part),
         str(PART_CHARS),
     ]
-    # not what the engine has: there are keys in it, and this program looks at what strangers wrote
+    # not the engine's environment: it holds keys, and this program reads hostile files
     environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     try:
         process = subprocess.run(

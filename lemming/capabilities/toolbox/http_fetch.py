@@ -87,7 +87,7 @@ class _PendingRequest:
 
         try:
             url = httpx2.URL(self._request.url)
-            # No proxy of the environment: it would resolve names itself, and reach what it likes.
+            # No proxy from the environment: it would resolve names itself, and reach any address.
             verify = httpx2.create_ssl_context()  # SSL_CERT_FILE names an authority of one's own
             async with httpx2.AsyncClient(trust_env=False, timeout=None, verify=verify) as client:
                 for _ in range(self._settings.max_redirects + 1):
@@ -108,7 +108,7 @@ class _PendingRequest:
         for index, address in enumerate(addresses):
             request = client.build_request(
                 self._request.method,
-                # to the address that was looked at; name and certificate stay those of the host
+                # to the checked address; name and certificate stay those of the host
                 url.copy_with(host=address, fragment=None),
                 content=self._request.body,
                 headers={
@@ -139,7 +139,7 @@ class _PendingRequest:
         try:
             return await client.send(request, stream=True, follow_redirects=False)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            self.may_have_arrived = False  # nobody was reached
+            self.may_have_arrived = False  # no server was reached
             raise
 
     async def _allowed_addresses(self, url: httpx2.URL) -> list[str]:

@@ -138,5 +138,5 @@ def _decode_text(content: bytes, parameters: str) -> str:
     ]
     try:
         return content.decode(named[0] if named else "utf-8", "replace")
-    except (LookupError, ValueError):  # none we know, or one that cannot read it, such as "idna"
+    except (LookupError, ValueError):  # an unknown codec, or one that cannot decode, such as "idna"
         return content.decode("utf-8", "replace")

@@ -79,7 +79,7 @@ class MemoryWriteTool(EngineTool):
 
 def _read_value(context: ToolContext, key: str) -> Any:
     name = context.agent.name
-    saved = load_memory(context.base, name, key, _ABSENT)  # also refuses a key that is none
+    saved = load_memory(context.base, name, key, _ABSENT)  # also refuses an invalid key
     file = paths.memory_file(name, key)
     return decode_memory(context.staged[file], file) if file in context.staged else saved
 

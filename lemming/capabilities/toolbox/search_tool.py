@@ -108,7 +108,9 @@ def _rank_sections(sections: list[tuple[str, Section]], terms: list[str]) -> Ran
         index.execute("CREATE VIRTUAL TABLE s USING fts5(title, text, tokenize = 'porter unicode61')")
         rows = ((number, item.title, item.text) for number, (_, item) in enumerate(sections))
         index.executemany("INSERT INTO s (rowid, title, text) VALUES (?, ?, ?)", rows)
-        query = " OR ".join(f'"{term}"' for term in terms)  # quoted: what is not is a language of its own
+        query = " OR ".join(
+            f'"{term}"' for term in terms
+        )  # quoted: without quotes the text is a query language
         matches = index.execute(
             f"SELECT rowid, -bm25(s, {_TITLE_WEIGHT}, 1.0), snippet(s, 1, '', '', ' ... ', 32) FROM s "  # noqa: S608 - a number of ours
             "WHERE s MATCH ? ",

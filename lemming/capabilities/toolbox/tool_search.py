@@ -76,7 +76,9 @@ def rank_tools(tools: Sequence[Tool], query: str) -> list[str]:
         )
         rows = index.execute(
             f"SELECT rowid, round(bm25(t, {_WEIGHTS}), 6) FROM t WHERE t MATCH ?",  # noqa: S608 - numbers of ours
-            (" OR ".join(f'"{term}"' for term in terms),),  # quoted: what is not is a language of its own
+            (
+                " OR ".join(f'"{term}"' for term in terms),
+            ),  # quoted: without quotes the text is a query language
         ).fetchall()
     except sqlite3.OperationalError as error:
         raise ToolError(f"{TOOL_SEARCH}: {error}") from error

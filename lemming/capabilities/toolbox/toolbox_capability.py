@@ -35,7 +35,7 @@ class ToolboxCapability(Capability):
 
     def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
         """Yield a warning for each pattern of tool files without a match."""
-        with suppress(ConfigError):  # it stops the run, which is told where tools are looked for
+        with suppress(ConfigError):  # it stops the run, which the scan of tools reports
             yield from find_empty_patterns(Organisation.from_path(base).base, config.org.tool_files)
 
     def required_permissions(

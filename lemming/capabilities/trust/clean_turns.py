@@ -179,7 +179,7 @@ def make_clean_filter(
     return None if clean_filter.is_below_minimum(authors.entry_label(task.request)) else clean_filter
 
 
-# --- what of an answer can hold no sentence -------------------------------------------------------
+# --- values without room for a sentence -----------------------------------------------------------
 
 # An agent that reads untrusted text may pass these values, and none of its sentences, to one that acts.
 

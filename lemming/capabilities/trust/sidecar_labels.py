@@ -227,7 +227,7 @@ def compute_file_digest(base: OrgPath, path: str) -> str:
     except ValueError:
         return ""
     except OSError as error:
-        # A look that the disk refused must not decide whether an endorsement counts.
+        # A read that the disk refused must not decide if an endorsement counts.
         require_about_one_file(full_path, error)
         return ""
 

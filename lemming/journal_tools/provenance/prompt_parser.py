@@ -128,7 +128,7 @@ def _parse_memories(text: str) -> Iterator[tuple[str, Any]]:
     for line in text.split("\n"):
         try:
             memory = parse(line)
-        except JsonProblem:  # the remark on those that were too long to show
+        except JsonProblem:  # the note on entries that were too long to show
             continue
         if isinstance(memory, dict) and "key" in memory:
             yield memory["key"], memory.get("value")

@@ -102,7 +102,7 @@ def _find_target(write_log: WriteLog, target: str) -> ProvenanceNode:
         )
     current_content = load_file(write_log.base, path)
     write = write_log.find_last_write(path)
-    # it is not what that turn wrote: another one may have, of which the ledger does not tell
+    # not the turn's own content: another turn may have written it, unknown to the ledger
     if write is None or (current_content is not None and sha256(current_content).hexdigest() != write.digest):
         write = write_log.find_last_write(path, exhaustive=True)
     if write is None and (current_content is None or _is_outside_org(write_log.base, path)):

@@ -31,7 +31,7 @@ from lemming.kernel.tools import iter_shipped_tools
 
 MEMORY_FILE = re.compile(r"agents/([^/]+)/memory/([^/]+)\.json")
 EARLY_ENDS = ("deadline", "out_of_credits", "paused")
-MAX_COMPARED_CHARS = 2000  # what tools give of a long file is cut
+MAX_COMPARED_CHARS = 2000  # tools truncate long files
 
 
 def build_provenance_turn(write_log: WriteLog, turn: TurnRecord, path: str) -> ProvenanceTurn:

@@ -78,7 +78,7 @@ class WriteLog:
         record = self.tick(tick)
         try:
             return record.find_turn(key) if record else None
-        except CorruptState:  # what it was shown is gone
+        except CorruptState:  # the prompt is no longer stored
             self.damaged.add(tick)
             return None
 
@@ -289,14 +289,14 @@ def _iter_written_files(record: RecordedTick, key: str) -> Iterator[tuple[str, s
     ended = record.ended.get(key)
     if ended is None:
         return
-    if ended.report.written_ahead:  # of those only the whole turn tells the content
+    if ended.report.written_ahead:  # their content is only in the complete turn
         turn = record.find_turn(key)
         yield from ((path, effect.digest) for path, effect in (turn.writes if turn else {}).items())
     else:
         yield from ((file["path"], file["sha256"]) for file in ended.report.files)
 
 
-# --- what the bytes of journals tell -------------------------------------------------------------
+# --- tests on the bytes of journals ---------------------------------------------------------------
 # Taking a journal apart costs twenty times as much as looking through its bytes, so that is done only where
 # these say that it names what is asked for.
 

@@ -91,7 +91,7 @@ def retry_call(runtime: Runtime, retry: CallRetry) -> ToolResult:
     tool_result = runtime.call_tool(call.index, ToolCall(call.tool, call.args), context)
     result = replace(tool_result, output=redact_values(tool_result.output))
     for effect in result.effects:
-        # Before the agent is told: what it reads to have happened is on disk.
+        # Before the agent is informed: the reported change must be on disk.
         apply_effect(base, effect, is_replay=True, sync=True)
     for new_entry in result.entries:
         entry_fields: dict[str, Any] = {
@@ -102,7 +102,7 @@ def retry_call(runtime: Runtime, retry: CallRetry) -> ToolResult:
         write_person_entry(
             base, call.agent, tick=load_tick(base), created_at=context.now, sync=True, **entry_fields
         )
-    if result.outcome == "interrupted":  # that is what the agent has been told
+    if result.outcome == "interrupted":  # as reported to the agent
         return result
     output = f"{announcement}\n{result.output}"
     tell_agent(base, call, success=result.success, output=output, **{RETRY: "finished"})

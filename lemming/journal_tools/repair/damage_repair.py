@@ -92,11 +92,11 @@ def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: boo
         action = f"move it aside: the record of its ticks is lost, everything else stays. {_RERUN_HINT}"
         return [Repair("journal", error.where, error.message, action, (RepairStep("move", error.where),))]
     read_ticks = ticks if newest is None else ticks[-newest:]
-    # The counter first: it tells whether a journal's tick is finished or goes on.
+    # The counter first: it decides if a journal's tick is finished or continues.
     next_tick, repairs = _find_tick_repairs(base, ticks)
     writes = LastWrites()
     repairs += _find_journal_repairs(base, read_ticks, next_tick, writes)
-    if not (ticks and ticks[-1] >= next_tick):  # else the files were rolled back
+    if not (ticks and ticks[-1] >= next_tick):  # otherwise the files were rolled back
         repairs += map(_make_lost_file_repair, writes.find_lost_files(base))
     repairs += [repair for name in _list_agents(base) if (repair := _find_ledger_repair(base, name))]
     repairs += _find_leftovers(base)
@@ -331,11 +331,11 @@ def _find_ledger_repair(base: OrgPath, name: str) -> Repair | None:
 def _parse_state(line: bytes) -> AgentState | None:
     try:
         return parse_state(line)
-    except ValueError:  # what the strict parser and the check of the types raise
+    except ValueError:  # errors of the strict parser and of the type check
         return None
 
 
-# --- what is gone, and what lies around ------------------------------------------------------------
+# --- missing and stray files ----------------------------------------------------------------------
 
 
 def _make_lost_file_repair(lost_file: LostFile) -> Repair:

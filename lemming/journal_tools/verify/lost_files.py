@@ -48,7 +48,7 @@ class LastWrites:
             return
         predecessor = plan.after
         if self._previous_tick is not None and predecessor is not None and predecessor > self._previous_tick:
-            # a journal is gone between the two, and with it what retention removed in that tick
+            # a journal between the two was removed, and with it the record of that tick's retention
             self.add_unreadable_tick()
         self._previous_tick = tick
         for record in records:

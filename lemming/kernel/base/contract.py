@@ -41,7 +41,7 @@ ENTRY_KEYS = dict.fromkeys(("kind", "payload", "tags")).keys()
 CALL_KEYS = dict.fromkeys(("tool", "args", "args_json")).keys()
 UPDATE_KEYS = dict.fromkeys(("key", "value", "value_json")).keys()
 ENGINE_KEYS = ("id", "agent", "tick", "created_at", "timestamp")
-# Beside the payload these change who is reached, or when: an entry is not written without them.
+# Beside the payload these change the recipients or the time: an invalid one rejects the entry.
 PAYLOAD_KEYS = frozenset(
     ("to", "target", "targets", "recipient", "recipients", "reply_to", "not_before", "deadline", "status")
 )
@@ -124,7 +124,7 @@ def parse_reply(
     """
     remarks: list[str] = []
     reply_object = extract_object(text, remarks, is_strict=keep == "all")
-    # only a long reply can hold one that is too large: each payload is written anew to measure it
+    # only a long reply can contain an oversized payload: measuring serialises each payload
     may_be_large = MAX_GROWTH * len(text) > MAX_ENTRY_BYTES
     reader = _ReplyValidator(tuple(kinds), remarks, may_be_large=may_be_large, keep=keep)
     reader.check_keys(reply_object)

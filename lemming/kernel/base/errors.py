@@ -61,9 +61,9 @@ class LemmingError(Exception):
 
     code = "LMG-100"
     exit_status = 1
-    verdicts: Sequence[dict[str, Any]] = ()  # what gates said of the question that it ended
+    verdicts: Sequence[dict[str, Any]] = ()  # verdicts of gates on the call that failed
     at: str = ""  # when it stood in the place of an answer, if that fails a request
-    lost: Mapping[str, Any] | None = None  # what counts as spent on a question, of `journal.write_offs`
+    lost: Mapping[str, Any] | None = None  # amount that counts as spent on a call, as in `journal.write_offs`
     earlier: tuple[LemmingError, ...] = ()  # why the attempts before it failed, where there were any
 
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:

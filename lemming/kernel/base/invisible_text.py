@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-# What shows nothing though Unicode calls it a letter or a mark: fillers, joiners, selectors.
+# Invisible characters that Unicode calls letters or marks: fillers, joiners, selectors.
 INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]")
 _SMALL_CAPITAL = "LATIN LETTER SMALL CAPITAL "
 _LATIN_LIKE_ALPHABETS = {"ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "DESERET", "GOTHIC", "LISU"}
@@ -80,7 +80,7 @@ def find_look_alike(character: str) -> str:
     """
     if character.isascii():
         return ""
-    import unicodedata  # where a text is no plain one: every command looks here for what is not seen
+    import unicodedata  # only for unusual text: every command checks for invisible characters
 
     if character in _load_look_alikes():
         return _load_look_alikes()[character]

@@ -20,7 +20,7 @@ from typing import Any
 from lemming.kernel.base.typos import is_typo
 
 MAX_DEPTH = 64
-RECORD_DEPTH = 2 * MAX_DEPTH  # journals and ledgers hold what was read elsewhere, inside values of their own
+RECORD_DEPTH = 2 * MAX_DEPTH  # journals and ledgers nest foreign values inside their own
 MAX_INTEGER = 2**53
 MAX_DIGITS = 4300  # Python reads and writes no longer integer as text
 DEFAULT_LIMIT_BYTES = 1 << 20
@@ -85,7 +85,7 @@ def parse(
     # counted first, which is quick: a text with fewer brackets cannot be deeper
     if text.count("[") + text.count("{") > max_depth and _depth(value) > max_depth:
         raise JsonProblem(f"nesting deeper than {max_depth}")
-    # only an escape can bring half a pair in: whatever else the text holds was text already
+    # only an escape can produce a lone surrogate: the rest of the text was decoded already
     if "\\u" in text and ("\\ud" in text or "\\uD" in text):
         _require_encodable(value)
     return value
@@ -294,7 +294,7 @@ def _scan_value(text: str, by: tuple[json.JSONDecoder, Any]) -> Any:
     decoder, scan = by
     try:
         value, end = scan(text, 0)
-    except StopIteration:  # it reads it again, and says what is wrong and where
+    except StopIteration:  # parses again, to report the error and its location
         return decoder.decode(text)
     return value if not text[end:].strip(" \t\n\r") else decoder.decode(text)
 

@@ -25,7 +25,7 @@ def is_match(name: str, pattern: str) -> bool:
     last = between.pop()
     if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
         return False
-    # What stands first is the best place for each: whatever fits after a later one fits after it too.
+    # The first match is the best for each part: whatever matches after a later one matches after it too.
     at, end = len(first), len(name) - len(last)
     for part in between:
         at = name.find(part, at, end)

@@ -91,7 +91,7 @@ def _keys_schema(hints: dict[str, Any]) -> Schema:
 # --- values held against a schema ----------------------------------------------------------------
 
 
-MAX_REMEMBERED_TEXTS = 100_000  # as many as are remembered to be what a schema asks for
+MAX_REMEMBERED_TEXTS = 100_000  # the same number as of cached schema types
 
 Check = Callable[[Any], "SchemaViolation | None"]
 

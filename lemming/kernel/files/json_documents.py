@@ -214,7 +214,7 @@ def parse_document(
     ]
     value = _value(plain, kind, file, text, unknown)
     if any(problem.severity == "error" for problem in unknown):
-        unknown.sort(key=lambda problem: problem.severity)  # what stops it first
+        unknown.sort(key=lambda problem: problem.severity)  # the first error
         raise ConfigError(summary(tuple(unknown)), problems=tuple(unknown))
     if raw.startswith(b"\xef\xbb\xbf"):
         bom = "the file must be UTF-8 without a byte order mark; the mark is ignored"
@@ -286,7 +286,7 @@ def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterat
         if item["type"] != "missing":
             mismatch = item.get("ctx", {}).get("error")
             at, hint = (mismatch.at, mismatch.hint) if isinstance(mismatch, TypeMismatch) else ("", "")
-            if item["type"] != "value_error":  # else it says itself what to write
+            if item["type"] != "value_error":  # otherwise the message itself has the fix
                 hint = suggest_value(resolve_type(kind, path), item["input"])
             findings.append((f"{pointer}{at}", describe_validation_error(item), hint))
         elif parent in missing_keys:

@@ -135,7 +135,7 @@ def _open_subfolder(name: str, parent_descriptor: int, path_to_make: str) -> int
         if not path_to_make:
             raise
     notify_observers("mkdir", name)
-    with contextlib.suppress(FileExistsError):  # somebody came first
+    with contextlib.suppress(FileExistsError):  # created by another process meanwhile
         os.mkdir(name, folder_mode(path_to_make), dir_fd=parent_descriptor)
     return os.open(name, _FOLDER, dir_fd=parent_descriptor)
 

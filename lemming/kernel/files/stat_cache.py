@@ -254,12 +254,12 @@ def refresh_reading(
         return FileReading(error.with_traceback(None), digest, identity, is_settled, len(raw))
 
 
-# --- what was read of the files below one folder -------------------------------------------------
+# --- cached contents of the files below one folder ------------------------------------------------
 # It may be dropped at any moment, and is, beyond a number of bytes.
 
 
 CACHE_LIMIT_BYTES = 32 << 20
-_OVERHEAD_BYTES = 1 << 10  # what Python adds to a small value
+_OVERHEAD_BYTES = 1 << 10  # Python's overhead for a small value
 
 
 class FileCache:

@@ -31,7 +31,7 @@ def describe_validation_error(item: Any) -> str:
     kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
     if kind in ("dataclass_type", "dict_type", "model_type"):
         return f"expected an object, got {describe_kind(value)}"
-    if kind == "value_error":  # ours, which says what is wrong with more than a type
+    if kind == "value_error":  # our own error, which explains more than a type
         return str(context["error"])
     if kind == "literal_error":
         return f"expected {context['expected']}, got {_show(value)}"

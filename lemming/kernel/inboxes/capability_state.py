@@ -41,7 +41,7 @@ def find_limit_raises(state: Mapping[str, Json], line: str) -> dict[str, Json]:
     """Return the raises of a limit stored by capabilities, by the request that asked for each."""
     raises: dict[str, Json] = {}
     for name, value in state.items():
-        if (capability := find_capability(name)) is not None:  # else it is as its file says
+        if (capability := find_capability(name)) is not None:  # otherwise it is as its file says
             raises |= capability.limit_raises(value, line)
     return raises
 

@@ -36,7 +36,7 @@ from lemming.kernel.org.organisation import Organisation
 
 CACHE_LIMIT_BYTES = 32 << 20
 OUTBOX_CACHE_BYTES = 64 << 10  # for every outbox that is read, where that is more: what an inbox shows of one
-ENTRY_OVERHEAD_BYTES = 2048  # what Python adds to a small entry
+ENTRY_OVERHEAD_BYTES = 2048  # Python's overhead for a small entry
 
 EntryResult = OutboxEntry | ConfigError | None
 """An entry, the error in its file, or None without a file."""
@@ -100,12 +100,12 @@ class EntryIndex:
         self.cached_bytes = 0
         self._order: Sequence[str] = ()
         self._merged_names = NO_NAMES
-        self._changed: set[EntryName] = set()  # what came or went since they were put in order
+        self._changed: set[EntryName] = set()  # names added or removed since the sort
         self._listed_authors: set[str] = set()
         self._reveal_times: dict[EntryName, str] = {}  # for which entries by hand wait; empty: for none
         self._stable_identities: dict[
             EntryName, Identity
-        ] = {}  # what files were when they were read and had rested
+        ] = {}  # states of files at a read with a stable mtime
         self._visible_names: dict[str, tuple[EntryNames, frozenset[EntryName], EntryNames]] = {}
 
     def reveal_time(self, name: EntryName) -> str:
@@ -174,7 +174,7 @@ class EntryIndex:
             names = remaining + sorted(added, key=key)
             if (
                 remaining and added and key(remaining[-1]) > key(names[len(remaining)])
-            ):  # most often what is new is newer
+            ):  # new names usually sort last
                 names.sort(key=key)
         else:
             names = sorted(
@@ -199,7 +199,7 @@ class EntryIndex:
             is_certain = outbox.names is names and outbox.listing.is_settled
             return (path, outbox.listing.identity) if is_certain else None
         states = capture_states([path], root)
-        return states[0] if states and states[0][0] != path else None  # what stands there is no folder
+        return states[0] if states and states[0][0] != path else None  # not a folder
 
     def read(self, name: EntryName) -> EntryResult:
         """Return an entry, the error in the file, or None if there is no such file."""
@@ -261,7 +261,7 @@ class EntryIndex:
         if exists and (not names.all or names.all[-1] < name):  # as nearly always
             by_hand = names.by_hand if name.has_engine_id else [*names.by_hand, name]
             names = EntryNames([*names.all, name], by_hand)
-            self._changed ^= {name}  # what came and went again has not changed
+            self._changed ^= {name}  # a name added and removed again is no change
         elif (name in names) is not exists:
             names = EntryNames(_toggle_name(names.all, name), names.by_hand)
             if not name.has_engine_id:
@@ -278,7 +278,7 @@ class EntryIndex:
             is_changed = outbox.listing.identity != listing.identity
             if is_changed or not (outbox.listing.is_settled or outbox.listing.is_changed_here):
                 uncertain = self._find_uncertain(path, old_names)
-                if is_changed and uncertain and names is old_names:  # something else may stand under a name
+                if is_changed and uncertain and names is old_names:  # another file may have the name now
                     names, self._merged_names = old_names.copy(), self._merged_names.copy()
                 self._forget(uncertain)
         if listing is ABSENT:

@@ -20,7 +20,7 @@ def find_misplaced(base: OrgPath, authors: Iterable[str], tick: int) -> Iterator
     for author in filter(paths.AGENT_NAME.match, authors):
         try:
             files = fs.list_names(f"{base}/{paths.outbox_folder(author)}")
-        except OSError:  # no folder, or one that may not be read
+        except OSError:  # not a folder, or an unreadable one
             continue
         yield from misplaced_files(author, files, tick)
 

@@ -39,7 +39,9 @@ class ReaderView:
         )
         self._past = [(names, mark.last_seen_tick(author)) for author, names in readable.items()]
         self._ahead: dict[str, int] = {}
-        if self._is_of_all:  # of whom more was shown than of the others, and the reader, who is shown nothing
+        if (
+            self._is_of_all
+        ):  # authors shown further than the others, and the reader, whose entries are never shown to itself
             all_tick = mark.last_seen_tick("*")
             ahead_ticks = {
                 author_name: tick
@@ -115,7 +117,7 @@ class ReaderView:
 
     def iter_other(self, new: Collection[EntryName]) -> Iterator[EntryName]:
         """Yield all visible entries except `new`, newest first."""
-        if len(self._past) == 1 and not (self._is_of_all or self._late):  # what is new comes last
+        if len(self._past) == 1 and not (self._is_of_all or self._late):  # new names sort last
             names, last_tick = self._past[0]
             newest_first, count = reversed(names.all), len(names.all) - names.next_index(last_tick)
             newest = chain(reversed(self._seen_today), islice(newest_first, count))

@@ -53,11 +53,11 @@ class MailView:
         agents: Mapping[str, Agent] = EMPTY,
     ) -> None:
         self.tick, self.at = tick, at
-        self.hidden: frozenset[EntryName] = frozenset()  # what waits for a moment that has not come
-        self.changing: set[str] = set()  # to whom time alone may bring something new
+        self.hidden: frozenset[EntryName] = frozenset()  # entries with a future reveal time
+        self.changing: set[str] = set()  # readers that the passing of time alone may give news
         self._callers, self._askers, self.resumes = frozenset(callers), askers, agents
         self.agents, self._order, self.persons = frozenset(order), order, frozenset(persons)
-        self.known_names = self.agents.union(broken)  # a target names one of them, or it names nobody
+        self.known_names = self.agents.union(broken)  # a target outside these names is unknown
         self.org, self._index, self._shows_turns = org, org.get_cache(EntryIndex), visibility == "order"
         self.get_cached = self._index.entries.get  # most that is read was read before
         self.rank = {name: position for position, name in enumerate(order)}

@@ -266,7 +266,7 @@ class Journal:
         With `sync` and durability "turn", the record and all earlier records survive power loss.
         """
         body = self._body(record.kind, dump_compact(record.as_journal_json())[1:-1])
-        if redact_bytes(body) is not body:  # what is used must be what a replay will read
+        if redact_bytes(body) is not body:  # the engine must use the values that a replay will read
             record = record.without_secrets()
             body = self._body(record.kind, dump_compact(record.as_journal_json())[1:-1])
         self._write(body, record.agent_name)

@@ -81,7 +81,7 @@ def find_unsettled(records: Iterable[Record]) -> dict[int, list[WriteOff]]:
                 # A call that is retried is reserved again each time, and each may be billed.
                 reservations.setdefault(record.call, []).append(cost_bound)
             case ModelReplied() | ModelFailed():
-                reservations.pop(record.call, None)  # its own `lost` says what remains
+                reservations.pop(record.call, None)  # its own `lost` holds the rest
     return reservations
 
 

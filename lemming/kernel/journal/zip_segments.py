@@ -12,7 +12,7 @@ from lemming.kernel.journal.segments import JOURNAL_LIMIT_BYTES, InvalidSegment
 
 _MAX_JOURNALS = 100  # of one segment
 _DIRECTORY_LIMIT_BYTES = 64 << 10  # a segment's list of the journals in it takes a tenth of that
-_DIRECTORY_END = struct.Struct("<4s4H2LH")  # what a zip file ends with, without a comment
+_DIRECTORY_END = struct.Struct("<4s4H2LH")  # end of a zip file without a comment
 _COMPRESSION_TYPES = (0, 8)  # as it is, or deflated
 _LOCATOR_BYTES = 20  # of a longer end than this, which no segment needs
 

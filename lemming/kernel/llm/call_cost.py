@@ -67,7 +67,7 @@ def has_reached_soft_cap(allocation: AgentCredits, spent: float) -> bool:
     return allocation.soft_cap is not None and spent >= allocation.soft_cap
 
 
-# --- what one call can cost at most --------------------------------------------------------------
+# --- maximum cost of one call ---------------------------------------------------------------------
 # A token is a byte at least, so that a prompt has no more tokens than bytes; what a server adds around
 # messages, tools and schemas is allowed for.
 
@@ -119,7 +119,7 @@ def max_dollars(entry: ModelEntry, tokens_in: int) -> float | None:
         return None
     if (compute_dollars := load_pricing()) is None:
         return None
-    # whether its input is read from a cache, put into one or neither: whatever costs most
+    # input read from a cache, written to one, or neither: the most expensive counts
     cache_cases = ((0, 0), (tokens_in, 0), (0, tokens_in))
     usages = [
         Tokens(tokens_in, entry.max_output_tokens, cached, False, written) for cached, written in cache_cases

@@ -159,7 +159,7 @@ class Circuit:
     def _admit_call(self, state: CircuitState, current_time: datetime) -> CircuitState:
         if not state.open_until:
             return state
-        if not state.is_open(current_time):  # nobody else gets through while this probe is under way
+        if not state.is_open(current_time):  # no other call passes while this probe runs
             return replace(state, open_until=_reopen_time(current_time, state.openings))
         summary = f"not called until {state.open_until} after {state.failures} failures in a row"
         message = f"{summary}; the last: {state.reason}"

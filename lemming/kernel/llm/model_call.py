@@ -43,7 +43,7 @@ def call_provider(
     if on_delta is not None:
         work = partial(provider.complete_streaming, provider_request, on_delta)
     if not provider.keeps_deadline:
-        # Nothing can end a call that blocks: it keeps its thread, and the turn goes on without it.
+        # A blocking call cannot be ended: it keeps its thread, and the turn continues without it.
         work = partial(_run_with_deadline, work, request.deadline_s)
     return guard_provider_work(
         lambda: validate_reply(work()), f"{type(provider).__name__} {request.model_name}".strip()
@@ -59,7 +59,7 @@ def guard_provider_work(work: Callable[[], T], name: str) -> T:
         return work()
     except (Exception, SystemExit) as error:
         if isinstance(error, DiskError) and not error.concerns_one_file:
-            raise  # the organisation's disk: it says nothing about the model
+            raise  # an error of the organisation's disk, not of the model
         # No chain: the SDK's own exceptions hold whole answers and request headers.
         raise _to_provider_error(error, name) from None
 

@@ -158,7 +158,7 @@ class RateLimiter:
             return min(MAX_SLEEP_S, blocking_call.at + WINDOW_S - current_s)
         if limits.max_concurrent is not None and self._running >= limits.max_concurrent:
             return MAX_SLEEP_S
-        # A call that is larger than the limit goes when nothing else counts.
+        # A call above the limit runs when no other spending counts.
         token_limit = limits.tokens_per_minute
         if (
             token_limit is not None

@@ -51,7 +51,7 @@ class ServerProfile(Protocol):
 class _Call:
     """A call with all its attempts. Waiting for capacity extends the deadline, up to the turn's deadline."""
 
-    deadline: Deadline  # within that of the turn, where it has one
+    deadline: Deadline  # within the turn's deadline, if it has one
     failures: list[ProviderError]
     on_delta: Callable[[str], object] | None = None
     on_retry: Callable[[ProviderError], None] | None = None
@@ -191,7 +191,7 @@ class RetryingLLMProvider(Backend):
 
         Return its answer, and True if the part was rejected again.
         """
-        if part == "stream":  # which is no part of what is asked
+        if part == "stream":  # which is not part of the prompt
             return None, True
         separate_call = dataclasses.replace(call, on_delta=None, on_retry=None, failures=[])
         smallest = minimal_prompt(request, part)._replace(deadline_s=call.deadline.remaining())

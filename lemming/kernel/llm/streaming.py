@@ -9,7 +9,7 @@ from lemming.kernel.base.redaction.secrets import find_partial_secret, redact_un
 DeltaCallback = Callable[[str], object]
 """Called with each piece of text of an answer, as it comes."""
 
-MAX_BUFFERED = 400  # beyond that a text without a space is told as it is
+MAX_BUFFERED = 400  # longer text without a space is sent as it is
 
 
 class WordBuffer:

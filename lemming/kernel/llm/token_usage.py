@@ -85,7 +85,7 @@ def _to_count(tokens: object) -> int | None:
     """Return a backend's token count, or None for a missing or impossible count."""
     if tokens is None:
         return None
-    if isinstance(tokens, float) and tokens.is_integer():  # a server whose JSON knows one kind of number
+    if isinstance(tokens, float) and tokens.is_integer():  # a server whose JSON has only floats
         tokens = int(tokens)
     if isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens <= MAX_TOKENS:
         return tokens

@@ -230,7 +230,7 @@ class Config:
     models: dict[str, ModelEntry]
     allocations: dict[str, Allocation]
     warnings: tuple[Problem, ...] = ()
-    digests: Mapping[str, str] = field(default_factory=dict)  # SHA-256, by file: those that say something
+    digests: Mapping[str, str] = field(default_factory=dict)  # SHA-256 by file, without empty files
 
     @cached_property
     def has_channels(self) -> bool:

@@ -21,7 +21,7 @@ from lemming.kernel.files.disk_errors import require_about_one_file
 from lemming.kernel.files.json_documents import GONE
 from lemming.kernel.org.organisation import Organisation
 
-_MAX_JOURNALS = 3  # a kill leaves one that is empty or torn in its first line
+_MAX_JOURNALS = 3  # a kill can leave an empty file, or a torn first line
 
 
 class FilesInUse:

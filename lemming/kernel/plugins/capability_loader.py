@@ -325,9 +325,7 @@ def sort_capabilities(names: Iterable[str], plugins: Iterable[str] | None = None
             path.pop()
             ordered[name] = None
 
-    for name in sorted(
-        remaining, key=lambda spec: (spec != REQUESTS, spec)
-    ):  # of what is given up, nothing is done
+    for name in sorted(remaining, key=lambda spec: (spec != REQUESTS, spec)):  # abandoned names are dropped
         visit(name)
     return [*ordered]
 

@@ -279,7 +279,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "lemming.capabilities.context_window.windows_capability:WindowsCapability",
             resume={"memory": "lemming.capabilities.context_window.windows_settings:WindowsResumeSettings"},
             can_begin=True,
-            # a turn that only makes calls sums up nothing; a strategy may look at what is not shown
+            # a turn that only makes calls needs no summary; a strategy may read hidden entries
             after=("approvals", "strategies"),
         ),
     )

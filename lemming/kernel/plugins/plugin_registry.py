@@ -143,7 +143,7 @@ def find_unimported(modules: Sequence[str]) -> list[str]:
     return [name for name in modules if name not in sys.modules]
 
 
-# What raises is not kept: a plugin that somebody mends is imported as the next tick begins.
+# A failed import is not cached: a repaired plugin is imported at the next tick.
 @cache
 def load_plugins(modules: tuple[str, ...]) -> None:
     """Import the modules named by an organisation, once per process.

@@ -225,7 +225,7 @@ class AgentTurns:
 
         return TurnRow([partial(store_outcome, turn_start) for turn_start in row], finish)
 
-    # --- how a turn begins --------------------------------------------------------------------
+    # --- start of a turn --------------------------------------------------------------------------
 
     def _start_first_turn(self) -> TurnInputs | None:
         """Start the agent's first turn and return its inputs, or record the reason for skipping the turn."""

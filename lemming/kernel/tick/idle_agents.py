@@ -154,7 +154,7 @@ class IdleCache:
         )  # until something arrives from outside
         if report.agent in mail.changing or can_continue:
             return
-        # What could not be read is tried again each time its reader is due.
+        # An unreadable file is tried again each time its reader is due.
         if path_states is not None and state.tick < mail.tick and not state.read.unusable:
             readable = {**mail.readable_names(agent)}
             if mail.has_hidden_entries(agent.name):

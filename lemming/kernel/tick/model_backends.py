@@ -183,7 +183,7 @@ class Backends:
         pace = self._get_pace(name) if limits != NO_LIMITS else None
         if self.settings.executor in EXECUTORS and provider.can_be_down:  # a recording is read here
             provider = self._wrap_for_executor(provider, entry)
-            name = f"{name} by {self.settings.executor_address}"  # workers may reach what this machine cannot
+            name = f"{name} by {self.settings.executor_address}"  # workers may reach servers that this machine cannot
         circuit = self._circuits.get_circuit(name) if provider.can_be_down else None
         return RetryingLLMProvider(
             provider,

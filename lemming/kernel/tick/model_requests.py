@@ -25,7 +25,7 @@ def build_request(
 ) -> Request:
     """Return model request number `call` of a turn; `schema` as in `lemming.kernel.turn.strategy.Ask`."""
     name, temperature = inputs.agent.name, inputs.agent.model.temperature
-    # Whether the agent's own model takes one: its turn may go without.
+    # True if the agent's own model accepts one: the turn may omit it.
     takes_schema = inputs.form.takes_schema if inputs.form else inputs.schema is not None
     return Request(
         model_name=entry.model,

@@ -106,7 +106,7 @@ class Runtime:
     is_live: bool = True  # False: answers come from a recording, and no deadline passes
     uses_gateways: bool = True  # False: nothing is received or delivered, as in a replay
     gateways: Gateways | None = None  # gateways of the channels, if any
-    is_streaming: bool = False  # whether observers are told of answers as they come
+    is_streaming: bool = False  # True if observers receive answers as they arrive
     chosen: tuple[str, ...] = ()  # agents selected by name, until a tick starts for them
     is_immediate: bool = False  # True for a tick run immediately for pending work, not by the clock
     has_checked_history: bool = False  # True once the files of earlier turns were found on the disk

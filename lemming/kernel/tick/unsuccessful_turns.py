@@ -63,7 +63,7 @@ class UnfinishedTurns:
 
         `at` is the current time.
         """
-        if reports == self._last_reports:  # the usual case: nobody has anything to do
+        if reports == self._last_reports:  # the usual case: no agent has work
             return []
         self._last_reports = reports
         lines, changed = [], []

@@ -153,7 +153,7 @@ def _find_sources(settings: OrgSettings, survey: Survey) -> list[str]:
     )
     return [
         source.name for source in candidates if not (source.prefix and missing_reason(source.name))
-    ]  # who names them is kept out
+    ]  # agents that name them are excluded
 
 
 def _get_sources(org: Organisation, capability_names: Iterable[str]) -> list[ToolSource]:

@@ -15,7 +15,7 @@ class ArgumentModel:
 
     def __init__(self, parameters: Sequence[inspect.Parameter], *, is_open: bool) -> None:
         fields: dict[str, Any] = {
-            # Fields have names of our own: a signature may use one that pydantic claims ("json", "_x").
+            # Fields have names of our own: a signature may use a name that pydantic claims ("json", "_x").
             f"argument_{index}": (_annotation(parameter), _default(parameter))
             for index, parameter in enumerate(parameters)
         }

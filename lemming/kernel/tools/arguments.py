@@ -81,7 +81,7 @@ def make_arguments_hint(schema: dict[str, Any], arguments: Mapping[str, Any]) ->
     free = [name for name in properties if name not in arguments]
     required = [name for name in schema.get("required", ()) if name not in arguments]
     suggestions = {name: similar for name in unknown if (similar := closest_match(name, free))}
-    if len(unknown) == len(required) == 1:  # nothing else can be meant
+    if len(unknown) == len(required) == 1:  # the only possible meaning
         suggestions = suggestions or {unknown[0]: required[0]}
     hints = [f'"{name}": did you mean "{similar}"?' for name, similar in suggestions.items()]
     return "; ".join([*hints[:3], f"arguments: {dump_compact(schema).decode()}"])

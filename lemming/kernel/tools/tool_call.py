@@ -32,7 +32,7 @@ from lemming.kernel.tools import (
 from lemming.kernel.tools.tool_context import ToolContext
 
 _STAGED: tuple[ToolClass, ...] = ("read", "write", "administer")
-_COARSEST_CLOCK_S = 2.0  # a file's time of change may lie so much before the clock's
+_COARSEST_CLOCK_S = 2.0  # a file's mtime may lag behind the clock by this much
 _REMOVED_TEXT = (
     "not called: a secret was taken out of its arguments, so it would not do what was said; leave it out"
 )
@@ -86,7 +86,7 @@ def _invoke_tool(
         # On the organisation's own disk no call can help it; a tool's trouble elsewhere is its result.
         is_org_disk = tool.stages_files or error.where.startswith(f"{context.base}/")
         if is_org_disk and not error.concerns_one_file:
-            raise  # it says nothing about the call
+            raise  # not an error of the call
         return _failed_result(str(error), context=context)
     except ToolError as error:
         return _failed_result(str(error), error.outcome, context)
@@ -138,7 +138,7 @@ def _run_with_deadline(
         if stop is not None and stop.is_set():
             raise
     reason = f"it took longer than {round(context.deadline.seconds, 2):g} s and was left behind"
-    # It goes on on its thread and may have done it: only what may be run again is known to have failed.
+    # It continues on its thread and may have succeeded: only a repeatable call counts as failed.
     return (
         _failed_result(f"{tool.name}: {reason}", "timed_out")
         if tool.repeatable

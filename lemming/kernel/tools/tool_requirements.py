@@ -39,7 +39,7 @@ def require_usable(tool: Any) -> None:
 
 def _require_valid_schema(about: str, parameters: Any) -> None:
     from lemming.kernel.base.json_schema.schema_violations import (
-        find_schema_flaw,  # only where somebody wrote a schema
+        find_schema_flaw,  # only with a schema by hand
     )
 
     if not isinstance(parameters, dict):

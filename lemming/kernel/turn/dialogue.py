@@ -77,7 +77,7 @@ def make_dialogue(turn_state: TurnState) -> Dialogue | None:
     if inputs.model.prompt == "values" or inputs.agent.turn.strategy:
         return None
     if turn_state.conversation is not None:
-        # A request is shown again from its entry. What an inbox showed is read, and told nowhere else.
+        # A request is shown again from its entry. Inbox entries are marked as read and never shown again.
         start = len(inputs.prompt) - (inputs.task is None)
         messages = drop_unanswered(turn_state.conversation[start:])
     else:  # no model was asked: calls that were approved are asked about again

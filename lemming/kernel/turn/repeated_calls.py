@@ -28,8 +28,8 @@ class RepeatDetector:
         self._counts = {**self._repeat_counts}
         self._earlier_keys = frozenset(self._repeat_counts)
         self._reply_keys: set[str] = set()
-        self._failed_by_key: dict[str, bool] = {}  # by key: whether the call failed
-        self._memories: list[tuple[str, object]] = []  # most turns never ask whether they are new
+        self._failed_by_key: dict[str, bool] = {}  # by key: True for a failed call
+        self._memories: list[tuple[str, object]] = []  # most turns never check for repeats
         self._has_learned = False
         self.entries: dict[str, NewEntry] = {}
 

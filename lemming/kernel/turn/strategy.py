@@ -149,7 +149,7 @@ class Turn:
         index, used_index = len(state.results), len(state.tools_used)
         state.hidden_indexes.add(index)
         yield Act(TurnReply(tool_calls=(ToolCall(tool, args),)), has_seen=False)
-        tool_use = state.tools_used[used_index]  # what comes after is what parts of the turn called
+        tool_use = state.tools_used[used_index]  # further results are of calls by other parts of the turn
         return CallResult(
             tool_use["success"], state.results[index]["output"], tool_use.get("outcome", "failed")
         )
@@ -188,7 +188,7 @@ class Turn:
                 if problem is None:
                     # Nothing was paid for that could be used instead.
                     raise
-                # An answer with mistakes is there and paid for: what of it is right is better than nothing.
+                # An answer with mistakes is paid for: its correct part is better than nothing.
                 return self._salvage_reply(messages, f"; no correction: {error.message}")
             try:
                 reply = (
@@ -312,7 +312,7 @@ class Turn:
         except ContractError as error:
             form = self._state.inputs.form
             if self._has_continuation and form and not form.is_answer:
-                # What it remembered was whole, and a model may have no more to say.
+                # The memories were complete, and the model may have nothing else to say.
                 self._has_continuation = False
                 return TurnReply(remarks=(f"left out: {error.message}"[:500],))
             raise ContractError(f"{error.message}{suffix}", hint=error.hint) from error

@@ -291,7 +291,7 @@ def _detect_loop(turn_state: TurnState, status: Status, end: End, error: Lemming
     return Loop(REFUSED, sorted(calls)) if calls and all(calls.values()) else None
 
 
-# --- what it has spent ------------------------------------------------------------------------
+# --- spending -------------------------------------------------------------------------------------
 
 
 def spending_fields(answers: Sequence[Answer]) -> dict[str, Any]:

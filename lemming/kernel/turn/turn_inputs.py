@@ -116,7 +116,7 @@ def gather_inputs(
         _visible_results, state.results, providers, labels
     )
     candidates = ContextCandidates(task, inbox, requests, memories, context, render_results)
-    # First what may be shown at all: what shortens and sums up must not see what is held back.
+    # The input gates come first: shortening and summaries must not see withheld content.
     candidates = providers.filter_candidates(candidates)
     task, requests, memories, context = (
         candidates.task,

@@ -196,7 +196,7 @@ def full_message(prompt_input: PromptInput) -> Lines:
     if prompt_input.results and (tool_results := without_notices(prompt_input.results)):
         results = "\n".join([escape_markers(to_line(without_found_tools(result))) for result in tool_results])
         lower_sections.append(text_section("Results of your earlier tool calls", results))
-    # One mark for all: no part can hold that of another.
+    # One mark for all: no part can contain the mark of another.
     turn = f"{prompt_input.agent.name}\n{prompt_input.tick}".encode()
     mark = marker_from_parts([turn, *[basis for _, _, basis, _ in upper_sections + lower_sections]])
     begin_mark, end_mark = fence_lines(mark)

@@ -281,7 +281,9 @@ class TurnState(TurnStateValues):
         # A capability's entries (approval requests) always have room: the call would wait for nothing.
         room = self.remaining_entries if not result.entries_by else len(result.entries)
         for new in (*result.entries[:room], *call_entries):
-            alone = self.is_answered and new.kind == "request"  # else it would be over with what is answered
+            alone = (
+                self.is_answered and new.kind == "request"
+            )  # otherwise it would end with the answered request
             entry = self.stage_entry(new, at, by_engine=bool(result.entries_by), alone=alone)
             if entry and result.outcome == "pending":  # another result took its place
                 self.hooks = with_request_hooks(self)

@@ -96,7 +96,7 @@ class TurnStateValues:
         self.forced_end: End | None = None
         self.stop_error: LemmingError | None = None
         self.is_handed_off = False
-        self.answer_violation = ""  # why the answer in the last reply is not what was asked for
+        self.answer_violation = ""  # reason that the last reply's answer was rejected
         self.write_off = NO_WRITE_OFF
         self.answers: list[Answer] = []
         self.auxiliary_answers: dict[str, list[Answer]] = {}  # of these, answers to questions of capabilities
@@ -129,13 +129,13 @@ class TurnStateValues:
         self.verdicts: list[dict[str, Any]] = []
         self.report_fields: dict[str, Any] = {}  # by capabilities, as fields of its report
         # Requests.
-        self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
+        self.only_asks = False  # it asks persons, and shows no agent anything
         self.asks_persons = False  # because a question was stopped
-        self.has_answer = False  # something was shown that may answer what its agent asked for
+        self.has_answer = False  # it shows something that may answer the agent's question
         self.pending_indexes: dict[str, int] = {}  # entries that ask, with the number of the result
         self.pending_states: dict[
             str, dict[str, Any]
-        ] = {}  # what capabilities keep until an entry is answered
+        ] = {}  # pending state of capabilities until an entry is answered
         self.failure_entries: list[
             OutboxEntry
         ] = []  # of a turn that did not come off: that there is no answer

@@ -219,7 +219,7 @@ def _check_executor(scope: CheckScope) -> Iterator[Problem]:
         yield make_note(settings.executor)
         return
     address = settings.executor_address
-    if not scope.connect:  # what answers there is unpickled, and so may run whatever it likes
+    if not scope.connect:  # the answer is unpickled, and so may run any code
         yield make_note(
             f"cluster at {address}: not checked; `lemming doctor --connect` checks it, if you trust the cluster"
         )

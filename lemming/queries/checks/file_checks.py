@@ -77,7 +77,7 @@ def _check_cases(scope: CheckScope) -> Iterator[Problem]:
             yield from error.problems
             continue
         yield from document.warnings
-        if document.value.start != SAME_ORG:  # its agents are those of another folder
+        if document.value.start != SAME_ORG:  # its agents belong to another folder
             continue
         for pointer, agent in _iter_case_agents(document.value):
             if agent not in scope.agent_folders:

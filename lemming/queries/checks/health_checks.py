@@ -91,7 +91,7 @@ def _check_broken_resumes(scope: CheckScope) -> Iterator[Problem]:
         turn = scope.stopped_turns.get(name)
         turn = (
             _date_from_resume_failure(turn) if turn and _is_resume_failure(turn) else None
-        )  # else none was due since
+        )  # otherwise no turn was due since
         since = f" {_format_start_tick(turn)}" if turn else ""
         yield HealthIssue(
             f"out of service{since}: {error}",

@@ -105,7 +105,7 @@ def _iter_written_files(turn: TurnRecord) -> Iterator[str]:
 def _has_file(scan: FindingScan, agent: str, path: str) -> bool:
     """Return True if the file exists in any folder the agent could mean."""
     if ".." in PurePosixPath(path).parts:
-        return True  # beyond what is looked at
+        return True  # beyond the scanned part
     folders = ("", "shared", paths.agent_folder(agent), paths.workspace_folder(agent))
     return any((scan.org / folder / path).exists() for folder in folders)
 

@@ -201,7 +201,7 @@ def _find_sole_partner(scan: FindingScan, turn: TurnRecord) -> str | None:
         return None
     request = scan.find_turn_request(turn)
     if request is not None and scan.requests.get_root(request).asker not in (author, turn.agent):
-        return None  # somebody else waits for it
+        return None  # another agent waits for it
     return author
 
 

@@ -114,7 +114,7 @@ def _walk_workspace(org: Organisation, name: str) -> Iterator[tuple[str, str]]:
         folder_path = resolve_path(_make_reader(name), org.base, folder or ".", "read", caller="workspace")
         for file, mark in sorted(scan_folder(folder_path, {}).items()):
             path = f"{folder}/{file}" if folder else file
-            if not file.isprintable():  # nobody can ask for it by this name
+            if not file.isprintable():  # a name that no request can select
                 continue
             if mark == "/":
                 folders.append(path)

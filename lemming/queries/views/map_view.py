@@ -151,7 +151,7 @@ class _Traffic:
         non_model_agents = [
             name for name, agent in survey.agents.items() if not has_model_turns(agent, config)
         ]
-        for name in non_model_agents:  # what people and channels write is in no journal
+        for name in non_model_agents:  # messages of people and channels are in no journal
             outbox = self._index.list_outbox(name)
             own_entries = outbox.all[outbox.next_index(ticks[0] - 1) :] if ticks else []
             self.written_counts[name] += len(own_entries)

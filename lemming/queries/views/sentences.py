@@ -51,7 +51,7 @@ def describe_call(tool: str, args: Mapping[str, Any]) -> str:
     names = {key: truncate_value(value) for key, value in args.items()}
     try:
         return template.format_map(names) if template else _describe_generic_call(tool, names)
-    except KeyError:  # it was called without what it is named by
+    except KeyError:  # called without its naming argument
         return _describe_generic_call(tool, names)
 
 

@@ -273,7 +273,7 @@ def _compute_offset_ms(began: datetime, answer: ModelReplied) -> int:
 
 def _measure_bars(record: RecordedTick, names: list[str], began: datetime) -> dict[str, list[dict[str, Any]]]:
     bars: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    latest, starts = 0, dict[str, int]()  # a turn cannot have begun before what its journal tells before it
+    latest, starts = 0, dict[str, int]()  # a turn cannot begin before the previous record of its journal
     for step in record.records:
         if isinstance(step, ModelReplied):
             starts[step.turn_key] = end = _compute_offset_ms(began, step)

@@ -70,7 +70,7 @@ def truncate_output(
         )
     except LemmingError as error:
         if isinstance(error, DiskError) and not error.concerns_one_file:
-            raise  # it says nothing about the file
+            raise  # not an error of the file
         return f"{excerpt}\n{note}; the rest is lost: {error}]", ()
     saved_part = "the whole is" if len(raw) <= SAVED_LIMIT_BYTES else f"the first {SAVED_LIMIT_BYTES} are"
     return f"{excerpt}\n{note}; {saved_part} in {path}]", (effect,)

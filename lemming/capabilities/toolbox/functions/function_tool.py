@@ -67,7 +67,7 @@ class FunctionTool(Tool):
         self.timeout_s, self.on_error = declaration.timeout_s, declaration.on_error
         self.attempts = declaration.attempts if declaration.repeatable else 1
         self.success_is_news = declaration.success_is_news
-        # What one call keeps is for the next one: such calls run one after the other.
+        # The state of one call is for the next: such calls run one after the other.
         is_sequential = declaration.cache_ticks > 0 or can_share_state(function, self.signature.contexts)
         self.parallel = declaration.parallel and not is_sequential
         self.is_independent = declaration.independent or declaration.writes is not None

@@ -94,7 +94,7 @@ class ToolSignature:
 
     def _make_model(self, descriptions: Mapping[str, str]) -> type[BaseModel]:
         fields: dict[str, Any] = {
-            # Names of our own: a parameter may have one that pydantic claims ("json", "_x").
+            # Names of our own: a parameter may have a name that pydantic claims ("json", "_x").
             f"argument_{index}": (
                 Annotated[
                     parameter.annotation, _make_field(parameter.name, descriptions.get(parameter.name, ""))

@@ -76,7 +76,7 @@ def _handle_request(
             context_from_json(request),
         )
     except LemmingError as error:
-        if isinstance(error, DiskError) and not error.concerns_one_file:  # it says nothing about the call
+        if isinstance(error, DiskError) and not error.concerns_one_file:  # not an error of the call
             return _encode_line({**reply, "disk": [error.message, error.where, error.hint]})
         function_result = FunctionResult(ToolResult(False, str(error)), RequestedEffects())
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: loading somebody's code

@@ -102,7 +102,7 @@ class FunctionWorkers:
                 error.message, where="config/org.json", hint="required for tool_files"
             ) from error
         finally:
-            if worker:  # not kept: who only looks at the tools may never call one, nor close anything
+            if worker:  # not kept: a scan of the tools may never make a call or close the pool
                 worker.end()
 
     def call(self, tool: Tool, request: dict[str, Any], context: ToolContext) -> FunctionResult:
@@ -113,7 +113,7 @@ class FunctionWorkers:
 
         Raises `WorkAbandoned` on a stop, and `DiskError` if the disk fails.
         """
-        # Not to be guessed: what an earlier call left in the process could else answer in its place.
+        # Not guessable: the rest of an earlier call in the process could otherwise answer in its place.
         number = secrets.token_hex(16)
         line, checks = dump_compact({**request, "number": number}) + b"\n", request["callee"] is None
         with self._acquire_slot(context) as has_slot:
@@ -128,7 +128,7 @@ class FunctionWorkers:
             except _WorkerEnded as error:
                 worker.end()
                 return FunctionResult(error.to_result(tool, context.deadline), RequestedEffects())
-            # Its answer may still come, and must not be read as that of the next call.
+            # The answer may still arrive, and must not be read as the answer of the next call.
             except BaseException:
                 worker.end()
                 raise

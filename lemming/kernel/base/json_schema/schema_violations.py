@@ -91,7 +91,7 @@ def find_schema_flaw(schema: Json | bool) -> tuple[str, str]:
             return f"it has more than {MAX_PARTS} parts, what it refers to included", ""
     try:
         next(iter_errors(schema, {}), None)
-    except UnusableSchema as unusable:  # it refers to itself without end, or to what is no address
+    except UnusableSchema as unusable:  # an endless reference to itself, or an invalid address
         return f"it cannot be used: {unusable}", ""
     return _find_bad_pattern(schema)
 
@@ -163,7 +163,7 @@ def _iter_subschemas(root: Json | bool) -> Iterator[tuple[str, Json]]:
             named_parts = subschemas.items() if isinstance(subschemas, dict) else enumerate(subschemas or ())
             inner += [(f"{pointer}/{keyword}/{key}", part, open_references) for key, part in named_parts]
         reference = schema.get("$ref")
-        # a part within itself is looked at once, else this has no end
+        # a recursive part is visited once, or the walk never ends
         if isinstance(reference, str) and reference not in open_references:
             inner.append((pointer, resolve_ref(root, reference), (*open_references, reference)))
         pending += reversed(inner)

@@ -49,10 +49,10 @@ def shorten_schema(schema: Any) -> Any:
             short[key] = [*map(shorten_schema, value)]
         elif key in _INNER:
             short[key] = shorten_schema(value)
-        else:  # values of others, such as those of `default`, `enum` and `examples`, stay as they are
+        else:  # data values, such as those of `default`, `enum` and `examples`, stay unchanged
             short[key] = value
     if schema.get("additionalProperties") is False and "properties" not in short:
-        short["properties"] = {}  # a grammar would take any keys else
+        short["properties"] = {}  # otherwise a grammar would accept any keys
     return short
 
 

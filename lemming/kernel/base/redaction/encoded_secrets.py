@@ -195,7 +195,7 @@ def _from_base64(written: str) -> str:
 
 
 def _from_hex(written: str) -> str:
-    return bytes.fromhex(written[: len(written) & ~1]).decode("latin-1")  # half a byte at the end is none
+    return bytes.fromhex(written[: len(written) & ~1]).decode("latin-1")  # half a byte at the end is ignored
 
 
 def _in_groups(positions: range | list[int], bytes_each: int, characters_each: int) -> SpanMapper:

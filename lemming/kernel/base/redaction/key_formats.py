@@ -52,7 +52,7 @@ _KEY_FORMATS = (
     r"do[opr]_v1_[0-9a-f]{40,}",
     r"dapi[0-9a-f]{32}",
     r"hv[bs]\.(?<![A-Za-z0-9]hv.\.)[\w-]{24,}",
-    # anybody
+    # public
     r"AGE-SECRET-KEY-1[A-Z0-9]{50,}",
     r"eyJ(?<![\w-]eyJ)[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]+)*",  # a JSON web token
     r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----(?:"
@@ -62,7 +62,7 @@ _KEY_FORMATS = (
 _keys = cache(lambda: re.compile("|".join(_KEY_FORMATS), re.A))
 _PREFIX_CHARS = {"JQQJ99": 52}
 
-# What is a key because of what stands before it.
+# Keys recognised by the text before them.
 _ASSIGNMENT = r"[\"'\\]{0,4}\s{0,3}[:=]>?\s{0,3}[\"'\\]{0,4}"
 _MIXED = r"(?=[\w.~+/-]{0,99}[0-9])(?=[\w.~+/-]{0,99}[A-Za-z])[\w.~+/-]"
 _labelled = cache(lambda: re.compile(

@@ -38,7 +38,7 @@ _MIN_NAMED_CHARS = 6  # of a variable that is said to hold a key
 _MIN_LONE_USER_CHARS = 16  # an address's user without a password is a token when it is this long
 _MIN_BASE64_CHARS = 8
 
-# What programs are commonly given, and is no secret though an organisation names it.
+# Common values of variables, which are no secrets even if an organisation names them.
 _ordinary = cache(
     lambda: re.compile(
         r"(?:PATH|HOME|PWD|OLDPWD|LANG|LANGUAGE|LC_\w+|USER|LOGNAME|SHELL|TERM|COLORTERM|TMPDIR|TEMP|TMP|TZ|EDITOR"
@@ -47,7 +47,9 @@ _ordinary = cache(
     )
 )
 _USERINFO = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?(?P<userinfo>[^\s/?#]+)@", re.I)
-_ASSIGNED = re.compile(r"(?<![\w-])([\w-]++)=([^&;#\s]+)")  # from a name's start only: else it is quadratic
+_ASSIGNED = re.compile(
+    r"(?<![\w-])([\w-]++)=([^&;#\s]+)"
+)  # from the start of a name only, or the search is quadratic
 _MAX_NESTED_ENCODINGS = 2  # a disguise in a disguise is looked through
 _MIN_PARTIAL_CHARS = 6
 _KEY_FORMAT_NAME = "key"
@@ -79,7 +81,7 @@ class Secret(NamedTuple):
 # Of the process, not of an organisation: the environment is, and a secret that one organisation names is kept
 # out of the files of all of them.
 _secrets: tuple[Secret, ...] | None = None
-_named_variables: dict[str, bool] = {}  # the variables that organisations name; whether that is as a key's
+_named_variables: dict[str, bool] = {}  # variables named by organisations; True for the variable of a key
 _config_passwords: dict[str, str] = {}  # passwords that stand in an organisation's own settings, and where
 
 
@@ -169,7 +171,7 @@ def redact_bytes(text: bytes) -> bytes:
     b'{"event": "turn"}'
     """
     for secret in _secrets if _secrets is not None else refresh():
-        if text.find(secret.raw) >= 0:  # `in` first tries whether it is a number, at six times the price
+        if text.find(secret.raw) >= 0:  # `in` first checks for a number, at six times the cost
             text = text.replace(secret.raw, f"[redacted {secret.name}]".encode("utf-8", "replace"))
     return text
 
@@ -349,7 +351,7 @@ def _encoded_forms(value: str) -> Iterator[str]:
     yield from (raw.hex(), raw.hex().upper(), raw.decode("latin-1"))  # the last as `texts_in` reads bytes
     for offset in range(3):  # base64 looks different after each number of bytes, modulo 3
         for encode in (b64encode, urlsafe_b64encode):
-            # The first and the last characters depend on what stands around the value.
+            # The first and last characters depend on the text around the value.
             middle = encode(bytes(offset) + raw).decode().rstrip("=")[(0, 2, 3)[offset] :]
             middle = middle[: len(middle) - 1] if (offset + len(raw)) % 3 else middle
             if len(middle) >= _MIN_BASE64_CHARS:

@@ -136,7 +136,7 @@ def _parse_day(text: str, local_time: datetime) -> date | None:
 
 def _combine_moment(day: date, day_time: time, local_time: datetime, text: str) -> datetime:
     moment = datetime.combine(day, day_time, tzinfo=local_time.tzinfo)
-    # what the clock jumps over comes back from UTC as another time
+    # a time that the clock skips comes back from UTC as another time
     if moment.astimezone(UTC).astimezone(local_time.tzinfo).replace(tzinfo=None) != moment.replace(
         tzinfo=None
     ):

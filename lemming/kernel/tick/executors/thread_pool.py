@@ -49,7 +49,7 @@ class _Worker(threading.Thread):
             del self._work  # and whatever it refers to
             self._idle[self] = None
             if not self._wake_lock.acquire(timeout=self._keep_alive_s):
-                if self._idle.pop(self, self) is None:  # nobody has chosen this thread meanwhile
+                if self._idle.pop(self, self) is None:  # no other unit has taken this thread meanwhile
                     return
                 self._wake_lock.acquire()  # it was chosen as its time ran out: work is coming
 

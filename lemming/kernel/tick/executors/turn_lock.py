@@ -90,7 +90,7 @@ def wait_for_result(future: Future[T]) -> T:
         release.is_reacquired = waiter.cancel()
         raise
     release.is_reacquired = True
-    if future.cancelled() or future.exception() is not None:  # others work while it is seen what to do
+    if future.cancelled() or future.exception() is not None:  # other turns work during the decision
         release.release_if_reacquired()
     return future.result()
 

@@ -182,7 +182,7 @@ def _to_problems(org: Organisation, file: str, faults: Iterable[PointerProblem])
             text = " "
         text = text.removeprefix("\ufeff")
         line, column = locate(text, fault.at)
-        if not line:  # what is missing has the place of what should have it
+        if not line:  # a missing key has the location of its parent
             line, column = locate(text, fault.at.rpartition("/")[0])
         yield Problem(fault.message, file, line, column, fault.at, fault.hint, code=CODE)
 
@@ -212,7 +212,7 @@ def _validate_block(name: str, kind: type[Any], raw_block: dict[str, Any]) -> It
         yield PointerProblem(f"/capabilities{unknown_key.pointer}", unknown_key.message, unknown_key.hint)
     try:
         to_value(kind, raw_block)
-    except TypeError as error:  # somebody's own class
+    except TypeError as error:  # a custom class
         yield PointerProblem(
             at,
             f"settings of the capability must come from JSON: {error}",

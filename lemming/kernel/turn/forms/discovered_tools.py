@@ -92,7 +92,7 @@ def offer_found_tools(
     declared = clean[0].get("tools", ())
     if not declared:
         widened = _widen_schema(schema, found_tools) if schema else None
-        # A small model would search on and on: right after a search it calls what was found, or answers.
+        # A small model would search on and on: right after a search it may only call a found tool, or answer.
         return ReplyPrompt(
             clean, drop_actions(widened, [TOOL_SEARCH]) if widened and FOUND_KEY in messages[-1] else widened
         )
@@ -108,7 +108,7 @@ def _name_found_tools(declared: Iterable[Mapping[str, Any]], names: Iterable[str
         {tool["name"] for tool in declared},
     )
     backend_names: dict[str, str] = {}
-    for name in names:  # one by one: what is found later changes no name
+    for name in names:  # one by one: later tools change no earlier name
         if name not in declared_names:
             backend_names |= make_native_names([name], used_names)
             used_names.add(backend_names[name])

@@ -26,7 +26,7 @@ def make_native_names(names: Iterable[str], used_names: Collection[str] = ()) ->
     all_used = {*used_names}
     for name in sorted(
         sanitized, key=lambda name: (sanitized[name] != name, name)
-    ):  # first those that keep their names
+    ):  # names that stay unchanged come first
         ends = (f"_{number}" for number in count(2))
         numbered = (f"{sanitized[name][: NAME_CHARS - len(end)]}{end}" for end in ends)
         native_names[name] = next(

@@ -133,7 +133,7 @@ def _read_text(form: ReplyForm, text: str, *, has_written: bool, is_cut_off: boo
         raise ContractError("the reply must be one action as JSON")
     if len(form.requests) > 1:
         raise ContractError("answer: name the request that the text answers")
-    # Where one agent waits for an answer, a text is for it, and not for everybody.
+    # While one agent waits for an answer, a text is for that agent, not for every reader.
     return [_Step(ANSWER if len(form.requests) == 1 else SEND, {"text": text})], ""
 
 
@@ -145,13 +145,13 @@ def _to_reply(form: ReplyForm, steps: Sequence[_Step], notes: str, parse: Contra
     for step in steps:
         if step.name == DONE:
             continue
-        # Who is asked nothing sends, and who cannot send answers: models take one word for the other.
+        # Without an open request "answer" means send, and without recipients "send" means answer: models mix the words.
         if step.name in (ANSWER, SEND) and _is_answer(form, step.name):
             entries.append({"kind": "response", "payload": _to_answer_payload(form, _to_arguments(step))})
         elif step.name in (ANSWER, SEND):
             entries.append(_to_message_entry(form, _to_arguments(step)))
         elif step.name == REMEMBER and REMEMBER in form.own:
-            # A memory is an optional part: what is no object has no key, and is left out beside other parts.
+            # A memory is optional: a value that is no object has no key, and is dropped beside other parts.
             arguments = step.arguments if isinstance(step.arguments, dict) else {}
             updates.append({key: arguments[key] for key in ("key", "value") if key in arguments})
         else:
@@ -218,7 +218,7 @@ def _to_message_entry(form: ReplyForm, arguments: Json) -> Json:
     kind = kind if kind in form.kinds else form.kind
     to = arguments.get("to") or form.to
     if not all(isinstance(name, str) for name in (to if isinstance(to, list) else [to])):
-        # An address that cannot be read would be none, and the message for everybody.
+        # An unreadable address would count as none, and the message would go to every reader.
         raise ContractError(f'send: "to" must be the name of an agent, got {to_line(to)[:100]}')
     if form.readers and to != form.to:
         readers_by_lower = {name.lower(): name for name in form.readers}
