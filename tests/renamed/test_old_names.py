@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from lemming.engine import run_once, ticks
 from lemming.kernel.base import alias_table, aliases
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.turn_hooks import TurnInterceptor
+from lemming.kernel.turn.turn_hooks import Capability, TurnInterceptor
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 HERE = Path(__file__).parent
@@ -70,11 +71,27 @@ def test_a_module_that_never_was_is_not_found() -> None:
 @pytest.mark.parametrize("owner", alias_table.MEMBERS)
 def test_each_new_attribute_is_there_and_no_old_one_is(owner: str) -> None:
     cls = load_class(owner)
+    assert f"{cls.__module__}.{cls.__qualname__}" == owner
+    assert getattr(cls, "_is_protocol", False) or "__getattr__" in vars(cls), "it accepts no old names"
     source = Path(sys.modules[cls.__module__].__file__ or "").read_text()
     for old, new in alias_table.MEMBERS[owner].items():
         is_there = f"def {new}(" in source or f"{new}: " in source or f".{new}" in source
         assert is_there or new == "get_batch_progress", f"{owner}.{new}"
         assert isinstance(vars(cls).get(old, aliases._OldName(cls, old, new)), aliases._OldName), old
+
+
+@pytest.mark.parametrize("owner", alias_table.KEYWORDS)
+def test_each_new_keyword_is_there(owner: str) -> None:
+    path, _, name = owner.rpartition(".")
+    function = getattr(load_class(path), name) if path.rpartition(".")[2][0].isupper() else load_class(owner)
+    assert f"{function.__module__}.{function.__qualname__}" == owner
+    assert {*alias_table.KEYWORDS[owner].values()} <= inspect.signature(function).parameters.keys()
+
+
+def test_each_hook_with_an_object_of_old_names_is_there() -> None:
+    hooks = {name for members in alias_table.MEMBERS.values() for name in members.values()} | {"agenda"}
+    assert alias_table.RESULTS.keys() <= hooks
+    assert {*alias_table.RESULTS.values()} <= alias_table.MEMBERS.keys()
 
 
 def test_each_new_name_is_in_a_module_that_passes_it_on() -> None:
@@ -137,6 +154,24 @@ def test_overrides_under_old_and_new_names_can_be_mixed(warned: list[str]) -> No
 
     part: Any = New("x", turn_state=None, snapshot={})  # type: ignore[arg-type]
     assert (part.wait_reason(), Old.wait_reason(part), part.given) == ("new old", "old", {})
+
+
+def test_an_object_that_an_old_hook_returns_has_its_old_methods_under_the_new_names(
+    warned: list[str],
+) -> None:
+    class Porter:
+        def hold(self, call: Any) -> str:
+            return f"{call} waits"
+
+    class Old(Capability):
+        name = "old"
+
+        def holder(self, now: Any, inputs: Any, finished: Any) -> Porter:
+            return Porter()
+
+    broker: Any = Old().approval_broker(None, None, {})  # type: ignore[arg-type]
+    assert broker.request_approval("a call") == "a call waits"
+    assert [text.partition(" is ")[0] for text in warned] == ["Capability.holder", "ApprovalBroker.hold"]
 
 
 def test_the_old_example_and_its_old_tests_run_unchanged(tmp_path: Path) -> None:
