@@ -95,6 +95,7 @@ class CallApprovalBroker:
         if call.approved is None and (denial := self._find_denial(action.sha256, binds)):
             return ApprovalOutcome(ToolResult(False, _format_denial(denial), outcome="refused"))
         max_approvals = agent.turn.max_approvals
+        # Deferred, not refused: the model may ask again later, and the repetition counts as no loop.
         if call.approved is None and self._count_new_requests() >= max_approvals:
             return ApprovalOutcome(ToolResult(False, too_many_message(max_approvals), outcome="deferred"))
         # An approved call is asked about again if its files changed: the request names them.
@@ -191,6 +192,7 @@ def _find_grant(
 
 def _is_covered(grant: Mapping[str, Any], call: ToolCall, binds: Json) -> bool:
     """Return True if a grant covers a call in the current form. An edit may have named other files."""
+    # A process that writes between this check and the call, microseconds later, is not caught.
     return grant["sha256"] == action_digest(call.tool, call.args) and not find_changes_after_decision(
         grant, binds
     )

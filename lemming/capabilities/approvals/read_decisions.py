@@ -64,7 +64,7 @@ def find_approval_outcomes(
         authorized = [sub_request for sub_request in sub_requests if is_authorized(sub_request.to)]
         if request is None or not authorized:
             outcomes |= {sub_request.key: ("failed", "") for sub_request in sub_requests}
-        # The earliest decision counts: a later one takes nothing back.
+        # The earliest decision counts: a later "no" takes nothing back, since the call may have been made.
         elif first := min(_iter_decisions(request, authorized, at, read_entries), key=_order, default=None):
             entry, to, end = first
             outcomes |= {sub_request.key: ("cancelled", "") for sub_request in sub_requests}

@@ -226,6 +226,7 @@ def _evaluate_gate(
                 return _find_denied(gate.redact, fields["args"])
             return finding
         case "deny":
+            # As the call spells its paths, and as they are opened: neither must hide a pattern.
             return _find_denied(gate.deny, [content, fields["args"]] if is_call else content)
         case "max_length":
             return _find_too_long(gate, content)

@@ -121,6 +121,7 @@ class TurnSpendingLimits:
             amounts = finding.amounts if isinstance(finding, OverLimit) else None
             yield GateVerdict(rule.line, "spend", then, about, rule.gate.because or str(finding), amounts)
             if then != "warn":
+                # A limit per request without a window gets no room again: the whole request fails.
                 is_final = then == "block" and isinstance(finding, OverLimit) and finding.is_final
                 error_type = RequestOverLimit if is_final else LimitReached
                 raise error_type(f"{OUTCOME_PHRASES[then]}: {rule.gate.because or finding} ({rule.line})")

@@ -104,4 +104,5 @@ def _matches_value(value: Any, leaf: Any) -> bool:
     if not isinstance(leaf, str):
         return not isinstance(value, str) and bool(value == leaf)
     text = value if isinstance(value, str) else dump_compact(value).decode()
+    # Only as a whole word: a part of another word or number is no match.
     return leaf == text or (text in leaf and text in _WORDS.findall(leaf))

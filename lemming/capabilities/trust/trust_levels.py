@@ -38,6 +38,7 @@ class TrustOrder:
 
     def normalize(self, label: str) -> str:
         """Return a label unchanged if the order contains the label, else the least trusted label."""
+        # A label that the settings no longer name must not become a trusted one.
         return label if label in self._ranks else self.labels[0]
 
     def lowest(self, labels: Iterable[str]) -> str:

@@ -184,6 +184,7 @@ class PromptTaintTracker:
     def _file_labels(self, prompt_input: PromptInput) -> Iterator[SourcedLabel]:
         """Yield the labels of other files visible to the turn or used by the turn."""
         agent = self._agent
+        # Never left out, even of a clean turn: these lower its label instead.
         yield self._sidecar_labels.get_label(paths.resume_file(agent.name))
         for file in prompt_input.extra_values.get("files", ()):
             yield from self._label_if_readable(file)

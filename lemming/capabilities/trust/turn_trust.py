@@ -58,6 +58,7 @@ class TurnLabelState:
 
     def lower_label(self, label: str, source: str) -> None:
         """Record an input of the turn, and lower the turn's label if needed."""
+        # The label only falls: nothing that comes later makes the turn trusted again.
         if self.order.rank(label) < self.order.rank(self.label):
             self.label, self.sources = self.order.normalize(label), []
         if self.order.is_untrusted(label) and label == self.label and len(self.sources) < MAX_SOURCES:

@@ -96,6 +96,7 @@ def redirect_inside(base: Path, effect: FileEffect) -> FileEffect:
     """Return an effect confined to the organisation in `base`."""
     if not effect.root:
         return effect
+    # A replay must not write into the granted folders outside the organisation.
     root = Path(f"{base}/{OUTSIDE}{effect.root}")
     fs.make_root(root)
     return replace(effect, root=str(root))

@@ -106,7 +106,7 @@ class ReplayRuntime(Runtime):
             raise missing_answer_error(self.recorded, request.agent, f"call {request.step} of its model")
         turn, step = divmod(request.step, NUMBERS_PER_TURN)
         started = self.recorded.started[turn_key(request.agent, turn)]
-        # What a capability shows first comes after the prompt, or is a result that waited.
+        # A capability adds messages after the prompt, or a result that waited.
         continues = step or any(map(can_begin_turn, started.given))
         recorded = (
             [*started.prompt, *drop_unanswered(started.dialogue)] if continues else first_prompt(started)

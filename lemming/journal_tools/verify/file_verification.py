@@ -217,7 +217,7 @@ def _verify_tick_counter(inputs: VerificationInputs) -> Iterator[Mismatch]:
 
 
 # --- ledgers -------------------------------------------------------------------------------------
-# Every line that is still kept, and the lines that should be.
+# Both the lines that exist and the lines that should exist are checked.
 
 
 VERIFICATIONS: dict[str, Callable[[VerificationInputs], Iterable[Mismatch]]] = {

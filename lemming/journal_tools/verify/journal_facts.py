@@ -212,7 +212,7 @@ def _add_tick(facts: JournalFacts, recorded: RecordedTick) -> None:
 
 def _add_turn(facts: JournalFacts, recorded: RecordedTick, ended: TurnCommitted) -> None:
     tick, agent = recorded.tick, ended.agent_name
-    for file in ended.report.written_ahead:  # a tool that reaches outside may have changed them since
+    for file in ended.report.written_ahead:  # a tool with side effects may have changed them since
         facts.files.pop(file, None)
     for file in ended.report.removed:  # moved away or removed by the turn itself
         facts.files.pop(file, None)
@@ -246,8 +246,8 @@ def _expected_ledger_line(
 
 
 # --- journals that are not taken apart -----------------------------------------------------------
-# Most of a journal is prompts, answers and the names of those who are not due, and none of it is compared
-# with a file. The chain of checksums is followed through all lines; those are read that name files.
+# Most of a journal is prompts, answers and names of agents that are not due: nothing to compare with files.
+# The chain of checksums is followed through all lines; only lines that name files are parsed.
 
 
 _LINE_LIMIT_BYTES = 8 << 20
@@ -257,7 +257,7 @@ _READ = tuple(b'{"type":"%b"' % kind for kind in (b"turn_skipped", b"entries_exp
 _FILE = re.compile(rb'\{"path":"([^"\\\x00-\x1f\x7f]{1,4096})","sha256":"([0-9a-f]{64})"\}')
 _AROUND_A_PATH = len('{"path":"","sha256":""},') + 64
 _AGENT = re.compile(rb'\{"type":"turn_started","epoch":[0-9]+,"agent":"([a-z0-9_-]+)"')
-# No text holds it: there each quotation mark is escaped.
+# Not in any text: quotation marks in texts are escaped.
 _STATE = re.compile(rb'(?:,"turn":([1-9][0-9]?))?,"state":(?=\{)')
 _DECODER = json.JSONDecoder()
 

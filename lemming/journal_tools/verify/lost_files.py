@@ -55,7 +55,8 @@ class LastWrites:
             if isinstance(record, TurnCommitted):
                 agent, report = record.agent_name, record.report
                 self.newest[agent] = tick
-                for file in (*report.removed, *report.written_ahead):  # the latter perhaps by a tool outside
+                # After `written_ahead`, a tool with side effects may have changed or removed the files.
+                for file in (*report.removed, *report.written_ahead):
                     self.files.pop(file, None)
                 self.files.update(
                     (file_write["path"], (tick, report.turn_key, file_write["sha256"]))

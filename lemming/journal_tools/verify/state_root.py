@@ -60,7 +60,7 @@ def compute_file_digests(base: OrgPath, steps: ReportProgress = lambda *_: None)
     for number, path in enumerate(files):
         if not number % 100:
             steps("files", number, len(files))
-        if digest := _digest_file(base, path):  # one removed since it was listed has none
+        if digest := _digest_file(base, path):  # a file removed since the listing has none
             digests[path] = digest
     return digests
 
@@ -97,7 +97,7 @@ def _iter_regular_files(base: OrgPath) -> Iterator[str]:
 def _digest_file(base: OrgPath, file: str) -> str | None:
     """Return the SHA-256 of a file in hex, None for a missing file, or `TOO_LARGE` for an oversized file."""
     try:
-        descriptor = os.open(os.path.join(base, file), _READ)  # one outside is absolute
+        descriptor = os.open(os.path.join(base, file), _READ)  # paths outside are absolute
         try:
             size = require_regular(descriptor, file).st_size
             if size > FILE_LIMIT_BYTES:

@@ -40,6 +40,7 @@ FILE_LIMIT_BYTES = 256 << 10
 LISTING_LIMIT = 1000
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: a pipe that somebody made in a workspace must not make the engine wait.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -313,6 +314,7 @@ def _load_bytes(target: AllowedPath, limit_bytes: int) -> bytes:
         if size > limit_bytes:
             raise target.attempt.to_tool_error(f"has {size} bytes; at most {limit_bytes} can be read")
         with open(descriptor, "rb", closefd=False) as file:
+            # One byte too many, so that the caller sees a file that has grown since the look at its size.
             return file.read(limit_bytes + 1)
 
 

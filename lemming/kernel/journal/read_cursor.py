@@ -36,7 +36,7 @@ class ReadMark:
         """Return True if an entry was already shown."""
         if self.also and self._is_listed(name):
             return True
-        # A chosen id may appear under any tick, also one that was shown long ago: no tick covers it.
+        # A hand-made id may appear under any tick, even one that was shown long ago: no tick covers it.
         return (
             name.has_engine_id
             and name.tick <= self.last_seen_tick(name.author)
@@ -46,7 +46,7 @@ class ReadMark:
     def _is_listed(self, name: EntryName) -> bool:
         if name.identity in self.also:
             return True
-        # A bare id means an entry of its time: the same id under a later tick is another, and must be shown.
+        # A bare id means an entry of its time: the same id under a later tick is another entry to show.
         is_same_entry = name.has_engine_id or name.tick <= max(self.through.values(), default=-1) + 1
         return is_same_entry and name.id in self.also
 

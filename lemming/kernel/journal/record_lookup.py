@@ -36,7 +36,8 @@ def attempts_without_progress(records: Iterable[Record]) -> int:
     """Return the number of times a turn was started since its last progress, from the turn's records."""
     count = 0
     for record in records:
-        if not isinstance(record, ModelReserved):  # the call itself may kill the engine
+        # A reservation is no progress: its call may be what kills the engine.
+        if not isinstance(record, ModelReserved):
             count = count + 1 if isinstance(record, (TurnStarted, TurnResumed)) else 0
     return count
 

@@ -300,6 +300,7 @@ def take_snapshot(
     `ConfigError` for invalid settings.
     """
     began_ns = time.time_ns()
+    # A person's editor may be saving a resume at this moment.
     survey = retry_while_saving(org.base, lambda: survey_agents(org), _survey_problems)
     survey = require_valid_survey(org, config, survey)
     if plan is None:

@@ -80,7 +80,7 @@ def make_dialogue(turn_state: TurnState) -> Dialogue | None:
         # A request is shown again from its entry. Inbox entries are marked as read and never shown again.
         start = len(inputs.prompt) - (inputs.task is None)
         messages = drop_unanswered(turn_state.conversation[start:])
-    else:  # no model was asked: calls that were approved are asked about again
+    else:  # no model was called: approved calls need another approval
         messages = drop_unanswered(inputs.dialogue)
     if not messages:
         return None

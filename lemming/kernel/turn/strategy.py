@@ -175,7 +175,7 @@ class Turn:
             raise NoMoreReplies
         self.replies_left -= 1
         self._state.conversation = messages
-        # Not for unshown results alone: a backend's own call wants its result, told or not.
+        # Not only for unshown results: a provider requires a result for each of its calls.
         if self._state.has_unshown_results or self._has_continuation:
             messages += self._with_found(self.append_results(messages))
         problem: ContractError | None = None
@@ -295,7 +295,7 @@ class Turn:
         """Return a result as the model sees it within the turn."""
         result = self._state.render_result(self._state.results[index])
         if index in self._state.hidden_indexes:
-            # A backend refuses a conversation in which one of its calls has no result.
+            # A provider refuses a conversation in which one of its calls has no result.
             return {**result, **HIDDEN_RESULT}
         return result
 
