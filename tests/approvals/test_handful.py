@@ -84,7 +84,7 @@ def test_approve_says_what_else_has_to_be_decided_before_the_call_is_made(
     first, second = requests(base)
     capsys.readouterr()
     assert lemming(base, "approve", first.id) == 0
-    assert "it is made once these are decided or answered too" in (said := capsys.readouterr().err)
+    assert "it runs when these calls of the same turn are also decided" in (said := capsys.readouterr().err)
     assert f"{second.id} (human)" in said
     assert lemming(base, "approve", second.id) == 0
     assert capsys.readouterr().err == ""

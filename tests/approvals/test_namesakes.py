@@ -66,7 +66,7 @@ def test_a_new_agent_inherits_nothing_of_one_whose_folder_somebody_took_away(
     base = without_its_folder(with_ghost(tmp_path))
     capsys.readouterr()
     assert lemming(base, "agents", "new", "ghost", "--model", "scripted", "--instructions", "Haunt.") == 0
-    assert 'gates ask about "ghost" again' in capsys.readouterr().err
+    assert 'removed the standing approvals of a former agent named "ghost"' in capsys.readouterr().err
     assert gates(base) == [{**ASK, "approved": {"ada": ["ring"]}}]
     assert gates(base, "agents/ada/resume.json") == [ASK]
 
@@ -86,7 +86,10 @@ def test_an_agent_of_a_document_inherits_nothing(tmp_path: Path, capsys: pytest.
     assert lemming(base, "apply", str(document), "--dry-run") == 0
     assert gates(base) == [APPROVED]
     assert lemming(base, "apply", str(document), "--yes") == 0
-    assert 'config/org.json: gates ask about "ghost" again' in capsys.readouterr().err
+    assert (
+        'config/org.json: removed the standing approvals of a former agent named "ghost"'
+        in capsys.readouterr().err
+    )
     assert gates(base) == [{**ASK, "approved": {"ada": ["ring"]}}]
     assert gates(base, "agents/ada/resume.json") == [ASK]
     assert lemming(base, "apply", str(document), "--yes") == 0
@@ -117,7 +120,10 @@ def test_an_agent_that_is_imported_inherits_nothing(
     (folder / "ghost.md").write_text("---\nname: ghost\ndescription: Haunts\n---\nHaunt.\n")
     assert lemming(base, "import", "claude", str(tmp_path / "project"), "--into", str(base)) == 0
     assert (base / "agents/ghost/resume.json").exists()
-    assert 'config/org.json: gates ask about "ghost" again' in capsys.readouterr().err
+    assert (
+        'config/org.json: removed the standing approvals of a former agent named "ghost"'
+        in capsys.readouterr().err
+    )
     assert gates(base) == [{**ASK, "approved": {"ada": ["ring"]}}]
 
 

@@ -107,7 +107,7 @@ def test_there_is_a_limit_in_a_row_and_it_is_said(base: Path) -> None:
     assert len(run(base, notify=heard.append)) == 7
     problems = [event.problem for event in heard if isinstance(event, ProblemFound)]
     assert [problem.pointer for problem in problems] == ["/ticks_in_a_row"]
-    assert "7 ticks have followed each other" in problems[0].message
+    assert "7 ticks ran without a pause" in problems[0].message
 
 
 def test_run_forever_is_eager_when_told(base: Path) -> None:

@@ -302,7 +302,7 @@ def test_the_command_prints_the_state_root_of_the_new_folder(
     printed = capsys.readouterr()
     assert printed.out == f"{load_state_root(org)}\n"
     assert "8 ticks" in printed.err
-    assert "came out the same" in printed.err
+    assert "all results are the same" in printed.err
 
 
 def test_the_command_prints_the_diff_and_ends_with_1(
