@@ -16,6 +16,7 @@ from typing import NamedTuple
 from lemming.engine import build_report
 from lemming.journal_tools.tick_ranges import TickRange
 from lemming.kernel.base import paths
+from lemming.kernel.base.aliases import accept_old_keywords
 from lemming.kernel.journal.engine_events import Event, TickBegins, TickEnds
 from lemming.kernel.journal.journal_file import (
     journal_ticks,
@@ -99,6 +100,7 @@ def _stat_journal(org: Organisation, tick: int) -> JournalStamp:
     return JournalStamp(file_stat.st_ino, file_stat.st_size)
 
 
+@accept_old_keywords
 def iter_events(tick: int, records: Sequence[Record], *, printed: int = 0) -> Iterator[Event]:
     """Yield the events of a tick in order, skipping the first `skipped` records.
 

@@ -273,6 +273,7 @@ _KEYWORDS = {
     "client.person_actions.approve": "waits=item",
     "client.person_actions.deny": "waits=item",
     "engine.ticks": "hurried=immediate",
+    "telemetry.journal_follower.iter_events": "told=printed",
 }
 _RESULTS = {
     "agenda": "kernel.inboxes.turn_agenda.Agenda",
