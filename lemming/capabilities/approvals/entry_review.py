@@ -71,6 +71,7 @@ class EntryReview:
             rule = self._gates.find_approval_gate(entry)
             if rule is None:
                 self._decisions[entry.identity] = "approved"
+            # Without room for a request the entry stays withheld until the next turn asks.
             elif len(self._new_requests) < MAX_REVIEW_REQUESTS:
                 self._new_requests[entry.identity] = self._build_request(entry, rule)
         return self._decisions.get(entry.identity, "")

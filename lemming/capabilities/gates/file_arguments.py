@@ -26,6 +26,7 @@ def path_parameters(names: Sequence[str], parameters: Mapping[str, Any]) -> Json
 
 def resolve_arguments(args: Any, path_defaults: PathDefaults, agent_name: str, base: Path) -> Any:
     """Return arguments with paths resolved on disk: relative to the organisation, else absolute."""
+    # Two hard links stay two paths: nothing on disk leads from one to the other.
     return _replace_paths(
         args, path_defaults, lambda path: canonical_path(base, resolve_agent_path(agent_name, path))
     )

@@ -49,6 +49,7 @@ def iter_rules(owner: OrgSettings | Agent) -> Iterator[GateRule]:
 
 def rules_for_agent(agent: Agent, settings: OrgSettings) -> tuple[GateRule, ...]:
     """Return the gates of an agent in order: first the gates of the organisation, then of the agent."""
+    # In this order the first decision counts: no resume can take a gate of the organisation away.
     return (*iter_rules(settings), *iter_rules(agent))
 
 

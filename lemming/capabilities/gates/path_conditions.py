@@ -11,6 +11,7 @@ from lemming.capabilities.gates.gate_format import GateRule
 Json = dict[str, Any]
 ResolvePath = Callable[[str], str]
 
+# Not `matches`: a pattern cannot be resolved, and sees the resolved path as text.
 _VALUE_OPS = {"is", "is_not", "in", "not_in"}
 _PREFIX_OP = "starts_with"
 

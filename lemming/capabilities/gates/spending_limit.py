@@ -89,6 +89,7 @@ def describe_amount(key: str, amount: Decimal) -> str:
 def get_limits(gate: Any) -> dict[str, Decimal]:
     """Return the amounts allowed by a gate, by key."""
     amounts = ((key, getattr(gate, key)) for key in AMOUNTS)
+    # Decimals: a limit is reached exactly, which sums of floats would miss by their rounding.
     return {key: Decimal(repr(limit)) for key, limit in amounts if limit is not None}
 
 

@@ -129,6 +129,7 @@ def resolve_path(agent: Agent, base: Path, path: str, access: Access, *, caller:
         if target == folder:
             raise attempt.to_tool_error("is a folder")
         _refuse_names(attempt, target[len(folder) :])
+        # A link may lead into the folder of another agent: `agents/` opens under its own name only.
         if is_inside and target[:-1] != requested[:-1] and parts[0] == "agents":
             raise attempt.to_denial("agents, reached under another name, is closed to agents")
         if is_inside:
@@ -217,6 +218,7 @@ def _granted_folder(attempt: AccessAttempt, grant: str, org: Components, workspa
 def _refuse_names(attempt: AccessAttempt, below_grant: Components) -> None:
     """Raise an error for names no agent may write inside a grant."""
     for name in below_grant:
+        # A volume that ignores case opens `RESUME.JSON` as `resume.json`.
         if name.casefold() in NEVER_WRITTEN or name.casefold().endswith(".lock"):
             raise attempt.to_denial(f'"{name}" is never written by an agent')
 

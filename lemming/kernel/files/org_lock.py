@@ -83,6 +83,7 @@ class FolderLock:
         """
         # Not marked while it is written: a reader would see half a description.
         self._set_record_lock(fcntl.F_UNLCK)
+        # Truncated only under the lock: earlier, it would erase the description of a running engine.
         self._file.truncate(0)
         self._file.append(holder)
         if not is_leaving:

@@ -74,6 +74,7 @@ def make_tool_record(
 def restore_result(record: ToolFinished) -> ToolResult:
     """Return the recorded result of a tool call, with the files to write."""
     effects = tuple(FileEffect.from_json(raw_effect) for raw_effect in record.effects)
+    # Journals of version 0.1.0 have no outcomes.
     outcome = record.outcome or ("interrupted" if _is_interrupted_output(record.output) else INFERRED)
     return ToolResult(
         record.success,
