@@ -18,7 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
-_FIRST_SIGNAL_TEXT = b"stopping after the turns under way; once more ends at once, and nothing is lost\n"
+_FIRST_SIGNAL_TEXT = (
+    b"stopping after the running turns; a second signal stops immediately, and nothing is lost\n"
+)
 
 
 @dataclass

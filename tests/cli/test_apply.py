@@ -194,7 +194,7 @@ def test_what_cannot_run_so_says_so_and_names_what_to_do_in_place_of_running(
     ran = bare("apply", str(idea), str(base))
     assert ran.status == 3
     assert 'tool "shel" does not exist' in ran.err
-    assert f"nothing was written; next: mend {idea}, then lemming apply {idea} {base}" in ran.err
+    assert f"nothing was written; next: fix {idea}, then lemming apply {idea} {base}" in ran.err
     assert "run-once" not in ran.err
     assert not base.exists()
     idea.write_text(idea.read_text().replace("shel", "shell"))

@@ -71,7 +71,7 @@ def test_cards_are_written_into_a_folder_and_nothing_into_the_organisation(
     ran = lemming("export", "a2a", "--output", str(tmp_path / "out"))
     assert ran.out.splitlines() == [str(tmp_path / f"out/{name}/agent-card.json") for name in ("ada", "bob")]
     assert json.loads((tmp_path / "out/bob/agent-card.json").read_text()).keys() == REQUIRED
-    assert "nothing answers at https://localhost/agents" in ran.err
+    assert "the address https://localhost/agents is a placeholder" in ran.err
     assert tree(org) == before
 
 

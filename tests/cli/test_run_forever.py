@@ -53,7 +53,7 @@ def test_the_first_signal_lets_the_running_turn_end(base: Path, number: int, sta
     with start("-C", str(base), "run-once", "--trust") as process:
         with answer.open("w") as model:  # opens when the model is asked
             process.send_signal(number)
-            read_until(process.stderr, "stopping after the turns under way")
+            read_until(process.stderr, "stopping after the running turns")
             model.write(json.dumps(say("done in time")))
         heard = read_until(process.stderr, "is unfinished")
         assert process.wait(PATIENCE_S) == status
@@ -114,7 +114,7 @@ def test_a_closing_terminal_may_send_its_signal_twice(base: Path) -> None:
         with answer.open("w") as model:
             for _ in range(2):
                 process.send_signal(signal.SIGHUP)
-            read_until(process.stderr, "stopping after the turns under way")
+            read_until(process.stderr, "stopping after the running turns")
             model.write(json.dumps(say("done in time")))
         assert "done in time" in read_until(process.stderr, "is unfinished")
         assert process.wait(PATIENCE_S) == 129
@@ -141,7 +141,7 @@ def test_the_second_signal_ends_it_at_once(base: Path, number: int, status: int)
     answer = _org_that_waits_for_an_answer(base)
     with start("-C", str(base), "run-once", "--trust") as process, answer.open("w"):
         process.send_signal(number)
-        read_until(process.stderr, "stopping after the turns under way")
+        read_until(process.stderr, "stopping after the running turns")
         process.send_signal(number)
         assert process.wait(PATIENCE_S) == status
 
@@ -151,7 +151,7 @@ def test_a_stopped_tick_is_told_in_json_and_continued_by_the_next_run(base: Path
     with start("-C", str(base), "run-forever", "--trust", "--json") as process:
         with answer.open("w") as model:
             process.send_signal(signal.SIGINT)
-            read_until(process.stderr, "stopping after the turns under way")
+            read_until(process.stderr, "stopping after the running turns")
             model.write(json.dumps(say("done in time")))
         last = read_until(process.stdout, "tick_stopped").splitlines()[-1]
         assert process.wait(PATIENCE_S) == 0
@@ -200,7 +200,7 @@ def test_a_sleeping_engine_is_woken_by_a_message_long_before_its_interval(
     )
     with start("-C", str(base), "run-forever", "--interval", "600", "--wake-on-change") as process:
         asleep = read_until(process.stderr, "sleeping until something changes")
-        assert "at the longest for 10 min, until tick 2 (ada)" in asleep
+        assert "at most for 10 min, until tick 2 (ada)" in asleep
         lemming("send", "good morning")
         heard = read_until(process.stderr, "next is tick 3")
         process.send_signal(signal.SIGTERM)

@@ -80,7 +80,7 @@ def test_while_all_are_paused_only_the_counter_moves(base: Path) -> None:
     report = run_once(base)
     assert report.is_quiet
     reasons = {turn.agent: turn.reason for turn in report.turns}
-    assert reasons == {"ada": f"the organisation is paused {TEXT}", "human": "a person writes for it"}
+    assert reasons == {"ada": f"the organisation is paused {TEXT}", "human": "a person speaks for it"}
     assert (load_tick(base), journal_ticks(base)) == (2, [])
     after = tree(base)
     assert {path for path in after if after[path] != before.get(path)} == {"tick.json"}
