@@ -100,6 +100,7 @@ class CallTaintTracker:
                 "from": [{"is": item.label, "of": item.source} for item in sources],
             }
         folders = self._writable_folders(tool, context)
+        # The label of the result counts too: a command that copies writes what it reads.
         lowest = self._authors.order.lowest((self._label_state.label, self._call_label.get("is", AGENT)))
         if folders and self._authors.order.is_untrusted(lowest):
             self._call_label["below"] = folders

@@ -110,6 +110,7 @@ def _restore_quoted_entry(base: OrgPath, tick: int, file: str) -> bytes:
         if not isinstance(record, TurnStarted) or name.id not in record.entries:
             continue
         for line in "\n".join(message["content"] for message in record.prompt).splitlines():
+            # The label is added by the prompt, and is no part of the entry.
             line = _TRUST.sub("{", line)
             if not line.startswith(line_start):
                 continue

@@ -124,6 +124,7 @@ class ReplayRuntime(Runtime):
                 diff=make_diff(prompt_to_text(recorded), prompt_to_text(messages), "prompt"),
                 hint="check its sources for changes: the resume, a context file, a setting, a memory",
             )
+        # The clock of a replay moves with the recorded answers.
         self._time = record.at if isinstance(record, ModelReplied) else self._time
         return to_reply(record)
 

@@ -61,6 +61,7 @@ def replay_ticks(base: OrgPath, ticks: list[int]) -> Iterator[ReplayResult]:
     for tick in ticks:
         recorded = RecordedTick(tick, read_journal(base, tick, prompts=prompts))
         names = [name for name, ended in recorded.ended.items() if isinstance(ended, TurnCommitted)]
+        # A turn that failed before it began has no inputs to repeat.
         names = [name for name in names if name in recorded.started]
         not_repeatable = tuple(name for name in names if recorded.ended[name].report.error in NOT_REPEATABLE)
         for name in names:
