@@ -80,7 +80,7 @@ def _find_agent_skip_reason(snapshot: Snapshot, name: str) -> SkipReason:
         reason = snapshot.turn_reason(name)
     except LemmingError as error:
         return SkipReason(f"takes no turn: {error}", resolves_itself=False)
-    # one that would take a turn all the same is at no fault; why its last one came to nothing is told apart
+    # an agent that would run anyway is not the cause; its last failure is reported separately
     return SkipReason("" if reason.takes_turn else reason.text, resolves_itself=False)
 
 

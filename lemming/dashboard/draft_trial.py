@@ -28,7 +28,7 @@ from lemming.queries.views.sentences import describe_payload, entry_text
 Json = dict[str, Any]
 TICKS, SHOWN, DIFF_CHARS = 10, 60, 4000
 LONGEST_S = 120.0
-"""So long a large organisation is tried: whoever waits for it has said nothing about how far."""
+"""Time limit of a trial in a large organisation: a person waits for the result."""
 
 
 def try_text(org: Organisation, file: str, text: str, *, is_dry: bool, longest_s: float = LONGEST_S) -> Json:

@@ -34,7 +34,7 @@ MODEL_ALIASES = {
     "haiku": "claude-haiku-5-5",
     "fable": "claude-fable-5-2",
 }
-"""Names by which Claude Code knows models, and the models they stand for."""
+"""Claude Code's names of models, and the full names."""
 
 _PROVIDERS: dict[str, dict[str, Any]] = {
     "anthropic": {"provider": "anthropic"},

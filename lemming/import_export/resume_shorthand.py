@@ -41,7 +41,7 @@ RESUME_PATHS = {
     "ask": ("team", "ask"),
     "hand_to": ("team", "hand_to"),
 }
-"""The words that stand for one place in a resume."""
+"""Short names of single keys of a resume."""
 SHORTHAND_KEYS = (*RESUME_PATHS, "model", "approve", "budget")
 _RESUME_KEYS = frozenset((*field_types(Agent), *extension_keys(Agent))) - {"extensions"}
 _LIMIT = re.compile(r"\$\s*(?P<dollars>[0-9]+(?:\.[0-9]+)?)|(?P<tokens>[1-9][0-9]*)\s+tokens")

@@ -155,8 +155,8 @@ class LLMProvider(ABC):
     which is abandoned at the deadline."""
 
     max_concurrent: int | None = None
-    """Calls that the backend works on at once, where the entry's `max_concurrent` does not say; None: as many
-    as there are turns at once. Others wait for room before their deadline begins."""
+    """Concurrent calls of the backend, unless the entry has `max_concurrent`; None: as many as parallel
+    turns. A waiting call's deadline has not begun."""
 
     leaves_out = False
     """True if requests are sent without the fields in `Request.without`, and rejections name the fields to

@@ -26,7 +26,8 @@ MANIFEST = ".lemming-backup.json"
 SUFFIXES = (".tar.gz", ".tgz")
 VERSION = 1
 EXCLUDED_NAMES = (".git", ".lemming", MANIFEST)
-"""Of the organisation's folder: not its files, or made again (the history: `lemming history on`)."""
+"""Names left out of a backup: not the organisation's own files, or rebuilt (the history: `lemming history
+on`)."""
 _CACHE_FOLDERS = ("__pycache__",)
 
 

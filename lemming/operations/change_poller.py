@@ -37,8 +37,8 @@ MIN_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.5, 3.0, 1.25
 MAX_POLL_SHARE = 0.01
 STABLE_S, MAX_STABLE_POLLS = 0.1, 20
 WALL_CLOCK_POLL_S = 30.0
-"""So late may it be noticed that the wall clock has reached a moment: a monotonic clock stands still while
-the machine is suspended, and does not follow when the clock is set."""
+"""Maximum delay of noticing a wall-clock time: a monotonic clock stands still while the machine is suspended,
+and ignores changes of the clock."""
 
 
 @dataclass(frozen=True)

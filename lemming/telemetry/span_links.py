@@ -18,7 +18,7 @@ MAX_TICKS_BACK = 32
 """Number of ticks whose entries are known by id; older ones are rarely news."""
 
 MAX_ENTRIES_PER_TURN = 8
-"""So many of the entries of each turn."""
+"""Maximum entries of each turn."""
 
 
 def make_trace_id(plan: TickStarted) -> bytes:

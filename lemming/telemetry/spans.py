@@ -27,7 +27,7 @@ from lemming.telemetry.step_timings import StepTiming, TurnTimings, compute_timi
 IN_PROCESS = frozenset({"local", "scripted", "replay", "plan", "human"})
 """Providers that are no other process: a question to them is no call over a network."""
 VERDICT = ["passes", "reason"]
-"""The keys of the answer that a judge is asked for."""
+"""The keys of a judge's answer."""
 
 
 class SpanBuilder:

@@ -14,10 +14,10 @@ import time
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 
 MAX_TURNS_AHEAD = 20
-"""So many turns go before the loop, which then has as much to do at once."""
+"""Maximum turns that go before the loop, which then has all the more to do."""
 MAX_WAIT_S = 0.1
 RETRY_AFTER_S = 1.0
-"""For so long the loop does not stand in line again: whoever works may be waiting for the loop."""
+"""Seconds before the loop queues again: the working thread may be waiting for the loop."""
 MAX_HOLD_S = 0.01
 
 

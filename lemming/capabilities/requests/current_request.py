@@ -27,9 +27,9 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.turn_values import PricedAnswer
 
 MAX_TURNS = 50
-"""So many turns are taken for one request, whatever they cost; then it has failed."""
+"""Maximum turns for one request, whatever they cost; then it has failed."""
 MAX_FAILURES = 3
-"""So many turns in a row may come to nothing for it."""
+"""Maximum consecutive turns without a result for one request."""
 NO_CALLS: Mapping[str, int] = {}
 NO_PENDING_STATES: Mapping[str, dict[str, Any]] = {}
 TOLERANCE = 1e-6

@@ -27,7 +27,7 @@ from lemming.kernel.org.organisation import Organisation
 FIRST_PLACE = -2  # before all entries of a tick
 TICKS_REMEMBERED, DEADLINES_REMEMBERED = 4096, 4096
 MAX_TICKS_PROBED = 16
-"""So many ticks are looked for one by one; for more, it is asked first which of them have a journal."""
+"""Maximum ticks searched one by one; beyond that, ticks without a journal are skipped first."""
 
 
 def get_last_tick(request: OutboxEntry) -> int | None:

@@ -31,7 +31,7 @@ from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 AffectingEntries = Callable[[str, int], Iterable[tuple[EntryName, OutboxEntry]]]
 """Yields an author's entries since a tick that may move or end a request."""
 MAX_DEPTH = 32  # the parent of a request is in the payloads, and those may form a cycle
-"""So many requests are looked at, each of which was asked for the next one."""
+"""Maximum length of a chain of sub-requests."""
 
 
 class ResolvedRequest(NamedTuple):

@@ -185,9 +185,8 @@ def _validate_line(line: ScriptLine, file: str) -> tuple[Problem, ...]:
 
 
 # --- the digest of a prompt in a recording --------------------------------------------------------
-# What the agent is told to be and all that it is shown: instructions, memory, files, entries, results. Left
-# out is what differs though the same is asked: the tick, ids, the account that a file came from, and how a
-# reply is to be written.
+# Covers the instructions and all visible content: memory, files, entries, results. Leaves out the parts that
+# differ between equal prompts: the tick, ids, the account of a file, and the form of the reply.
 
 _INSTRUCTIONS = re.compile(r"^# Instructions\n(.*?)(?=^# |\Z)", re.MULTILINE | re.DOTALL)
 _SAYS_NOTHING = frozenset({"# Now", "# Your reply"})

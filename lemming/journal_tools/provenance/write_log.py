@@ -297,8 +297,8 @@ def _iter_written_files(record: RecordedTick, key: str) -> Iterator[tuple[str, s
 
 
 # --- tests on the bytes of journals ---------------------------------------------------------------
-# Taking a journal apart costs twenty times as much as looking through its bytes, so that is done only where
-# these say that it names what is asked for.
+# Parsing a journal costs twenty times as much as searching its bytes, so only journals whose bytes contain the
+# name are parsed.
 
 
 _STRING = rb'"((?:[^"\\]|\\.)*)"'

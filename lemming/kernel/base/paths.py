@@ -39,7 +39,7 @@ REPORTED_FILE = "logs/told.json"
 TURNS_NOT_DONE = "logs/turns_not_done.jsonl"
 
 RESERVED_NAMES = frozenset({"all"})
-"""Names that an agent cannot have: in the `target` of an entry they stand for everybody."""
+"""Names no agent can have: in the `target` of an entry they mean all readers."""
 
 
 def new_agent_name_error(name: str) -> str:

@@ -204,8 +204,8 @@ def _system_call() -> Callable[..., int] | None:
         return None
     import ctypes
 
-    # The types are ctypes' own choice, which it makes sooner: the address of the bytes, and ints, whose sign
-    # fills the register on both machines.
+    # Without argument types, which cost an import: ctypes passes the address of the bytes and plain ints, whose
+    # sign fills the register on both architectures.
     call = ctypes.CDLL(None).syscall
     descriptor: int = call(
         _OPENAT2, _AT_FDCWD, b"/", _open_how(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), 24

@@ -35,7 +35,7 @@ from lemming.kernel.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, d
 from lemming.kernel.org.organisation import Organisation
 
 CACHE_LIMIT_BYTES = 32 << 20
-OUTBOX_CACHE_BYTES = 64 << 10  # for every outbox that is read, where that is more: what an inbox shows of one
+OUTBOX_CACHE_BYTES = 64 << 10  # minimum for each outbox that is read: the part an inbox shows of one
 ENTRY_OVERHEAD_BYTES = 2048  # Python's overhead for a small entry
 
 EntryResult = OutboxEntry | ConfigError | None

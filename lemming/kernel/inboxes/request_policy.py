@@ -13,7 +13,7 @@ RequestOutcomes = dict[tuple[str, str], tuple[str, str]]
 EntryLister = Callable[[str, int], Iterable[OutboxEntry]]
 """Yields an author's entries since a tick that may move or end a request."""
 EntryReader = Callable[[str], OutboxEntry | None]
-"""Returns the entry of an identity, if there is one."""
+"""Returns the entry of an identity, or None."""
 
 
 class RequestPolicy(Protocol):

@@ -20,7 +20,7 @@ JOURNAL_LIMIT_BYTES = 192 << 20
 _BLOCK_BYTES = 1 << 20
 _KEPT_BYTES = 8 << 20  # cached of the last block: readers mostly go on to the next tick
 _INDEX_LIMIT_BYTES = 64 << 10  # ten times the index of a hundred journals
-_MEMORY_LIMIT_BYTES = 64 << 20  # for unpacking; what is packed here takes two
+_MEMORY_LIMIT_BYTES = 64 << 20  # for unpacking; our own segments need two MiB
 _FAST_PRESET = 1  # a tenth of the time of the usual 6, for a quarter more bytes
 
 

@@ -68,8 +68,8 @@ def has_reached_soft_cap(allocation: AgentCredits, spent: float) -> bool:
 
 
 # --- maximum cost of one call ---------------------------------------------------------------------
-# A token is a byte at least, so that a prompt has no more tokens than bytes; what a server adds around
-# messages, tools and schemas is allowed for.
+# A token has at least one byte, so a prompt has no more tokens than bytes; the overheads cover a server's
+# additions around messages, tools and schemas.
 
 
 CALL_OVERHEAD_TOKENS = 1024

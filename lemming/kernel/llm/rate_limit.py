@@ -24,9 +24,9 @@ from lemming.kernel.llm.token_usage import estimate_prompt_tokens, tokens_used
 from lemming.kernel.providers import Reply, Request
 
 WINDOW_S = 60.0
-MAX_SLEEP_S = 0.25  # of the one call that is next: how soon it sees that the engine is to stop
+MAX_SLEEP_S = 0.25  # of the next call only: the delay until it notices that the engine is to stop
 MAX_PAUSE_S = 3600.0
-"""After so long a provider is asked again, whatever it said before."""
+"""Maximum seconds until a provider is tried again, whatever its last answer asked for."""
 
 
 @dataclass(frozen=True)

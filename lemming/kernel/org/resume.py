@@ -328,4 +328,4 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
         "options": {},
     },
 }
-"""Keys that came after version 0.1.0, by the block they stand in: at their defaults no journal holds them."""
+"""Keys added after version 0.1.0, by their block: at their defaults no journal holds them."""

@@ -21,8 +21,8 @@ from lemming.kernel.base.errors import (
     UnknownModel,
 )
 
-# What `requests`, `httpx`, `aiohttp`, `urllib`, `http.client`, `botocore`, `grpc` and SDKs call it when a
-# server does not answer, or not with what was asked for.
+# Error names of `requests`, `httpx`, `aiohttp`, `urllib`, `http.client`, `botocore`, `grpc` and SDKs for a server
+# without an answer, or with an unexpected one.
 _OUT_OF_ORDER = {
     "APIConnectionError", "APIError", "ClientError", "EOFError", "HTTPError", "HTTPException",
     "InternalServerError", "JSONDecodeError", "OSError", "RequestException", "RpcError", "RuntimeError",

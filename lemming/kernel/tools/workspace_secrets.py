@@ -14,7 +14,7 @@ from lemming.kernel.tools import EngineTool, Tool
 from lemming.kernel.tools.tool_context import ToolContext
 
 MAX_BYTES = 64 << 20
-"""A larger file is not looked at."""
+"""Maximum bytes of a file that is searched."""
 
 _MAX_NAMES = 5
 

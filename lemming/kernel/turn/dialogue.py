@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lemming.kernel.turn.turn_state import TurnState
 
 MAX_DIALOGUE_BYTES = 32 << 10
-"""The most that is kept for one request, as JSON: a ledger has a line for every turn of its agent."""
+"""Maximum bytes stored for one request, as JSON: a ledger has a line for every turn of its agent."""
 MAX_DIALOGUES_BYTES = 512 << 10
 """The most that an agent keeps for all its requests."""
 SHORT_CHARS = 200
@@ -55,7 +55,7 @@ CONTRACT, CONTRACT_NATIVE = "contract", "contract, native"
 """Styles with replies of the contract's four keys, besides those of `ReplyForm`."""
 TOO_LONG_REMARK = "what was said is too long to keep: the next turn begins anew, with the results that waited"
 CallResults = Sequence[tuple[Mapping[str, Any], str]]
-"""Results as a model is told of them, each with the id of the model's own call; empty without one."""
+"""Results as the model sees them, each with the id of the model's own call; empty without one."""
 
 
 def dialogue_style(form: ReplyForm | None, prompt: Sequence[Message]) -> str:

@@ -69,7 +69,7 @@ class CheckFunctionError(Exception):
 
 
 CheckFunctions = Callable[[tuple[str, ...]], Callable[[str, Json], CheckFinding | None]]
-"""Gives the functions of plugins, which are asked by name."""
+"""Returns the check functions of plugins, which are called by name."""
 
 
 @accept_old_fields

@@ -23,7 +23,7 @@ from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.turn.turn_values import TurnInputs
 
 MAX_LOOPS = 8
-"""So many ways in which turns came no further are counted apart: an agent may alternate between some."""
+"""Maximum loops counted separately: an agent may alternate between several."""
 REFUSED = "did nothing but what was refused or failed as before"
 MISADDRESSED = "wrote the same to agents that there are not"
 ASKED_AGAIN = "asked for the same, and no answer came but that it failed"

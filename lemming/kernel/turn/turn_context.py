@@ -31,7 +31,7 @@ Drive = Callable[[Steps], End]
 
 
 RetentionHold = Callable[[EntryName], bool]
-"""Says of an entry that it stays."""
+"""Returns True for an entry that must stay."""
 ReplyHold = Callable[[OutboxEntry, Collection[str], Mapping[str, bool]], bool]
 """Marks an entry as awaited by agents or persons; each with True if it was not shown to them."""
 

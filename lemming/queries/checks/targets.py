@@ -10,7 +10,7 @@ from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.queries.checks.check_registry import CheckScope
 
 MAX_ENTRIES_CHECKED = 3
-"""So many entries of an agent are looked at, of its newest tick."""
+"""Maximum entries of an agent that are checked, of its newest tick."""
 
 
 def check_targets(scope: CheckScope) -> Iterator[Problem]:

@@ -37,7 +37,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 MAX_TURNS = 2000
 """Maximum turns in the window; with many turns in a tick it ends with the newest."""
 MAX_ENTRIES = 10_000
-"""Of an organisation that has more entries, the requests are looked at that were made in the window."""
+"""Maximum entries of an organisation before only requests of the window are scanned."""
 
 
 @dataclass(frozen=True, kw_only=True)

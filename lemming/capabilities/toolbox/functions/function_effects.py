@@ -28,7 +28,7 @@ from lemming.kernel.tools.tool_context import ToolContext
 
 RESULTS_FOLDER = "tool_results"
 SAVED_LIMIT_BYTES = 1 << 20
-"""The most that is kept of a long result."""
+"""Maximum bytes of a long result that are saved."""
 
 
 def attach_effects(tool: Tool, context: ToolContext, function_result: FunctionResult) -> ToolResult:

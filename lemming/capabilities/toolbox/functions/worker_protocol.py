@@ -19,7 +19,7 @@ from lemming.kernel.tools.tool_context import RequestedEffects, ToolContext
 
 REPLY_LIMIT_BYTES = 16 << 20
 OUTPUT_LIMIT_CHARS = 4 << 20
-"""The most of a result that comes back: more than is kept of it."""
+"""Maximum characters of a result from the worker: more than is saved of it."""
 
 
 def call_to_json(

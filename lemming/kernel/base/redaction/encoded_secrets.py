@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 SpanMapper = Callable[[int, int], tuple[int, int]]
-"""From where something stands in a text inside to where it stands in the outer one."""
+"""Maps a position in the decoded text to its position in the outer text."""
 
 MAX_SHORT_LINE_CHARS = 1 << 16
-"""So many characters in lines shorter than a key are looked at as base64: lists of words are such."""
+"""Maximum characters in lines shorter than a key that are decoded as base64: word lists have such lines."""
 _ROUNDS = 4  # escapes of escapes of escapes
-# Signs that nobody sees (soft hyphen, zero width, directions, variants), and letters in another dress.
+# Invisible characters (soft hyphen, zero width, directions, variants), and styled forms of letters.
 _INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff"

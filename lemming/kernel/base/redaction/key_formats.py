@@ -15,9 +15,9 @@ Span = tuple[int, int]
 
 _LETTERS = f"{ascii_letters}{digits}+/_.~-"
 
-# Each begins with letters of its own, which are looked for first; what may be part of a longer word, or of an
-# image in base64, has to stand for itself. No look ahead is long, and none starts inside another: else many
-# would take the square of the text's length.
+# Each format begins with letters of its own, which are searched first. A key that could be part of a longer word,
+# or of a base64 image, must be a word of its own. Lookaheads are short and never nested: otherwise many would
+# take quadratic time.
 _KEY_FORMATS = (
     # models
     r"sk-(?:proj|svcacct|ant)-(?=[a-z_-]{0,40}[0-9A-Z])[\w-]{32,}",

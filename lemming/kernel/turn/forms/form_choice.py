@@ -52,7 +52,7 @@ CONTRACT_KEYS = re.compile(r"\b(?:outbox_entries|memory_updates|tool_calls|paylo
 
 
 FORM_PROMPTS = ("fit", "brief", "tools")
-"""The values of `ModelEntry.prompt` with which a turn is asked for the simplest form of a reply."""
+"""The values of `ModelEntry.prompt` that request the simplest form of a reply."""
 
 
 class ModelFeatures(NamedTuple):

@@ -15,9 +15,9 @@ from lemming.kernel.turn.reply_schemas import PayloadSchema, closed_object
 
 MEMORY_READ, MEMORY_WRITE = "memory_read", "memory_write"
 TO_ALL = "all"
-"""The name that stands for all readers (`lemming.kernel.messages.EVERYBODY`)."""
+"""The name for all readers (`lemming.kernel.messages.EVERYBODY`)."""
 MOST_READERS = 20
-"""More readers are not listed: the model writes a name, and hears of one that there is not."""
+"""Maximum readers listed by name; with more, the model writes a name and unknown names are reported back."""
 _KEY: Json = {"type": "string", "pattern": "^[A-Za-z0-9_]{1,40}$"}
 
 
