@@ -28,10 +28,10 @@ class Forgetful(Side):
         self.done += 1
         self.messages += [self.task.model(name, self.done, "") for name in self.task.names]
 
-    def ticks_done(self):
+    def count_ticks(self):
         return self.done
 
-    def kept_messages(self):
+    def load_messages(self):
         return self.messages
 
 main(Forgetful)
@@ -58,7 +58,7 @@ class InMemory(SequentialSide):
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few agents and ticks, and nothing that is slow to count."""
-    for name, value in {"AGENTS": 2, "WARM": 1, "TICKS_A_ROUND": 1, "LONG": 2}.items():
+    for name, value in {"AGENTS": 2, "WARM_TICKS": 1, "TICKS_PER_ROUND": 1, "LONG_TICKS": 2}.items():
         monkeypatch.setattr(measuring, name, value)
     monkeypatch.setattr(measuring.shutil, "which", lambda _: None)
 
