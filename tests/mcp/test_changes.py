@@ -119,7 +119,7 @@ def test_a_server_is_not_accepted_anew_where_the_file_that_says_what_was_accepte
     configure(base, {"mis": server("other", **ONLY)})
     found, outcomes, told = ticks(base, tick=2)
     assert (found["tools"], outcomes) == ({}, ["not_found"])
-    assert told[0] == "the file is gone, and with it what was accepted of mis"
+    assert told[0] == "the file was deleted; accepted tools were lost for mis"
     assert not (base / "config/mcp.lock.json").exists()
     (base / "config/mcp.lock.json").write_bytes(accepted)
     configure(base, {"mis": server(**ONLY)})

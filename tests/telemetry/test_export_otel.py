@@ -68,7 +68,7 @@ def test_a_tick_that_is_not_over_is_left_out_and_said(org: Path, lemming: Lemmin
         run_once(org, notify=die_at_an_answer)
     ran = lemming("export", "otel")
     assert len(ran.objects) == 3
-    assert "tick 4 is not over" in ran.err
+    assert "tick 4 is unfinished and left out" in ran.err
 
 
 def test_sent_are_the_ticks_asked_for(org: Path, lemming: Lemming, collector: Collector) -> None:
