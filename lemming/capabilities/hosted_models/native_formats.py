@@ -10,7 +10,7 @@ from lemming.kernel.base.jsontext import JsonProblem, parse, to_line
 from lemming.kernel.providers import Image, Message, Request
 
 CHAT, RESPONSES, ANTHROPIC = "chat", "responses", "anthropic"
-"""Key for the provider whose format a stored message has; after a fallback it may be another provider's."""
+"""Formats of a stored message; after a fallback the format may be another provider's."""
 
 Call = dict[str, Any]
 """`{"id", "tool", "args"}`; arguments that are not JSON stay text."""

@@ -46,7 +46,7 @@ OMITTED_DEFAULTS = ("images", "context_tokens", "tools_share")
 """Keys of a model entry that a record leaves out at their defaults."""
 MAX_CACHED_PREFIXES = 10_000
 DEFAULT_MAX_STEPS = 8
-"""Default number of replies in a turn: with a strategy, and with one reply not being all."""
+"""Default maximum of replies in a turn that may take several: with a strategy, or with tools."""
 NATIVE_TOOL_PROMPTS = (None, "fit", "full")
 """The values of `ModelEntry.prompt` with which a backend may call tools by itself."""
 

@@ -11,8 +11,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 Item = tuple[int, int]
-"""A unit of work: number 0 for the turns of the agent at a position in the order, from 1 for its further
-turns."""
+"""A unit of work: the agent's position in the order, and 0 for its turns or, from 1, one turn of its row."""
 
 
 class Lane(NamedTuple):
