@@ -161,7 +161,7 @@ def test_images_for_a_backend_that_has_no_way_to_show_them_are_a_mistake(tmp_pat
     )
     report = run_once(base, clock=FrozenClock()).turns[0]
     assert report.status == "failed"
-    assert '"images": true is not possible: its provider takes none' in report.reason
+    assert '"images" must not be true' in report.reason
 
 
 def test_a_turn_that_was_interrupted_is_shown_the_same_image_again(
