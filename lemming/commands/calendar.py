@@ -132,7 +132,7 @@ def add_job(base: OrgPath, agent: str, text: str, cron: str) -> None:
     if cron_error := find_cron_error(cron):
         raise UsageError(cron_error[0], hint=cron_error[1])
     if config.org.timezone is None:
-        raise UsageError("no time zone is set", hint='"timezone": "Europe/Berlin" in config/org.json')
+        raise UsageError("no time zone is set", hint='set "timezone": "Europe/Berlin" in config/org.json')
     with edit_file(base, CALENDAR_FILE) as edit:
         current = load_calendar(org)  # raises where it is broken: nothing is written over then
         name, document = _generate_job_name(text, current.jobs), parse(edit.raw, allow_bom=True)

@@ -127,7 +127,7 @@ def _run_until_killed(base: OrgPath, answers: int, *, as_json: bool) -> NoReturn
     hint = (
         f"lemming chaos --in-place {answer_count}, in a tick like this"
         if answer_count
-        else "in a tick with model calls"
+        else "choose a tick with model calls"
     )
     raise UsageError(f"the tick had {format_count(answer_count, 'answer')}; nothing was killed", hint=hint)
 

@@ -357,10 +357,10 @@ def parse_json_object(text: str, parameter_name: str, example: str) -> dict[str,
         value = parse(text)
     except JsonProblem as error:
         raise UsageError(
-            f"{parameter_name} is not JSON: {error.message}", hint=f"such as '{example}'"
+            f"{parameter_name} is not JSON: {error.message}", hint=f"write '{example}', for example"
         ) from error
     if not isinstance(value, dict):
-        raise UsageError(f"{parameter_name} must be a JSON object", hint=f"such as '{example}'")
+        raise UsageError(f"{parameter_name} must be a JSON object", hint=f"write '{example}', for example")
     return value
 
 

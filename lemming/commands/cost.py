@@ -77,7 +77,7 @@ def cost(
     if by not in GROUPS:
         raise UsageError(
             f'--by must be one of {", ".join(GROUPS)}, got "{by}"',
-            hint=did_you_mean(by, GROUPS) or "--by agent",
+            hint=did_you_mean(by, GROUPS) or "write --by agent",
         )
     if as_csv and context.as_json:
         raise UsageError("--csv and --json exclude each other", hint="use one of them")

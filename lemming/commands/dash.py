@@ -99,7 +99,7 @@ def _require_person(base: OrgPath, name: str) -> None:
     require_agent_folder(base, name)
     people = find_people(survey_agents(base), load_config(base))
     if name not in people:
-        hint = f"people here: {', '.join(people) or 'none; an agent with the model key human is one'}"
+        hint = f"people here: {', '.join(people) or 'none; create one with the model key human'}"
         raise UsageError(f"{name} is not a person: a model answers for it", hint=hint)
 
 

@@ -193,7 +193,7 @@ def _to_internal_error(error: Exception) -> LemmingError:
     return LemmingError(
         f"internal error: {type(error).__name__}: {terminal.one_line(str(error), 300)}",
         where=f"{Path(frame.filename).name}:{frame.lineno}",
-        hint=f"this is a bug in LeMMing or in a plugin; set {DEBUG_ENV}=1 to see the traceback",
+        hint=f"set {DEBUG_ENV}=1 to see the traceback, and report the bug (in LeMMing or a plugin)",
     )
 
 

@@ -78,7 +78,7 @@ def events(
     """
     for name in types or ():
         if name not in TYPES:
-            hint = did_you_mean(name, TYPES) or f"one of {', '.join(TYPES)}"
+            hint = did_you_mean(name, TYPES) or f"use one of {', '.join(TYPES)}"
             raise UsageError(f'there is no event type "{name}"', hint=hint)
     base, selected_types = context.org, frozenset(types or TYPES)
     if agent is not None and agent not in (names := list_agent_folders(base)):

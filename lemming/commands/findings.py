@@ -50,7 +50,7 @@ def findings(
     if kind is not None and kind not in KINDS:
         raise UsageError(
             f'there is no finding kind "{kind}"',
-            hint=did_you_mean(kind, KINDS) or f"one of {', '.join(KINDS)}",
+            hint=did_you_mean(kind, KINDS) or f"use one of {', '.join(KINDS)}",
         )
     first, last = parse_tick_range(ticks) if ticks is not None else (None, None)
     scan = scan_ticks(base, first=first, last=last)

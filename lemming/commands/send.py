@@ -124,7 +124,7 @@ def _reject_missing_to_option(text: list[str], other_agents: list[str]) -> None:
     quoted_text = shlex.quote(" ".join(text[1:]))
     raise UsageError(
         f'a message to "{name}" must have --to {name}; without it, the message goes to everybody',
-        hint=f"lemming send --to {name} {quoted_text}; to everybody: the text in one pair of quotes",
+        hint=f"write lemming send --to {name} {quoted_text}, or put the whole text into quotes for everybody",
     )
 
 
@@ -136,7 +136,7 @@ def _require_person(base: OrgPath, author: str, config: Config) -> None:
     people = ", ".join(agent.name for agent in agents if is_person_agent(agent, config))
     raise UsageError(
         f"{author} is not a person: a model answers for it",
-        hint=f"people here: {people or 'none; an agent with the model key human is one'}",
+        hint=f"people here: {people or 'none; create one with the model key human'}",
     )
 
 

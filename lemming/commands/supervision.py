@@ -64,7 +64,7 @@ class _HealthProbe:
         """Return the health of the organisation for a query."""
         silent_s = self._progress.overdue_s
         text = f"no progress for {silent_s:.0f} s in tick {self._progress.tick}"
-        hint = "restart it: it continues where it stopped"
+        hint = "restart the engine: it continues where it stopped"
         hang_issues = [HealthIssue(text, hint=hint, about="engine", since_tick=self._progress.tick)]
         org_status = load_org_status(
             self._org, max_age_s=_parse_max_age(query), extra_issues=hang_issues if silent_s else []

@@ -34,7 +34,7 @@ def run_action(org: Organisation, name: str, arguments: Json, person: str | None
     Raises: UsageError for an unknown action or bad arguments.
     """
     if name not in ACTIONS:
-        hint = did_you_mean(name[:80], list(ACTIONS)) or f"actions: {', '.join(ACTIONS)}"
+        hint = did_you_mean(name[:80], list(ACTIONS)) or f"use one of {', '.join(ACTIONS)}"
         raise UsageError(f'there is no action "{name[:80]}"', hint=hint)
     with guard_code(_require_code_trust):
         return ACTIONS[name](org, arguments, person or _get_text(arguments, "person") or None)

@@ -103,7 +103,7 @@ def parse_org(
     """
     for part in document:
         if part not in PARTS:
-            hint = did_you_mean(part, list(PARTS)) or f"keys: {', '.join(PARTS)}"
+            hint = did_you_mean(part, list(PARTS)) or f"use one of {', '.join(PARTS)}"
             raise ConfigError(f'unknown key "{part}"', where=file, hint=hint)
     agents, plans = _extract_plans(_require_object(document, "agents", file), file, defaults)
     if "timezone" in _require_object(document, "settings", file):

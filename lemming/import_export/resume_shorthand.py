@@ -184,7 +184,7 @@ def _require_known_keys(name: str, shorthand: Mapping[str, Any]) -> None:
             hint = (
                 _FOREIGN_KEYS.get(key, "")
                 or did_you_mean(key, known_keys)
-                or f"words: {', '.join(known_keys)}"
+                or f"use one of {', '.join(known_keys)}"
             )
             raise UsageError(f'unknown key "{key}"', where=f"agents.{name}", hint=hint)
 

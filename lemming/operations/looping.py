@@ -27,7 +27,7 @@ def pause_looping_agents(runtime: Runtime, report: TickReport) -> None:
             pause_agent(runtime.base, turn.agent, reason)
         except LemmingError as error:  # the resume is missing or not writable
             message = f"{turn.agent} could not be paused ({error}): {turn.stopped}"
-        hint = f"`lemming tick {report.tick}` shows the last of them; `lemming unpause {turn.agent}` ends it"
+        hint = f"see the last turn with `lemming tick {report.tick}`, then run `lemming unpause {turn.agent}`"
         file = paths.resume_file(turn.agent)
         runtime.report_problem(
             Problem(message, file, hint=hint, severity="warning", code="LMG-405"), turn.agent

@@ -158,7 +158,9 @@ def _require_amounts(call: Json, args: Json) -> None:
     if call["tool"] == SPEND:
         for key in args.keys() - {"of"}:
             if not is_amount(args[key]):
-                raise UsageError(f"{key} must be more than 0, got {args[key]!r}", hint=f"--edit {key}=5")
+                raise UsageError(
+                    f"{key} must be more than 0, got {args[key]!r}", hint=f"write --edit {key}=5"
+                )
 
 
 def _other_decision(request: RequestView, kind: DecisionKind, text: str) -> Json:

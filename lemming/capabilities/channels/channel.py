@@ -178,7 +178,7 @@ def payload_text(payload: Mapping[str, Any]) -> str:
 def require_kind(kind: str) -> None:
     """Raise `ConfigError` for an invalid kind of message from outside."""
     if kind not in KINDS:
-        hint = did_you_mean(kind, list(KINDS)) or f"kinds: {', '.join(KINDS)}"
+        hint = did_you_mean(kind, list(KINDS)) or f"use one of {', '.join(KINDS)}"
         raise ConfigError(f'option "kind" must be a kind of incoming entry, got "{kind}"', hint=hint)
 
 

@@ -179,9 +179,7 @@ def _validate_test(condition: Json, pointer: str) -> Iterator[Problem]:
         message = (
             'a condition must have "op"' if op is None else f"there is no operation {_describe_value(op)}"
         )
-        hint = (
-            did_you_mean(op, tuple(OPS)) if isinstance(op, str) else ""
-        ) or f"operations: {', '.join(OPS)}"
+        hint = (did_you_mean(op, tuple(OPS)) if isinstance(op, str) else "") or f"use one of {', '.join(OPS)}"
         yield Problem(message, pointer=pointer if op is None else f"{pointer}/op", hint=hint)
         return
     yield from _validate_value(condition, op, pointer)

@@ -80,7 +80,7 @@ async def _limit_response(response: Any) -> None:
         target = strip_userinfo(str(url.join(response.headers["location"]))).partition("?")[0]
         raise RequestRejected(
             f"HTTP {response.status_code}: {get_host(url)} sends the prompt on to {target}: not followed",
-            hint="if that is the server you mean, put its address into options in config/models.json",
+            hint="put that address into options in config/models.json if you trust it",
         )
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     unpacker = None if encoding == "identity" else _make_decompressor(encoding, get_host(url))

@@ -288,7 +288,7 @@ def _route_problems(plan: AgentPlan) -> Iterator[Problem]:
             elif transition.to not in (*names, *EXITS):
                 hint = (
                     did_you_mean(transition.to, [*names, *EXITS])
-                    or f"steps: {', '.join(names)}; or end, fail"
+                    or f"use one of {', '.join(names)}, end or fail"
                 )
                 yield Problem(f'there is no step "{transition.to}"', pointer=transition.pointer, hint=hint)
         yield from _choice_problems(step, f"/steps/{index}")

@@ -52,7 +52,7 @@ def require_person(snapshot: RequestsSnapshot, name: str) -> None:
             f'there is no agent "{name}"', hint=suggest_agent(name, sorted(snapshot.agent_names))
         )
     people = ", ".join(sorted(snapshot.people))
-    hint = f"people here: {people or 'none; an agent with the model key human is one'}"
+    hint = f"people here: {people or 'none; create one with the model key human'}"
     raise UsageError(f"{name} is not a person: a model answers for it", hint=hint)
 
 

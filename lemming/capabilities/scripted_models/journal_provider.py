@@ -48,7 +48,7 @@ class ReplayProvider(Backend):
         record = self._answers.get((request.agent, request.step))
         if record is None:
             call_description = f"agent {request.agent}, tick {request.tick}, call {request.step}"
-            hint = "the recording ends here, or this organisation is not the one that was recorded"
+            hint = "record more ticks, or use the organisation that was recorded"
             raise RequestRejected(f"no recorded answer: {call_description}", where=self._journals, hint=hint)
         return to_reply(record)
 
