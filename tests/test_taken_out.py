@@ -202,7 +202,7 @@ def test_a_key_of_all_agents_stops_the_run_where_nobody_reads_it(tmp_path: Path,
     (tmp_path / "taken").mkdir()
     found = python(without(name, tmp_path / "taken"), "-c", RUN, str(base))
     assert found.returncode != 0
-    assert "nobody here " in found.stderr
+    assert "is not installed" in found.stderr
     assert f': the capability "{name}" is not installed' in found.stderr
     assert not [*base.glob("agents/*/outbox/*")]
 
@@ -319,7 +319,7 @@ def test_a_tool_whose_folder_is_absent_is_unknown_and_says_what_is_missing(tmp_p
     assert found.returncode == 0, found.stderr
     assert "('ada', 'done', '')" in found.stdout
     told = (base / "logs/engine.log").read_text()
-    assert 'no tool \\"file_write\\" (the capability \\"toolbox\\" is not installed' in told
+    assert 'tool \\"file_write\\" does not exist (the capability \\"toolbox\\" is not installed' in told
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_a_resume_that_is_gone_is_missed_and_one_that_comes_back_is_seen(org: Or
     (org.base / RESUME).rename(org.base / "away")
     without = survey_agents(org)
     assert (list(without.agents), without.broken) == (["zed"], {})
-    assert "no agent without it" in without.warnings[0].message
+    assert "an agent must have a resume.json" in without.warnings[0].message
     (org.base / "away").rename(org.base / RESUME)
     assert list(survey_agents(org).agents) == ["ada", "zed"]
 

@@ -221,7 +221,7 @@ def test_a_plan_that_is_wrong_is_refused_with_its_place(make: Callable[[], PlanS
 
 def test_a_condition_is_no_truth_of_python() -> None:
     is_late = answer["score"] < 3
-    with pytest.raises(TypeError, match="put them together"):
+    with pytest.raises(TypeError, match="combine conditions"):
         bool(is_late)
     with pytest.raises(TypeError):
         Condition({}) and 1

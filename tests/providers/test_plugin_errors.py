@@ -177,9 +177,9 @@ def test_the_line_is_the_plugins_own_and_not_that_of_a_library(request_: Request
 
 
 PLUGINS = {
-    "broken_by_type": ("value = 1\nvalue()\n", "TypeError", 2, "mend it there"),
-    "broken_by_syntax": ("value = (\n", "SyntaxError", 1, "mend it there"),
-    "broken_by_import": ("import json\nimport no_such_package\n", "no_such_package", 2, "mend it there"),
+    "broken_by_type": ("value = 1\nvalue()\n", "TypeError", 2, "fix it there"),
+    "broken_by_syntax": ("value = (\n", "SyntaxError", 1, "fix it there"),
+    "broken_by_import": ("import json\nimport no_such_package\n", "no_such_package", 2, "fix it there"),
 }
 
 
