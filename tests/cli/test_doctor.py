@@ -44,7 +44,7 @@ def test_doctor_and_repair_agree_about_an_interrupted_tick(base: Path, lemming: 
         run_once(base)
     fs.write_atomic(base, "tick.json", b'{"current_tick": 1}')
     ran = lemming("doctor")
-    assert "tick.json has 1, but tick 1 is over: tick 2 has started" in ran.out
+    assert "tick.json says 1, but tick 1 is over: tick 2 has started" in ran.out
     assert '"current_tick": 3' not in ran.out
     assert "`lemming repair`" in ran.out
     lemming("repair", "--yes")
@@ -99,7 +99,7 @@ def test_doctor_sees_a_tick_that_was_moved_back(base: Path, lemming: Lemming) ->
     persist_tick(base, 1)
     ran = lemming("doctor")
     assert ran.status == 1
-    assert "fix: run `lemming repair`" in ran.out
+    assert "fix: `lemming repair`" in ran.out
 
 
 def test_doctor_without_an_org_says_how_to_make_one(

@@ -125,7 +125,7 @@ def test_status_says_that_a_counter_was_set_back(base: Path, lemming: Lemming) -
     assert "is over" not in lemming("status").err
     (base / "tick.json").write_text('{"current_tick": 1}')
     told = lemming("status").err
-    assert "tick 1 is over: tick 2 has started\n  fix: run `lemming repair`" in told
+    assert "tick 1 is over: tick 2 has started\n  fix: `lemming repair`" in told
 
 
 def test_status_marks_what_is_broken_and_says_why(base: Path, lemming: Lemming) -> None:
