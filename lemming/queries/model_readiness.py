@@ -95,7 +95,7 @@ def _is_served(kind: str, model: str, names: Iterable[str]) -> bool:
 
 def _suggest_fix(kind: str, model: str) -> str:
     return (
-        f"run `ollama pull {model}`"
+        f"ollama pull {model}"
         if kind == "ollama"
         else "load it there, or correct the model in config/models.json"
     )

@@ -98,7 +98,7 @@ def test_some_are_asked_by_their_names(org: Path, lemming: Lemming) -> None:
     assert "disk" in lemming("check", "disk").out
     wrong = lemming("check", "resume")
     assert (wrong.status, 'did you mean "resumes"?' in wrong.err) == (2, True)
-    assert "`lemming validate` is a command" in lemming("check", "resumes", "validate").err
+    assert "use the command `lemming validate`" in lemming("check", "resumes", "validate").err
     assert lemming("check", "validate") == lemming("validate")
 
 

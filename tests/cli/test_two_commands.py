@@ -85,7 +85,7 @@ def test_a_file_that_goes_between_two_looks_is_not_begun_anew(base: Path) -> Non
     make_org(base, resume("ada"), org={"inbox_limit": 5})
     run_once(base, clock=FrozenClock())
     (base / ORG).unlink()
-    with pytest.raises(ConfigError, match="the file is gone"), edit_file(base, ORG):
+    with pytest.raises(ConfigError, match="the file does not exist"), edit_file(base, ORG):
         pass
 
 

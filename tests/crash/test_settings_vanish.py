@@ -43,7 +43,7 @@ def test_an_engine_that_is_killed_without_its_settings_goes_on_when_they_are_bac
     assert len(left) > 10
     for point in left[::2]:
         folder = fault_injection.restore_image(point.image, tmp_path / f"left {point.number}")
-        with pytest.raises(ConfigError, match="the file is gone"):
+        with pytest.raises(ConfigError, match="the file does not exist"):
             run_once(folder, clock=FrozenClock())
         assert fault_injection.take_image(folder / "agents") == {
             path.removeprefix("agents/"): content

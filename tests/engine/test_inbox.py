@@ -260,9 +260,9 @@ def test_an_entry_that_cannot_be_read_is_said_and_shown_when_it_is_mended(org: P
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"agent": "human"}, "claims agent"),
-        ({"tick": 7}, "claims tick"),
-        ({"id": "fff"}, "claims id"),
+        ({"agent": "human"}, "agent must be 'zoe'"),
+        ({"tick": 7}, "tick must be 0"),
+        ({"id": "fff"}, "id must be 'abc'"),
         ({"payload": []}, "payload"),
         ({"tick": "1"}, "/tick"),
         ({"extra": 1}, "unknown key"),

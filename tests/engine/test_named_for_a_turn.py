@@ -67,7 +67,7 @@ def test_an_agent_that_wakes_for_what_changed_has_a_turn_though_nothing_has(base
 
 def test_a_name_that_no_agent_has_is_refused_with_the_nearest_and_no_tick_runs(base: Path) -> None:
     office(base)
-    with pytest.raises(UsageError, match='no agent "keper"') as refused:
+    with pytest.raises(UsageError, match='agent "keper" does not exist') as refused:
         run_once(base, agents=["keper"])
     assert "keeper" in refused.value.hint
     assert load_tick(base) == 1

@@ -62,7 +62,9 @@ def test_a_model_whose_address_is_in_the_wrong_place_is_asked_nothing(key: str, 
     (problem,) = raised.value.problems
     assert (problem.file, problem.pointer) == ("config/models.json", f"/gpt/{key}")
     assert problem.line == 4
-    assert problem.hint.startswith("options.base_url is" if "base" in key.lower() else "options.api_key_env")
+    assert problem.hint.startswith(
+        "move it to options.base_url" if "base" in key.lower() else "move it to options.api_key_env"
+    )
 
 
 def test_a_key_that_is_none_in_credits_json_stops_the_run(base: Path) -> None:

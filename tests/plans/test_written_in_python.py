@@ -225,7 +225,7 @@ def test_a_condition_is_no_truth_of_python() -> None:
         bool(is_late)
     with pytest.raises(TypeError):
         Condition({}) and 1
-    with pytest.raises(UsageError, match="not a field"):
+    with pytest.raises(UsageError, match="got a field"):
         _ = answer["score"] == previous["score"]
 
 

@@ -88,7 +88,7 @@ def test_ctrl_c_passes_through(request_: Request) -> None:
 
 @pytest.mark.parametrize("answer", [None, 7, b"bytes", {"text": "hello"}])
 def test_an_answer_that_is_not_text_is_rejected(answer: Any, request_: Request) -> None:
-    with pytest.raises(RequestRejected, match="not text"):
+    with pytest.raises(RequestRejected, match="must return text"):
         call_provider(Plugin(answer), request_)
 
 

@@ -37,7 +37,7 @@ def test_a_question_gives_what_happens_and_then_its_outcome(org: Path) -> None:
     first, *rest = kinds(events)
     assert (first, set(rest)) == (TickBegins, {*rest, ModelReplied, TickEnds})
     assert stream.result.value == "four"
-    with pytest.raises(UsageError, match="taken already"):
+    with pytest.raises(UsageError, match="already been read"):
         next(iter(stream))
 
 
@@ -53,7 +53,7 @@ def test_an_async_program_gets_the_same(org: Path) -> None:
 
 def test_ticks_give_what_happens_and_then_the_last_report(org: Path) -> None:
     stream = lemming.stream_ticks(org, max_ticks=2, interval_s=0)
-    with pytest.raises(UsageError, match="not over"):
+    with pytest.raises(UsageError, match="has not ended"):
         _ = stream.result
     ticks = [event.tick for event in stream if isinstance(event, TickBegins)]
     assert (ticks, stream.result and stream.result.tick) == ([1, 2], 2)

@@ -112,7 +112,7 @@ ENGINES: dict[str, Callable[[Path], object]] = {
 def test_a_newer_format_is_refused_before_anything_is_written(base: Path, name: str) -> None:
     make_org(base, resume("ada"), org=NEWER)
     before = tree(base, without=())
-    with pytest.raises(ConfigError, match=f"has format {NEWEST_FORMAT + 1}") as caught:
+    with pytest.raises(ConfigError, match=f"got {NEWEST_FORMAT + 1}") as caught:
         ENGINES[name](base)
     assert "pip install -U lemming-engine" in str(caught.value.problems[0].hint)
     assert tree(base, without=()) == before

@@ -99,7 +99,7 @@ def test_beside_an_engine_the_history_begins_with_the_next_tick(base: Path) -> N
     run(make(base, "off"), 2)
     with open_org(base):
         assert run_command(["-C", str(base), "history", "on"]) == 0
-    with pytest.raises(UsageError, match="no history here"):
+    with pytest.raises(UsageError, match="no history is recorded here"):
         GitHistory(base)
     run(base, 1)
     newest = GitHistory(base).list_commits()[0]
@@ -118,5 +118,5 @@ def test_without_journals_there_is_nothing_to_make(base: Path) -> None:
     run(make(base, "off"), 2)
     shutil.rmtree(base / "logs")
     assert run_command(["-C", str(base), "history", "on"]) == 0
-    with pytest.raises(UsageError, match="no history here"):
+    with pytest.raises(UsageError, match="no history is recorded here"):
         GitHistory(base)

@@ -169,8 +169,8 @@ def test_a_wrong_expression_is_named_with_what_was_meant(cron: str, says: str) -
         ("Europe/Berlni", "Europe/Berlin"),
         ("europe/berlin", "Europe/Berlin"),
         ("New York", "America/New_York"),
-        ("/etc/passwd", "as Europe/Berlin is"),
-        ("", "as Europe/Berlin is"),
+        ("/etc/passwd", "such as Europe/Berlin"),
+        ("", "such as Europe/Berlin"),
     ],
 )
 def test_a_wrong_time_zone_is_named_with_the_nearest(zone: str, says: str) -> None:

@@ -61,7 +61,7 @@ def test_the_map_of_one_agent_has_its_neighbours_only(desk: Path) -> None:
     assert {node["name"] for node in shown["nodes"]} == {"poet", "human"}
     assert shown["left_out"] == 2
     assert shown["names"] == ["checker", "editor", "human", "poet"]
-    with pytest.raises(UsageError, match='there is no agent "pot"') as raised:
+    with pytest.raises(UsageError, match='agent "pot" does not exist') as raised:
         map_of(desk, agent="pot")
     assert "poet" in raised.value.hint
 

@@ -20,7 +20,7 @@ TOOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 TOOL_NAME_RULE = "a tool's name has 1 to 63 letters, digits, _, - and ., and starts with a letter or digit"
 
 NEEDS = (
-    "must have repeatable=True (a kill leaves open which of the calls were made) and not "
+    "needs repeatable=True (a kill leaves open which of the calls were made) and not "
     'on_error="stop" (the other calls have already started)'
 )
 
