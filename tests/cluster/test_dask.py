@@ -350,7 +350,7 @@ def test_dask_without_an_address_is_refused_before_anything_runs(base: Path) -> 
 def test_doctor_says_what_the_cluster_offers(cluster: LocalCluster, base: Path) -> None:
     make_org(base, resume("ada"), org={"executor": "dask", "executor_address": cluster.scheduler_address})
     found = finding(base)
-    assert (found["level"], "2 workers, 16 calls at once" in found["text"]) == ("ok", True)
+    assert (found["level"], "2 workers, 16 parallel calls" in found["text"]) == ("ok", True)
 
 
 def test_doctor_says_when_no_cluster_can_be_reached(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
