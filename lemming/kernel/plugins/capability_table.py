@@ -116,7 +116,9 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             tick="lemming.capabilities.attachments.attachments_capability:AttachmentsTickInterceptor",
             needs=("toolbox",),
             is_used=_has_attachments,
-            participates=lambda inputs: _has_attach(inputs.agent.permissions.tools),
+            participates=lambda inputs: (
+                inputs.agent.permissions.tools and _has_attach(inputs.agent.permissions.tools)
+            ),
         ),
         CapabilitySpec(
             "batches",

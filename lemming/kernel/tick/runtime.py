@@ -114,8 +114,7 @@ class Runtime:
     next_tick: int | None = None  # the counter as this engine, or the last one, left it
     monotonic: MonotonicClock = time.monotonic
     pause: Callable[[float], object] | None = None
-    # Settings files named in the newest journal, once read.
-    journaled_settings: Set[str] | None = None
+    journaled_settings: Set[str] | None = None  # settings files named by the newest journal, once read
     before_retry: dict[str, Callable[[ProviderError], None]] = field(default_factory=dict)
     build_observers: Callable[[Runtime, Config], list[Observer]] = no_observers
     _settings_observers: tuple[Observer, ...] = ()
@@ -169,9 +168,8 @@ class Runtime:
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
             load_installed_plugins()
         for problem in refresh_tools(config.org, self.org):
-            self.report_problem(
-                replace(problem, hint=f"{problem.hint}; {TOOLS_UNCHANGED}".removeprefix("; "))
-            )
+            hint = f"{problem.hint}; {TOOLS_UNCHANGED}".removeprefix("; ")
+            self.report_problem(replace(problem, hint=hint))
         self.backends.settings = config.org
         self._settings_observers = tuple(self.build_observers(self, config))
         return config
@@ -191,9 +189,8 @@ class Runtime:
                 problems = [problem for problem in error.problems if problem.severity == "error"]
                 self._config_file = problems[0].file
                 for problem in problems:
-                    self._emit_problem(
-                        replace(problem, hint=f"{problem.hint}; {SETTINGS_UNCHANGED}".removeprefix("; "))
-                    )
+                    hint = f"{problem.hint}; {SETTINGS_UNCHANGED}".removeprefix("; ")
+                    self._emit_problem(replace(problem, hint=hint))
             return self._config
         if self._config_problem:
             self._emit_problem(replace(_SETTINGS_RESTORED, file=self._config_file))
@@ -275,13 +272,16 @@ class Runtime:
         `before_retry` is called before each retry, after the check of the turn's limits.
         """
         on_delta = self._delta_notifier(request) if self.is_streaming else None
-        checks = [check for check in (self.before_retry.get(request.agent), before_again) if check]
+        check = self.before_retry.get(request.agent) if self.before_retry else None
+        if check is None or before_again is None:
+            return self.backends.complete(entry, request, on_delta, check or before_again)
+        checks = check, before_again
 
         def run_checks(error: ProviderError) -> None:
-            for check in checks:
-                check(error)
+            for run_check in checks:
+                run_check(error)
 
-        return self.backends.complete(entry, request, on_delta, run_checks if checks else None)
+        return self.backends.complete(entry, request, on_delta, run_checks)
 
     def _delta_notifier(self, request: Request) -> Callable[[str], object]:
         """Return the function that sends each text delta of an answer to the observers."""
