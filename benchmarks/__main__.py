@@ -49,24 +49,10 @@ SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
     "real": real.measure,
 }
 WIDE_SUBJECTS = {"models", "peers"}  # a column for each figure
-EXPLICIT_SUBJECTS = {
-    "aged",
-    "cluster",
-    "models",
-    "peers",
-    "real",
-    "simulate",
-}  # what takes too long for "everything"
+EXPLICIT_SUBJECTS = {"aged", "cluster", "models", "peers", "real", "simulate"}  # what takes too long for "everything"
 MEMORY_FOLDER = Path("/dev/shm")
 RESULTS_FILE = Path(__file__).parent / "results.json"
-QUICK_OPTIONS = {
-    "rounds": 3,
-    "agents": (10, 100),
-    "entries": (0,),
-    "durability": ("off",),
-    "ages": (),
-    "kills": 2,
-}
+QUICK_OPTIONS = {"rounds": 3, "agents": (10, 100), "entries": (0,), "durability": ("off",), "ages": (), "kills": 2}
 ON_DISK_OPTIONS = {"agents": (100,), "reading": ("one",), "entries": (0,), "ages": ()}
 MODEL_OPTIONS = ("server", "model", "provider", "prompt", "key_env", "recording")
 LIST_OPTIONS = ("agents", "reading", "entries", "durability", "ages", "peers", "kinds", "sides")
@@ -88,10 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
             for subject, changes in subjects.items():
                 options = dataclasses.replace(_build_options(arguments_given, folder, subject), **changes)
                 results += _measure_subject(subject, options, parent)
-    report = {
-        "machine": describe_machine(),
-        "measurements": [to_json(measurement) for measurement in results],
-    }
+    report = {"machine": describe_machine(), "measurements": [to_json(measurement) for measurement in results]}
     arguments_given.results.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -140,9 +123,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dir", type=Path, default=MEMORY_FOLDER if MEMORY_FOLDER.is_dir() else None, help="where to measure"
     )
-    parser.add_argument(
-        "--peers", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME", help=", ".join(PEERS)
-    )
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME", help=", ".join(PEERS))
     parser.add_argument("--kills", type=int, help="how often the run of each peer is killed")
     parser.add_argument("--environments", type=Path, help="where peers are installed, and kept")
     parser.add_argument("--org", type=Path, help="what is simulated is kept here, and gone on with")
@@ -156,22 +137,14 @@ def _make_parser() -> argparse.ArgumentParser:
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the subject `models`."""
     kinds = [*dict.fromkeys(turn.kind for turn in TURNS)]
-    parser.add_argument(
-        "--server", help="models: address of a model server, such as http://localhost:8080/v1"
-    )
+    parser.add_argument("--server", help="models: address of a model server, such as http://localhost:8080/v1")
     parser.add_argument("--model", help="models: name of the model; default: the first that the server lists")
     parser.add_argument("--provider", help="models: LeMMing's provider for the server; default: llamacpp")
     parser.add_argument("--prompt", help="models: LeMMing's prompt; default: that of a line without one")
     parser.add_argument("--key-env", metavar="NAME", help="models: the variable with the key for the server")
-    parser.add_argument(
-        "--recording", type=Path, metavar="FILE", help="models: keep replies, ask only what is new"
-    )
-    parser.add_argument(
-        "--kind", dest="kinds", nargs="+", choices=kinds, metavar="KIND", help=", ".join(kinds)
-    )
-    parser.add_argument(
-        "--sides", nargs="+", choices=SIDES, default=list(SIDES), metavar="NAME", help=", ".join(SIDES)
-    )
+    parser.add_argument("--recording", type=Path, metavar="FILE", help="models: keep replies, ask only what is new")
+    parser.add_argument("--kind", dest="kinds", nargs="+", choices=kinds, metavar="KIND", help=", ".join(kinds))
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), metavar="NAME", help=", ".join(SIDES))
 
 
 def _plan_runs(arguments: argparse.Namespace) -> dict[Path, dict[str, dict[str, Any]]]:
@@ -186,12 +159,8 @@ def _plan_runs(arguments: argparse.Namespace) -> dict[Path, dict[str, dict[str, 
 
 
 def _build_options(arguments: argparse.Namespace, folder: Path, subject: str) -> Options:
-    list_options = {
-        name: tuple(chosen) for name in LIST_OPTIONS if (chosen := getattr(arguments, name)) is not None
-    }
-    single_options = {
-        name: chosen for name in SINGLE_OPTIONS if (chosen := getattr(arguments, name)) is not None
-    }
+    list_options = {name: tuple(chosen) for name in LIST_OPTIONS if (chosen := getattr(arguments, name)) is not None}
+    single_options = {name: chosen for name in SINGLE_OPTIONS if (chosen := getattr(arguments, name)) is not None}
     changes: dict[str, Any] = {**(QUICK_OPTIONS if arguments.quick else {}), **list_options, **single_options}
     return Options(
         folder=folder / subject,

@@ -12,14 +12,7 @@ from pathlib import Path
 
 from benchmarks.measurement import Measurement
 from benchmarks.options import Options
-from benchmarks.orgs import (
-    NEVER,
-    SENTENCE,
-    make_agent_names,
-    make_benchmark_org,
-    remove_models,
-    write_resumes,
-)
+from benchmarks.orgs import NEVER, SENTENCE, make_agent_names, make_benchmark_org, remove_models, write_resumes
 from benchmarks.processes import PYTHON, YARDSTICK, lemming_command, run_measured
 from benchmarks.targets import CHECK_COMMANDS, FAST_COMMANDS
 from lemming.engine import run_forever
@@ -66,9 +59,7 @@ def measure(options: Options) -> Iterator[Measurement]:
         target = f"at once: {command}" if command in (*FAST_COMMANDS, *CHECK_COMMANDS) else ""
         yield _measure_command(base, command.format(**placeholders), case, options.rounds, target)
     for name in VIEWS:
-        yield _measure_view(
-            base, name, f"{description}: the page's {name}", placeholders["entry_file"], options.rounds
-        )
+        yield _measure_view(base, name, f"{description}: the page's {name}", placeholders["entry_file"], options.rounds)
     write_resumes(base, agents, "one", NEVER, "scripted")
     yield _measure_command(base, "run-once", f"{description}: run-once, nobody is due", options.rounds)
     _update_resume(base, "a00001", schedule=EVERY_TICK)
@@ -83,9 +74,7 @@ def _measure_view(base: Path, name: str, case: str, entry: str, rounds: int) -> 
     """Measure the CPU time of a process that renders a view of the page, against the yardstick."""
     parameters = {"agent": {"name": "a00001"}, "why": {"target": entry}}.get(name, {})
     expression = f"view(Path({str(base)!r}), {name!r}, {parameters!r})"
-    code = (
-        f"from pathlib import Path; from lemming.queries.views.view_registry import build_view; {expression}"
-    )
+    code = f"from pathlib import Path; from lemming.queries.views.view_registry import build_view; {expression}"
     floors, times = [], []
     for _ in range(rounds):
         floors.append(run_measured(YARDSTICK).cpu_s)

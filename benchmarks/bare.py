@@ -106,9 +106,7 @@ def _diff_writes(old_files: dict[str, bytes], new_files: dict[str, bytes], turns
     return pieces
 
 
-def _write_pieces(
-    root: int, pieces: list[Piece], flushes: int, *, new_names: str, old_paths: Iterable[str]
-) -> None:
+def _write_pieces(root: int, pieces: list[Piece], flushes: int, *, new_names: str, old_paths: Iterable[str]) -> None:
     """Write the pieces with evenly spaced flushes. A new file is again new in each repetition."""
     flush_interval = len(pieces) / flushes if flushes else len(pieces) + 1
     next_flush = flush_interval

@@ -30,13 +30,8 @@ def measure(options: Options) -> Iterator[Measurement]:
         print("cluster: distributed is not installed: pip install 'lemming-engine[dask]'", file=sys.stderr)
         return
     with _run_cluster(options.folder) as address:
-        bases = {
-            executor: _make_org(options.folder / executor, executor, address)
-            for executor in ("dask", "threads")
-        }
-        timings = interleave(
-            {name: Side(make_tick_work, (base,)) for name, base in bases.items()}, options.rounds
-        )
+        bases = {executor: _make_org(options.folder / executor, executor, address) for executor in ("dask", "threads")}
+        timings = interleave({name: Side(make_tick_work, (base,)) for name, base in bases.items()}, options.rounds)
     wall = {name: [timing.wall_s for timing in side_timings] for name, side_timings in timings.items()}
     cpu = {name: [timing.cpu_s / TURNS for timing in side_timings] for name, side_timings in timings.items()}
     case = f"{TURNS} turns at once that read nobody, a model of {DELAY_S:g} s, {WORKERS} workers"
@@ -53,9 +48,7 @@ def _make_org(base: Path, executor: str, address: str) -> Path:
     """Make an organisation with calls on the engine's threads or on the cluster."""
     make_slow_org(base, TURNS, "nobody", DELAY_S, max_parallel=TURNS)
     file = base / "config/org.json"
-    file.write_bytes(
-        dump_pretty({**json.loads(file.read_bytes()), "executor": executor, "executor_address": address})
-    )
+    file.write_bytes(dump_pretty({**json.loads(file.read_bytes()), "executor": executor, "executor_address": address}))
     return base
 
 

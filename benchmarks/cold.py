@@ -33,12 +33,8 @@ def measure(options: Options) -> Iterator[Measurement]:
     }
     large = {}
     if options.agents and max(options.agents) >= MANY_AGENTS and any(options.entries):
-        base = make_benchmark_org(
-            options.folder / "large", MANY_AGENTS, "one", schedule=NEVER, entries=MANY_ENTRIES
-        )
-        large = {
-            "idle run-once, 1,000 agents, 100,000 entries": lemming_command(remove_models(base), "run-once")
-        }
+        base = make_benchmark_org(options.folder / "large", MANY_AGENTS, "one", schedule=NEVER, entries=MANY_ENTRIES)
+        large = {"idle run-once, 1,000 agents, 100,000 entries": lemming_command(remove_models(base), "run-once")}
     times = _time_commands({**commands, **aged_ones, **large}, options.rounds)
     yardstick = next(iter(commands))
     for command in [*commands, *aged_ones, *large][1:]:

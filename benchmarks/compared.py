@@ -60,10 +60,7 @@ HANDOFF_CALLS: dict[str, Json] = {
 }
 APPROVAL_LINES: dict[str, list[Json]] = {
     "CrewAI": [make_text_line({"outcome": "approved"})],
-    "OpenAI Agents SDK": [
-        {"call": "publish", "args": {"text": "Bees are busy."}},
-        make_text_line("It is published."),
-    ],
+    "OpenAI Agents SDK": [{"call": "publish", "args": {"text": "Bees are busy."}}, make_text_line("It is published.")],
 }
 HIGH_USAGE = {"usage": (2_000_000, 100)}
 
@@ -71,15 +68,8 @@ HIGH_USAGE = {"usage": (2_000_000, 100)}
 def build_script(task: int, framework: str) -> list[Json]:
     """Return the model's answers in order. Any further call gets the text `nothing is scripted`."""
     return [
-        [
-            {"call": "word_count", "args": {"text": "one two three"}},
-            make_text_line({"words": 3, "is_long": False}),
-        ],
-        [
-            HANDOFF_CALLS[framework],
-            make_text_line("It was sent on Monday."),
-            make_text_line("It was sent on Monday."),
-        ],
+        [{"call": "word_count", "args": {"text": "one two three"}}, make_text_line({"words": 3, "is_long": False})],
+        [HANDOFF_CALLS[framework], make_text_line("It was sent on Monday."), make_text_line("It was sent on Monday.")],
         [
             make_text_line("Bees."),
             make_text_line({"score": 5, "advice": "say more"}),
@@ -143,11 +133,7 @@ def _format_response(line: Json, number: int, model: str) -> Json:
     if "call" in line:
         item = {"type": "function_call", "call_id": f"c{number}", "name": line["call"]}
         item["arguments"] = json.dumps(line["args"])
-    usage = {
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "total_tokens": input_tokens + output_tokens,
-    }
+    usage = {"input_tokens": input_tokens, "output_tokens": output_tokens, "total_tokens": input_tokens + output_tokens}
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     reply = {"id": f"r{number}", "object": "response", "created_at": 1, "status": "completed", "model": model}
     choices = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
@@ -180,17 +166,10 @@ def is_program_correct(task: int, python: Path, code: str, script: list[Json]) -
         if task == 4:  # its mornings come at once
             (work / "sitecustomize.py").write_text("import time\ntime.sleep = lambda seconds: None\n")
         address = f"http://127.0.0.1:{model.server_port}/v1"
-        variables = {
-            "HOME": folder,
-            "PYTHONPATH": folder,
-            "OPENAI_BASE_URL": address,
-            "OPENAI_API_BASE": address,
-        }
+        variables = {"HOME": folder, "PYTHONPATH": folder, "OPENAI_BASE_URL": address, "OPENAI_API_BASE": address}
         program: Any = {"cwd": work, "env": {**os.environ, **QUIET_ENVIRONMENT, **variables}, "text": True}
         if task == 5:
-            with subprocess.Popen(
-                [python, "program.py"], stdout=subprocess.DEVNULL, **program
-            ) as interrupted:
+            with subprocess.Popen([python, "program.py"], stdout=subprocess.DEVNULL, **program) as interrupted:
                 while model.calls < 2 and interrupted.poll() is None:
                     time.sleep(0.05)
                 interrupted.kill()
@@ -223,14 +202,9 @@ def main(folder: Path) -> int:
                 venv.create(environment, with_pip=True)
                 install = [environment / "bin/pip", "install", "--quiet", *PACKAGES[framework]]
                 subprocess.run(install, check=True)
-            is_right = is_program_correct(
-                task, environment / "bin/python", code, build_script(task, framework)
-            )
+            is_right = is_program_correct(task, environment / "bin/python", code, build_script(task, framework))
             failures += not is_right
-            print(
-                f"{'ok' if is_right else 'WRONG':<6}{framework:<18} {section.partition(chr(10))[0]}",
-                flush=True,
-            )
+            print(f"{'ok' if is_right else 'WRONG':<6}{framework:<18} {section.partition(chr(10))[0]}", flush=True)
     return failures
 
 

@@ -76,9 +76,7 @@ def _stat_files(base: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-def _count_changes(
-    old_files: dict[str, tuple[int, int]], new_files: dict[str, tuple[int, int]]
-) -> Counter[str]:
+def _count_changes(old_files: dict[str, tuple[int, int]], new_files: dict[str, tuple[int, int]]) -> Counter[str]:
     changes = Counter(f"{_owner_label(path)} files created" for path in new_files.keys() - old_files.keys())
     for path in new_files.keys() & old_files.keys():
         (old, old_size), (new, new_size) = old_files[path], new_files[path]

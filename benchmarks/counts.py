@@ -33,9 +33,7 @@ def measure(options: Options) -> Iterator[Measurement]:
 
 
 def _measure_writes(options: Options, agents: int, durability: str) -> Iterator[Measurement]:
-    base = make_benchmark_org(
-        options.folder / f"{agents}-{durability}", agents, "one", org={"durability": durability}
-    )
+    base = make_benchmark_org(options.folder / f"{agents}-{durability}", agents, "one", org={"durability": durability})
     counts = count_writes(base, WARM_TICKS["one"], COUNTED_TICKS)
     turns = agents * COUNTED_TICKS
     case = f"{agents:,} agents, read one neighbour, {durability}"
@@ -44,12 +42,7 @@ def _measure_writes(options: Options, agents: int, durability: str) -> Iterator[
         ("files created a turn", "agents' files created", turns, ""),
         ("other files created a tick", "other files created", COUNTED_TICKS, ""),
         ("files appended to a turn", "files appended to", turns, ""),
-        (
-            "files replaced a turn and changed key",
-            "agents' files replaced",
-            turns * CHANGED_KEYS_PER_TURN,
-            "replaced",
-        ),
+        ("files replaced a turn and changed key", "agents' files replaced", turns * CHANGED_KEYS_PER_TURN, "replaced"),
         ("other files replaced a tick", "other files replaced", COUNTED_TICKS, ""),
     )
     for figure, key, number, target in rows:
@@ -58,9 +51,7 @@ def _measure_writes(options: Options, agents: int, durability: str) -> Iterator[
         single_agent_org = make_benchmark_org(
             options.folder / f"alone-{agents}", 1, "one", org={"durability": durability}
         )
-        flushes = (
-            counts["flushes"] - count_writes(single_agent_org, WARM_TICKS["one"], COUNTED_TICKS)["flushes"]
-        )
+        flushes = counts["flushes"] - count_writes(single_agent_org, WARM_TICKS["one"], COUNTED_TICKS)["flushes"]
         yield Measurement.from_count(
             flushes / (turns - COUNTED_TICKS), case=case, figure="flushes for each further turn",
             target="flushes per turn",
@@ -94,8 +85,7 @@ def _measure_system_calls(options: Options) -> Iterator[Measurement]:
     base = make_benchmark_org(options.folder / "traced", TRACED_AGENTS, "one", model="scripted")
     run_measured(_run_forever_command(base, WARM_TICKS["one"]))
     short_run, long_run = (
-        _count_system_calls(_run_forever_command(base, count), options.folder / "strace")
-        for count in TRACED_TICKS
+        _count_system_calls(_run_forever_command(base, count), options.folder / "strace") for count in TRACED_TICKS
     )
     turns = TRACED_AGENTS * (TRACED_TICKS[1] - TRACED_TICKS[0])
     calls = {name: (long_run[name] - short_run[name]) / turns for name in long_run}
@@ -113,18 +103,13 @@ def _run_forever_command(base: Path, count: int) -> tuple[str, ...]:
 def _count_system_calls(command: Sequence[str], report: Path) -> Counter[str]:
     run_measured(["strace", "-f", "-c", "-U", "name,calls", "-o", str(report), *command])
     rows = [line.split() for line in report.read_text().splitlines()]
-    return Counter(
-        {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit() and row[0] != "total"}
-    )
+    return Counter({row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit() and row[0] != "total"})
 
 
 def _measure_modules(options: Options) -> Iterator[Measurement]:
     base = make_benchmark_org(options.folder / "modules", TRACED_AGENTS, "one", schedule=NEVER)
     floor = count_modules(YARDSTICK)
-    for name, command in (
-        ("--help", (*LEMMING, "--help")),
-        ("idle run-once", lemming_command(base, "run-once")),
-    ):
+    for name, command in (("--help", (*LEMMING, "--help")), ("idle run-once", lemming_command(base, "run-once"))):
         yield Measurement.from_count(
             count_modules(command), floor,
             case=f"lemming {name}" if name == "--help" else name, figure="modules imported",

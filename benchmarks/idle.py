@@ -31,10 +31,7 @@ def measure(options: Options) -> Iterator[Measurement]:
     sides = {name: Side(running, (base, TICKS_PER_ROUND, WARM_TICKS)) for name, base in bases.items()}
     floor = Side(scan_resumes, (bases["nobody due"], TICKS_PER_ROUND))
     timings = interleave({FLOOR: floor, **sides}, options.rounds)
-    cpu = {
-        name: [timing.cpu_s / TICKS_PER_ROUND for timing in side_timings]
-        for name, side_timings in timings.items()
-    }
+    cpu = {name: [timing.cpu_s / TICKS_PER_ROUND for timing in side_timings] for name, side_timings in timings.items()}
     for name in bases:
         yield Measurement.from_pairs(
             cpu[name], cpu[FLOOR],

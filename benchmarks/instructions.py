@@ -16,11 +16,7 @@ from benchmarks.options import Options
 from benchmarks.orgs import NEVER, WARM_TICKS, make_benchmark_org, remove_models, running
 from benchmarks.processes import LEMMING, PYTHON, YARDSTICK, lemming_command, run_measured
 
-AGENTS, SHORT_TICKS, LONG_TICKS = (
-    100,
-    1,
-    9,
-)  # long enough that a collection of garbage more or less is no matter
+AGENTS, SHORT_TICKS, LONG_TICKS = (100, 1, 9)  # long enough that a collection of garbage more or less is no matter
 FEW_AGENTS = 10
 ENGINE_CODE = """
 from pathlib import Path
@@ -69,9 +65,7 @@ def _measure_turn(folder: Path, report: Path, reading: str, readers: str) -> Mea
 
 
 def _measure_commands(folder: Path, report: Path) -> Iterator[Measurement]:
-    base = remove_models(
-        make_benchmark_org(folder / "idle", FEW_AGENTS, "one", schedule=NEVER, model="scripted")
-    )
+    base = remove_models(make_benchmark_org(folder / "idle", FEW_AGENTS, "one", schedule=NEVER, model="scripted"))
     commands = {
         "lemming --help": (*LEMMING, "--help"),
         "lemming status": lemming_command(base, "status"),

@@ -64,7 +64,5 @@ class Measurement:
 
 def get_file_system(folder: Path) -> str:
     """Return the file system type of a folder."""
-    completed = subprocess.run(
-        ["df", "--output=fstype", str(folder)], capture_output=True, text=True, check=False
-    )
+    completed = subprocess.run(["df", "--output=fstype", str(folder)], capture_output=True, text=True, check=False)
     return completed.stdout.split()[-1] if completed.returncode == 0 else "unknown file system"

@@ -120,9 +120,7 @@ def _compare_factors(cases: list[Case], cpu: dict[Case, list[float]]) -> Iterato
                 yield _make_row(case, f"CPU a turn, against {label}", cpu, other_case, target)
 
 
-def _make_row(
-    case: Case, figure: str, times: dict[Case, list[float]], floor: Case, target: str = ""
-) -> Measurement:
+def _make_row(case: Case, figure: str, times: dict[Case, list[float]], floor: Case, target: str = "") -> Measurement:
     return Measurement.from_pairs(
         times[case], times[floor],
         scale=1e6, unit="us", case=str(case), figure=figure, floor_is=str(floor), target=target,

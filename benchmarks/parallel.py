@@ -37,9 +37,7 @@ def _measure_many(options: Options, count: int) -> Iterator[Measurement]:
 
 def _measure_few(options: Options) -> Iterator[Measurement]:
     bases = {
-        count: make_slow_org(
-            options.folder / f"few-{count}", FEW_AGENTS, "nobody", FEW_DELAY_S, max_parallel=count
-        )
+        count: make_slow_org(options.folder / f"few-{count}", FEW_AGENTS, "nobody", FEW_DELAY_S, max_parallel=count)
         for count in (1, FEW_AGENTS)
     }
     sides = {count: Side(make_tick_work, (base,)) for count, base in bases.items()}
@@ -52,27 +50,18 @@ def _measure_few(options: Options) -> Iterator[Measurement]:
         floor_is=f"max_parallel {FEW_AGENTS}", target="speed-up",
     )  # fmt: skip
     yield Measurement.from_count(
-        count_different_files(options.folder / "trees"),
-        case=case,
-        figure="files that differ",
-        target="same tree",
+        count_different_files(options.folder / "trees"), case=case, figure="files that differ", target="same tree"
     )
 
 
 def _measure_chain(options: Options) -> Iterator[Measurement]:
     base = make_slow_org(options.folder / "chain", FEW_AGENTS, "one", FEW_DELAY_S, max_parallel=FEW_AGENTS)
-    case = (
-        f"a ring of {FEW_AGENTS}, each waits for the one before, a model of 100 ms, max_parallel {FEW_AGENTS}"
-    )
+    case = f"a ring of {FEW_AGENTS}, each waits for the one before, a model of 100 ms, max_parallel {FEW_AGENTS}"
     yield _compare_with_sleep(case, base, FEW_AGENTS * FEW_DELAY_S, options.rounds)
 
 
-def _compare_with_sleep(
-    case: str, base: Path, shortest_s: float, rounds: int, target: str = ""
-) -> Measurement:
-    timings = interleave(
-        {"tick": Side(make_tick_work, (base,)), "sleep": Side(make_sleep_work, (shortest_s,))}, rounds
-    )
+def _compare_with_sleep(case: str, base: Path, shortest_s: float, rounds: int, target: str = "") -> Measurement:
+    timings = interleave({"tick": Side(make_tick_work, (base,)), "sleep": Side(make_sleep_work, (shortest_s,))}, rounds)
     wall = {name: [timing.wall_s for timing in side_timings] for name, side_timings in timings.items()}
     return Measurement.from_pairs(
         wall["tick"], wall["sleep"],
@@ -98,9 +87,7 @@ def count_different_files(folder: Path) -> int:
             run_once(base, clock=FrozenClock())
         trees.append(tree(base, without=(".lemming", "logs", "config")))
     first_tree, second_tree = trees
-    return sum(
-        first_tree.get(path) != second_tree.get(path) for path in first_tree.keys() | second_tree.keys()
-    )
+    return sum(first_tree.get(path) != second_tree.get(path) for path in first_tree.keys() | second_tree.keys())
 
 
 def make_tick_work(base: Path) -> Work:

@@ -49,16 +49,12 @@ def record_session(commands: list[str]) -> list[str]:
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lemming "$@"\n')
         program.chmod(0o755)
         inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in ("LEMMING_ROOT", "NO_COLOR", "COLUMNS")
+            name: value for name, value in os.environ.items() if name not in ("LEMMING_ROOT", "NO_COLOR", "COLUMNS")
         }
         path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
         variables = {"PATH": path, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm"}
         output = _run_in_terminal(script, folder, {**inherited, **variables, "PYTHONSAFEPATH": "1"})
-    lines = [
-        line.rpartition("\r\x1b[K")[2] for line in output.split("\r\n")
-    ]  # a line may have been written anew
+    lines = [line.rpartition("\r\x1b[K")[2] for line in output.split("\r\n")]  # a line may have been written anew
     return [re.sub(r"bash: line .* Killed .*", "Killed", line) for line in lines if line]
 
 
@@ -70,10 +66,7 @@ def _run_in_terminal(script: str, folder: str, environment: dict[str, str]) -> s
     )
     os.close(slave)
     output = b""
-    with (
-        contextlib.suppress(OSError),
-        open(master, "rb", buffering=0) as terminal,
-    ):  # Linux: at the end an error
+    with contextlib.suppress(OSError), open(master, "rb", buffering=0) as terminal:  # Linux: at the end an error
         while chunk := terminal.read(65536):
             output += chunk
     if bash.wait():
@@ -88,10 +81,7 @@ def strip_styles(lines: list[str]) -> list[str]:
 
 def extract_text(picture: str) -> list[str]:
     """Return the text lines of a picture."""
-    return [
-        html.unescape(re.sub(r"<[^>]*>", "", line))
-        for line in re.findall(r"<text [^>]*>(.*?)</text>", picture)
-    ]
+    return [html.unescape(re.sub(r"<[^>]*>", "", line)) for line in re.findall(r"<text [^>]*>(.*?)</text>", picture)]
 
 
 def render_svg(lines: list[str]) -> str:

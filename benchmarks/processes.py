@@ -35,9 +35,7 @@ def run_measured(command: Sequence[str], *, any_status: bool = False) -> Process
     Raises: CalledProcessError on failure, unless `any_status` is True.
     """
     start_time = time.perf_counter()
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=child_environment()
-    )
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=child_environment())
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start_time
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -79,10 +79,7 @@ def make_connected_org(base: Path, ports: dict[str, int], messages: int) -> None
         "per_sender_an_hour": 10**6,
     }
     models = {
-        name: {
-            "provider": "http",
-            "options": {**options, "deliver_to": f"http://127.0.0.1:{port}/hooks/{base.name}"},
-        }
+        name: {"provider": "http", "options": {**options, "deliver_to": f"http://127.0.0.1:{port}/hooks/{base.name}"}}
         for name, port in channels.items()
     }
     desk = resume(
@@ -94,12 +91,7 @@ def make_connected_org(base: Path, ports: dict[str, int], messages: int) -> None
     human = resume("human", model={"key": "human"})
     models |= {"passing": {"provider": "passing"}, "human": {"provider": "human"}}
     make_org(
-        base,
-        desk,
-        human,
-        *channel_agents,
-        models=models,
-        org={"plugins": ["benchmarks.passing"], "inbox_limit": 200},
+        base, desk, human, *channel_agents, models=models, org={"plugins": ["benchmarks.passing"], "inbox_limit": 200}
     )
     first_number = list(NAMES).index(base.name)
     _run_lemming(base, "trust", "--yes")
@@ -178,10 +170,7 @@ def _make_parser() -> argparse.ArgumentParser:
 
 
 def _run_lemming(base: Path, *command: str) -> None:
-    options: dict[str, Any] = {
-        "env": {**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        "stdout": subprocess.DEVNULL,
-    }
+    options: dict[str, Any] = {"env": {**os.environ, "PYTHONPATH": str(REPOSITORY)}, "stdout": subprocess.DEVNULL}
     subprocess.run(lemming_command(base, *command), check=True, **options)
 
 

@@ -65,11 +65,7 @@ class SimulatedBackend(Backend):
         role = request.agent.partition("-")[2][:1]
         reply = say(f"{SENTENCE}, {request.agent} in tick {request.tick}")
         if role == "l" and request.tick // (TICKS_PER_DAY // 4) % 2 == 0:
-            request_payload = {
-                "text": SENTENCE,
-                "target": f"{request.agent.partition('-')[0]}-desk",
-                "deadline": 100,
-            }
+            request_payload = {"text": SENTENCE, "target": f"{request.agent.partition('-')[0]}-desk", "deadline": 100}
             reply["outbox_entries"] = [{"kind": "request", "payload": request_payload, "tags": []}]
         if role in "ls":
             reply["memory_updates"] = [{"key": "state", "value": {"n": request.tick}}]
@@ -220,9 +216,7 @@ def _iter_rows(windows: list[Window], agents: int) -> Iterator[Measurement]:
         )  # fmt: skip
         yield Measurement.from_count(window.memory_mb, case=case, figure="memory", unit="MB")
         yield Measurement.from_count(sum(window.files.values()), case=case, figure="files")
-        yield Measurement.from_count(
-            sum(window.bytes.values()) / 1e6, case=case, figure="on the disk", unit="MB"
-        )
+        yield Measurement.from_count(sum(window.bytes.values()) / 1e6, case=case, figure="on the disk", unit="MB")
     for kind, size in sorted(windows[-1].bytes.items()):
         case = f"{kind}, {windows[-1].files[kind]:,} files after tick {windows[-1].last:,}"
         yield Measurement.from_count(size / 1e6, case=case, figure="on the disk", unit="MB")

@@ -16,9 +16,7 @@ VERDICTS = {True: "met", False: "missed", None: ""}
 def to_markdown(measurements: Iterable[Measurement]) -> str:
     """Return a subject's table. The file system is printed above the table; `to_json` has it in every row."""
     lines = [_format_line(HEAD), _format_line(["---"] * len(HEAD))]
-    return (
-        "\n".join([*lines, *(_format_line(_make_cells(measurement)) for measurement in measurements)]) + "\n"
-    )
+    return "\n".join([*lines, *(_format_line(_make_cells(measurement)) for measurement in measurements)]) + "\n"
 
 
 def to_json(measurement: Measurement) -> dict[str, Any]:
@@ -37,10 +35,7 @@ def _make_cells(measurement: Measurement) -> list[str]:
     goal, stretch_goal, verdict = "", "", ""
     if target is not None:
         sign = "≥" if target.more_is_better else "≤"
-        goal, stretch_goal = (
-            f"{sign} {target.goal:g}",
-            f"{sign} {target.dream:g}" if target.dream is not None else "",
-        )
+        goal, stretch_goal = (f"{sign} {target.goal:g}", f"{sign} {target.dream:g}" if target.dream is not None else "")
         verdict = VERDICTS[target.is_met(measurement)]
     floor = f"{_format_number(measurement.floor, measurement.unit)} ({measurement.floor_is})"
     return [

@@ -31,17 +31,13 @@ class Target:
 
 
 TARGETS = {
-    "turn": Target(
-        "CPU, or instructions, of a turn, 100 agents that read one neighbour, against files_tmp", 2.5, 1.25
-    ),
+    "turn": Target("CPU, or instructions, of a turn, 100 agents that read one neighbour, against files_tmp", 2.5, 1.25),
     "size": Target("CPU of a turn among 1,000 and 10,000 agents, against 10", 1.2, 1.1),
     "reading": Target("CPU of a turn that reads all, against one neighbour", 1.5, 1.2),
     "age": Target("CPU of a turn after 10,000 ticks, against after 100", 1.1, 1.05),
     "entries": Target("CPU of a turn, 100 entries in every outbox, against none", 1.1, 1.05),
     "flushes per tick": Target('flushes of a tick, durability "tick"', 2, 1, of="value"),
-    "flushes per turn": Target(
-        'flushes that one more turn adds to a tick, durability "turn"', 1, 1, of="value"
-    ),
+    "flushes per turn": Target('flushes that one more turn adds to a tick, durability "turn"', 1, 1, of="value"),
     "replaced": Target("existing files replaced in a turn, for each memory key that changed", 1, of="value"),
     "bytes": Target("bytes written, against files_tmp", 3, 2),
     "start": Target("CPU of `--help` and of an idle `run-once`, against `import typer, pydantic`", 1.5, 1.0),
@@ -71,9 +67,7 @@ CHECK_COMMANDS = {
     "verify": 6000, "check": 8000, "check --newest 100": 2000,
 }  # fmt: skip
 """Commands that say what is wrong, each with the CPU in ms that it may take; the long ones show a bar."""
-SLOW_WHY_LABEL = (
-    "CPU of `why` of a file that no turn wrote, which looks through all journals and says so, in ms"
-)
+SLOW_WHY_LABEL = "CPU of `why` of a file that no turn wrote, which looks through all journals and says so, in ms"
 
 TARGETS |= (
     {

@@ -85,22 +85,10 @@ def make_requests_org(base: Path, **org: Any) -> None:
         {"reply": say("looked", kind="response"), "delay_s": 0.02},
     ]
     human = resume("human", model={"key": "human"})
-    make_org(
-        base,
-        human,
-        resume("ada"),
-        resume("bob"),
-        script=lines,
-        org=org,
-        models={"human": {"provider": "human"}},
-    )
+    make_org(base, human, resume("ada"), resume("bob"), script=lines, org=org, models={"human": {"provider": "human"}})
 
 
-MAKERS: dict[str, Callable[..., None]] = {
-    "plain": make_plain_org,
-    "tools": make_tools_org,
-    "asked": make_requests_org,
-}
+MAKERS: dict[str, Callable[..., None]] = {"plain": make_plain_org, "tools": make_tools_org, "asked": make_requests_org}
 SETTINGS: dict[str, dict[str, Any]] = {
     "": {}, ", in durability tick": {"durability": "tick"}, ", packed": {"plain_journals": 0},
 }  # fmt: skip
@@ -112,24 +100,17 @@ def main(folder: Path) -> int:
     old_program = (str(_create_old_environment(folder) / "bin/lemming"),)
     failures = 0
     for case, problems in chain(
-        _check_forwards(folder, old_program),
-        _check_killed(folder, old_program),
-        _check_backwards(folder, old_program),
+        _check_forwards(folder, old_program), _check_killed(folder, old_program), _check_backwards(folder, old_program)
     ):
         failures += bool(problems)
-        print(
-            f"{'WRONG' if problems else 'ok':<6}{case}{''.join(f'; {problem}' for problem in problems)}",
-            flush=True,
-        )
+        print(f"{'WRONG' if problems else 'ok':<6}{case}{''.join(f'; {problem}' for problem in problems)}", flush=True)
     return failures
 
 
 def _create_old_environment(folder: Path) -> Path:
     environment = folder / "0.1.0"
     if not environment.exists():
-        archive = subprocess.run(
-            ["git", "archive", RELEASE], cwd=REPOSITORY, capture_output=True, check=True
-        ).stdout
+        archive = subprocess.run(["git", "archive", RELEASE], cwd=REPOSITORY, capture_output=True, check=True).stdout
         (folder / "source").mkdir()
         subprocess.run(["tar", "x", "-C", folder / "source"], input=archive, check=True)
         venv.create(environment, with_pip=True)
@@ -161,23 +142,16 @@ def _check_killed(folder: Path, old_program: tuple[str, ...]) -> Iterator[tuple[
             time.sleep(rng.random())
             process.kill()
             process.wait()
-            interrupted_count += json.loads((base / "tick.json").read_bytes())[
-                "current_tick"
-            ] in journal_ticks(base)
+            interrupted_count += json.loads((base / "tick.json").read_bytes())["current_tick"] in journal_ticks(base)
             problems += _find_continuation_problems(base)
-        yield (
-            f"made by 0.1.0: {kind}, killed {KILLS} times, {interrupted_count} of them amid a tick",
-            problems,
-        )
+        yield (f"made by 0.1.0: {kind}, killed {KILLS} times, {interrupted_count} of them amid a tick", problems)
 
 
 def _find_continuation_problems(base: Path) -> list[str]:
     """Return the problems of this version with a folder of 0.1.0."""
     old_tree = tree(base)
     problems = [
-        problem
-        for arguments in ("status", "plan", "requests", "cost")
-        for problem in _find_failure(base, arguments)
+        problem for arguments in ("status", "plan", "requests", "cost") for problem in _find_failure(base, arguments)
     ]
     if tree(base) != old_tree:
         problems.append("looking changed it")

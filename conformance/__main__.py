@@ -24,12 +24,8 @@ ALL_POINTS = 1000
 def main(argv: list[str] | None = None) -> int:
     """Run the selected checks. Return 0 if the engine passes, 1 if not, 2 for invalid arguments."""
     parser = argparse.ArgumentParser("python -m conformance", description=__doc__)
-    parser.add_argument(
-        "--engine", help="the command that runs one tick of the organisation it is started in"
-    )
-    parser.add_argument(
-        "--only", default="", help="checks whose name or a requirement of which has this in it"
-    )
+    parser.add_argument("--engine", help="the command that runs one tick of the organisation it is started in")
+    parser.add_argument("--only", default="", help="checks whose name or a requirement of which has this in it")
     parser.add_argument("--without", default="", help=f"parts left out: {', '.join(PARTS.values())}")
     parser.add_argument("--points", type=int, default=ALL_POINTS, help="kills of a kind at most (all)")
     parser.add_argument("--list", action="store_true", help="name the checks and what they hold")
@@ -43,9 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     ]
     selected = [check for check in checks if options.only in f"{check.name} {' '.join(check.requirements)}"]
     if options.list:
-        _print_lines(
-            *(f"{check.name}\n    {check.summary} {' '.join(check.requirements)}" for check in selected)
-        )
+        _print_lines(*(f"{check.name}\n    {check.summary} {' '.join(check.requirements)}" for check in selected))
         return 0
     if not options.engine or not selected or options.points < 1:
         parser.error("--engine CMD is needed" if not options.engine else "no check is left to be run")
@@ -70,9 +64,7 @@ def parse_engine_command(command: str) -> list[str]:
     program = arguments[0] if arguments else ""
     if not shutil.which(program) or os.sep in program:
         arguments[:1] = [os.path.abspath(program)] if os.path.isfile(program) else arguments[:1]
-    arguments[1:] = [
-        os.path.abspath(argument) if os.path.exists(argument) else argument for argument in arguments[1:]
-    ]
+    arguments[1:] = [os.path.abspath(argument) if os.path.exists(argument) else argument for argument in arguments[1:]]
     if not arguments or not shutil.which(arguments[0]):
         raise ValueError(f"there is no program {arguments[0] if arguments else ''}".strip())
     return arguments

@@ -80,9 +80,7 @@ class Org:
             expected = self.load_next_tick() + 1
             status, output = self.run_engine()
             require(status in TICK_DONE_STATUSES, f"the engine ended with {status}: {output}")
-            require_equal(
-                self.load_next_tick(), expected, f"tick.json after the engine has ended with {status}"
-            )
+            require_equal(self.load_next_tick(), expected, f"tick.json after the engine has ended with {status}")
         require(not self.models.problems, "; ".join(self.models.problems))
         return self.calls[earlier_count:]
 
@@ -170,11 +168,7 @@ class Bench:
         target = self.make_org(answer)
         own_models = (target.folder / "config/models.json").read_bytes()
         shutil.copytree(
-            org.folder,
-            target.folder,
-            dirs_exist_ok=True,
-            symlinks=True,
-            ignore=shutil.ignore_patterns(".lemming"),
+            org.folder, target.folder, dirs_exist_ok=True, symlinks=True, ignore=shutil.ignore_patterns(".lemming")
         )
         target.write_file("config/models.json", own_models)
         return target

@@ -64,30 +64,22 @@ def a_journal_is_a_chain_that_tells_the_tick(bench: Bench) -> None:
         require_equal(len(records), raw.count(b"\n"), f"whole lines of tick {tick}")
         require(all(type(record.get("epoch")) is int for record in records), "a record without an epoch")
         types = [record["type"] for record in records]
+        require_equal((types[0], types[-1]), (RECORD_TYPES[0], RECORD_TYPES[-1]), "the first and the last record")
         require_equal(
-            (types[0], types[-1]), (RECORD_TYPES[0], RECORD_TYPES[-1]), "the first and the last record"
-        )
-        require_equal(
-            (records[0]["tick"], records[-1]["tick"]),
-            (tick, tick),
-            "the tick in the first and the last record",
+            (records[0]["tick"], records[-1]["tick"]), (tick, tick), "the tick in the first and the last record"
         )
         for agent in ("al", "bo", "cy"):
             agent_types = [record["type"] for record in records if record.get("agent") == agent]
             calls = ["model_replied"] * (2 if agent == "bo" else 1)
             require_equal(
-                agent_types,
-                ["turn_started", *calls, "tool_finished", "turn_committed"],
-                f"records of {agent}",
+                agent_types, ["turn_started", *calls, "tool_finished", "turn_committed"], f"records of {agent}"
             )
         for turn in filter_by_type(records, "turn_committed"):
             require(len(turn["files"]) == 4, "a turn's entries, memory and workspace file are not all named")
             for file in turn["files"]:
                 is_current = "last.json" not in file["path"] or tick == TICKS
                 digest = sha256((org.folder / file["path"]).read_bytes()).hexdigest()
-                require(
-                    digest == file["sha256"] or not is_current, f"the digest of {file['path']} is another"
-                )
+                require(digest == file["sha256"] or not is_current, f"the digest of {file['path']} is another")
 
 
 @covers("JRN-4", "JRN-8")
@@ -100,9 +92,7 @@ def the_journal_is_ahead_of_the_files(bench: Bench) -> None:
         if call.agent not in [record["agent"] for record in filter_by_type(records, "turn_started")]:
             violations.append(f"{call.agent} is asked before its turn_started")
         replied = {record["agent"] for record in filter_by_type(records, "model_replied")}
-        written = {
-            path.split("/")[1] for path in load_state_files(org.folder) if f"outbox/{call.tick:08}" in path
-        }
+        written = {path.split("/")[1] for path in load_state_files(org.folder) if f"outbox/{call.tick:08}" in path}
         violations.extend(f"an entry of {name} before its answer" for name in written - replied)
         return answer_with_actions(call)
 
@@ -118,9 +108,7 @@ def a_journal_of_a_tick_that_is_over_stays(bench: Bench) -> None:
     org.run_ticks()
     old_content = journal_path(org.folder, 1).read_bytes()
     org.run_ticks()
-    require_equal(
-        journal_path(org.folder, 1).read_bytes() == old_content, True, "the journal of tick 1 is the same"
-    )
+    require_equal(journal_path(org.folder, 1).read_bytes() == old_content, True, "the journal of tick 1 is the same")
 
 
 @dataclass(frozen=True)
@@ -147,9 +135,7 @@ def count_written_files(org: Org) -> int:
     return sum(1 for file in files if not file.name.startswith("."))
 
 
-def require_recovery(
-    org: Org, undisturbed: UndisturbedRun, kill_when: Callable[[], bool] | None, case: str
-) -> None:
+def require_recovery(org: Org, undisturbed: UndisturbedRun, kill_when: Callable[[], bool] | None, case: str) -> None:
     """Run all ticks with a kill of the engine. Files and calls must equal the undisturbed run's."""
     run_until_killed(org, kill_when, case)
     for path, raw in load_json_files(org.folder):
@@ -160,8 +146,7 @@ def require_recovery(
     require(not repeated & recorded, f"{case}: asked again although recorded: {sorted(repeated & recorded)}")
     call_counts = Counter((*call.turn, call.number) for call in org.calls)
     require(
-        len(org.calls) <= undisturbed.calls + 1,
-        f"{case}: {len(org.calls) - undisturbed.calls} calls were repeated",
+        len(org.calls) <= undisturbed.calls + 1, f"{case}: {len(org.calls) - undisturbed.calls} calls were repeated"
     )
     require_equal(len(call_counts), undisturbed.calls, f"{case}: different calls")
     changed_files = find_differences(load_state(org.folder), undisturbed.state)
@@ -280,10 +265,7 @@ def any_beginning_of_a_journal_is_gone_on_from(bench: Bench) -> None:
 def a_damaged_journal_stops_the_engine(bench: Bench) -> None:
     """A wrong check before the last line is damage: the engine runs nothing and changes nothing."""
     org, full_journal = make_interrupted_tick(bench)
-    for damaged in (
-        full_journal.replace(b'"order":["ada"]', b'"order":["adb"]', 1),
-        full_journal.split(b"\n", 1)[1],
-    ):
+    for damaged in (full_journal.replace(b'"order":["ada"]', b'"order":["adb"]', 1), full_journal.split(b"\n", 1)[1]):
         require(damaged != full_journal, "the journal has no plan to damage")
         damaged_org = bench.copy_org(org)
         file = damaged_org.write_file("logs/ticks/00000002.jsonl", damaged)
@@ -307,9 +289,7 @@ def a_record_that_cannot_stand_there_stops_the_engine(bench: Bench) -> None:
     for misplaced_record in misplaced:
         damaged_org = bench.copy_org(org)
         damaged_org.write_file("logs/ticks/00000002.jsonl", append_line(full_journal, misplaced_record))
-        damaged_org.require_refusal(
-            f"a journal with {misplaced_record['type']} of {misplaced_record['agent']}"
-        )
+        damaged_org.require_refusal(f"a journal with {misplaced_record['type']} of {misplaced_record['agent']}")
 
 
 @covers("CRA-7")

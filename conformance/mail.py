@@ -101,9 +101,7 @@ def make_addressed_reply(target: Any, text: str) -> dict[str, Any]:
 def an_entry_with_a_target_is_new_to_it_only(bench: Bench) -> None:
     """An entry is new to its targets only; other readers see the entry as known."""
     targets = {"a": "c", "b": ["d", "C"]}
-    org = bench.make_org(
-        lambda call: make_addressed_reply(targets.get(call.agent, "*"), f"{call.agent} {call.tick}")
-    )
+    org = bench.make_org(lambda call: make_addressed_reply(targets.get(call.agent, "*"), f"{call.agent} {call.tick}"))
     for name in ("a", "b", "c", "d"):
         org.add_agent(name, "*")
     org.run_ticks()
@@ -136,9 +134,7 @@ def entries_by_hand_count_when_they_are_what_they_say(bench: Bench) -> None:
     org.write_file("agents/pat/outbox/00000000_torn.json", b'{"id": "torn", "tick": 0, "agent": "pa')
     org.run_ticks(3)
     require_equal(get_visible_texts(org, "ada", 1), ["right"], "new in tick 1")
-    require_equal(
-        get_visible_texts(org, "ada", 2), [], "new in tick 2, to which one of tick 3 does not belong"
-    )
+    require_equal(get_visible_texts(org, "ada", 2), [], "new in tick 2, to which one of tick 3 does not belong")
     require_equal(
         get_visible_texts(org, "ada", 3) + get_visible_texts(org, "ada", 3, "known"),
         ["later", "right"],
@@ -158,12 +154,8 @@ def a_failed_turn_writes_nothing_and_has_read_nothing(bench: Bench) -> None:
         org.add_agent(name, "*")
     org.run_ticks(2)
     require_equal(load_texts(org.folder, "bob"), ["bob 2"], "entries of bob, whose first turn failed")
-    require_equal(
-        get_visible_texts(org, "cy", 1), ["ada 1"], "new to cy, whose turn comes after one that failed"
-    )
-    require_equal(
-        get_visible_texts(org, "bob", 2), ["ada 1", "cy 1", "ada 2"], "new to bob after a turn that failed"
-    )
+    require_equal(get_visible_texts(org, "cy", 1), ["ada 1"], "new to cy, whose turn comes after one that failed")
+    require_equal(get_visible_texts(org, "bob", 2), ["ada 1", "cy 1", "ada 2"], "new to bob after a turn that failed")
 
 
 @covers("MSG-14")
@@ -178,9 +170,7 @@ def what_finds_no_room_stays_unread(bench: Bench) -> None:
     org.run_ticks(3)
     visible_texts = [get_visible_texts(org, "ada", tick) for tick in (1, 2, 3)]
     require_equal(
-        visible_texts,
-        [["text 0", "text 1"], ["text 2", "text 3"], ["text 4"]],
-        "new in three ticks with room for two",
+        visible_texts, [["text 0", "text 1"], ["text 2", "text 3"], ["text 4"]], "new in three ticks with room for two"
     )
 
 

@@ -23,9 +23,7 @@ PARTS = {
 
 def get_part(check: Check) -> str:
     """Return the optional part covered by a check, or an empty string for the mandatory core."""
-    return next(
-        (PARTS[requirement[:3]] for requirement in check.requirements if requirement[:3] in PARTS), ""
-    )
+    return next((PARTS[requirement[:3]] for requirement in check.requirements if requirement[:3] in PARTS), "")
 
 
 def make_refusal_check(part: str) -> Check:
@@ -39,8 +37,7 @@ def make_refusal_check(part: str) -> Check:
         status, _ = org.run_engine()
         called_agents = {call.agent for call in org.calls}
         require(
-            "ada" not in called_agents,
-            f"{part}: it is left out, and ada took a turn all the same (status {status})",
+            "ada" not in called_agents, f"{part}: it is left out, and ada took a turn all the same (status {status})"
         )
 
     name, summary = f"what_asks_for_{part}_is_refused", f"Whoever asks for {part} takes no turn."

@@ -92,9 +92,7 @@ def compute_entry_id(tick: int, agent: str, index: int) -> str:
 
 def load_entries(base: Path, agent: str) -> list[dict[str, Any]]:
     """Return the entries of an outbox, in order of the file names."""
-    return [
-        json.loads(file.read_bytes()) for file in sorted((base / f"agents/{agent}/outbox").glob("*.json"))
-    ]
+    return [json.loads(file.read_bytes()) for file in sorted((base / f"agents/{agent}/outbox").glob("*.json"))]
 
 
 def load_texts(base: Path, agent: str) -> list[str]:

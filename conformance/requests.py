@@ -41,13 +41,8 @@ def write_request(
 
 def find_outcomes(org: Org, author: str = "ada") -> list[tuple[str, str]]:
     """Return the request and the `status` of each response of an agent."""
-    payloads = [
-        payload["payload"] for payload in load_entries(org.folder, author) if payload["kind"] == "response"
-    ]
-    return [
-        (payload.get("reply_to", "").rpartition("_")[2], payload.get("status", "answered"))
-        for payload in payloads
-    ]
+    payloads = [payload["payload"] for payload in load_entries(org.folder, author) if payload["kind"] == "response"]
+    return [(payload.get("reply_to", "").rpartition("_")[2], payload.get("status", "answered")) for payload in payloads]
 
 
 @covers("REQ-1", "REQ-2")
@@ -127,9 +122,7 @@ def nobody_asks_who_waits_for_it(bench: Bench) -> None:
 @covers("REQ-6")
 def a_budget_holds_before_the_call(bench: Bench) -> None:
     """No call is made for a request if the maximum cost exceeds the remaining budget."""
-    org = bench.make_org(
-        lambda call: {"tool_calls": [{"tool": "file_list", "args": {"path": f"x{call.tick}"}}]}
-    )
+    org = bench.make_org(lambda call: {"tool_calls": [{"tool": "file_list", "args": {"path": f"x{call.tick}"}}]})
     add_person(org)
     org.add_agent("ada", "eve", permissions={"tools": ["file_list"]}, **TAKE_ONE)
     write_request(org, "a1", 0, budget=2)
@@ -173,9 +166,7 @@ def several_requests_of_one_tick_have_a_turn_each(bench: Bench) -> None:
         "ids of the entries of the tick",
     )
     ledger = (org.folder / "agents/ada/turns.jsonl").read_bytes().splitlines()
-    require_equal(
-        [json.loads(line).get("turn", 0) for line in ledger], [0, 1, 0], "turns of the ledger's lines"
-    )
+    require_equal([json.loads(line).get("turn", 0) for line in ledger], [0, 1, 0], "turns of the ledger's lines")
     ends = [record for record in load_records(org.folder, 1) if record["type"] == "turn_committed"]
     require_equal([record.get("turn", 0) for record in ends], [0, 1], "turns of the records")
 
@@ -223,18 +214,14 @@ def a_plan_asks_in_its_order_and_no_model(bench: Bench) -> None:
     org.run_ticks(6)
     require_equal([call.agent for call in org.calls], ["bob", "cyd"], "calls")
     second_task = org.calls[-1].values["request"]["payload"]["text"]
-    require(
-        "He says: bob says so" in second_task, f"the second step was not told of the first: {second_task!r}"
-    )
+    require("He says: bob says so" in second_task, f"the second step was not told of the first: {second_task!r}")
     require_equal(find_outcomes(org), [("a1", "answered")], "how the request ended")
 
 
 @covers("PLN-3")
 def a_plan_that_is_wrong_asks_nobody(bench: Bench) -> None:
     """An unknown key in a step fails the turn without any request."""
-    org = _make_planned_org(
-        bench, {"name": "first", "ask": "bob", "task": "Is it so?", "verfy": {"ask": "cyd"}}
-    )
+    org = _make_planned_org(bench, {"name": "first", "ask": "bob", "task": "Is it so?", "verfy": {"ask": "cyd"}})
     org.run_ticks(2)
     require_equal(org.calls, [], "calls")
 
@@ -267,8 +254,7 @@ def a_message_becomes_one_entry_and_its_answer_goes_out(bench: Bench) -> None:
     require(not (org.folder / "shared/drop/note.txt").exists(), "the file was not taken")
     answers = [*(org.folder / "shared/drop/answers").glob("*")]
     require(
-        len(answers) == 1 and b"ada says so" in answers[0].read_bytes(),
-        f"answers: {[file.name for file in answers]}",
+        len(answers) == 1 and b"ada says so" in answers[0].read_bytes(), f"answers: {[file.name for file in answers]}"
     )
 
 
@@ -284,6 +270,4 @@ def what_comes_in_steers_nothing(bench: Bench) -> None:
     org.write_file("shared/drop/note.txt", text.encode())
     org.run_ticks()
     (entry,) = load_entries(org.folder, "post")
-    require_equal(
-        (entry["agent"], entry["payload"].get("target", ""), entry["tags"]), ("post", "", []), "the entry"
-    )
+    require_equal((entry["agent"], entry["payload"].get("target", ""), entry["tags"]), ("post", "", []), "the entry")

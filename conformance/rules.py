@@ -20,15 +20,11 @@ def answer_with_write(call: Call) -> dict[str, Any]:
     return {"tool_calls": [WRITE_CALL]} if call.tick == 1 else make_reply()
 
 
-def _make_writer_org(
-    bench: Bench, *gates: dict[str, Any], own_gates: list[dict[str, Any]] | None = None
-) -> Org:
+def _make_writer_org(bench: Bench, *gates: dict[str, Any], own_gates: list[dict[str, Any]] | None = None) -> Org:
     org = bench.make_org(answer_with_write)
     add_person(org)
     org.write_file("config/org.json", {"gates": list(gates)})
-    org.add_agent(
-        "ada", "eve", permissions={"tools": ["file_write"]}, **({"gates": own_gates} if own_gates else {})
-    )
+    org.add_agent("ada", "eve", permissions={"tools": ["file_write"]}, **({"gates": own_gates} if own_gates else {}))
     return org
 
 
@@ -47,9 +43,7 @@ def a_call_that_is_blocked_is_not_made(bench: Bench) -> None:
 def the_first_gate_that_settles_it_counts(bench: Bench) -> None:
     """A passing gate wins over a later blocking gate."""
     org = _make_writer_org(
-        bench,
-        {"at": "call", "tool": "file_write", "then": "pass"},
-        {"at": "call", "tool": "*", "then": "block"},
+        bench, {"at": "call", "tool": "file_write", "then": "pass"}, {"at": "call", "tool": "*", "then": "block"}
     )
     org.run_ticks()
     require((org.folder / WRITTEN_FILE).exists(), "the file was not written")
@@ -80,22 +74,16 @@ def what_is_not_to_be_shown_is_not(bench: Bench) -> None:
     org.add_entry("eve", 0, "a1", "the secret of eve")
     org.run_ticks()
     require("secret of eve" not in json.dumps(org.calls[0].values["inbox"]), "the model was shown it")
-    require_equal(
-        [entry["payload"]["text"] for entry in load_entries(org.folder, "ada")], ["hello"], "entries of ada"
-    )
+    require_equal([entry["payload"]["text"] for entry in load_entries(org.folder, "ada")], ["hello"], "entries of ada")
 
 
 def _make_pending_approval(bench: Bench) -> tuple[Org, str]:
-    org = _make_writer_org(
-        bench, {"at": "call", "tool": "file_write", "then": "ask", "persons": ["eve"], "expires": 3}
-    )
+    org = _make_writer_org(bench, {"at": "call", "tool": "file_write", "then": "ask", "persons": ["eve"], "expires": 3})
     org.run_ticks()
     require(not (org.folder / WRITTEN_FILE).exists(), "the call was made before anybody approved it")
     requests = [entry for entry in load_entries(org.folder, "ada") if entry["kind"] == "request"]
     require_equal([entry["payload"]["target"] for entry in requests], ["eve"], "whom the request goes to")
-    require_equal(
-        requests[0]["payload"]["call"]["args"], WRITE_CALL["args"], "the call that the request shows"
-    )
+    require_equal(requests[0]["payload"]["call"]["args"], WRITE_CALL["args"], "the call that the request shows")
     return org, requests[0]["id"]
 
 
@@ -116,9 +104,7 @@ def an_approved_call_is_made_once_and_first(bench: Bench) -> None:
     org.run_ticks()
     require((org.folder / WRITTEN_FILE).read_bytes() == b"x", "the approved call was not made")
     (call,) = [item for item in org.calls if item.tick == 2]
-    require_equal(
-        [item["success"] for item in call.values["results"]], [True], "what the model is shown of it"
-    )
+    require_equal([item["success"] for item in call.values["results"]], [True], "what the model is shown of it")
     (org.folder / WRITTEN_FILE).unlink()
     org.run_ticks(2)
     require(not (org.folder / WRITTEN_FILE).exists(), "the call was made twice")
@@ -131,9 +117,7 @@ def a_no_and_silence_make_no_call(bench: Bench) -> None:
     _write_decision(org, ident, "eve", "deny")
     org.run_ticks()
     (denied,) = [item for item in org.calls if item.tick == 2]
-    require_equal(
-        [item["success"] for item in denied.values["results"]], [False], "what the model is told of it"
-    )
+    require_equal([item["success"] for item in denied.values["results"]], [False], "what the model is told of it")
     silent_org, _ = _make_pending_approval(bench)
     silent_org.run_ticks(6)
     for checked_org in (org, silent_org):
@@ -151,9 +135,7 @@ def a_call_that_cannot_be_asked_about_yet_is_not_made(bench: Bench) -> None:
     org.run_ticks()
     requests = [entry for entry in load_entries(org.folder, "ada") if entry["kind"] == "request"]
     require_equal(len(requests), 1, "calls that a person is asked about")
-    (finished,) = [
-        record for record in load_records(org.folder, 1) if record.get("outcome") in ("deferred", "refused")
-    ]
+    (finished,) = [record for record in load_records(org.folder, 1) if record.get("outcome") in ("deferred", "refused")]
     require_equal(finished["outcome"], "deferred", "outcome of the call that has to wait")
     require(not [*org.folder.glob("agents/ada/workspace/*")], "a call was made that nobody approved")
 
@@ -233,9 +215,7 @@ def a_limit_holds_before_the_call(bench: Bench) -> None:
     """No call that could exceed a limit is made, by any agent in any tick."""
     for per, expected_calls in (("organisation", 3), ("agent", 6)):
         org = bench.make_org(answer_with_position)
-        org.write_file(
-            "config/org.json", {"gates": [{"at": "spend", "credits": 3, "per": per, "then": "block"}]}
-        )
+        org.write_file("config/org.json", {"gates": [{"at": "spend", "credits": 3, "per": per, "then": "block"}]})
         org.add_agent("ada")
         org.add_agent("bob")
         org.run_ticks(5)

@@ -33,9 +33,7 @@ def an_agent_is_due_by_arithmetic_on_the_tick(bench: Bench) -> None:
     org.run_ticks(4)
     for name, (every, offset) in schedules.items():
         expected = [tick for tick in range(1, 5) if (tick + offset) % every == 0]
-        require_equal(
-            sorted(call.tick for call in org.calls if call.agent == name), expected, f"ticks of {name}"
-        )
+        require_equal(sorted(call.tick for call in org.calls if call.agent == name), expected, f"ticks of {name}")
     require_equal(org.load_next_tick(), 5, "tick.json after four ticks")
 
 
@@ -92,17 +90,13 @@ def results_do_not_depend_on_how_many_turns_run_at_once(bench: Bench) -> None:
             org.add_agent(name, *authors)
         org.run_ticks(2)
         states.append(load_state(org.folder))
-    require(
-        not find_differences(*states), f"1 and 8 at once differ in {', '.join(find_differences(*states))}"
-    )
+    require(not find_differences(*states), f"1 and 8 at once differ in {', '.join(find_differences(*states))}")
 
 
 def answer_with_visible_entries(call: Call) -> dict[str, Any]:
     """Answer with the visible entries, and store the list as a memory."""
     visible_entries = ", ".join(f"{entry['agent']}/{entry['tick']}" for entry in call.values["inbox"])
-    return make_reply(
-        f"{call.agent} saw {visible_entries}", memory_updates=[{"key": "seen", "value": visible_entries}]
-    )
+    return make_reply(f"{call.agent} saw {visible_entries}", memory_updates=[{"key": "seen", "value": visible_entries}])
 
 
 @covers("ORD-8")
@@ -163,9 +157,7 @@ def what_people_write_stays_as_it_is(bench: Bench) -> None:
     old_files = load_state_files(org.folder)
     org.run_ticks(2)
     new_files = load_state_files(org.folder)
-    require_equal(
-        [path for path in old_files if new_files.get(path) != old_files[path]], [], "files that changed"
-    )
+    require_equal([path for path in old_files if new_files.get(path) != old_files[path]], [], "files that changed")
 
 
 @covers("FIL-1", "FIL-2", "FIL-3")
@@ -182,25 +174,17 @@ def a_broken_resume_stops_nobody_else(bench: Bench) -> None:
         "latin": good.replace("Go", "G\u00f6").encode("latin-1"),
         "other": json.dumps({**resume_json, "name": "somebody"}).encode(),
         "silent": json.dumps({"name": "silent"}).encode(),
-        "typed": json.dumps(
-            {**resume_json, "name": "typed", "schedule": {"run_every_n_ticks": "2"}}
-        ).encode(),
+        "typed": json.dumps({**resume_json, "name": "typed", "schedule": {"run_every_n_ticks": "2"}}).encode(),
     }
     for name, raw in broken.items():
         org.write_file(f"agents/{name}/resume.json", raw)
-    os.symlink(
-        "../good/resume.json", org.write_file("agents/link/workspace/x", b"").parents[1] / "resume.json"
-    )
+    os.symlink("../good/resume.json", org.write_file("agents/link/workspace/x", b"").parents[1] / "resume.json")
     old_files = load_state_files(org.folder)
     org.run_ticks()
     require_equal([call.agent for call in org.calls], ["good"], "who was asked")
-    require(
-        set(load_records(org.folder, 1)[0]["broken"]) >= broken.keys(), "the plan does not name the broken"
-    )
+    require(set(load_records(org.folder, 1)[0]["broken"]) >= broken.keys(), "the plan does not name the broken")
     require_equal(
-        [path for path in old_files if load_state_files(org.folder)[path] != old_files[path]],
-        [],
-        "files that changed",
+        [path for path in old_files if load_state_files(org.folder)[path] != old_files[path]], [], "files that changed"
     )
 
 
@@ -257,9 +241,7 @@ def a_tick_is_applied_once(bench: Bench) -> None:
     old_files = load_state_files(org.folder)
     org.run_engine()
     require_equal([call.tick for call in org.calls], [1, 2], "ticks in which a model was asked")
-    changed = [
-        path for path in find_differences(load_state_files(org.folder), old_files) if path != "tick.json"
-    ]
+    changed = [path for path in find_differences(load_state_files(org.folder), old_files) if path != "tick.json"]
     require(not changed, f"a tick that is over changed {', '.join(changed)}")
 
 
@@ -282,9 +264,7 @@ def the_counter_moves_last(bench: Bench) -> None:
 @covers("FIL-5")
 def nobody_finds_half_a_file(bench: Bench) -> None:
     """Concurrent readers find only complete JSON files."""
-    org = bench.make_org(
-        lambda call: make_reply("x" * 50_000, memory_updates=[{"key": "big", "value": "y" * 50_000}])
-    )
+    org = bench.make_org(lambda call: make_reply("x" * 50_000, memory_updates=[{"key": "big", "value": "y" * 50_000}]))
     for name in ("ada", "bob", "cy"):
         org.add_agent(name, "*")
     torn: list[str] = []

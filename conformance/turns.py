@@ -37,10 +37,7 @@ def a_reply_that_is_not_the_contract_is_asked_for_again(bench: Bench) -> None:
     calls = sorted((call.agent, call.number) for call in org.calls)
     require_equal(calls, [("ada", 0), ("ada", 1), ("bob", 0), ("cy", 0)], "calls")
     require_equal(load_texts(org.folder, "ada"), ["ada 1"], "entries after a correction")
-    statuses = {
-        line["agent"]: line["status"]
-        for line in filter_by_type(load_records(org.folder, 1), "turn_committed")
-    }
+    statuses = {line["agent"]: line["status"] for line in filter_by_type(load_records(org.folder, 1), "turn_committed")}
     require_equal(statuses, {"ada": "done", "bob": "failed", "cy": "done"}, "what became of the turns")
 
 
@@ -54,9 +51,7 @@ def a_key_beyond_the_contract_is_left_out(bench: Bench) -> None:
     calls = sorted((call.agent, call.number) for call in org.calls)
     require_equal(calls, [("extra", 0), ("none", 0), ("none", 1)], "calls")
     turns = filter_by_type(load_records(org.folder, 1), "turn_committed")
-    require_equal(
-        [turn["agent"] for turn in turns if turn["status"] == "failed"], ["none"], "turns that failed"
-    )
+    require_equal([turn["agent"] for turn in turns if turn["status"] == "failed"], ["none"], "turns that failed")
     require_equal(load_texts(org.folder, "extra"), ["x"], "entries of a reply with a key too many")
 
 
@@ -75,9 +70,7 @@ def an_entry_that_stays_wrong_is_left_out(bench: Bench) -> None:
 @covers("REP-8")
 def a_wrong_optional_part_costs_no_question(bench: Bench) -> None:
     """Invalid memories, tags and calls are dropped without a correction; valid parts are accepted."""
-    reply = make_reply(
-        "x", memory_updates=[{"key": "../x", "value": 1}, {"key": "k", "value": 2}], tool_calls=[{}]
-    )
+    reply = make_reply("x", memory_updates=[{"key": "../x", "value": 1}, {"key": "k", "value": 2}], tool_calls=[{}])
     reply["outbox_entries"][0]["tags"] = "urgent"
     org = bench.make_org(lambda call: reply)
     org.add_agent("ada")
@@ -100,9 +93,7 @@ def a_memory_is_a_file(bench: Bench) -> None:
         memory = json.loads(raw)
         require_equal(list(memory), ["key", "value", "timestamp", "agent"], "keys of a memory")
         require_equal((memory["key"], memory["value"], memory["agent"]), (key, value, "ada"), "a memory")
-        require_equal(
-            raw, json.dumps(memory, indent=2, ensure_ascii=False).encode() + b"\n", "the bytes of a memory"
-        )
+        require_equal(raw, json.dumps(memory, indent=2, ensure_ascii=False).encode() + b"\n", "the bytes of a memory")
     require_equal(org.calls[1].values["memory"], dict(sorted(values.items())), "memory in the next turn")
 
 
@@ -110,9 +101,7 @@ def a_memory_is_a_file(bench: Bench) -> None:
 def a_memory_key_leads_nowhere_else(bench: Bench) -> None:
     """A memory key is a name: a path outside the folder writes nothing."""
     bad = ["../resume", "a/b", ".hidden", "", "-x", "x" * 121]
-    org = bench.make_org(
-        lambda call: {**make_reply("x"), "memory_updates": [{"key": key, "value": 1} for key in bad]}
-    )
+    org = bench.make_org(lambda call: {**make_reply("x"), "memory_updates": [{"key": key, "value": 1} for key in bad]})
     org.add_agent("ada")
     old_files = load_state_files(org.folder)
     org.run_ticks()
@@ -145,9 +134,7 @@ def tools_check_permissions_themselves(bench: Bench) -> None:
     require_equal(results[3, "ada"], [], "results that are shown a second time")
     new_files = load_state_files(org.folder)
     require_equal(new_files.get("agents/ada/workspace/x.txt"), b"x", "the file that was granted")
-    require_equal(
-        [path for path in old_files if new_files[path] != old_files[path]], [], "files that changed"
-    )
+    require_equal([path for path in old_files if new_files[path] != old_files[path]], [], "files that changed")
 
 
 @covers("CRE-1", "CRE-2")
@@ -210,6 +197,4 @@ def what_the_engine_makes_is_its_owners(bench: Bench) -> None:
         path: (org.folder / path).stat().st_mode & 0o777
         for path in ("agents/ada/outbox", "agents/ada/memory", "logs", "logs/ticks/00000001.jsonl")
     }
-    require_equal(
-        {path: oct(mode) for path, mode in modes.items() if mode & 0o077}, {}, "modes that let others look"
-    )
+    require_equal({path: oct(mode) for path, mode in modes.items() if mode & 0o077}, {}, "modes that let others look")

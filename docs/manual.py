@@ -34,9 +34,7 @@ def render_manual(command_line: str) -> str:
         "COMMANDS": "\n".join(_render_commands()),
         "EXIT STATUS": "\n".join(_render_statuses(command_line)),
     }
-    return '.TH LEMMING 1 "" LeMMing\n' + "".join(
-        f".SH {title}\n{text}\n" for title, text in sections.items()
-    )
+    return '.TH LEMMING 1 "" LeMMing\n' + "".join(f".SH {title}\n{text}\n" for title, text in sections.items())
 
 
 def _render_commands() -> Iterator[str]:

@@ -79,9 +79,7 @@ def build_site(site: Path) -> None:
         (pages / "docs/python.md").write_text("\n\n".join(["# Python", *_render_reference()]) + "\n", "utf-8")
         for page in pages.rglob("*.md"):
             is_searchable = not str(page.relative_to(pages)).startswith(UNSEARCHED_PAGES)
-            text = ("" if is_searchable else "---\nsearch:\n  exclude: true\n---\n\n") + page.read_text(
-                "utf-8"
-            )
+            text = ("" if is_searchable else "---\nsearch:\n  exclude: true\n---\n\n") + page.read_text("utf-8")
             page.write_text(adapt_markdown(text), "utf-8")
         index = (pages / "docs/README.md").read_text("utf-8")
         (work / "mkdocs.yml").write_text(json.dumps(_make_settings(index)), "utf-8")
@@ -100,12 +98,8 @@ def inline_scripts(page: str) -> str:
     Raises: ValueError for a remaining external resource.
     """
     code = (REPOSITORY / "docs/search_from_disk.js").read_text("utf-8")
-    page = re.sub(
-        r'<script src="https://[^"]*iframe-worker[^>]*></script>', f"<script>\n{code}</script>", page
-    )
-    if match := re.search(
-        r'<(?:script|link|img)[^>]+(?:src|href)="https?://[^"]+\.(?:js|css|png|svg)"', page
-    ):
+    page = re.sub(r'<script src="https://[^"]*iframe-worker[^>]*></script>', f"<script>\n{code}</script>", page)
+    if match := re.search(r'<(?:script|link|img)[^>]+(?:src|href)="https?://[^"]+\.(?:js|css|png|svg)"', page):
         raise ValueError(f"a page of the site would fetch {match[0]}")
     return page
 
@@ -119,9 +113,7 @@ def adapt_markdown(page: str) -> str:
     ['Two:', '', '- a']
     """
     blocks = re.split(r"(^```.*?^```)", page, flags=re.DOTALL | re.MULTILINE)
-    prose = [
-        re.sub(r"(^(?![-*] |\d+\. |\s).+\n)(?=[-*] |1\. )", r"\1\n", text, flags=re.M) for text in blocks[::2]
-    ]
+    prose = [re.sub(r"(^(?![-*] |\d+\. |\s).+\n)(?=[-*] |1\. )", r"\1\n", text, flags=re.M) for text in blocks[::2]]
     code = [re.sub(r"^```(\w+) .*", r"```\1", text) for text in blocks[1::2]]
     return "".join(segment for pair in zip(prose, [*code, ""], strict=True) for segment in pair)
 
@@ -202,12 +194,7 @@ def _render_reference() -> Iterator[str]:
 
 def _build_gallery(folder: Path) -> str:
     """Run every template with recorded answers, write a report for each, and return the page of links."""
-    lines = [
-        "# Templates as they run",
-        "",
-        "Each as `lemming init` makes it, with what its first ticks print.",
-        "",
-    ]
+    lines = ["# Templates as they run", "", "Each as `lemming init` makes it, with what its first ticks print.", ""]
     with tempfile.TemporaryDirectory() as temporary:
         for name in RECORDED_TEMPLATES:
             base = Path(temporary, name)

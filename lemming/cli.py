@@ -93,13 +93,9 @@ class CommandTable(TyperGroup):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options into the help, `-C` first."""
-        option_records = [
-            record for parameter in self.get_params(ctx) if (record := parameter.get_help_record(ctx))
-        ]
+        option_records = [record for parameter in self.get_params(ctx) if (record := parameter.get_help_record(ctx))]
         with formatter.section("Options"):
-            formatter.write_dl(
-                [("-C, --root <path>", f"{ROOT_HELP}  [env var: LEMMING_ROOT]"), *option_records]
-            )
+            formatter.write_dl([("-C, --root <path>", f"{ROOT_HELP}  [env var: LEMMING_ROOT]"), *option_records])
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -110,10 +106,7 @@ class CommandTable(TyperGroup):
                 for name, about in names.items():
                     inner = GROUPS.get(name, {}) if shows_all else {}
                     formatter.write_dl(
-                        [
-                            (name.ljust(11), about),
-                            *((f"  {inner_name}", inner[inner_name]) for inner_name in inner),
-                        ]
+                        [(name.ljust(11), about), *((f"  {inner_name}", inner[inner_name]) for inner_name in inner)]
                     )
         if not shows_all:
             with formatter.section(f"{sum(map(len, GROUPS.values()))} more commands belong to these groups"):
@@ -124,9 +117,7 @@ def _print_new_names(renamed: Mapping[str, str]) -> None:
     """Print the new names of old names to a person; scripts and logs, without a terminal, get no such line."""
     if sys.stderr.isatty():
         for old, new in renamed.items():
-            print_notice(
-                f"note: `lemming {old}` is now `lemming {new}`; the old name still works", style="dim"
-            )
+            print_notice(f"note: `lemming {old}` is now `lemming {new}`; the old name still works", style="dim")
 
 
 def _is_agent_name(ctx: Any, name: str) -> bool:
@@ -163,13 +154,9 @@ def _select_parameters(parameters: Sequence[Any], arguments: Sequence[str]) -> l
     """Return the flags and the parameters that the arguments may set; all parameters for unclear arguments."""
     if not arguments:
         return [parameter for parameter in parameters if parameter.required]
-    options = {
-        argument.partition("=")[0] for argument in arguments if argument.startswith("-") and argument != "-"
-    }
+    options = {argument.partition("=")[0] for argument in arguments if argument.startswith("-") and argument != "-"}
     names = {parameter: {*parameter.opts, *parameter.secondary_opts} for parameter in parameters}
-    if not options <= {
-        name for option_names in names.values() for name in option_names
-    }:  # --help, a slip, -n5
+    if not options <= {name for option_names in names.values() for name in option_names}:  # --help, a slip, -n5
         return list(parameters)
     has_words = any(not argument.startswith("-") or argument == "-" for argument in arguments)
     return [
@@ -191,9 +178,7 @@ def _default_to_false(option: Any) -> Any:
 def load_command(name: str) -> Any:
     """Return a command of the table: a group is the `app` of its module, a single command a function."""
     name = OLD_COMMANDS.get(name, name)
-    from lemming.commands.command_context import (
-        to_typer_command,  # needed by commands, but not by `--help`
-    )
+    from lemming.commands.command_context import to_typer_command  # needed by commands, but not by `--help`
     from lemming.kernel.plugins.capability_loader import missing_for_command
 
     if missing := missing_for_command(name):
@@ -243,10 +228,7 @@ def _print_full_help(ctx: typer.Context, is_requested: bool) -> None:
 
 def _global_options(
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", "-V", callback=_print_version, is_eager=True, help="Show the version and exit."
-        ),
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     every: Annotated[
         bool,
@@ -297,9 +279,7 @@ def _split_root_option(args: list[str]) -> tuple[str | None, list[str]]:
     for index, argument in enumerate(args[:end]):
         if argument in ("-C", "--root"):
             if index + 1 == len(args):
-                raise UsageError(
-                    f"option {argument} requires a folder", hint=f"lemming {argument} DIR status"
-                )
+                raise UsageError(f"option {argument} requires a folder", hint=f"lemming {argument} DIR status")
             return args[index + 1], [*args[:index], *args[index + 2 :]]
         if argument.startswith("--root="):
             return argument.removeprefix("--root="), [*args[:index], *args[index + 1 :]]

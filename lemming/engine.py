@@ -16,17 +16,8 @@ from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.journal.engine_events import Observer, ignore_event
-from lemming.kernel.journal.journal_file import (
-    Journal,
-    is_committed,
-    journal_ticks,
-    read_journal,
-)
-from lemming.kernel.journal.journal_records import (
-    Record,
-    TickCommitted,
-    TurnEnded,
-)
+from lemming.kernel.journal.journal_file import Journal, is_committed, journal_ticks, read_journal
+from lemming.kernel.journal.journal_records import Record, TickCommitted, TurnEnded
 from lemming.kernel.journal.record_lookup import find_plan
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.organisation import Organisation
@@ -36,11 +27,7 @@ from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.next_tick import find_next_tick
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.tick_counter import (
-    load_counter,
-    load_tick,
-    persist_tick,
-)
+from lemming.kernel.tick.tick_counter import load_counter, load_tick, persist_tick
 from lemming.operations.engine_session import open_to_run
 from lemming.operations.interval_timer import IntervalTimer, count_remaining_ticks
 from lemming.operations.one_tick import run_one_tick
@@ -96,9 +83,7 @@ def run_once(
     With `agents`, only the agents are due, regardless of schedules; an interrupted tick is finished first.
     With `batch`, model calls go through batch APIs: cheaper, and answered within a day.
     """
-    with open_to_run(
-        base_path, command="run-once", clock=clock, notify=notify, stop=stop, batch=batch
-    ) as runtime:
+    with open_to_run(base_path, command="run-once", clock=clock, notify=notify, stop=stop, batch=batch) as runtime:
         runtime.chosen = tuple(dict.fromkeys(agents))
         report = _run_next(runtime, load_tick(runtime.org))
         if runtime.chosen and report.is_complete:  # that was an interrupted tick
@@ -241,9 +226,7 @@ def _resolve_next_tick(runtime: Runtime, counted: int, journalled_ticks: list[in
         raise next_tick.to_error
     if next_tick.tick != counted:
         read_at = (
-            previous_reading(runtime.base, next_tick.tick, journalled_ticks)
-            if load_counter(runtime.base)[1]
-            else ""
+            previous_reading(runtime.base, next_tick.tick, journalled_ticks) if load_counter(runtime.base)[1] else ""
         )
         persist_tick(runtime.base, next_tick.tick, read_at=read_at, sync=True)
     if next_tick.unclosed is not None:

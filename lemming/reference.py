@@ -119,12 +119,7 @@ def render_events() -> str:
 
 
 def _is_event(kind: Any) -> bool:
-    return (
-        isinstance(kind, type)
-        and issubclass(kind, Event)
-        and not issubclass(kind, Record)
-        and kind is not Event
-    )
+    return isinstance(kind, type) and issubclass(kind, Event) and not issubclass(kind, Record) and kind is not Event
 
 
 def _list_fields(kind: type[Event]) -> str:
@@ -148,9 +143,7 @@ def render_command_line() -> str:
     folder = ("`-C <path>`, `--root <path>`", f"{ROOT_HELP} Environment: `LEMMING_ROOT`.")
     rows = [list(folder), *map(list, _iter_parameters(root, typer.Context(root, info_name="lemming")))]
     commands = {
-        title: [
-            command for name in section for command in _iter_commands(load_command(name), f"lemming {name}")
-        ]
+        title: [command for name in section for command in _iter_commands(load_command(name), f"lemming {name}")]
         for title, section in COMMANDS.items()
     }
     uses = Counter(
@@ -161,10 +154,7 @@ def render_command_line() -> str:
     )
     common = sorted(parameter for parameter, count in uses.items() if count >= _COMMON_FROM)
     parts = ["## Global options\n", _render_table(["Option", "Meaning"], rows)]
-    parts += [
-        "## Common arguments and options\n",
-        _render_table(["Name", "Meaning"], [list(row) for row in common]),
-    ]
+    parts += ["## Common arguments and options\n", _render_table(["Name", "Meaning"], [list(row) for row in common])]
     for title, section in commands.items():
         parts.append(f"## {title}\n")
         for path, command in section:
@@ -206,9 +196,7 @@ def _describe_other_names(path: str) -> str:
     _, name, *subcommands = path.split()
     groups = [group for group, inner in GROUPS.items() if name in inner]
     old_names = [old for old, new in OLD_COMMANDS.items() if new == name]
-    old_names += [
-        f"{name} {old}" for old, new in OLD_SUBCOMMANDS.get(name, {}).items() if subcommands[:1] == [new]
-    ]
+    old_names += [f"{name} {old}" for old, new in OLD_SUBCOMMANDS.get(name, {}).items() if subcommands[:1] == [new]]
     sentences = [f"Also: `lemming {' '.join([group, name, *subcommands])}`." for group in groups]
     sentences += [f"Old name: `lemming {old}`." for old in old_names]
     return " ".join(sentences)

@@ -40,8 +40,7 @@ VAGUE = _words(
 )
 """Words that say nothing as a name of their own: pronouns, participles and adverbs."""
 WH_OPENING = re.compile(
-    r"((returns?|yields?|says?|tells?)\s+)?(what|who|whom|whose|how|why|where|whether|which|when)\b",
-    re.IGNORECASE,
+    r"((returns?|yields?|says?|tells?)\s+)?(what|who|whom|whose|how|why|where|whether|which|when)\b", re.IGNORECASE
 )
 ELLIPSIS = re.compile(
     r"(;|,)\s*(None|empty|nothing|\"[^\"]*\"|`[^`]*`|else|else nothing)\s*:|; (None|empty|nothing) (where|when|if)"
@@ -151,11 +150,7 @@ def attribute_docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
         body = getattr(node, "body", None) if isinstance(node, ast.Module | ast.ClassDef) else None
         for before, after in zip(body or (), (body or ())[1:], strict=False):
             is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-            if (
-                isinstance(before, ast.Assign | ast.AnnAssign)
-                and is_text
-                and isinstance(after.value.value, str)
-            ):
+            if isinstance(before, ast.Assign | ast.AnnAssign) and is_text and isinstance(after.value.value, str):
                 yield after.value
 
 

@@ -19,13 +19,7 @@ import lemming.cli
 
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    [
-        "lemming.cli",
-        "lemming.engine",
-        "lemming.errors",
-        "lemming.testing",
-        "lemming.journal_tools.verify.state_root",
-    ]
+    ["lemming.cli", "lemming.engine", "lemming.errors", "lemming.testing", "lemming.journal_tools.verify.state_root"]
     + ["lemming.kernel.tick.running_tick"]
     + [f"lemming.commands.{name}" for name in ("run", "check", "status", "replay")]
     + [f"lemming.{name}" for name in sorted(MODULES) if name.startswith(("capabilities.", "facts.", "llm."))]
@@ -66,11 +60,7 @@ def _in_a_process(
 
 
 def _begin(
-    work: Callable[[], object],
-    words: tuple[str, ...],
-    environment: dict[str, str],
-    folder: str,
-    streams: list[Path],
+    work: Callable[[], object], words: tuple[str, ...], environment: dict[str, str], folder: str, streams: list[Path]
 ) -> None:
     """Be a process that has just begun: its environment, its folder, its words, where it writes, its path."""
     for number, stream in enumerate(streams, 1):

@@ -66,9 +66,7 @@ def room_of(module: str) -> str:
 @cache
 def for_types_only(name: str) -> set[ast.AST]:
     """Return all that stands under `if TYPE_CHECKING:`."""
-    blocks = (
-        node for node in nodes(name) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-    )
+    blocks = (node for node in nodes(name) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
     return {inner for block in blocks for inner in ast.walk(block)}
 
 
@@ -78,9 +76,7 @@ def imports(name: str, *, types_only: bool = False, top_only: bool = False) -> f
     tree = TREES[name]
     typing_only = for_types_only(name)
     here = tree.body if top_only else nodes(name)
-    return frozenset(
-        full for node in here if (node in typing_only) == types_only for full in imported_by(node)
-    )
+    return frozenset(full for node in here if (node in typing_only) == types_only for full in imported_by(node))
 
 
 def imported_by(node: ast.AST) -> Iterator[str]:

@@ -27,11 +27,7 @@ from lemming.testing import tree
 TICKS = 3
 PAGES = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
 SHOWN = sorted(
-    {
-        line
-        for page in PAGES
-        for line in re.findall(r"(?<=python -m benchmarks )[a-z-][^`|#\n]*", page.read_text())
-    }
+    {line for page in PAGES for line in re.findall(r"(?<=python -m benchmarks )[a-z-][^`|#\n]*", page.read_text())}
 )
 
 
@@ -40,9 +36,7 @@ def counted(base: Path, agents: int, durability: str) -> dict[str, int]:
     return count_writes(make_benchmark_org(base, agents, "one", org={"durability": durability}), 2, TICKS)
 
 
-def test_the_table_and_the_results_hold_the_same_rows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_and_the_results_hold_the_same_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     smallest = ["--agents", "2", "--reading", "one", "--entries", "0", "--durability", "off", "--ages"]
     results = tmp_path / "results.json"
     main(["overhead", *smallest, "--rounds", "1", "--dir", str(tmp_path), "--results", str(results)])

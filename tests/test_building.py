@@ -114,17 +114,11 @@ def test_the_function_itself_stays_as_it_is(tmp_path: Path) -> None:
             'two functions have the name "word_count"',
         ),
         (
-            {
-                "ada": {"does": "x", "tools": [word_count]},
-                "bob": {"does": "x", "tools": [of_another_module()]},
-            },
+            {"ada": {"does": "x", "tools": [word_count]}, "bob": {"does": "x", "tools": [of_another_module()]}},
             'two functions have the name "word_count"',
         ),
         (
-            {
-                "ada": {"does": "x", "tools": [word_count]},
-                "bob": plan(call("a", of_another_module(), {"text": "x"})),
-            },
+            {"ada": {"does": "x", "tools": [word_count]}, "bob": plan(call("a", of_another_module(), {"text": "x"}))},
             'two functions have the name "word_count"',
         ),
     ],
@@ -147,7 +141,5 @@ def test_an_agent_that_only_judges_takes_no_turn_of_its_own(tmp_path: Path) -> N
 def test_a_judge_that_reads_others_keeps_its_turns(tmp_path: Path) -> None:
     writer = {"does": "Write.", "read": "human", "gates": [{"at": "out", "by": "critic", "then": "block"}]}
     critic = {"does": "You judge.", "read": "writer"}
-    org = lemming.build(
-        tmp_path / "org", agents={"writer": writer, "critic": critic}, models={"default": SCRIPTED}
-    )
+    org = lemming.build(tmp_path / "org", agents={"writer": writer, "critic": critic}, models={"default": SCRIPTED})
     assert load_agent(org, "critic").schedule.wake == "changed"

@@ -64,10 +64,7 @@ def test_names_and_docstrings_are_near_those_of_other_packages() -> None:
         ("def said_of(): ...", "names that end in a preposition or adverb, %"),
         ("def told_reason(): ...", "names that begin with a participle, %"),
         ('def f():\n    "Return whether an entry is old."', "docstrings that open with a wh-clause, %"),
-        (
-            'def f():\n    "Return the entry; None: nobody wrote one."',
-            "docstrings with an elliptic clause, %",
-        ),
+        ('def f():\n    "Return the entry; None: nobody wrote one."', "docstrings with an elliptic clause, %"),
         ('def f():\n    "Say what the file is, and how."', "wh-words per 1,000 words of docstrings"),
         ('def f():\n    "Return those of one."', "pronouns per 1,000 words of docstrings"),
         ("def f():\n    it = 1", "vague variables, %"),
@@ -105,18 +102,14 @@ def test_no_pronoun_participle_or_adverb_is_a_name() -> None:
         for word in named(node)
         if word.strip("_") in VAGUE
     }
-    assert [
-        f"{name}:{line}: {word}" for (name, word), line in vague.items() if (name, word) not in STAYS
-    ] == []
+    assert [f"{name}:{line}: {word}" for (name, word), line in vague.items() if (name, word) not in STAYS] == []
     assert STAYS.keys() - vague.keys() == set(), "these exceptions are not needed any more"
 
 
 def test_a_docstring_of_a_constant_opens_with_no_wh_clause() -> None:
     strings = [(name, text) for name in TREES for text in attribute_docstrings(TREES[name])]
     assert len(strings) > 100
-    assert [
-        f"{name}:{it.lineno}: {it.value}" for name, it in strings if WH_OPENING.match(str(it.value))
-    ] == []
+    assert [f"{name}:{it.lineno}: {it.value}" for name, it in strings if WH_OPENING.match(str(it.value))] == []
 
 
 def test_the_first_sentence_of_a_docstring_has_at_most_twenty_words() -> None:

@@ -29,9 +29,7 @@ COMMANDS = sorted(
     {
         line
         for page in [*PAGES, *TEMPLATES]
-        for block in re.findall(
-            r"^```sh\n(.*?)^```|((?:^ {4}[^\n]+\n)+)", page.read_text(), re.MULTILINE | re.DOTALL
-        )
+        for block in re.findall(r"^```sh\n(.*?)^```|((?:^ {4}[^\n]+\n)+)", page.read_text(), re.MULTILINE | re.DOTALL)
         for line in "".join(block).replace("\\\n", " ").splitlines()
         if re.match(r" *lemming [a-z-]", line)
     }
@@ -61,9 +59,7 @@ def test_a_schema_is_a_schema(name: str) -> None:
 def anchors_of(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub and the site make them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    headings = [
-        re.sub(r"[^\w\- ]", "", line.lower()) for line in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    ]
+    headings = [re.sub(r"[^\w\- ]", "", line.lower()) for line in re.findall(r"^#+ (.+)$", text, re.MULTILINE)]
     return {heading.strip().replace(" ", "-") for heading in headings}
 
 

@@ -16,9 +16,7 @@ from lemming.kernel.base.errors import OUTCOME_CODES, LemmingError
 
 TABLE = dict(
     re.findall(
-        r"^\| (LMG-\d+) \| (.*)$",
-        (Path(__file__).parents[1] / "docs/TROUBLESHOOTING.md").read_text(),
-        re.MULTILINE,
+        r"^\| (LMG-\d+) \| (.*)$", (Path(__file__).parents[1] / "docs/TROUBLESHOOTING.md").read_text(), re.MULTILINE
     )
 )
 PUBLIC = [
@@ -58,11 +56,7 @@ ROOMS = ("builder", "client", "evals", "git_history", "journal_tools", "kernel",
 def codes_in_source() -> Iterator[tuple[str, str, int]]:
     for name in TREES:
         for node in nodes(name):
-            if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and re.fullmatch(r"LMG-\d+", node.value)
-            ):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"LMG-\d+", node.value):
                 yield node.value, name, node.lineno
 
 

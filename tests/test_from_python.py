@@ -78,9 +78,7 @@ COUNTING = [
 ]
 
 
-def test_the_page_on_programs_runs_block_after_block(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_on_programs_runs_block_after_block(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     names = run("\n".join(blocks), tmp_path, COUNTING)
     said = capsys.readouterr().out
@@ -96,9 +94,7 @@ def test_an_agent_with_a_tool_answers_as_its_type(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out == "3\n"
 
 
-def test_who_is_handed_a_question_answers_it_and_the_next(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_who_is_handed_a_question_answers_it_and_the_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hands = call("triage", "hand_to_billing", message="A refund.")
     nothing = {"agent": "triage", "reply": say("", outbox_entries=[])}
     names = run(PROGRAMS[TASKS[1]]["LeMMing"], tmp_path, [hands, nothing, reply("billing", "On Monday.")])
@@ -144,11 +140,7 @@ def test_by_the_clock_within_a_budget(tmp_path: Path) -> None:
 
 @pytest.mark.crash
 def test_killed_and_run_again(tmp_path: Path) -> None:
-    script = [
-        reply("researcher", "Bees fly."),
-        reply("writer", "They fly."),
-        reply("editor", "How they fly!"),
-    ]
+    script = [reply("researcher", "Bees fly."), reply("writer", "They fly."), reply("editor", "How they fly!")]
     slow = [script[0], {**script[1], "delay_s": PATIENCE_S}, script[2]]  # it is killed while it waits
     file = tmp_path / "program.py"
     file.write_text(scripted(PROGRAMS[TASKS[4]]["LeMMing"], tmp_path, slow))
@@ -162,9 +154,7 @@ def test_killed_and_run_again(tmp_path: Path) -> None:
     for _ in range(2):  # the second time there is nothing left to do
         again = subprocess.run([sys.executable, file], cwd=tmp_path, env=path, capture_output=True, text=True)
         assert again.stdout == "How they fly!\n"
-    turns = {
-        name: len(read_outbox_entries(tmp_path / "press", name, limit=9)) for name in ("researcher", "human")
-    }
+    turns = {name: len(read_outbox_entries(tmp_path / "press", name, limit=9)) for name in ("researcher", "human")}
     assert turns == {"researcher": 1, "human": 1}
     org = tmp_path / "press"
     paid = [read_state(org, name).credits for name in ("researcher", "writer", "editor")]

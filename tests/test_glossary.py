@@ -16,9 +16,7 @@ REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "lemming"
 GLOSSARY = (REPOSITORY / "docs/glossary.md").read_text("utf-8")
 ROWS = [
-    [cell.strip() for cell in line.strip("|").split("|")]
-    for line in GLOSSARY.splitlines()
-    if line.startswith("| **")
+    [cell.strip() for cell in line.strip("|").split("|")] for line in GLOSSARY.splitlines() if line.startswith("| **")
 ]
 TERMS = [term for row in ROWS for cell in row for term in re.findall(r"\*\*([^*]+)\*\*", cell)]
 OWN_NAMESPACES = ("lemming.commands", "lemming.capabilities.hosted_models")
@@ -98,9 +96,7 @@ def test_no_two_types_have_one_name() -> None:
 
 @pytest.mark.parametrize("term", TERMS)
 def test_every_term_of_the_glossary_is_used(term: str) -> None:
-    assert re.search(rf"\b{term.lower().replace(' ', '[ _]?')}", other_text()), (
-        "it is explained and used nowhere"
-    )
+    assert re.search(rf"\b{term.lower().replace(' ', '[ _]?')}", other_text()), "it is explained and used nowhere"
 
 
 def test_the_glossary_explains_a_term_once_and_in_order() -> None:

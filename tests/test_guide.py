@@ -30,12 +30,7 @@ from lemming.kernel.memory import (
     load_memory,
     save_memory,
 )
-from lemming.kernel.messages import (
-    OutboxEntry,
-    collect_readable_outboxes,
-    read_outbox_entries,
-    write_outbox_entry,
-)
+from lemming.kernel.messages import OutboxEntry, collect_readable_outboxes, read_outbox_entries, write_outbox_entry
 from lemming.kernel.org.resume import AgentCredits, AgentModel, AgentPermissions
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.kernel.tools import SHIPPED, Tool, ToolRegistry, ToolResult
@@ -104,15 +99,12 @@ def test_agents_write_only_to_their_own_outbox_and_read_those_they_may(base: Pat
         write_outbox_entry(base, "analyst", entry)
     write_outbox_entry(base, "planner", entry)
     inboxes = {
-        found.name: collect_readable_outboxes(base, found.name, found.permissions)
-        for found in discover_agents(base)
+        found.name: collect_readable_outboxes(base, found.name, found.permissions) for found in discover_agents(base)
     }
     assert inboxes == {"analyst": [entry], "planner": []}
 
 
-@pytest.mark.parametrize(
-    "line", re.findall(r"^should_run.*$", code("4. Tick-Based Scheduler", "python"), re.MULTILINE)
-)
+@pytest.mark.parametrize("line", re.findall(r"^should_run.*$", code("4. Tick-Based Scheduler", "python"), re.MULTILINE))
 def test_should_run_is_what_the_guide_works_out(line: str) -> None:
     offset, every, outcome = re.findall(r"\(10 \+ (\d)\) % (\d) == 0 → (\w+)", line)[0]
     planner = agent("planner", int(every), int(offset))
@@ -162,8 +154,7 @@ def test_the_listed_functions_are_there_with_the_printed_parameters_in_front(tit
 
 
 @pytest.mark.parametrize(
-    ("title", "kind"),
-    [("Agents (`lemming/agents.py`)", Agent), ("Messages (`lemming/messages.py`)", OutboxEntry)],
+    ("title", "kind"), [("Agents (`lemming/agents.py`)", Agent), ("Messages (`lemming/messages.py`)", OutboxEntry)]
 )
 def test_the_dataclasses_have_the_printed_fields_in_their_order(title: str, kind: Any) -> None:
     printed = re.findall(r"^    (\w+): (.+)$", code(title, "python"), re.MULTILINE)
@@ -215,12 +206,7 @@ def test_discover_agents_finds_all_valid_agents(base: Path) -> None:
 
 def test_the_printed_memory_calls(base: Path) -> None:
     make_org(base, resume("planner"))
-    scope = {
-        "base_path": base,
-        "agent_name": "planner",
-        "save_memory": save_memory,
-        "load_memory": load_memory,
-    }
+    scope = {"base_path": base, "agent_name": "planner", "save_memory": save_memory, "load_memory": load_memory}
     exec(code("Memory (`lemming/memory.py`)", "python"), scope)
     assert scope["goals"] == ["goal1", "goal2"]
 

@@ -19,12 +19,7 @@ from lemming.engine import get_firing_agents, load_tick, run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.memory import save_memory
-from lemming.kernel.messages import (
-    OutboxEntry,
-    cleanup_old_outbox_entries,
-    read_outbox_entries,
-    write_outbox_entry,
-)
+from lemming.kernel.messages import OutboxEntry, cleanup_old_outbox_entries, read_outbox_entries, write_outbox_entry
 from lemming.kernel.org.schedule import AgentSchedule, fire_point
 from lemming.testing import FrozenClock, make_org, resume
 
@@ -161,10 +156,7 @@ def test_credits_are_allocated_in_the_printed_file(base: Path) -> None:
 def test_the_human_agent_is_never_asked_and_is_read(base: Path) -> None:
     make_org(base, resume("human", model={"key": "human"}), resume("planner"))
     write_outbox_entry(base, "human", OutboxEntry("abc", 0, "human", "request", {"text": "Plan!"}, [], ""))
-    assert {turn.agent: turn.status for turn in run_once(base).turns} == {
-        "planner": "done",
-        "human": "skipped",
-    }
+    assert {turn.agent: turn.status for turn in run_once(base).turns} == {"planner": "done", "human": "skipped"}
     assert "Plan!" in prompts(base, 1, "planner")
 
 
@@ -177,12 +169,7 @@ def test_paths_are_taken_for_what_they_are_and_not_for_how_they_are_written(base
     (base / "agents/planner/workspace").mkdir(parents=True)
     (base / "agents/planner/workspace/link").symlink_to(base / "config")
     granted = {"tools": ["file_read"]}
-    for path in (
-        "link/models.json",
-        "../resume.json",
-        str(base / "config/models.json"),
-        "a/../../resume.json",
-    ):
+    for path in ("link/models.json", "../resume.json", str(base / "config/models.json"), "a/../../resume.json"):
         assert "refused by permissions.file_access.allow_read" in used(base, "file_read", granted, path=path)
 
 

@@ -134,9 +134,7 @@ STARTS_PROCESSES = {
 }  # fmt: skip
 
 MAY_PRINT = {"commands", "reference"}
-PRINTS = {
-    "capabilities/sandbox/sandbox_launcher.py": "its standard output is its verdict, which the engine reads"
-}
+PRINTS = {"capabilities/sandbox/sandbox_launcher.py": "its standard output is its verdict, which the engine reads"}
 
 # A broad `except` stands only at the edges: a turn, a model call, a tool call, a channel, a plugin, a thread,
 # the process.
@@ -210,9 +208,7 @@ def test_the_package_does_not_go_through_its_own_doors() -> None:
 def test_a_door_hands_on_all_that_is_its_own() -> None:
     for name in sorted(DOORS - {"errors"}):
         door, room = import_module(f"lemming.{name}"), import_module(f"lemming.kernel.{name}")
-        defined = {
-            key for key, value in vars(room).items() if getattr(value, "__module__", "") == room.__name__
-        }
+        defined = {key for key, value in vars(room).items() if getattr(value, "__module__", "") == room.__name__}
         assert {key for key in defined if not key.startswith("_")} <= vars(door).keys(), name
 
 
@@ -233,8 +229,7 @@ def test_only_who_is_above_imports_a_capability_and_it_only_what_it_needs() -> N
 def test_imports_form_no_circle() -> None:
     """Those for types alone count too: what two files say of each other belongs into one, or into a third."""
     graph = {
-        module_of(name): (own_imports(name) | own_imports(name, types_only=True)) - {module_of(name)}
-        for name in TREES
+        module_of(name): (own_imports(name) | own_imports(name, types_only=True)) - {module_of(name)} for name in TREES
     }
     assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
 
@@ -277,9 +272,7 @@ def test_an_sdk_is_imported_in_one_file_and_only_when_it_is_used(sdk: str) -> No
 def test_the_command_line_and_the_engine_import_no_sdk() -> None:
     code = "import lemming.cli, lemming.engine, sys; print(*sys.modules)"
     environment = {"PYTHONPATH": str(PACKAGE.parent)}
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
-    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert set(SDKS) & set(ran.stdout.split()) == set()
 
 

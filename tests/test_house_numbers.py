@@ -53,12 +53,7 @@ def says_by_key(node: ast.AST) -> bool:
     """Return whether a value is looked up in JSON: `payload["deadline"]`, `payload.get("deadline")`."""
     if isinstance(node, ast.Subscript):
         key = node.slice
-    elif (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "get"
-        and node.args
-    ):
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
         key = node.args[0]
     else:
         return False

@@ -11,10 +11,7 @@ from package import TREES, calls, nodes, own_imports
 # What a module keeps for the whole process, and why no organisation sees another's through it. What is known
 # of an organisation's folder is kept by its `Organisation` (lemming/kernel/org/organisation.py).
 OF_THE_PROCESS = {
-    (
-        "kernel/files/disk.py",
-        "_disk_stack",
-    ): "the disk that tests put in the place of the real one, for a block",
+    ("kernel/files/disk.py", "_disk_stack"): "the disk that tests put in the place of the real one, for a block",
     ("kernel/files/disk.py", "_observers"): "who is told of changes while a block runs; each may name a root",
     (
         "kernel/files/stat_cache.py",
@@ -24,15 +21,9 @@ OF_THE_PROCESS = {
         "kernel/logging_config.py",
         "_levels",
     ): "what a caller set by setup_logging, which shares but a path with run_tick",
-    (
-        "kernel/base/redaction/secrets.py",
-        "_secrets",
-    ): "a secret is kept out of every file, whoever named it",
+    ("kernel/base/redaction/secrets.py", "_secrets"): "a secret is kept out of every file, whoever named it",
     ("kernel/base/redaction/secrets.py", "_named_variables"): "as _secrets",
-    (
-        "kernel/access/code_guard.py",
-        "_guards",
-    ): "a command loads no code that nobody agreed to, of whatever folder",
+    ("kernel/access/code_guard.py", "_guards"): "a command loads no code that nobody agreed to, of whatever folder",
     (
         "capabilities/toolbox/functions/worker_pool.py",
         "_LOADED",
@@ -41,10 +32,7 @@ OF_THE_PROCESS = {
     ("kernel/base/aliases.py", "_warned"): "old names warn once in a process",
     ("kernel/base/aliases.py", "_classes"): "a class with old names registers as its module is imported",
     ("kernel/base/aliases.py", "_state"): "whether a plugin with old names was loaded",
-    (
-        "kernel/plugins/plugin_registry.py",
-        "_registrations",
-    ): "a module registers as it is imported, once in a process",
+    ("kernel/plugins/plugin_registry.py", "_registrations"): "a module registers as it is imported, once in a process",
     ("kernel/plugins/plugin_registry.py", "_installed"): "as _registrations",
     ("kernel/plugins/plugin_registry.py", "_offered"): "made of _registrations",
     (
@@ -59,9 +47,7 @@ OF_THE_PROCESS = {
     ): "loaded weights, hundreds of megabytes that all may use",
 }
 # Functions that remember what they returned for a path, which is no organisation's.
-REMEMBERS_A_PATH = {
-    ("git_history/git_repository.py", "_probe_git_version"): "the programs on a PATH",
-}
+REMEMBERS_A_PATH = {("git_history/git_repository.py", "_probe_git_version"): "the programs on a PATH"}
 
 WRITERS = {
     "kernel/files/fs.py",
@@ -76,43 +62,22 @@ NOT_WRITING = {
         "capabilities/program_models/program_provider.py",
         "tempfile.TemporaryDirectory",
     ): "where one runs that needs no files",
-    (
-        "capabilities/embedded_models/model_weights.py",
-        "tempfile.TemporaryDirectory",
-    ): "where pip puts what it fetched",
-    (
-        "capabilities/concurrency/connection_limits.py",
-        "os.write",
-    ): "a line to standard error, from a thread that may",
+    ("capabilities/embedded_models/model_weights.py", "tempfile.TemporaryDirectory"): "where pip puts what it fetched",
+    ("capabilities/concurrency/connection_limits.py", "os.write"): "a line to standard error, from a thread that may",
     ("commands/signals.py", "os.write"): "a line to standard error, from a thread that must not wait",
-    (
-        "capabilities/sandbox/sandbox_launcher.py",
-        "os.mkdir",
-    ): "the command's own temporary folder, inside its walls",
-    (
-        "capabilities/sandbox/sandbox_launcher.py",
-        "os.write",
-    ): "pipes between a command, its keeper and the engine",
+    ("capabilities/sandbox/sandbox_launcher.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
+    ("capabilities/sandbox/sandbox_launcher.py", "os.write"): "pipes between a command, its keeper and the engine",
     ("capabilities/processes/reaper.py", "os.write"): "a pipe to the engine",
     ("capabilities/mcp/mcp_launcher.py", "os.write"): "pipes between a server and the engine",
-    (
-        "capabilities/toolbox/functions/worker_pool.py",
-        "os.write",
-    ): "the pipe to a process that runs functions",
+    ("capabilities/toolbox/functions/worker_pool.py", "os.write"): "the pipe to a process that runs functions",
     ("capabilities/sandbox/sandbox_policy.py", "os.write"): "the kernel's files about a process, in /proc",
     ("kernel/files/org_lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
     ("git_history/git_repository.py", "os.mkdir"): "a folder for git in a temporary one",
-    (
-        "git_history/git_repository.py",
-        "tempfile.TemporaryDirectory",
-    ): "where git looks without changing anything",
+    ("git_history/git_repository.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
     ("git_history/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
     ("evals/suite.py", "tempfile.TemporaryDirectory"): "where a case runs, in a copy",
     ("commands/rehearse.py", "tempfile.TemporaryDirectory"): "where a fork is that nobody keeps",
-    (
-        "dashboard/draft_trial.py",
-        "tempfile.TemporaryDirectory",
-    ): "the same, of a resume that is tried on the page",
+    ("dashboard/draft_trial.py", "tempfile.TemporaryDirectory"): "the same, of a resume that is tried on the page",
 }
 CHANGES_THE_DISK = {
     "os": {
@@ -142,9 +107,7 @@ def opens_for_writing(called: str, node: ast.Call) -> bool:
         modes = [*node.args[1:2], *(word.value for word in node.keywords if word.arg == "mode")]
         return any(not isinstance(mode, ast.Constant) or is_writing_mode(mode.value) for mode in modes)
     is_method = called.endswith(".open") and called != "os.open"
-    return is_method and any(
-        isinstance(arg, ast.Constant) and is_writing_mode(arg.value) for arg in node.args
-    )
+    return is_method and any(isinstance(arg, ast.Constant) and is_writing_mode(arg.value) for arg in node.args)
 
 
 def is_writing_mode(mode: object) -> bool:
@@ -162,17 +125,13 @@ def writing(name: str) -> Iterator[str]:
 
 def test_only_fs_changes_the_disk() -> None:
     found = {(name, called) for name in TREES for called in writing(name) if name not in WRITERS}
-    assert found - NOT_WRITING.keys() == set(), (
-        "write through lemming/kernel/files/fs.py, or say here why not"
-    )
+    assert found - NOT_WRITING.keys() == set(), "write through lemming/kernel/files/fs.py, or say here why not"
     assert NOT_WRITING.keys() - found == set(), "these exceptions are not needed any more"
     assert all(list(writing(name)) for name in WRITERS)
 
 
 def test_only_fs_uses_the_system_calls_that_write() -> None:
-    users = [
-        name for name in TREES if "kernel.files.disk" in own_imports(name) and not name.startswith("testing")
-    ]
+    users = [name for name in TREES if "kernel.files.disk" in own_imports(name) and not name.startswith("testing")]
     assert users == ["kernel/files/fs.py", "kernel/files/safe_folder.py"]
 
 

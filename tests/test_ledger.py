@@ -45,9 +45,7 @@ def test_a_torn_last_line_is_passed_over_and_cut_off(tmp_path: Path, kept: int) 
 
 
 @pytest.mark.parametrize("hole", [slice(0, 64), slice(20, 60), slice(-40, -2)])
-def test_a_last_line_with_a_hole_is_cut_off_when_the_interrupted_turn_is_written(
-    tmp_path: Path, hole: slice
-) -> None:
+def test_a_last_line_with_a_hole_is_cut_off_when_the_interrupted_turn_is_written(tmp_path: Path, hole: slice) -> None:
     for tick in (1, 2):
         write_state(tmp_path, "ada", state(tick))
     whole = (tmp_path / LEDGER).read_bytes()

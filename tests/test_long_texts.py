@@ -13,12 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.channels.email_parser import (
-    extract_mail_text,
-    get_message_id,
-    get_sender,
-    parse_mail,
-)
+from lemming.capabilities.channels.email_parser import extract_mail_text, get_message_id, get_sender, parse_mail
 from lemming.capabilities.judges.judge_prompts import parse_verdict
 from lemming.capabilities.plans.value_paths import fill_arguments, find_references
 from lemming.capabilities.skills.front_matter import InvalidFrontMatter

@@ -104,14 +104,10 @@ def test_a_value_that_is_changed_after_it_was_saved_stays_as_it_was_saved(tmp_pa
 def test_a_value_that_was_read_from_json_needs_no_reading_back(value: Any) -> None:
     found = parse(dump_compact(value))
     kept = make_memory_effect("planner", "goals", found, "2025-12-08T10:30:00.000Z", is_from_reply=True)
-    assert replace(kept, memory_value=None) == make_memory_effect(
-        "planner", "goals", found, "2025-12-08T10:30:00.000Z"
-    )
+    assert replace(kept, memory_value=None) == make_memory_effect("planner", "goals", found, "2025-12-08T10:30:00.000Z")
 
 
-@pytest.mark.parametrize(
-    "key", ["../../../x", "", "a/b", ".hidden", "-x", "a b", "x" * 121, "é", "a.", "a\n"]
-)
+@pytest.mark.parametrize("key", ["../../../x", "", "a/b", ".hidden", "-x", "a b", "x" * 121, "é", "a.", "a\n"])
 def test_a_key_that_could_lead_elsewhere_is_refused(tmp_path: Path, key: str) -> None:
     with pytest.raises(ToolError, match="a memory key has 1 to 120 characters"):
         save_memory(tmp_path, "planner", key, 1)

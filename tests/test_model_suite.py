@@ -108,9 +108,7 @@ def test_a_message_counts_by_its_reader(tmp_path: Path) -> None:
 
 def test_a_memory_is_what_the_turn_wrote_and_not_what_was_there(tmp_path: Path) -> None:
     update = {"key": "colour", "value": "green"}
-    played = play(
-        tmp_path, BY_NAME["remember-1"], json.dumps(say("Noted.", kind="response", memory_updates=[update]))
-    )
+    played = play(tmp_path, BY_NAME["remember-1"], json.dumps(say("Noted.", kind="response", memory_updates=[update])))
     assert played.outcome.memories == ["colour: green"]
     assert is_right(played.turn, played.outcome)
 
@@ -127,8 +125,7 @@ def test_each_turn_asks_the_same_in_every_run(tmp_path: Path) -> None:
     silence = reply()
     turns = [BY_NAME[name] for name in ("form-1", "tool-1", "inbox-1")]
     first, second = (
-        [play(tmp_path / run, turn, *[silence] * 4).questions[0].request for turn in turns]
-        for run in ("1", "2")
+        [play(tmp_path / run, turn, *[silence] * 4).questions[0].request for turn in turns] for run in ("1", "2")
     )
     assert first == second
 
@@ -186,8 +183,7 @@ def test_the_key_of_a_server_is_sent_only_if_a_variable_is_named(monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [("route-1", ["send"]), ("remember-1", ["remember"]), ("tool-3", ["weather", "stock"])],
+    ("name", "expected"), [("route-1", ["send"]), ("remember-1", ["remember"]), ("tool-3", ["weather", "stock"])]
 )
 def test_other_frameworks_get_tools_that_note_their_calls(name: str, expected: Sequence[str]) -> None:
     turn, outcome = BY_NAME[name], Outcome()
@@ -217,18 +213,7 @@ def test_the_command_prints_a_row_for_each_kind_and_keeps_the_replies(
     with Recorder(Model(*texts)) as server:
         asked = ["--server", server.url, "--model", "m", "--kind", "answer", "--sides", "lemming"]
         for _ in range(2):
-            main(
-                [
-                    "models",
-                    *asked,
-                    "--recording",
-                    str(file),
-                    "--dir",
-                    str(tmp_path),
-                    "--results",
-                    str(results),
-                ]
-            )
+            main(["models", *asked, "--recording", str(file), "--dir", str(tmp_path), "--results", str(results)])
             said.append(capsys.readouterr())
     rows = [line for line in said[0].out.splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[1:4] for row in rows[2:]] == [["3", "3", "3"], ["3", "3", "3"], ["2", "2", "2"]]

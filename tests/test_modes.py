@@ -63,9 +63,7 @@ def make_org(mask: int, folder: Path) -> Path:
 
 def test_what_is_private_is_for_its_owner_under_the_usual_umask(tmp_path: Path) -> None:
     org = make_org(0o022, tmp_path)
-    assert {place: oct(mode(org / place)) for place in PRIVATE_FOLDERS} == dict.fromkeys(
-        PRIVATE_FOLDERS, "0o700"
-    )
+    assert {place: oct(mode(org / place)) for place in PRIVATE_FOLDERS} == dict.fromkeys(PRIVATE_FOLDERS, "0o700")
     assert {place: oct(mode(org / place)) for place in PRIVATE_FILES} == dict.fromkeys(PRIVATE_FILES, "0o600")
     assert [place for place in OPEN_PLACES if not mode(org / place) & 0o044] == []
 

@@ -10,11 +10,7 @@ from lemming.engine import recorded_report, run_once, run_tick
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import make_org, resume, say
 
-SHOWN = {
-    "lemming.kernel.base.html_tables",
-    "lemming.kernel.org.org_notebook",
-    "lemming.kernel.journal.tick_notebook",
-}
+SHOWN = {"lemming.kernel.base.html_tables", "lemming.kernel.org.org_notebook", "lemming.kernel.journal.tick_notebook"}
 
 
 def test_an_organisation_is_a_table_of_its_agents(tmp_path: Path) -> None:
@@ -37,10 +33,7 @@ def test_an_organisation_is_a_table_of_its_agents(tmp_path: Path) -> None:
 def test_a_tick_is_what_happened_in_it(tmp_path: Path) -> None:
     script = [
         {"agent": "ada", "reply": say("<b>hello</b>\u202e")},
-        {
-            "agent": "bob",
-            "reply": say("", outbox_entries=[{"kind": "report", "payload": {"n": 1}, "tags": []}]),
-        },
+        {"agent": "bob", "reply": say("", outbox_entries=[{"kind": "report", "payload": {"n": 1}, "tags": []}])},
     ]
     make_org(tmp_path, resume("ada"), resume("bob"), resume("eve"), script=script)
     report = run_once(tmp_path)
@@ -60,12 +53,7 @@ def test_a_tick_is_what_happened_in_it(tmp_path: Path) -> None:
 
 
 def test_who_shows_nothing_imports_nothing_of_it(tmp_path: Path) -> None:
-    make_org(
-        tmp_path,
-        resume("ada"),
-        resume("human", model={"key": "human"}),
-        models={"human": {"provider": "human"}},
-    )
+    make_org(tmp_path, resume("ada"), resume("human", model={"key": "human"}), models={"human": {"provider": "human"}})
     code = (
         "import lemming, sys, lemming.engine; lemming.engine.run_once(sys.argv[1]); "
         "lemming.ask(sys.argv[1], 'ada', 'what?', timeout_s=30); print(*sys.modules)"

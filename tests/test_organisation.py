@@ -54,9 +54,7 @@ def test_two_organisations_that_run_in_turns_do_not_touch_each_other(tmp_path: P
 
 
 @pytest.mark.parametrize("is_kept", [True, False], ids=["the same Organisation", "another Organisation"])
-def test_an_organisation_made_anew_at_the_same_path_has_nothing_of_the_one_before(
-    base: Path, is_kept: bool
-) -> None:
+def test_an_organisation_made_anew_at_the_same_path_has_nothing_of_the_one_before(base: Path, is_kept: bool) -> None:
     clock = FrozenClock()
     org = made(base, "red")
     for _ in range(4):

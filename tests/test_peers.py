@@ -86,9 +86,7 @@ def test_the_engine_is_measured_beside_the_floor(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.usefixtures("small")
-def test_a_framework_that_cannot_be_had_is_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_framework_that_cannot_be_had_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = tmp_path / "environments/burr"
     (broken / "bin").mkdir(parents=True)
     (broken / "bin/python").write_text("#!/bin/sh\necho no such processor >&2; exit 1\n")

@@ -134,9 +134,7 @@ def test_what_the_skill_for_coding_agents_types_works_and_is_in_order(scripted: 
 
 @pytest.mark.crash
 def test_the_recorded_terminal_shows_what_the_first_block_prints() -> None:
-    picture = pictures.strip_styles(
-        pictures.extract_text((REPOSITORY / "docs/pictures/desk.svg").read_text())
-    )
+    picture = pictures.strip_styles(pictures.extract_text((REPOSITORY / "docs/pictures/desk.svg").read_text()))
     now = pictures.strip_styles(pictures.record_session(pictures.extract_commands(REPOSITORY / "README.md")))
     for shown in (picture, now):
         assert "tick 2 continues: 2 of 3 answers kept, not paid twice" in "\n".join(shown)
@@ -179,13 +177,7 @@ def _said(text: str) -> list[str]:
 def test_running_leaves_nothing_for_git(tmp_path: Path) -> None:
     ignored = (REPOSITORY / ".gitignore").read_text()
     (tmp_path / ".gitignore").write_text(ignored)
-    for file in (
-        "news/tick.json",
-        "demo/agents/editor/outbox/1.json",
-        "desk/tick.json",
-        "newspaper/x",
-        ".venv/x",
-    ):
+    for file in ("news/tick.json", "demo/agents/editor/outbox/1.json", "desk/tick.json", "newspaper/x", ".venv/x"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     ran = paste("git init -q . && git status --porcelain -uall", tmp_path)

@@ -50,13 +50,7 @@ def test_a_side_is_measured_in_rounds_and_with_many_at_once(
     ours = measuring.SIDES[measuring.OURS]
     for name, value in {"SIDES": {measuring.OURS: ours}, "FLOOR": measuring.OURS}.items():
         monkeypatch.setattr(measuring, name, value)
-    for name, number in {
-        "AGENTS": 2,
-        "MANY_AGENTS": 3,
-        "WARM_TICKS": 1,
-        "TICKS_PER_ROUND": 1,
-        "DELAY_S": 0.0,
-    }.items():
+    for name, number in {"AGENTS": 2, "MANY_AGENTS": 3, "WARM_TICKS": 1, "TICKS_PER_ROUND": 1, "DELAY_S": 0.0}.items():
         monkeypatch.setattr(measuring, name, number)
     results = tmp_path / "results.json"
     main(["real", "--rounds", "1", "--dir", str(tmp_path), "--results", str(results)])

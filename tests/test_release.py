@@ -41,9 +41,7 @@ def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def built(kind: str, source: Path, place: Path) -> Path:
     code = f"from hatchling import build; print(build.build_{kind}({str(place)!r}))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=source, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True, check=True)
     return place / done.stdout.split()[-1]
 
 
@@ -65,9 +63,7 @@ def test_the_version_is_said_once(installed: Path) -> None:
 
 
 def test_what_was_installed_makes_and_runs_an_organisation(installed: Path, tmp_path: Path) -> None:
-    where = ran(installed, tmp_path, "lemming.kernel.base.version") + ran(
-        installed, tmp_path, "lemming", "--version"
-    )
+    where = ran(installed, tmp_path, "lemming.kernel.base.version") + ran(installed, tmp_path, "lemming", "--version")
     assert where.strip() == f"lemming {__version__}"
     ran(installed, tmp_path, "lemming", "init", "desk", "--template", "desk")
     ran(installed, tmp_path, "lemming", "-C", "desk", "run-once", "--quiet")

@@ -25,9 +25,7 @@ def test_a_test_that_the_page_names_is_there(file: str, name: str) -> None:
 
 def test_what_no_test_holds_names_the_measurement_that_says_it() -> None:
     rows = [line for line in HOW_WE_KNOW.splitlines() if line.startswith("| ") and "`tests/" not in line]
-    assert [
-        row for row in rows if row != "| promise | held by | figures |" and "`python -m " not in row
-    ] == []
+    assert [row for row in rows if row != "| promise | held by | figures |" and "`python -m " not in row] == []
 
 
 def test_every_promise_names_a_test() -> None:

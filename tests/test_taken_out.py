@@ -225,10 +225,7 @@ def test_what_waits_for_a_person_stops_its_agent_where_nobody_is_asked(tmp_path:
 
 
 def test_a_request_whose_answer_nobody_can_hold_to_its_schema_is_not_answered(tmp_path: Path) -> None:
-    asks = {
-        "kind": "request",
-        "payload": {"text": "how much?", "target": "ada", "schema": {"type": "object"}},
-    }
+    asks = {"kind": "request", "payload": {"text": "how much?", "target": "ada", "schema": {"type": "object"}}}
     script = [{"agent": "bob", "tick": 1, "reply": {"outbox_entries": [asks]}}, {"reply": say("hello")}]
     ada = resume("ada", turn={"take": "one"}, schedule={"wake": "addressed"})
     base = make_org(tmp_path / "org", ada, resume("bob"), script=script)
@@ -322,9 +319,7 @@ def test_a_tool_whose_folder_is_absent_is_unknown_and_says_what_is_missing(tmp_p
     assert 'tool \\"file_write\\" does not exist (the capability \\"toolbox\\" is not installed' in told
 
 
-@pytest.mark.parametrize(
-    ("name", "provider"), [("hosted", "openai"), ("hosted", "vllm"), ("scripted", "replay")]
-)
+@pytest.mark.parametrize(("name", "provider"), [("hosted", "openai"), ("hosted", "vllm"), ("scripted", "replay")])
 def test_a_model_whose_folder_is_absent_is_not_asked_and_its_agent_is_told(
     tmp_path: Path, name: str, provider: str
 ) -> None:

@@ -45,12 +45,7 @@ class Writer(Backend):
         does = {it["properties"].get("do", {}).get("const"): it for it in schemas}
         told = "".join(str(message["content"]) for message in request.messages[1:])
         unread = [path for path in SOURCES if path not in told]
-        wanted = [
-            *["file_read"][: len(unread)],
-            *["ask_reader"][: "ask_reader" not in told],
-            "answer",
-            "send",
-        ]
+        wanted = [*["file_read"][: len(unread)], *["ask_reader"][: "ask_reader" not in told], "answer", "send"]
         reply = value_of(next((does[name] for name in wanted if name in does), schemas[0]))
         if "path" in reply:
             reply["path"] = unread[0] if unread else SOURCES[0]
@@ -88,9 +83,7 @@ def written_by_people(base: Path, request: Request) -> int:
     """Return the characters of a question that are instructions, examples, entries, files or memories."""
     system, *others = request.messages
     agents = [load_agent(base, folder.name) for folder in (base / "agents").iterdir()]
-    (told,) = {
-        it.instructions for it in agents if it.instructions in system["content"]
-    }  # a judge's are its own
+    (told,) = {it.instructions for it in agents if it.instructions in system["content"]}  # a judge's are its own
     chars = len(told) + sum(len(it["content"]) for it in others[:-1])
     for line in others[-1]["content"].split("\n"):
         if line.startswith("> "):

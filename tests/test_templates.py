@@ -177,10 +177,7 @@ def test_research_has_a_checker_who_sends_back_what_names_no_source(tmp_path: Pa
 def test_the_watch_takes_what_is_dropped_and_tells_a_person_what_is_urgent(tmp_path: Path) -> None:
     base = made(tmp_path, "watch")
     run_once(base)
-    assert sorted(file.name for file in (base / "shared/drop/done").iterdir()) == [
-        "backup-nightly.log",
-        "web-3.log",
-    ]
+    assert sorted(file.name for file in (base / "shared/drop/done").iterdir()) == ["backup-nightly.log", "web-3.log"]
     entries: list[dict[str, Any]] = [
         json.loads(file.read_text()) for file in (base / "agents/watcher/outbox").glob("*.json")
     ]
@@ -213,9 +210,7 @@ def test_in_review_a_no_is_told_and_no_recorded_page_answers_something_else(tmp_
 
 
 @pytest.mark.parametrize("before", [0, 1, 2])
-def test_a_ticket_of_ones_own_is_read_and_no_recorded_answer_is_given_to_it(
-    tmp_path: Path, before: int
-) -> None:
+def test_a_ticket_of_ones_own_is_read_and_no_recorded_answer_is_given_to_it(tmp_path: Path, before: int) -> None:
     base = made(tmp_path, "desk")
     for _ in range(before):
         run_once(base)

@@ -12,10 +12,7 @@ SCREENS = ("commands", "dashboard")
 READERS = frozenset(
     {
         *(f"lemming.kernel.journal.{it}" for it in ("journal_file", "journal_packing", "ledger")),
-        *(
-            f"lemming.kernel.inboxes.{it}"
-            for it in ("entry_index", "inbox", "misplaced_entries", "visibility")
-        ),
+        *(f"lemming.kernel.inboxes.{it}" for it in ("entry_index", "inbox", "misplaced_entries", "visibility")),
     }
 )
 ACT = {

@@ -18,9 +18,7 @@ NEXT: dict[str, Json] = {
 }
 CLERK = "You work in a library. Answer in one sentence."
 HELPER = "You help in a shop. Look up what you do not know with a tool. Answer in one sentence."
-POST = (
-    "You sort the post: press takes questions of journalists, jobs takes applications, legal takes contracts."
-)
+POST = "You sort the post: press takes questions of journalists, jobs takes applications, legal takes contracts."
 
 
 def make_held_out_turn(kind: str, instructions: str, expected: Expected, **fields: Any) -> Turn:
@@ -29,9 +27,7 @@ def make_held_out_turn(kind: str, instructions: str, expected: Expected, **field
 
 
 HELD_OUT = [
-    make_held_out_turn(
-        "answer", CLERK, Expected(answer=["shakespeare"]), request="Who wrote Romeo and Juliet?"
-    ),
+    make_held_out_turn("answer", CLERK, Expected(answer=["shakespeare"]), request="Who wrote Romeo and Juliet?"),
     make_held_out_turn(
         "answer",
         CLERK,

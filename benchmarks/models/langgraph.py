@@ -6,15 +6,7 @@ from langchain.agents import create_agent
 from langchain.agents.structured_output import ProviderStrategy
 from langchain_openai import ChatOpenAI
 
-from benchmarks.models.script import (
-    MAX_STEPS,
-    MAX_TOKENS,
-    Play,
-    list_functions,
-    main,
-    make_form,
-    record_answer,
-)
+from benchmarks.models.script import MAX_STEPS, MAX_TOKENS, Play, list_functions, main, make_form, record_answer
 from benchmarks.models.turn import Outcome, Turn, describe_constant, describe_news
 
 

@@ -75,11 +75,7 @@ def make_organisation(base: Path, turn: Turn, model: dict[str, Any]) -> Path:
         _write_entry(base, sender, f"m{number:02}", "message", {"text": text})
     if turn.request:
         schema_field = {"schema": turn.schema} if turn.schema else {}
-        request_payload = {
-            "text": turn.request,
-            "target": AGENT,
-            "conversation": "",
-        }  # as `lemming ask` writes it
+        request_payload = {"text": turn.request, "target": AGENT, "conversation": ""}  # as `lemming ask` writes it
         _write_entry(base, PERSON, "asked", "request", {**request_payload, **schema_field})
     return base
 

@@ -101,9 +101,7 @@ def count_figures(case: str, played: Sequence[PlayedTurn]) -> Iterator[Measureme
             yield Measurement.from_count(value, case=case, figure=figure)
 
 
-def _open_side(
-    side: str, url: str, model: str, options: Options
-) -> tuple[str, AbstractContextManager[Player]]:
+def _open_side(side: str, url: str, model: str, options: Options) -> tuple[str, AbstractContextManager[Player]]:
     """Return the title of a side and its player.
 
     Raises: LeftOut if the framework cannot be installed.

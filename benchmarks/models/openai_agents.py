@@ -8,15 +8,7 @@ from agents import Agent, ModelSettings, RunConfig, Runner, function_tool
 from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
 from openai import AsyncOpenAI
 
-from benchmarks.models.script import (
-    MAX_STEPS,
-    MAX_TOKENS,
-    Play,
-    list_functions,
-    main,
-    make_form,
-    record_answer,
-)
+from benchmarks.models.script import MAX_STEPS, MAX_TOKENS, Play, list_functions, main, make_form, record_answer
 from benchmarks.models.turn import Outcome, Turn, describe_constant, describe_news
 
 

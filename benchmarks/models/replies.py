@@ -28,9 +28,7 @@ from benchmarks.models.turns import TURNS
 
 Json = dict[str, Any]
 MODEL = "qwen2.5-coder-0.5b-instruct"
-EXHAUSTED_ERROR = {
-    "error": {"message": "the recording has no further reply for this turn", "type": "recording"}
-}
+EXHAUSTED_ERROR = {"error": {"message": "the recording has no further reply for this turn", "type": "recording"}}
 
 
 def condense_recording(recording: Path, model: str) -> Iterator[Json]:
@@ -89,11 +87,7 @@ class RecordedReplies:
             "completion_tokens": tokens_out,
             "prompt_tokens_details": {"cached_tokens": cached},
         }
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", **record["message"]},
-            "finish_reason": record["finish"],
-        }
+        choice = {"index": 0, "message": {"role": "assistant", **record["message"]}, "finish_reason": record["finish"]}
         return replace(question, status=200, reply={"choices": [choice], "usage": usage, "model": MODEL})
 
 

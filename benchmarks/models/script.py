@@ -39,9 +39,7 @@ def main(prepare: Callable[[str, str], Play]) -> None:
 
 def list_functions(turn: Turn, outcome: Outcome) -> list[Callable[..., Any]]:
     """Return the tools of a turn as functions with recorded calls. Sending and remembering are tools, too."""
-    functions = [
-        _record_calls(function, outcome) for function in FUNCTIONS if function.__name__ in turn.tools
-    ]
+    functions = [_record_calls(function, outcome) for function in FUNCTIONS if function.__name__ in turn.tools]
     if turn.readers:
         functions.append(_make_send(turn, outcome))
     return [*functions, _make_remember(outcome)] if turn.may_remember else functions

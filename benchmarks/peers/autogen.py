@@ -16,25 +16,9 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken
 from autogen_core.model_context import BufferedChatCompletionContext
-from autogen_core.models import (
-    ChatCompletionClient,
-    CreateResult,
-    LLMMessage,
-    ModelFamily,
-    ModelInfo,
-    RequestUsage,
-)
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelFamily, ModelInfo, RequestUsage
 
-from benchmarks.peers.work import (
-    SHOWN,
-    AsyncSide,
-    InstantModel,
-    Progress,
-    Task,
-    main,
-    parse_answer,
-    replace_file,
-)
+from benchmarks.peers.work import SHOWN, AsyncSide, InstantModel, Progress, Task, main, parse_answer, replace_file
 
 NO_USAGE = RequestUsage(prompt_tokens=0, completion_tokens=0)
 
@@ -120,11 +104,7 @@ class AutoGenSide(AsyncSide):
         if stored is None:
             return Progress()
         messages = stored["state"]["llm_context"]["messages"]
-        texts = [
-            parse_answer(message["content"])[0]
-            for message in messages
-            if message["type"] == "AssistantMessage"
-        ]
+        texts = [parse_answer(message["content"])[0] for message in messages if message["type"] == "AssistantMessage"]
         return Progress(stored["memory"]["n"], texts)
 
     async def take_turn(self, agent: str, number: int, inbox: list[str]) -> str:

@@ -7,16 +7,7 @@ from typing import Any
 from burr.core import Application, ApplicationBuilder, State, action
 from burr.core.persistence import SQLitePersister
 
-from benchmarks.peers.work import (
-    SHOWN,
-    InstantModel,
-    Progress,
-    SequentialSide,
-    Task,
-    main,
-    make_prompt,
-    parse_answer,
-)
+from benchmarks.peers.work import SHOWN, InstantModel, Progress, SequentialSide, Task, main, make_prompt, parse_answer
 
 EMPTY: dict[str, Any] = {"messages": [], "memory": {}}
 

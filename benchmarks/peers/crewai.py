@@ -13,16 +13,7 @@ from crewai.flow.flow import Flow, start
 from crewai.flow.persistence import SQLiteFlowPersistence, persist
 from pydantic import BaseModel
 
-from benchmarks.peers.work import (
-    SHOWN,
-    InstantModel,
-    Progress,
-    SequentialSide,
-    Task,
-    main,
-    make_prompt,
-    parse_answer,
-)
+from benchmarks.peers.work import SHOWN, InstantModel, Progress, SequentialSide, Task, main, make_prompt, parse_answer
 
 
 class State(BaseModel):
@@ -46,9 +37,7 @@ def make_flow(model: InstantModel, persistence: SQLiteFlowPersistence) -> type[F
             """Return the message written."""
             state = self.state
             number = state.memory.get("n", 0) + 1
-            text, state.memory = parse_answer(
-                model(state.id, number, make_prompt(state.id, number, state.inbox))
-            )
+            text, state.memory = parse_answer(model(state.id, number, make_prompt(state.id, number, state.inbox)))
             state.messages = [*state.messages, text][-SHOWN:]
             return text
 

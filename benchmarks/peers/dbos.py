@@ -10,16 +10,7 @@ from typing import Any
 
 from dbos import DBOS, SetWorkflowID
 
-from benchmarks.peers.work import (
-    SHOWN,
-    InstantModel,
-    Progress,
-    SequentialSide,
-    Task,
-    main,
-    make_prompt,
-    parse_answer,
-)
+from benchmarks.peers.work import SHOWN, InstantModel, Progress, SequentialSide, Task, main, make_prompt, parse_answer
 
 UNFINISHED = ["PENDING", "ENQUEUED"]
 _model: list[InstantModel] = []  # steps are functions of a module: what they need is there before they run
@@ -57,9 +48,7 @@ class DbosSide(SequentialSide):
         self.load_all_progress()
 
     def load_progress(self, agent: str) -> Progress:
-        workflows = DBOS.list_workflows(
-            workflow_id_prefix=f"{agent}-", status="SUCCESS", sort_desc=True, limit=SHOWN
-        )
+        workflows = DBOS.list_workflows(workflow_id_prefix=f"{agent}-", status="SUCCESS", sort_desc=True, limit=SHOWN)
         results = [workflow.output for workflow in reversed(workflows)]
         turns = results[-1]["memory"]["n"] if results else 0
         return Progress(turns, [result["message"] for result in results])

@@ -100,9 +100,7 @@ def _create_environment(folder: Path, packages: Sequence[str]) -> str:
     if not ready.exists():
         print(f"installing {' '.join(packages)} into {folder}", file=sys.stderr)
         require_success([PYTHON, "-m", "venv", "--clear", str(folder)])
-        require_success(
-            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
-        )
+        require_success([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages])
         ready.touch()
     return str(python)
 

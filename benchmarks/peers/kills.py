@@ -42,9 +42,7 @@ def measure_kills(command: Command, folder_of_runs: Path, kills: int) -> KillCos
     folder_of_runs.mkdir()
     rng = random.Random(0)  # the same for every side, as shares of what a whole run takes
     costs = KillCosts()
-    full_run_s = _finish_run(_start_run(command, folder_of_runs / "whole"), folder_of_runs / "whole")[
-        "wall_s"
-    ]
+    full_run_s = _finish_run(_start_run(command, folder_of_runs / "whole"), folder_of_runs / "whole")["wall_s"]
     while costs.kills < kills:
         share, folder = rng.random(), folder_of_runs / str(costs.kills)
         while not _run_and_kill(command, folder, share * full_run_s):
@@ -75,9 +73,7 @@ def _restart_and_count(command: Command, folder: Path, costs: KillCosts) -> None
     calls = [line.split() for line in _log_path(folder).read_text().splitlines()]
     answered = [(agent, number, mark) for event, agent, number, mark in calls if event == "given"]
     stored_marks = {message.split()[-1] for message in messages}
-    costs.repeated += sum(
-        count_of_calls - 1 for count_of_calls in Counter(call[:2] for call in answered).values()
-    )
+    costs.repeated += sum(count_of_calls - 1 for count_of_calls in Counter(call[:2] for call in answered).values())
     costs.lost += sum(mark not in stored_marks for _, _, mark in answered)
 
 
@@ -89,9 +85,7 @@ def _start_run(command: Command, folder: Path) -> subprocess.Popen[str]:
     """Start a run, and return after the first tick."""
     arguments = command(folder, "--until", str(TICKS_PER_RUN), "--log", str(_log_path(folder)))
     with folder.with_suffix(".errors").open("w") as errors:
-        process = subprocess.Popen(
-            arguments, stdout=subprocess.PIPE, stderr=errors, text=True, env=child_environment()
-        )
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=errors, text=True, env=child_environment())
     assert process.stdout is not None, "opened as a pipe"
     process.stdout.readline()  # under way
     return process

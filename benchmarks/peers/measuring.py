@@ -61,9 +61,7 @@ def _iter_rows(options: Options) -> Iterator[Measurement]:
         except (RuntimeError, subprocess.CalledProcessError) as error:
             print(f"Not measured to its end: {side.case}: {error}\n")
         shutil.rmtree(side.folder)
-    yield from _measure_starts(
-        {name: side for name, side in sides.items() if not side.peer.is_floor}, options
-    )
+    yield from _measure_starts({name: side for name, side in sides.items() if not side.peer.is_floor}, options)
 
 
 def _measure_alone(side: PreparedSide, kills: int) -> Iterator[Measurement]:
@@ -112,9 +110,7 @@ def _measure_cpu(sides: Mapping[str, PreparedSide], rounds: int) -> Iterator[Mea
 
 
 def _serve_side(side: PreparedSide) -> ServedSide:
-    return ServedSide(
-        side.make_command(side.folder / "cpu", "--until", str(WARM_TICKS)), side.folder / "errors.txt"
-    )
+    return ServedSide(side.make_command(side.folder / "cpu", "--until", str(WARM_TICKS)), side.folder / "errors.txt")
 
 
 def _measure_counts(side: PreparedSide) -> Iterator[Measurement]:
@@ -142,9 +138,7 @@ def _count_instructions(side: PreparedSide, ticks: int) -> int:
 
 def _count_writes(side: PreparedSide, ticks: int) -> Mapping[str, int]:
     folder = side.folder / f"traced-{ticks}"
-    return count_side_writes(
-        side.make_command(folder, "--until", str(ticks)), folder, side.folder / f"calls-{ticks}"
-    )
+    return count_side_writes(side.make_command(folder, "--until", str(ticks)), folder, side.folder / f"calls-{ticks}")
 
 
 def _measure_kills(side: PreparedSide, kills: int) -> Iterator[Measurement]:

@@ -48,13 +48,10 @@ class OpenAIAgentsSide(AsyncSide):
         super().__init__(task)
         self._models = {name: InstantModel(name, self.model) for name in self.names}
         self._agents = {
-            name: Agent(name=name, instructions=f"You are {name}.", model=self._models[name])
-            for name in self.names
+            name: Agent(name=name, instructions=f"You are {name}.", model=self._models[name]) for name in self.names
         }
         database, settings = self.folder / "sessions.sqlite", SessionSettings(limit=SHOWN)
-        self._sessions = {
-            name: SQLiteSession(name, database, session_settings=settings) for name in self.names
-        }
+        self._sessions = {name: SQLiteSession(name, database, session_settings=settings) for name in self.names}
         self.load_all_progress()
 
     def load_progress(self, agent: str) -> Progress:
@@ -62,9 +59,7 @@ class OpenAIAgentsSide(AsyncSide):
         answers = [item["content"][0]["text"] for item in items if item.get("role") == "assistant"]
         parsed_answers = [parse_answer(answer) for answer in answers]
         return (
-            Progress(parsed_answers[-1][1]["n"], [text for text, _ in parsed_answers])
-            if parsed_answers
-            else Progress()
+            Progress(parsed_answers[-1][1]["n"], [text for text, _ in parsed_answers]) if parsed_answers else Progress()
         )
 
     async def take_turn(self, agent: str, number: int, inbox: list[str]) -> str:

@@ -78,9 +78,7 @@ def count_side_writes(command: Sequence[str], folder: Path, reports: Path) -> Co
     """Return the writes of a side below a folder: "bytes" and "flushes"."""
     reports.mkdir()
     calls = f"trace={','.join(WRITES + FLUSHES)}"
-    run_measured(
-        ["strace", "-ff", "-y", "-s0", "--seccomp-bpf", "-e", calls, "-o", str(reports / "of"), *command]
-    )
+    run_measured(["strace", "-ff", "-y", "-s0", "--seccomp-bpf", "-e", calls, "-o", str(reports / "of"), *command])
     counts: Counter[str] = Counter()
     for report in reports.iterdir():  # one for each thread
         for name, path, result in CALLED.findall(report.read_text()):

@@ -9,9 +9,7 @@ from benchmarks.measurement import Measurement
 
 def to_wide_markdown(measurements: Sequence[Measurement]) -> str:
     """Return the table. A missing figure is a dash, and a ratio follows its value."""
-    cells = {
-        (measurement.case, measurement.figure): _format_cell(measurement) for measurement in measurements
-    }
+    cells = {(measurement.case, measurement.figure): _format_cell(measurement) for measurement in measurements}
     cases, figures = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
     units = {measurement.figure: measurement.unit for measurement in measurements}
     head = [f"{figure}, {units[figure]}" if units[figure] else figure for figure in figures]

@@ -201,9 +201,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--until", type=int, default=1, metavar="TICKS", help="ticks that will be done")
     parser.add_argument("--variant", default="")
     parser.add_argument("--log", type=Path, help="where the model notes its calls")
-    parser.add_argument(
-        "--serve", action="store_true", help="then as many ticks as each line of standard input says"
-    )
+    parser.add_argument("--serve", action="store_true", help="then as many ticks as each line of standard input says")
     return parser
 
 

@@ -36,12 +36,8 @@ SIDES = {
     "lemming-turn": Peer("LeMMing, durability turn", "lemming", "turn", folder="real"),
     FLOOR: Peer("LangGraph, SQLite, exit", "langgraph", "exit", LANGGRAPH, folder="real"),
     "langgraph-sync": Peer("LangGraph, SQLite, sync", "langgraph", "sync", LANGGRAPH, folder="real"),
-    "openai-agents": Peer(
-        "OpenAI Agents SDK, SQLite", "openai_agents", packages=("openai-agents",), folder="real"
-    ),
-    "pydantic-ai": Peer(
-        "pydantic-ai, JSON", "pydantic_agents", packages=("pydantic-ai-slim", "openai"), folder="real"
-    ),
+    "openai-agents": Peer("OpenAI Agents SDK, SQLite", "openai_agents", packages=("openai-agents",), folder="real"),
+    "pydantic-ai": Peer("pydantic-ai, JSON", "pydantic_agents", packages=("pydantic-ai-slim", "openai"), folder="real"),
 }
 CPU, TURNS, WALL = "CPU a turn", "turns a second", "wall a tick"
 TARGETS = {CPU: "real CPU", TURNS: "real turns"}

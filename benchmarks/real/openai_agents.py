@@ -28,15 +28,11 @@ class OpenAIAgentsSide(ConcurrentSide):
             for name in self.names
         }
         database, settings = self.folder / "sessions.sqlite", SessionSettings(limit=2)
-        self._sessions = {
-            name: SQLiteSession(name, database, session_settings=settings) for name in self.names
-        }
+        self._sessions = {name: SQLiteSession(name, database, session_settings=settings) for name in self.names}
 
     async def take_turn(self, agent: str, number: int) -> str:
         question = make_messages(agent, number)[1]["content"]
-        result = await Runner.run(
-            self._agents[agent], question, session=self._sessions[agent], run_config=CONFIG
-        )
+        result = await Runner.run(self._agents[agent], question, session=self._sessions[agent], run_config=CONFIG)
         text: str = json.loads(result.final_output)["text"]
         return text
 

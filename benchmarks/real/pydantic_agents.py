@@ -18,9 +18,7 @@ class PydanticAiSide(ConcurrentSide):
 
     async def open(self) -> None:
         model = OpenAIChatModel("m", provider=OpenAIProvider(base_url=get_address(), api_key="none"))
-        self._agents = {
-            name: Agent(model, instructions=make_messages(name, 0)[0]["content"]) for name in self.names
-        }
+        self._agents = {name: Agent(model, instructions=make_messages(name, 0)[0]["content"]) for name in self.names}
 
     async def take_turn(self, agent: str, number: int) -> str:
         result = await self._agents[agent].run(make_messages(agent, number)[1]["content"])

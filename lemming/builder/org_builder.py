@@ -57,9 +57,7 @@ def build(
     named = {name: _replace_functions(shorthand, functions) for name, shorthand in agents.items()}
     for path, source in functions.files.items():
         if texts.setdefault(path, source) != source:
-            raise UsageError(
-                f"{path} is already in files, and a function has the same path", hint="rename one of them"
-            )
+            raise UsageError(f"{path} is already in files, and a function has the same path", hint="rename one of them")
     parts = {"agents": named, "models": models, "settings": settings, "files": texts}
     document = {part: value if part == "agents" else dict(value) for part, value in parts.items() if value}
     template: dict[str, bytes] = {}
@@ -94,17 +92,14 @@ class _FunctionTools:
         if function_tool.name in SHIPPED:
             hint = f'rename the function, or grant the tool of LeMMing: "{function_tool.name}"'
             raise UsageError(
-                f'the function has the name of a tool of LeMMing: "{function_tool.name}"',
-                where=location,
-                hint=hint,
+                f'the function has the name of a tool of LeMMing: "{function_tool.name}"', where=location, hint=hint
             )
         path = f"tools/{function.__name__}.py"
         for name_key in {path, function_tool.name} & self._locations.keys():
             if self.files.get(path) != source:
                 both = f"{self._locations[name_key]} and {location}"
                 raise UsageError(
-                    f'two functions have the name "{function_tool.name}": {both}',
-                    hint="rename one of them",
+                    f'two functions have the name "{function_tool.name}": {both}', hint="rename one of them"
                 )
         self.files[path] = source
         self._locations |= {path: location, function_tool.name: location}
@@ -117,19 +112,13 @@ def _decorate(function: Callable[..., Any]) -> Callable[..., Any]:
     if get_declaration(function) is not None or not isinstance(function, FunctionType):
         return function
     copy = FunctionType(
-        function.__code__,
-        function.__globals__,
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
     copy.__kwdefaults__ = function.__kwdefaults__
     return tool(update_wrapper(copy, function))
 
 
-def _replace_functions(
-    shorthand: str | Shorthand | PlanFile, functions: _FunctionTools
-) -> str | dict[str, Any]:
+def _replace_functions(shorthand: str | Shorthand | PlanFile, functions: _FunctionTools) -> str | dict[str, Any]:
     """Return an agent's shorthand with functions replaced by their tool names."""
     if isinstance(shorthand, str):
         return shorthand
@@ -155,9 +144,7 @@ def make_tool_file(function: Callable[..., Any]) -> str:
     try:
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError) as error:
-        raise UsageError(
-            f"the source of {function!r} does not exist", hint="write the function into a file"
-        ) from error
+        raise UsageError(f"the source of {function!r} does not exist", hint="write the function into a file") from error
     if not source.lstrip().startswith(("def ", "async def ", "@")):
         hint = "write a function with `def`, a docstring and types: docs/tools.md"
         raise UsageError(f"{function!r} cannot be the file of a tool", hint=hint)

@@ -90,9 +90,7 @@ class RunValue:
     def holds(self, op: str, *value: Any) -> Condition:
         """Return a condition with any operation of docs/plans.md: `previous.holds("contains", "bees")`."""
         if any(isinstance(operand, RunValue) for operand in value):
-            raise UsageError(
-                f"{self.path} {op} {value[0].path}: a field must be compared with a value, got a field"
-            )
+            raise UsageError(f"{self.path} {op} {value[0].path}: a field must be compared with a value, got a field")
         return Condition({"field": self.path, "op": op, **({"value": value[0]} if value else {})})
 
 
@@ -164,11 +162,7 @@ def approve(
 
 
 def follow(
-    name: str,
-    agent: str,
-    task: Template = "",
-    args: Mapping[str, Any] | None = None,
-    **options: Unpack[StepKeys],
+    name: str, agent: str, task: Template = "", args: Mapping[str, Any] | None = None, **options: Unpack[StepKeys]
 ) -> PlanStep:
     """Return a step that runs the plan of another agent, with `args` as its input fields."""
     inputs = {**({"task": str(task)} if task else {}), **({"args": _to_json(dict(args))} if args else {})}
@@ -176,10 +170,7 @@ def follow(
 
 
 def call(
-    name: str,
-    tool: str | Callable[..., Any],
-    args: Mapping[str, Any] | None = None,
-    **options: Unpack[StepKeys],
+    name: str, tool: str | Callable[..., Any], args: Mapping[str, Any] | None = None, **options: Unpack[StepKeys]
 ) -> PlanStep:
     """Return a step that calls a tool, given by name or as a function."""
     is_function = not isinstance(tool, str)
@@ -280,10 +271,7 @@ def _list_members(step: PlanStep) -> list[str]:
 
 def _step_to_json(options: Mapping[str, Any]) -> Json:
     """Return the keys of a step in the format of its file."""
-    return {
-        (key := keyword.rstrip("_")): _CONVERTERS.get(key, _to_json)(value)
-        for keyword, value in options.items()
-    }
+    return {(key := keyword.rstrip("_")): _CONVERTERS.get(key, _to_json)(value) for keyword, value in options.items()}
 
 
 def _target_name(to: RouteTarget) -> str:

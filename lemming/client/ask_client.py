@@ -12,11 +12,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from lemming.capabilities.requests.current_requests import RequestsSnapshot, find_request, load_requests
 from lemming.capabilities.requests.request_entries import write_request
-from lemming.capabilities.requests.request_people import (
-    choose_person,
-    get_conversation_assignee,
-    mark_as_read,
-)
+from lemming.capabilities.requests.request_people import choose_person, get_conversation_assignee, mark_as_read
 from lemming.capabilities.requests.typed_answers import Json, make_answer_parser, require_usable
 from lemming.client.ask_outcome import AskOutcome, NotAnswered, Unanswered
 from lemming.client.request_waiter import StopOrTimeout, Waiter, WorkProgress, find_active_assignees
@@ -68,21 +64,11 @@ class AskOptions(WaitOptions, total=False):
 
 @overload
 def ask(
-    org: str | os.PathLike[str],
-    agent: str,
-    text: str = "",
-    *,
-    returns: type[T],
-    **options: Unpack[AskOptions],
+    org: str | os.PathLike[str], agent: str, text: str = "", *, returns: type[T], **options: Unpack[AskOptions]
 ) -> AskOutcome[T]: ...
 @overload
 def ask(
-    org: str | os.PathLike[str],
-    agent: str,
-    text: str = "",
-    *,
-    returns: None = None,
-    **options: Unpack[AskOptions],
+    org: str | os.PathLike[str], agent: str, text: str = "", *, returns: None = None, **options: Unpack[AskOptions]
 ) -> AskOutcome[Any]: ...
 def ask(
     org: str | os.PathLike[str],
@@ -117,9 +103,7 @@ def ask(
     """
     base = Organisation.from_path(org)
     if returns is not None and schema is not None:
-        raise UsageError(
-            "expected a type or a schema of the answer, got both", hint="pass returns= or schema="
-        )
+        raise UsageError("expected a type or a schema of the answer, got both", hint="pass returns= or schema=")
     json_schema, to_value = (require_usable(schema), None) if returns is None else make_answer_parser(returns)
     if not (text.strip() or fields):
         raise UsageError("expected a text to ask, got none", hint='write lemming ask AGENT "some text"')
@@ -149,21 +133,11 @@ def ask(
 
 @overload
 async def aask(
-    org: str | os.PathLike[str],
-    agent: str,
-    text: str = "",
-    *,
-    returns: type[T],
-    **options: Unpack[AskOptions],
+    org: str | os.PathLike[str], agent: str, text: str = "", *, returns: type[T], **options: Unpack[AskOptions]
 ) -> AskOutcome[T]: ...
 @overload
 async def aask(
-    org: str | os.PathLike[str],
-    agent: str,
-    text: str = "",
-    *,
-    returns: None = None,
-    **options: Unpack[AskOptions],
+    org: str | os.PathLike[str], agent: str, text: str = "", *, returns: None = None, **options: Unpack[AskOptions]
 ) -> AskOutcome[Any]: ...
 async def aask(
     org: str | os.PathLike[str],
@@ -185,19 +159,11 @@ async def aask(
 
 @overload
 def wait_for(
-    org: str | os.PathLike[str],
-    request: str | AskOutcome[Any],
-    *,
-    returns: type[T],
-    **waiting: Unpack[WaitOptions],
+    org: str | os.PathLike[str], request: str | AskOutcome[Any], *, returns: type[T], **waiting: Unpack[WaitOptions]
 ) -> AskOutcome[T]: ...
 @overload
 def wait_for(
-    org: str | os.PathLike[str],
-    request: str | AskOutcome[Any],
-    *,
-    returns: None = None,
-    **waiting: Unpack[WaitOptions],
+    org: str | os.PathLike[str], request: str | AskOutcome[Any], *, returns: None = None, **waiting: Unpack[WaitOptions]
 ) -> AskOutcome[Any]: ...
 def wait_for(
     org: str | os.PathLike[str],
@@ -215,12 +181,7 @@ def wait_for(
 
 
 def _find_same_request(
-    snapshot: RequestsSnapshot,
-    person: str,
-    agent: str,
-    text: str,
-    conversation: str,
-    fields: Mapping[str, Any] | None,
+    snapshot: RequestsSnapshot, person: str, agent: str, text: str, conversation: str, fields: Mapping[str, Any] | None
 ) -> str | None:
     """Return the newest equal request that was not cancelled, or None."""
     question_key, given_fields = (person, (agent,), text, conversation), {**(fields or {})}
@@ -254,11 +215,7 @@ def _wait_for_outcome(
             timer.daemon = True
             timer.start()
         while True:
-            if (
-                outcome := waiter.check_outcome()
-                or waiter.run_ticks(clock, notify)
-                or waiter.wait_beside_engine()
-            ):
+            if outcome := waiter.check_outcome() or waiter.run_ticks(clock, notify) or waiter.wait_beside_engine():
                 return outcome
     finally:
         if timer:

@@ -70,12 +70,12 @@ class AskOutcome(Generic[T]):
         request = self.request
         question_html = escape_cell(f"{request.asker} asked {' and '.join(request.targets)}: {request.text}")
         if not self.has_answer:
-            return f"<p>{question_html}</p><p>{escape_cell(self.unanswered_reason)} (request {escape_cell(self.id)})</p>"
+            return (
+                f"<p>{question_html}</p><p>{escape_cell(self.unanswered_reason)} (request {escape_cell(self.id)})</p>"
+            )
         fields = _extract_fields(self.answer)
         answer = (
-            render_table(("", ""), fields.items())
-            if fields
-            else f"<p>{escape_cell(_format_value(self.answer))}</p>"
+            render_table(("", ""), fields.items()) if fields else f"<p>{escape_cell(_format_value(self.answer))}</p>"
         )
         return f"<p>{question_html}</p>{answer}"
 
@@ -113,15 +113,10 @@ def _explain_open(outcome: AskOutcome[Any]) -> str:
 def _extract_fields(answer: Any) -> dict[str, str]:
     """Return the fields of an answer that is an object or a value of a type; empty for other answers."""
     if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
-        answer = {
-            answer_field.name: getattr(answer, answer_field.name)
-            for answer_field in dataclasses.fields(answer)
-        }
+        answer = {answer_field.name: getattr(answer, answer_field.name) for answer_field in dataclasses.fields(answer)}
     elif hasattr(type(answer), "model_fields"):
         answer = dict(answer)
-    return (
-        {str(key): _format_value(value) for key, value in answer.items()} if isinstance(answer, dict) else {}
-    )
+    return {str(key): _format_value(value) for key, value in answer.items()} if isinstance(answer, dict) else {}
 
 
 def _format_value(value: Any) -> str:

@@ -104,9 +104,7 @@ class EventStream(Generic[R]):
         Raises `UsageError` before the last event, and any error of the run.
         """
         if not self._is_finished:
-            raise UsageError(
-                "the stream has not ended", hint="read its events to the end: for event in stream: ..."
-            )
+            raise UsageError("the stream has not ended", hint="read its events to the end: for event in stream: ...")
         return self._get_result()
 
     def _start_thread(self) -> None:
@@ -154,12 +152,7 @@ def stream_ask(
 ) -> EventStream[AskOutcome[T]]: ...
 @overload
 def stream_ask(
-    org: str | os.PathLike[str],
-    agent: str,
-    text: str,
-    *,
-    returns: None = None,
-    **options: Unpack[AskOptions],
+    org: str | os.PathLike[str], agent: str, text: str, *, returns: None = None, **options: Unpack[AskOptions]
 ) -> EventStream[AskOutcome[Any]]: ...
 def stream_ask(
     org: str | os.PathLike[str],
@@ -182,9 +175,7 @@ def stream_ask(
     return EventStream(run_ask, ask_options)
 
 
-def stream_ticks(
-    org: str | os.PathLike[str], **options: Unpack[TickOptions]
-) -> EventStream[TickReport | None]:
+def stream_ticks(org: str | os.PathLike[str], **options: Unpack[TickOptions]) -> EventStream[TickReport | None]:
     """Run ticks as `lemming.engine.ticks` does and stream the events; `result` is the last tick's report."""
     tick_options = dict[str, Any](options)
 

@@ -186,10 +186,7 @@ class Waiter:
         request = self._find_request(load_requests(self.org))
         if not request.is_open:
             return AskOutcome(
-                request=request,
-                end=request.end,
-                answer=_extract_answer(request),
-                reason=_extract_reason(request),
+                request=request, end=request.end, answer=_extract_answer(request), reason=_extract_reason(request)
             )
         if self.stop.is_set():
             is_late = self.deadline.has_passed
@@ -232,9 +229,7 @@ class Waiter:
             pause = min(pause * POLL_GROWTH, MAX_POLL_S)
         return self.check_outcome()
 
-    def _wait_without_work(
-        self, ticks: int, failure: TurnReport | None, clock: Clock | None
-    ) -> AskOutcome[Any] | None:
+    def _wait_without_work(self, ticks: int, failure: TurnReport | None, clock: Clock | None) -> AskOutcome[Any] | None:
         """Return the outcome once no agent has work, with the reason to stop waiting.
 
         Waits, without running ticks, for other people who have to answer first, for a file and for a time.
@@ -256,18 +251,12 @@ class Waiter:
         if not (people or skip_reason.resolves_itself):
             if not skip_reason.reason and (unfinished := find_failure(self.org, agents)):
                 reason = f"{unfinished.agent}: {unfinished.reason}"
-                return AskOutcome(
-                    request=request, end=None, why="failing", reason=reason, error=unfinished.error
-                )
+                return AskOutcome(request=request, end=None, why="failing", reason=reason, error=unfinished.error)
             return AskOutcome(request=request, end=None, why="nothing_to_do", reason=skip_reason.reason)
         return self._wait_for_news(requests_snapshot, agents, skip_reason, clock)
 
     def _wait_for_news(
-        self,
-        requests_snapshot: RequestsSnapshot,
-        agents: list[str],
-        skip_reason: SkipReason,
-        clock: Clock | None,
+        self, requests_snapshot: RequestsSnapshot, agents: list[str], skip_reason: SkipReason, clock: Clock | None
     ) -> AskOutcome[Any] | None:
         self._report_holders(requests_snapshot, skip_reason.reason)
         pause = FIRST_POLL_S

@@ -97,9 +97,7 @@ def _list_agent_facts(details: AgentDetails, config: Config) -> list[tuple[str, 
     judge_share = f"{spent.judged:g} of them on judges, " if spent.judged else ""
     transferred = f"{spent.passed_on:g} transferred to agents it created, " if spent.passed_on else ""
     files = agent.permissions.file_access
-    fires = (
-        f"{_describe_interval(agent.schedule)}, next {'in ' if coming.at is None else ''}{coming.description}"
-    )
+    fires = f"{_describe_interval(agent.schedule)}, next {'in ' if coming.at is None else ''}{coming.description}"
     failed = f", {state.failed} failed" if state.failed else ""
     last = f"{state.status} in tick {state.tick}, {format_count(state.turns, 'turn')} done{failed}"
     return [
@@ -134,7 +132,9 @@ def _describe_interval(schedule: AgentSchedule) -> str:
     if schedule.cron is not None:
         from lemming.capabilities.cron.cron_expressions import describe_cron
 
-        by_clock = f"{describe_cron(schedule.cron)} ({schedule.cron}, {schedule.timezone or 'the zone of the organisation'})"
+        by_clock = (
+            f"{describe_cron(schedule.cron)} ({schedule.cron}, {schedule.timezone or 'the zone of the organisation'})"
+        )
         text = by_clock if every == 1 else f"{by_clock} and {text}"
     if point := fire_point(schedule):
         text += f" at {point:.2f}"
@@ -229,16 +229,8 @@ def remove_agent(
     if context.as_json:
         for referrer in referrers if mend else ():
             remove_references(base, referrer, name)
-        readers = [
-            referrer for referrer, places in referrers.items() if "permissions.read_outboxes" in places
-        ]
-        facts = {
-            "agent": name,
-            "aside": archive_path,
-            "readers": readers,
-            "named_in": referrers,
-            "is_mended": mend,
-        }
+        readers = [referrer for referrer, places in referrers.items() if "permissions.read_outboxes" in places]
+        facts = {"agent": name, "aside": archive_path, "readers": readers, "named_in": referrers, "is_mended": mend}
         print_json("removed", facts)
         return
     print_data(archive_path)
@@ -246,14 +238,10 @@ def remove_agent(
     print_notice(f"to restore it: mv {archive_path} {paths.agent_folder(name)}")
 
 
-def _remove_references(
-    context: CommandContext, name: str, referrers: dict[str, list[str]], *, mend: bool
-) -> None:
+def _remove_references(context: CommandContext, name: str, referrers: dict[str, list[str]], *, mend: bool) -> None:
     """Remove a deleted agent's name from other resumes if requested; otherwise list the references."""
     for referrer, pointers in referrers.items():
-        print_notice(
-            f'{referrer} still names "{name}": {", ".join(pointers)} in agents/{referrer}/resume.json'
-        )
+        print_notice(f'{referrer} still names "{name}": {", ".join(pointers)} in agents/{referrer}/resume.json')
     if referrers and not mend and sys.stdin.isatty() and sys.stderr.isatty():
         mend = typer.confirm(f'Remove "{name}" there?', err=True)
     if mend:
@@ -267,6 +255,4 @@ def _require_no_open_tick(base: OrgPath) -> None:
     """Raise `UsageError` if the current tick was interrupted."""
     tick = load_tick(base)
     if is_tick_incomplete(base, tick):
-        raise UsageError(
-            f"tick {tick} is not finished", hint="finish it with `lemming run-once`, then try again"
-        )
+        raise UsageError(f"tick {tick} is not finished", hint="finish it with `lemming run-once`, then try again")

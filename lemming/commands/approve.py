@@ -9,12 +9,7 @@ import typer
 from lemming.capabilities.approvals.ledger_calls import find_blocking_requests
 from lemming.capabilities.approvals.pending_approvals import DecisionKind
 from lemming.capabilities.approvals.standing_approvals import add_standing_approval, require_gate_exists
-from lemming.capabilities.approvals.write_decisions import (
-    decide,
-    find_approved,
-    find_pending_request,
-    preapprove_call,
-)
+from lemming.capabilities.approvals.write_decisions import decide, find_approved, find_pending_request, preapprove_call
 from lemming.capabilities.requests.current_requests import load_requests
 from lemming.capabilities.requests.request_view import RequestView
 from lemming.capabilities.requests.waiting_items import PersonInboxItem
@@ -39,9 +34,7 @@ def list_waiting_calls(
     items_by_id = {item.identity: item for item in reversed(waiting)}
     if not items_by_id:
         subject = f"no call{f' of {tool}' if tool else ''}{f' by {agent}' if agent else ''}"
-        raise UsageError(
-            f"{subject} waits for approval", hint="list the pending calls with `lemming waiting`"
-        )
+        raise UsageError(f"{subject} waits for approval", hint="list the pending calls with `lemming waiting`")
     return [*reversed(items_by_id.values())]
 
 
@@ -75,17 +68,14 @@ def approve(
     context: CommandContext,
     reference: Annotated[str | None, argument("ID", "Id of the request or of its call, or a prefix.")] = None,
     edit: Annotated[
-        list[str] | None,
-        option("--edit KEY=VALUE", "Change an argument of the call before it runs. Repeatable."),
+        list[str] | None, option("--edit KEY=VALUE", "Change an argument of the call before it runs. Repeatable.")
     ] = None,
     for_: Annotated[
         str | None, option("--for tool", 'With "tool": stop asking about this agent\'s calls of the tool.')
     ] = None,
     every: Annotated[bool, option("--all", "Approve all waiting calls of one tool.")] = False,
     tool: Annotated[str | None, option("--tool TOOL", "With --all: the tool.")] = None,
-    agent: Annotated[
-        str | None, option("--agent AGENT", "With --all: the agent that makes the calls.")
-    ] = None,
+    agent: Annotated[str | None, option("--agent AGENT", "With --all: the agent that makes the calls.")] = None,
     yes: Annotated[bool, option("--yes", "With --all: skip the list and the confirmation.")] = False,
     ahead: Annotated[
         tuple[str, str, str] | None,
@@ -109,9 +99,7 @@ def approve(
     """
     base = context.org
     modes = [
-        option_name
-        for option_name, value in (("ID", reference), ("--all", every), ("--in-advance", ahead))
-        if value
+        option_name for option_name, value in (("ID", reference), ("--all", every), ("--in-advance", ahead)) if value
     ]
     if len(modes) != 1:
         hint = "lemming approve ID, or --all --tool TOOL, or --in-advance AGENT TOOL ARGS"
@@ -120,8 +108,7 @@ def approve(
         )
     if for_ not in (None, "tool"):
         raise UsageError(
-            f'--for must be "tool", got "{for_}"',
-            hint="write --for tool to approve all later calls of the tool",
+            f'--for must be "tool", got "{for_}"', hint="write --for tool to approve all later calls of the tool"
         )
     if ahead:
         args = parse_json_object(ahead[2], "ARGS", '{"command": "git push"}')
@@ -158,12 +145,7 @@ def _add_standing_approval(base: OrgPath, request: RequestView, call: dict[str, 
 
 
 def _approve_all(
-    context: CommandContext,
-    tool: str | None,
-    agent: str | None,
-    person: str | None,
-    *,
-    skip_confirmation: bool,
+    context: CommandContext, tool: str | None, agent: str | None, person: str | None, *, skip_confirmation: bool
 ) -> None:
     if tool is None:
         raise UsageError("--all requires --tool", hint="lemming approve --all --tool file_write")

@@ -148,16 +148,12 @@ def show_answer(outcome: AskOutcome[Any]) -> None:
     request = outcome.request
     if outcome.has_answer:
         if outcome.end == "expired":
-            print_notice(
-                f"{' and '.join(request.targets)} did not answer in time; this is the fallback answer:"
-            )
+            print_notice(f"{' and '.join(request.targets)} did not answer in time; this is the fallback answer:")
         print_text(outcome.answer) if isinstance(outcome.answer, str) else print_pretty_json(outcome.answer)
         return
     print_notice(one_line(outcome.unanswered_reason, 1000), style="yellow")
     if outcome.end is None:
-        print_notice(
-            f"it stays open: `lemming requests {request.id}` shows it, `lemming cancel {request.id}` ends it"
-        )
+        print_notice(f"it stays open: `lemming requests {request.id}` shows it, `lemming cancel {request.id}` ends it")
 
 
 Conversation = Annotated[str, option("--conversation NAME", "Continue the conversation with this name.")]
@@ -187,12 +183,9 @@ def ask(
     conversation: Conversation = "",
     timeout: Timeout = None,
     deadline: Deadline = None,
-    schema: Annotated[
-        Path | None, option("--schema FILE", "JSON Schema file that the answer must satisfy.")
-    ] = None,
+    schema: Annotated[Path | None, option("--schema FILE", "JSON Schema file that the answer must satisfy.")] = None,
     budget: Annotated[
-        str | None,
-        option("--budget AMOUNT", 'Maximum cost including sub-requests: credits, or "9000 tokens".'),
+        str | None, option("--budget AMOUNT", 'Maximum cost including sub-requests: credits, or "9000 tokens".')
     ] = None,
     watch: Watch = False,
     trust: Trust = False,
@@ -237,16 +230,9 @@ def ask(
         facts = request_to_json(
             outcome.request,
             requests,
-            compute_request_costs(
-                base, [request for _, request in requests.requests.iter_tree(outcome.request)]
-            ),
+            compute_request_costs(base, [request for _, request in requests.requests.iter_tree(outcome.request)]),
         )
-        answer_facts = {
-            "answer": outcome.answer,
-            "why": outcome.why,
-            "reason": outcome.reason,
-            "error": outcome.error,
-        }
+        answer_facts = {"answer": outcome.answer, "why": outcome.why, "reason": outcome.reason, "error": outcome.error}
         print_json("answer", {**facts, **answer_facts})
     else:
         show_answer(outcome)
@@ -324,14 +310,7 @@ def chat(
             continue
         text = text.removeprefix("/") if _is_typed() and text.startswith("//") else text
         outcome, exit_status = ask_with_progress(
-            base,
-            agent,
-            text,
-            quiet=quiet,
-            person=person,
-            conversation=name,
-            timeout_s=timeout,
-            watch=watch,
+            base, agent, text, quiet=quiet, person=person, conversation=name, timeout_s=timeout, watch=watch
         )
         if not context.print_as_json(
             "answer", {"id": outcome.id, "end": outcome.end, "answer": outcome.answer, "why": outcome.why}

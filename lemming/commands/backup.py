@@ -17,10 +17,7 @@ WAIT_S = 60.0
 
 def backup(
     context: CommandContext,
-    file: Annotated[
-        Path,
-        argument("FILE", "Output file (.tar.gz), or a folder."),
-    ],
+    file: Annotated[Path, argument("FILE", "Output file (.tar.gz), or a folder.")],
     force: Annotated[bool, option("--force", "Overwrite an existing file.")] = False,
     wait: Annotated[
         float | None,
@@ -49,11 +46,7 @@ def backup(
     manifest = result.manifest
     if context.as_json:
         facts = {"file": str(result.file), "bytes": result.archive_bytes, "tick": manifest.tick}
-        contents = {
-            "agents": manifest.agents,
-            "files": manifest.files,
-            "content_bytes": manifest.content_bytes,
-        }
+        contents = {"agents": manifest.agents, "files": manifest.files, "content_bytes": manifest.content_bytes}
         print_json("backup", {**facts, **contents, "left_out": result.left_out})
         return
     print_data(str(result.file))
@@ -63,10 +56,7 @@ def backup(
     for text in result.left_out[:_MAX_OMISSIONS_SHOWN]:
         print_notice(f"left out: {one_line(text, 200)}", style="yellow")
     if len(result.left_out) > _MAX_OMISSIONS_SHOWN:
-        print_notice(
-            f"left out: {len(result.left_out) - _MAX_OMISSIONS_SHOWN} more (--json lists all)",
-            style="yellow",
-        )
+        print_notice(f"left out: {len(result.left_out) - _MAX_OMISSIONS_SHOWN} more (--json lists all)", style="yellow")
     print_notice(f"`lemming restore {result.file} DIR` restores an organisation from it")
 
 
@@ -84,16 +74,10 @@ def format_size(number: int) -> str:
 def restore(
     context: CommandContext,
     file: Annotated[Path, argument("FILE", "Backup file written by `lemming backup`.")],
-    folder: Annotated[
-        Path, argument("[DIR]", "Target folder: empty or new. Default: the current folder.")
-    ] = Path(),
+    folder: Annotated[Path, argument("[DIR]", "Target folder: empty or new. Default: the current folder.")] = Path(),
     max_bytes: Annotated[
         int | None,
-        option(
-            "--max-bytes N",
-            "Unpack at most N bytes. Default: 256 MiB and 100 times the file size.",
-            min=1,
-        ),
+        option("--max-bytes N", "Unpack at most N bytes. Default: 256 MiB and 100 times the file size.", min=1),
     ] = None,
 ) -> None:
     """Restore an organisation from a backup.

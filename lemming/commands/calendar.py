@@ -96,13 +96,7 @@ def load_job_statuses(org: Organisation, config: Config) -> list[JobStatus]:
     tick, since = load_counter(org)
     jobs = get_job_schedule(TickView(org, config, survey, tick, timestamp(current_time), since))
     return [
-        JobStatus(
-            name,
-            job,
-            next(jobs.next_occurrences(job, current_time), None),
-            jobs.get_history(name),
-            current_time,
-        )
+        JobStatus(name, job, next(jobs.next_occurrences(job, current_time), None), jobs.get_history(name), current_time)
         for name, job in jobs.jobs.items()
     ]
 
@@ -152,6 +146,4 @@ def _generate_job_name(text: str, jobs: Mapping[str, CalendarJob]) -> str:
     """Return an unused job name made of the first words of the text."""
     tokens = re.findall(r"[a-z0-9]+", text.lower())[:NAME_WORDS]
     name = "-".join(tokens) or "job"
-    return next(
-        status for number in count(1) if (status := name if number == 1 else f"{name}-{number}") not in jobs
-    )
+    return next(status for number in count(1) if (status := name if number == 1 else f"{name}-{number}") not in jobs)

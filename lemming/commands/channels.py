@@ -44,9 +44,7 @@ def _print_channel_problem(channel: ChannelStatus) -> None:
     if channel.down_since:
         retry_text = f"; next attempt at {channel.retry_at}" if channel.retry_at else ""
         reason = one_line(channel.down_why, 400)
-        print_notice(
-            f"{name} has been unreachable since {channel.down_since}: {reason}{retry_text}", style="yellow"
-        )
+        print_notice(f"{name} has been unreachable since {channel.down_since}: {reason}{retry_text}", style="yellow")
     for line in channel.last_refused:
         location = f" ({line['file']})" if "file" in line else ""
         message, reason = line.get("message", "a message"), line.get("why", "")

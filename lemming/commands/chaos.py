@@ -74,8 +74,7 @@ def chaos(
     kills: Annotated[int, option("--kills", "Number of kills.", min=1, max=10_000)] = 20,
     seed: Annotated[int, option("--seed", "Random seed for the kill times.")] = 0,
     answers: Annotated[
-        int | None,
-        option("--in-place N", "Do not copy: start a tick here and kill it after N answers.", min=1),
+        int | None, option("--in-place N", "Do not copy: start a tick here and kill it after N answers.", min=1)
     ] = None,
 ) -> None:
     """Test crash recovery: kill the engine on a copy and compare.
@@ -226,23 +225,17 @@ def _is_interrupted(base: Path) -> bool:
 
 def _compare(tally: ChaosResult, undisturbed: Path, killed: Path) -> None:
     """Fill the result with calls and file differences of the two copies."""
-    calls = (
-        Counter((killed / BILL_FILE).read_text().splitlines()) if (killed / BILL_FILE).exists() else Counter()
-    )
+    calls = Counter((killed / BILL_FILE).read_text().splitlines()) if (killed / BILL_FILE).exists() else Counter()
     tally.calls, tally.calls_repeated = calls.total(), calls.total() - len(calls)
     expected, actual = _collect_files_without_times(undisturbed), _collect_files_without_times(killed)
     tally.doubled = sorted(actual.keys() - expected.keys())
     tally.lost = sorted(expected.keys() - actual.keys())
-    tally.different = sorted(
-        path for path in expected.keys() & actual.keys() if expected[path] != actual[path]
-    )
+    tally.different = sorted(path for path in expected.keys() & actual.keys() if expected[path] != actual[path])
 
 
 def _collect_files_without_times(base: Path) -> dict[str, bytes]:
     """Return the files of an organisation with times blanked, without its settings."""
-    return {
-        path: _blank_times(path, raw) for path, raw in tree(base).items() if not path.startswith("config/")
-    }
+    return {path: _blank_times(path, raw) for path, raw in tree(base).items() if not path.startswith("config/")}
 
 
 def _blank_times(path: str, raw: bytes) -> bytes:
@@ -255,14 +248,8 @@ def _print_result(tally: ChaosResult) -> None:
     print_data(f"{format_count(tally.kills, 'kill')} in {format_count(tally.ticks, 'tick')}, {recovered}")
     max_text = f"{tally.at_once} per kill" + (", one for each parallel turn" if tally.at_once > 1 else "")
     print_data(f"calls: {tally.calls}, {tally.calls_repeated} repeated (at most {max_text})")
-    print_data(
-        f"files doubled: {len(tally.doubled)}, lost: {len(tally.lost)}, different: {len(tally.different)}"
-    )
+    print_data(f"files doubled: {len(tally.doubled)}, lost: {len(tally.lost)}, different: {len(tally.different)}")
     for path in [*tally.doubled, *tally.lost, *tally.different]:
         print_data(f"  {path}")
-    verdict = (
-        "the files equal those of an undisturbed run"
-        if tally.meets_guarantee
-        else "this breaks the guarantee"
-    )
+    verdict = "the files equal those of an undisturbed run" if tally.meets_guarantee else "this breaks the guarantee"
     print_notice(f"{verdict} (seed {tally.seed})", style="green" if tally.meets_guarantee else "red")

@@ -92,9 +92,7 @@ def check(
         for label, summary in counts.items():
             _print_summary(label, summary)
         _print_unchecked_count(scope)
-    failing_commands = (
-        row.command for rows in results.values() for row in rows if row.problem.severity == "error"
-    )
+    failing_commands = (row.command for rows in results.values() for row in rows if row.problem.severity == "error")
     raise typer.Exit(max((EXIT_STATUS[command] for command in failing_commands), default=0))
 
 
@@ -114,12 +112,7 @@ COLUMNS = {
 def _list_checks(context: CommandContext) -> Iterator[dict[str, Any]]:
     """Yield all checks; checks of capabilities appear only inside an organisation."""
     for check_row, commands in map_all_checks(_build_scope(context)).items():
-        yield {
-            "name": check_row.name,
-            "cost": check_row.cost,
-            "looks_at": check_row.description,
-            "commands": commands,
-        }
+        yield {"name": check_row.name, "cost": check_row.cost, "looks_at": check_row.description, "commands": commands}
 
 
 def _build_scope(context: CommandContext, *, connect: bool = False) -> CheckScope:
@@ -157,27 +150,16 @@ def _run_all_checks(scope: CheckScope) -> dict[str, list[_ReportedProblem]]:
     }
 
 
-def _print_problem(
-    context: CommandContext, report: _ReportedProblem, scope: CheckScope, label: str = ""
-) -> None:
+def _print_problem(context: CommandContext, report: _ReportedProblem, scope: CheckScope, label: str = "") -> None:
     """Print a problem in the format of the command; with --json, add the check's name."""
     problem, label_facts = report.problem, {"check": label} if label else {}
     if report.command in ("doctor", "status"):
-        subject = (
-            f"{problem.about}: " if isinstance(problem, HealthIssue) and problem.about != report.check else ""
-        )
+        subject = f"{problem.about}: " if isinstance(problem, HealthIssue) and problem.about != report.check else ""
         level, text = LEVELS[problem.severity], f"{subject}{problem.message}"
-        facts = {
-            "level": level,
-            "about": report.check,
-            "text": text,
-            "fix": problem.hint if level != "ok" else "",
-        }
+        facts = {"level": level, "about": report.check, "text": text, "fix": problem.hint if level != "ok" else ""}
         if context.print_as_json("finding", {**label_facts, **facts}):
             return
-        print_data(
-            f"{style_text(f'{level:<4}', _COLOURS[problem.severity])}  {report.check:<11} {one_line(text, 400)}"
-        )
+        print_data(f"{style_text(f'{level:<4}', _COLOURS[problem.severity])}  {report.check:<11} {one_line(text, 400)}")
         if problem.hint and problem.severity != "note":
             print_data(f"{'':<17} fix: {one_line(problem.hint, 400)}")
     elif context.print_as_json(
@@ -256,14 +238,10 @@ def validate(
     errors = sum(check_row.problem.severity == "error" for check_row in reports)
     if not context.as_json:
         warnings = len(reports) - errors
-        parts = [format_count(errors, "error")] * bool(errors) + [format_count(warnings, "warning")] * bool(
-            warnings
-        )
+        parts = [format_count(errors, "error")] * bool(errors) + [format_count(warnings, "warning")] * bool(warnings)
         print_notice(", ".join(parts) or "no problems")
         _print_unchecked_count(scope)
-        print_notice(
-            "next: fix these, then run `lemming validate` again" if errors else "next: `lemming run-once`"
-        )
+        print_notice("next: fix these, then run `lemming validate` again" if errors else "next: `lemming run-once`")
     if errors:
         raise typer.Exit(ConfigError.exit_status)
 
@@ -290,8 +268,7 @@ def _print_unchecked_count(scope: CheckScope) -> None:
 def doctor(
     context: CommandContext,
     connect: Annotated[
-        bool,
-        option("--connect", "Connect to the cluster at executor_address, which may run code here."),
+        bool, option("--connect", "Connect to the cluster at executor_address, which may run code here.")
     ] = False,
 ) -> None:
     """Check this machine and installation, and suggest fixes.
@@ -354,9 +331,7 @@ def verify(
     base = context.org
     selected_ticks = None if ticks is None else select_ticks(ticks, journal_ticks(base))
     if (engine := find_running_engine(base)) and not quiet:
-        print_notice(
-            f"running: {describe_engine(engine)}; files that it is writing now are skipped", style="dim"
-        )
+        print_notice(f"running: {describe_engine(engine)}; files that it is writing now are skipped", style="dim")
     with show_progress_bar("verifying") as steps:
         scope = CheckScope(base, every=every, newest=newest, steps=steps)
         result = _run_verification(scope, selected_ticks)
@@ -366,9 +341,7 @@ def verify(
     errors = len(result.errors)
     notes = len(result.findings) - errors
     counts = {"ticks": result.ticks, "turns": result.turns, "files": result.files}
-    if not context.print_as_json(
-        "verified", {**counts, "errors": errors, "notes": notes, "root": result.root}
-    ):
+    if not context.print_as_json("verified", {**counts, "errors": errors, "notes": notes, "root": result.root}):
         if result.root:
             print_data(result.root)
         if not quiet:
@@ -394,6 +367,4 @@ def _print_verification_summary(result: Verification, errors: int, notes: int) -
     print_notice(f"{checked}: {', '.join(parts) or 'all files match the journals'}")
     if result.skimmed:
         journal_count = format_count(result.skimmed, "older journal")
-        print_notice(
-            f"{journal_count}: only checksums and written files were checked; --all checks each record"
-        )
+        print_notice(f"{journal_count}: only checksums and written files were checked; --all checks each record")

@@ -105,15 +105,10 @@ def to_typer_command(function: Callable[..., None]) -> Callable[..., None]:
         finally:
             first.print_omitted_count()
 
-    (first, *remaining), keyword_only = (
-        signature(function, eval_str=True).parameters.values(),
-        Parameter.KEYWORD_ONLY,
-    )
+    (first, *remaining), keyword_only = (signature(function, eval_str=True).parameters.values(), Parameter.KEYWORD_ONLY)
     context_parameter = first.replace(name="ctx", annotation=typer.Context)
     json_parameter = Parameter("as_json", keyword_only, default=False, annotation=AsJson)
-    parameters = [
-        parameter.replace(kind=keyword_only) for parameter in (context_parameter, *remaining, json_parameter)
-    ]
+    parameters = [parameter.replace(kind=keyword_only) for parameter in (context_parameter, *remaining, json_parameter)]
     run_command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return run_command
 
@@ -221,9 +216,7 @@ class AgentListGroup(AgentFallbackGroup):
 class CommandGroup(typer.Typer):
     """A group of commands, filled by a module."""
 
-    def subcommand(
-        self, name: str, **typer_options: Any
-    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def subcommand(self, name: str, **typer_options: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
         """Return a decorator for registering a function as a command; the function stays unchanged."""
 
         def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -260,9 +253,7 @@ def complete_agent_names(ctx: typer.Context, incomplete: str) -> list[str]:
         base = find_org(ctx)
     except (NotAnOrg, ConfigError):
         return []
-    return [
-        name for name in list_agent_folders(base) if name.startswith(incomplete) and AGENT_NAME.match(name)
-    ]
+    return [name for name in list_agent_folders(base) if name.startswith(incomplete) and AGENT_NAME.match(name)]
 
 
 def option(usage: str, help: str, *, completes_agents: bool = False, **typer_options: Any) -> Any:
@@ -272,9 +263,7 @@ def option(usage: str, help: str, *, completes_agents: bool = False, **typer_opt
     """
     parts = usage.split(" ")
     names = [part for part in parts if part.startswith("-")]
-    return _make_parameter(
-        typer.Option, names, " ".join(parts[len(names) :]), help, completes_agents, typer_options
-    )
+    return _make_parameter(typer.Option, names, " ".join(parts[len(names) :]), help, completes_agents, typer_options)
 
 
 def argument(metavar: str, help: str, *, completes_agents: bool = False, **typer_options: Any) -> Any:
@@ -283,12 +272,7 @@ def argument(metavar: str, help: str, *, completes_agents: bool = False, **typer
 
 
 def _make_parameter(
-    make: Any,
-    names: list[str],
-    metavar: str,
-    help: str,
-    completes_agents: bool,
-    typer_options: dict[str, Any],
+    make: Any, names: list[str], metavar: str, help: str, completes_agents: bool, typer_options: dict[str, Any]
 ) -> Any:
     typer_options |= {"autocompletion": complete_agent_names} if completes_agents else {}
     return make(*names, metavar=metavar or None, help=help, **typer_options)
@@ -325,29 +309,20 @@ _SECONDS_IN = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,9})?) ?(?P<unit>[smhd]?)", re.ASCII)
 
 AgentName = Annotated[str, argument("AGENT", "Name of the agent.", completes_agents=True)]
-AnyAgentName = Annotated[
-    str | None, argument("AGENT", "Name of an agent; default: all agents.", completes_agents=True)
-]
+AnyAgentName = Annotated[str | None, argument("AGENT", "Name of an agent; default: all agents.", completes_agents=True)]
 RequestId = Annotated[str, argument("ID", "Request id, a prefix of it, or AUTHOR/TICK_ID.")]
 AsPerson = Annotated[
-    str | None,
-    option("--as PERSON", "The person you act as; required when there are several.", completes_agents=True),
+    str | None, option("--as PERSON", "The person you act as; required when there are several.", completes_agents=True)
 ]
 Batch = Annotated[
-    bool,
-    option("--batch", "Use batch APIs for model calls: about half the price, results within a day."),
+    bool, option("--batch", "Use batch APIs for model calls: about half the price, results within a day.")
 ]
 Watch = Annotated[bool, option("--stream", "Stream model output as it arrives.")]
-Trust = Annotated[
-    bool, option("--trust", "Grant, for this run only, the permissions that `lemming trust` lists.")
-]
+Trust = Annotated[bool, option("--trust", "Grant, for this run only, the permissions that `lemming trust` lists.")]
 Quiet = Annotated[bool, option("-q --quiet", "Print errors only.")]
-Limit = Annotated[
-    int | None, option("--limit N", "Show at most N rows and print how many were omitted.", min=1)
-]
+Limit = Annotated[int | None, option("--limit N", "Show at most N rows and print how many were omitted.", min=1)]
 Newest = Annotated[
-    int | None,
-    option("--newest N", "Check only the newest N journals and the newest N entries of each outbox.", min=1),
+    int | None, option("--newest N", "Check only the newest N journals and the newest N entries of each outbox.", min=1)
 ]
 
 

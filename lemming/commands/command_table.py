@@ -185,11 +185,7 @@ def replace_old_names(name: str, arguments: Sequence[str]) -> tuple[list[str], d
     if new_arguments and (subcommand := OLD_SUBCOMMANDS.get(name, {}).get(new_arguments[0])):
         renamed[f"{name} {new_arguments[0]}"] = f"{name} {subcommand}"
         new_arguments[0] = subcommand
-    key = (
-        f"{name} {new_arguments[0]}"
-        if new_arguments and f"{name} {new_arguments[0]}" in OLD_OPTIONS
-        else name
-    )
+    key = f"{name} {new_arguments[0]}" if new_arguments and f"{name} {new_arguments[0]}" in OLD_OPTIONS else name
     options = OLD_OPTIONS.get(key, {})
     end = new_arguments.index("--") if "--" in new_arguments else len(new_arguments)
     for index, argument in enumerate(new_arguments[:end]):

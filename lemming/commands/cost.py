@@ -55,8 +55,7 @@ def cost(
     since: Annotated[int, option("--since TICK", "Count only turns from this tick on.", min=0)] = 0,
     as_csv: Annotated[bool, option("--csv", "Print CSV with all rows and no total.")] = False,
     limit: Annotated[
-        int | None,
-        option("--limit N", "Show the N most expensive rows; for ticks and days, the newest N.", min=1),
+        int | None, option("--limit N", "Show the N most expensive rows; for ticks and days, the newest N.", min=1)
     ] = None,
 ) -> None:
     """Show spending by agent, model, request, tick or day.
@@ -76,8 +75,7 @@ def cost(
     """
     if by not in GROUPS:
         raise UsageError(
-            f'--by must be one of {", ".join(GROUPS)}, got "{by}"',
-            hint=did_you_mean(by, GROUPS) or "write --by agent",
+            f'--by must be one of {", ".join(GROUPS)}, got "{by}"', hint=did_you_mean(by, GROUPS) or "write --by agent"
         )
     if as_csv and context.as_json:
         raise UsageError("--csv and --json exclude each other", hint="use one of them")
@@ -125,24 +123,14 @@ def _print_costs_as_json(
 ) -> None:
     for name, row in rows:
         is_unjournaled = row is costs.unrecorded
-        keys: dict[str, Any] = {
-            costs.by: None if is_unjournaled else int(name) if costs.by == "tick" else name
-        }
+        keys: dict[str, Any] = {costs.by: None if is_unjournaled else int(name) if costs.by == "tick" else name}
         if costs.by == "agent":
             keys = {"agent": name.removesuffix(REMOVED), "standing": presence.get(name, "removed")}
         print_json("cost", {**keys, **({"rest": name} if is_unjournaled else {}), **row.as_json()})
-    facts: dict[str, Any] = {
-        "by": costs.by,
-        "before": costs.unrecorded.as_json(),
-        "before_tick": costs.first_tick,
-    }
+    facts: dict[str, Any] = {"by": costs.by, "before": costs.unrecorded.as_json(), "before_tick": costs.first_tick}
     facts |= {"judged_credits": float(costs.judged)} if costs.judged else {}
     facts |= {"lost": costs.write_off.as_json()} if costs.write_off else {}
-    facts |= {
-        "removed": costs.removed_total.as_json(),
-        "under_way": costs.open.as_json(),
-        "damaged": costs.damaged,
-    }
+    facts |= {"removed": costs.removed_total.as_json(), "under_way": costs.open.as_json(), "damaged": costs.damaged}
     print_json("cost_total", {**costs.total.as_json(), **facts})
 
 
@@ -154,10 +142,7 @@ def _print_costs_as_csv(costs: CostReport, rows: Sequence[tuple[str, Cost]]) -> 
             ",".join(
                 (
                     _quote_csv(name),
-                    *(
-                        "" if agent_account is None else _format_amount(agent_account)
-                        for agent_account in values
-                    ),
+                    *("" if agent_account is None else _format_amount(agent_account) for agent_account in values),
                 )
             )
         )
@@ -183,10 +168,7 @@ def _print_costs(costs: CostReport, rows: Sequence[tuple[str, Cost]]) -> None:
     if not rows:
         print_notice("no spending yet")
         return
-    cells = [
-        [name or "(no request)", *_format_cells(row, costs.by)]
-        for name, row in (*rows, ("total", costs.total))
-    ]
+    cells = [[name or "(no request)", *_format_cells(row, costs.by)] for name, row in (*rows, ("total", costs.total))]
     print_table([costs.by.upper(), "TURNS", "CALLS", "CREDITS", "DOLLARS", "TOKENS"], cells)
 
 
@@ -218,15 +200,11 @@ def _print_omissions(costs: CostReport) -> None:
         amount = f"{format_count(float(costs.unrecorded.credits), 'credit')} were spent before"
         print_notice(f"the oldest journal is of tick {costs.first_tick}: {amount}, without details")
     if any(costs.removed_total.ledger_amounts):
-        print_notice(
-            f"removed agents spent {format_count(float(costs.removed_total.credits), 'credit')} of it"
-        )
+        print_notice(f"removed agents spent {format_count(float(costs.removed_total.credits), 'credit')} of it")
     if costs.judged:
         print_notice(f"{format_count(float(costs.judged), 'credit')} were spent on judges")
     if any(costs.open.ledger_amounts):
-        print_notice(
-            f"the running tick has spent {format_count(float(costs.open.credits), 'credit')} more so far"
-        )
+        print_notice(f"the running tick has spent {format_count(float(costs.open.credits), 'credit')} more so far")
     if costs.write_off:
         calls, dollars = format_count(costs.write_off.calls, "call"), costs.write_off.cost_usd
         max_text = f"{_format_amount(Decimal(repr(costs.write_off.credits)))} credits"
@@ -247,14 +225,9 @@ def show_credits(context: CommandContext, name: AnyAgentName = None, limit: Limi
     if name is not None:
         require_agent_folder(base, name)
     account_list, damaged = load_accounts(base, survey_agents(base), load_config(base), only=name)
-    transfer_column = (
-        {"TRANSFERRED": "passed_on"} if any(account.passed_on for account in account_list) else {}
-    )
+    transfer_column = {"TRANSFERRED": "passed_on"} if any(account.passed_on for account in account_list) else {}
     context.print_list(
-        "credits",
-        account_list,
-        {"AGENT": _format_account_name, "SPENT": "spent", **transfer_column, **_LIMITS},
-        limit,
+        "credits", account_list, {"AGENT": _format_account_name, "SPENT": "spent", **transfer_column, **_LIMITS}, limit
     )
 
     for account in account_list if not context.as_json else ():
@@ -295,10 +268,7 @@ _LIMITS = {
 def grant_credits(
     context: CommandContext,
     name: AgentName,
-    amount: Annotated[
-        float,
-        argument("AMOUNT", "Credits to add; a negative amount lowers the limit."),
-    ],
+    amount: Annotated[float, argument("AMOUNT", "Credits to add; a negative amount lowers the limit.")],
 ) -> None:
     """Raise an agent's credit limit.
 
@@ -328,13 +298,9 @@ def grant_credits(
     updated = load_account(base, agent, load_config(base))
     if context.print_as_json("credits", updated.as_json()):
         return
-    print_notice(
-        f"{name} may spend {new_limit:g} credits (before: {old_limit:g}); {_format_number(updated.left)} left"
-    )
+    print_notice(f"{name} may spend {new_limit:g} credits (before: {old_limit:g}); {_format_number(updated.left)} left")
     print_notice(f"{CREDITS_FILE} now overrides max_credits in agents/{name}/resume.json")
-    print_notice(
-        f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` runs the next tick"
-    )
+    print_notice(f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` runs the next tick")
 
 
 def _format_number(value: float | None) -> str:

@@ -14,14 +14,7 @@ from lemming.commands.backup import format_size
 from lemming.commands.command_context import AsPerson, CommandContext, option, require_agent_folder
 from lemming.commands.events import Ticks
 from lemming.commands.signals import stop_on_signals
-from lemming.commands.terminal import (
-    format_count,
-    one_line,
-    print_data,
-    print_json,
-    print_notice,
-    report_progress,
-)
+from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, report_progress
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.optional_packages import install_command
@@ -85,9 +78,7 @@ def dash(
             store_token(base.base, StoredToken(saved_token.token, urlsplit(address).port or 0))
         if not context.print_as_json("page", {"address": address, "org": str(base)}):
             print_data(address)
-            print_notice(
-                "Ctrl-C stops it. Anybody with this address can see everything and act as you while it runs"
-            )
+            print_notice("Ctrl-C stops it. Anybody with this address can see everything and act as you while it runs")
         sys.stdout.flush()
         if sys.stdout.isatty() and not no_open:
             webbrowser.open(files.enter_context(serve_private_page(base.base, address)))
@@ -110,10 +101,7 @@ def is_installed() -> bool:
 
 def report(
     context: CommandContext,
-    html: Annotated[
-        Path,
-        option("--output DIR", "Output folder: a new one, or an earlier report to replace."),
-    ],
+    html: Annotated[Path, option("--output DIR", "Output folder: a new one, or an earlier report to replace.")],
     ticks: Ticks = None,
 ) -> None:
     """Export the dashboard as static files that open from disk, without a server.

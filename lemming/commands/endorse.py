@@ -56,9 +56,7 @@ def endorse(
     if context.print_as_json("entry", entry.as_json()):
         return
     print_data(entry.file)
-    print_notice(
-        f"{author} endorses {content_name}{f' in its current version ({digest[:12]})' if digest else ''}"
-    )
+    print_notice(f"{author} endorses {content_name}{f' in its current version ({digest[:12]})' if digest else ''}")
 
 
 def _resolve_target(base: OrgPath, target: str) -> tuple[str, str]:

@@ -96,18 +96,12 @@ def _report_error(error: Exception, session: CommandSession, *, as_json: bool) -
     return lemming_error.exit_status if lemming_error else INTERNAL_ERROR
 
 
-def _suggest_command(
-    error: UsageError, command: str, typed_word: str, suggestions: Mapping[str, str]
-) -> None:
+def _suggest_command(error: UsageError, command: str, typed_word: str, suggestions: Mapping[str, str]) -> None:
     """Replace the hint with a suggested command if the word is closer to a command than to the hint."""
     match = closest_match(typed_word, suggestions)
-    if not match or _compute_similarity(typed_word, match) <= _compute_hint_similarity(
-        typed_word, error.hint
-    ):
+    if not match or _compute_similarity(typed_word, match) <= _compute_hint_similarity(typed_word, error.hint):
         return
-    concerns_word = f'"{typed_word}"' in error.message or error.message.startswith(
-        "got unexpected extra argument"
-    )
+    concerns_word = f'"{typed_word}"' in error.message or error.message.startswith("got unexpected extra argument")
     if concerns_word or _MEANT.match(suggestions[match]):
         error.message, error.hint = f'there is no command "{typed_word}" within {command}', suggestions[match]
 
@@ -133,9 +127,7 @@ def _to_lemming_error(error: Exception, command: str) -> LemmingError | None:
     if isinstance(error, typer.TyperException):
         return _to_usage_error(error, command)
     if isinstance(error, ModuleNotFoundError) and (import_problem := _explain_import_error(error.name or "")):
-        return ConfigError(
-            f"{command} cannot continue: {import_problem}", hint="install lemming-engine again"
-        )
+        return ConfigError(f"{command} cannot continue: {import_problem}", hint="install lemming-engine again")
     if isinstance(error, OSError) and error.filename is not None:
         return DiskError(error.strerror or str(error), where=os.fsdecode(error.filename))
     return None
@@ -180,9 +172,7 @@ def _to_usage_error(error: typer.TyperException, command: str) -> UsageError:
         hint = hint or f"{command} --help"
     elif unknown_option := _NO_OPTION.match(message):
         message, options = unknown_option[1], re.findall(r"--([^\s,]+)", unknown_option[3])
-        matches = get_close_matches(
-            unknown_option[2], options, n=1
-        )  # the dashes would make any two look alike
+        matches = get_close_matches(unknown_option[2], options, n=1)  # the dashes would make any two look alike
         hint = f"did you mean --{matches[0]}? {hint}" if matches else hint
     return UsageError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
 

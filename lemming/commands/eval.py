@@ -46,8 +46,7 @@ def _complete_case_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def eval(
     context: CommandContext,
     names: Annotated[
-        list[str] | None,
-        argument("[NAME]...", "Cases to run. Default: all.", autocompletion=_complete_case_names),
+        list[str] | None, argument("[NAME]...", "Cases to run. Default: all.", autocompletion=_complete_case_names)
     ] = None,
     model: Annotated[
         list[str] | None, option("--model KEY", "Run the cases with this model for all agents. Repeatable.")
@@ -72,14 +71,9 @@ def eval(
         float | None, option("--budget USD", "Stop before a call could exceed this amount.", min=0)
     ] = None,
     tools: Annotated[
-        bool,
-        option(
-            "--allow-side-effects", "Also run tool calls that send something; otherwise they are refused."
-        ),
+        bool, option("--allow-side-effects", "Also run tool calls that send something; otherwise they are refused.")
     ] = False,
-    keep: Annotated[
-        Path | None, option("--keep-failed DIR", "Keep the copies of failed runs in this folder.")
-    ] = None,
+    keep: Annotated[Path | None, option("--keep-failed DIR", "Keep the copies of failed runs in this folder.")] = None,
     out: Annotated[Path | None, option("--output FILE", "Write the results as JSON Lines.")] = None,
     junit_file: Annotated[Path | None, option("--junit FILE", "Write the results as JUnit XML.")] = None,
     trust: Trust = False,
@@ -109,9 +103,7 @@ def eval(
     output_paths = _resolve_output_paths(out, junit_file)
     if keep is not None and keep.expanduser().resolve().is_relative_to(Path(base).resolve()):
         raise UsageError(
-            "--keep must name a folder outside the organisation",
-            where=str(keep),
-            hint="name another folder",
+            "--keep must name a folder outside the organisation", where=str(keep), hint="name another folder"
         )
     spending = SpendingBudget(budget)
     agree = partial(_confirm_trust, base, trusts=trust, records=record, can_ask=not context.as_json)
@@ -174,11 +166,7 @@ def _confirm_trust(
     ]
     asks_models = records or case.answers == "live"
     require_trust_for_copy(
-        base,
-        Organisation.from_path(copy),
-        case_permissions=case_permissions,
-        calls_models=asks_models,
-        can_ask=can_ask,
+        base, Organisation.from_path(copy), case_permissions=case_permissions, calls_models=asks_models, can_ask=can_ask
     )
     allow_code(copy)
 
@@ -240,9 +228,7 @@ def _print_failures(result: Result, *, quiet: bool) -> None:
     if result.error:
         print_data(f"{style_text(title, 'red')}: {one_line(result.error, _LINE_WIDTH)}")
     for failure in result.failures:
-        print_data(
-            f"{style_text(title, 'red')}: {one_line(failure.title, 80)}: {one_line(failure.said, _LINE_WIDTH)}"
-        )
+        print_data(f"{style_text(title, 'red')}: {one_line(failure.title, 80)}: {one_line(failure.said, _LINE_WIDTH)}")
         for branch in () if quiet else failure.ways:
             for line in render_tree(branch):
                 print_data(f"   {line}")

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 
 Ticks = Annotated[str | None, option("--ticks TICKS", "Ticks to include: 7, 3..9, 3.. or ..9.")]
-Follow = Annotated[
-    bool, option("-f --follow", "Follow new ticks until Ctrl-C; without --ticks, print new ticks only.")
-]
+Follow = Annotated[bool, option("-f --follow", "Follow new ticks until Ctrl-C; without --ticks, print new ticks only.")]
 
 
 @contextlib.contextmanager
@@ -57,8 +55,7 @@ def events(
     ticks: Ticks = None,
     follow: Follow = False,
     types: Annotated[
-        list[str] | None,
-        option("--type TYPE", f"Show events of this type only. Repeatable: {', '.join(TYPES)}."),
+        list[str] | None, option("--type TYPE", f"Show events of this type only. Repeatable: {', '.join(TYPES)}.")
     ] = None,
     agent: Annotated[
         str | None, option("--agent AGENT", "Show events of this agent's turns only.", completes_agents=True)
@@ -83,9 +80,7 @@ def events(
     base, selected_types = context.org, frozenset(types or TYPES)
     if agent is not None and agent not in (names := list_agent_folders(base)):
         suggestion = did_you_mean(agent, names)
-        print_notice(
-            f'there is no agent "{agent}" now{f": {suggestion}" if suggestion else ""}', style="yellow"
-        )
+        print_notice(f'there is no agent "{agent}" now{f": {suggestion}" if suggestion else ""}', style="yellow")
     with select_journals(base, ticks, follow=follow) as (journals, stop):
         latest, printed = -1, 0
         for tick, reading in journals:

@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from lemming.commands.command_context import (
-    AnyAgentName,
-    CommandContext,
-    find_agent,
-    make_command_group,
-    option,
-)
+from lemming.commands.command_context import AnyAgentName, CommandContext, find_agent, make_command_group, option
 from lemming.commands.events import Follow, Ticks, select_journals
 from lemming.commands.terminal import (
     format_count,
@@ -114,8 +108,7 @@ def export_a2a(
     )
     root = (url or NO_SERVER).rstrip("/")
     cards = {
-        name: _build_agent_card(base, name, root if agent and url else f"{root}/{name}", binding)
-        for name in names
+        name: _build_agent_card(base, name, root if agent and url else f"{root}/{name}", binding) for name in names
     }
     if not url:
         print_notice(f"the address {NO_SERVER} is a placeholder: set your server with --url", style="yellow")
@@ -159,8 +152,7 @@ def _build_agent_card(base: Organisation, name: str, url: str, binding: str) -> 
         "capabilities": {"streaming": False, "pushNotifications": False},
         "defaultInputModes": modes,
         "defaultOutputModes": modes,
-        "skills": [_build_card_skill(skill) for skill in skills if not skill.is_hidden_from_models]
-        or [answer_skill],
+        "skills": [_build_card_skill(skill) for skill in skills if not skill.is_hidden_from_models] or [answer_skill],
     }
 
 
@@ -193,12 +185,8 @@ def export_otel(
     context: CommandContext,
     ticks: Ticks = None,
     follow: Follow = False,
-    post: Annotated[
-        str, option("--endpoint URL", "Send the traces to this collector by OTLP over HTTP.")
-    ] = "",
-    content: Annotated[
-        bool, option("--include-content", "Include prompts, answers, arguments and results.")
-    ] = False,
+    post: Annotated[str, option("--endpoint URL", "Send the traces to this collector by OTLP over HTTP.")] = "",
+    content: Annotated[bool, option("--include-content", "Include prompts, answers, arguments and results.")] = False,
 ) -> None:
     """Export ticks as OpenTelemetry traces. They go to standard output or a collector.
 
@@ -259,9 +247,7 @@ class _ExportTotals:
 
     def print_summary(self, address: str, *, follow: bool) -> None:
         if address and self.ticks:
-            print_notice(
-                f"{self.spans} spans of {format_count(self.ticks, 'tick')} sent to {strip_userinfo(address)}"
-            )
+            print_notice(f"{self.spans} spans of {format_count(self.ticks, 'tick')} sent to {strip_userinfo(address)}")
         if self.unfinished > self.latest:
             print_notice(f"tick {self.unfinished} is unfinished and left out", style="yellow")
         elif not self.ticks and not follow:
@@ -273,9 +259,7 @@ def _send(collector: Collector, request: dict[str, Any], tick: int, url: str) ->
     try:
         collector.send(request)
     except NotSent as error:
-        hint = (
-            f"{error.hint}; `lemming export otel --ticks {tick}.. --endpoint {strip_userinfo(url)}` continues"
-        )
+        hint = f"{error.hint}; `lemming export otel --ticks {tick}.. --endpoint {strip_userinfo(url)}` continues"
         raise NotSent(error.message, where=f"tick {tick}", hint=hint) from error
 
 

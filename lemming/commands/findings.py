@@ -23,9 +23,7 @@ _TITLES = {rule.kind: rule.title for rule in RULES}
 def findings(
     context: CommandContext,
     agent: AnyAgentName = None,
-    kind: Annotated[
-        str | None, option("--kind KIND", f"Show findings of this kind only: {', '.join(KINDS)}.")
-    ] = None,
+    kind: Annotated[str | None, option("--kind KIND", f"Show findings of this kind only: {', '.join(KINDS)}.")] = None,
     ticks: Annotated[
         str | None, option("--ticks A..B", "Ticks to include: 7, 3..9, 3.. or ..9. Default: the newest.")
     ] = None,
@@ -49,8 +47,7 @@ def findings(
         require_agent_folder(base, agent)
     if kind is not None and kind not in KINDS:
         raise UsageError(
-            f'there is no finding kind "{kind}"',
-            hint=did_you_mean(kind, KINDS) or f"use one of {', '.join(KINDS)}",
+            f'there is no finding kind "{kind}"', hint=did_you_mean(kind, KINDS) or f"use one of {', '.join(KINDS)}"
         )
     first, last = parse_tick_range(ticks) if ticks is not None else (None, None)
     scan = scan_ticks(base, first=first, last=last)
@@ -85,6 +82,5 @@ def _print_scan_scope(scan: FindingScan, count: int) -> None:
         print_notice(f"{summary}: no turn ran in these ticks")
     if scan.damaged:
         print_notice(
-            f"not read: {format_count(len(scan.damaged), 'journal')}; `lemming verify` says why",
-            style="yellow",
+            f"not read: {format_count(len(scan.damaged), 'journal')}; `lemming verify` says why", style="yellow"
         )

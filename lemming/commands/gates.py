@@ -10,14 +10,7 @@ from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.gate_settings import get_gates, iter_rules
 from lemming.capabilities.gates.outcome_prediction import PredictedOutcome, possible_outcomes
 from lemming.commands.command_context import CommandContext, Limit, argument, make_command_group, option
-from lemming.commands.terminal import (
-    one_line,
-    print_columns,
-    print_data,
-    print_notice,
-    print_pretty_json,
-    style_text,
-)
+from lemming.commands.terminal import one_line, print_columns, print_data, print_notice, print_pretty_json, style_text
 from lemming.commands.tools import parse_arguments
 from lemming.commands.trust import load_settings
 from lemming.kernel.agents import Survey, survey_agents
@@ -59,8 +52,7 @@ AgentName = Annotated[str, argument("AGENT", "Agent that makes the call.", compl
 def list_gates(
     context: CommandContext,
     agent: Annotated[
-        str | None,
-        option("--agent AGENT", "Show gates that apply to this agent only.", completes_agents=True),
+        str | None, option("--agent AGENT", "Show gates that apply to this agent only.", completes_agents=True)
     ] = None,
     limit: Limit = None,
 ) -> None:
@@ -79,9 +71,7 @@ def list_gates(
     rows = []
     for rule, owner in context.limit_rows([*_iter_gates(settings, survey, agent)], limit):
         if not context.print_as_json("gate", {**rule.as_json(), "agent": owner}):
-            rows.append(
-                [rule.line, rule.gate.at, _format_gate_scope(rule.gate), rule.gate.then, rule.gate.because]
-            )
+            rows.append([rule.line, rule.gate.at, _format_gate_scope(rule.gate), rule.gate.then, rule.gate.because])
     if context.as_json:
         return
     print_columns(rows)
@@ -89,10 +79,7 @@ def list_gates(
         print_notice("no gates: every call is allowed. `lemming gates defaults` prints recommended gates")
 
 
-app = make_command_group(
-    "List gates and explain what they decide about a call.",
-    default=list_gates,
-)
+app = make_command_group("List gates and explain what they decide about a call.", default=list_gates)
 app.subcommand("list")(list_gates)
 
 
@@ -101,9 +88,7 @@ def explain(
     context: CommandContext,
     agent: AgentName,
     tool: Annotated[str, argument("TOOL", "Tool to call.")],
-    arguments: Annotated[
-        list[str] | None, argument("[ARGS]", "Arguments: a JSON object, or KEY=VALUE pairs.")
-    ] = None,
+    arguments: Annotated[list[str] | None, argument("[ARGS]", "Arguments: a JSON object, or KEY=VALUE pairs.")] = None,
     trust: Annotated[
         str | None, option("--trust-label LABEL", "Trust label of the turn. Default: the agent's own.")
     ] = None,
@@ -147,9 +132,7 @@ def reach(context: CommandContext, agent: AgentName) -> None:
 
     base, config, survey = _open_survey(context)
     find_agent(survey, agent)
-    blast_radius = BlastRadiusAnalysis(base, config, survey, get_toolset(config.org, base)).analyze_agent(
-        agent
-    )
+    blast_radius = BlastRadiusAnalysis(base, config, survey, get_toolset(config.org, base)).analyze_agent(agent)
     if not context.print_as_json("reach_of_agent", blast_radius.as_json()):
         _print_blast_radius(blast_radius)
 
@@ -195,9 +178,7 @@ def _open_survey(context: CommandContext) -> tuple[Organisation, Config, Survey]
     return base, config, survey_agents(base)
 
 
-def _iter_gates(
-    settings: OrgSettings, survey: Survey, agent: str | None
-) -> Iterator[tuple[GateRule, str | None]]:
+def _iter_gates(settings: OrgSettings, survey: Survey, agent: str | None) -> Iterator[tuple[GateRule, str | None]]:
     """Yield gates in evaluation order, each with the agent whose resume defines the gate, or None."""
     from lemming.capabilities.gates.call_explanation import find_agent
 
@@ -211,9 +192,7 @@ def _iter_gates(
 
 def _format_gate_scope(gate: Gate) -> str:
     """Return the conditions of a gate as written in its file."""
-    conditions = {
-        key: value for key, value in gate.file_value.items() if key not in ("at", "then", "because")
-    }
+    conditions = {key: value for key, value in gate.file_value.items() if key not in ("at", "then", "because")}
     return to_line(conditions) if conditions else "all"
 
 
@@ -252,9 +231,7 @@ def _preview_to_json(preview: CallPreview) -> dict[str, Any]:
         "expires": preview.expires[0] if len(preview.expires) == 1 else [*preview.expires] or None,
         "steps": steps,
         "results": [*preview.results],
-        "elsewhere": [
-            {"trust": label, "then": then, "line": line} for label, then, line in preview.other_labels
-        ],
+        "elsewhere": [{"trust": label, "then": then, "line": line} for label, then, line in preview.other_labels],
     }
 
 
@@ -262,9 +239,7 @@ def _print_preview(preview: CallPreview) -> None:
     """Print the steps and the outcome of a previewed call."""
     label_text = f" at trust {preview.trust}" if preview.trust else ""
     print_data(
-        style_text(
-            f"{preview.agent} calls {preview.tool} ({preview.tool_class or 'not known'}){label_text}", "bold"
-        )
+        style_text(f"{preview.agent} calls {preview.tool} ({preview.tool_class or 'not known'}){label_text}", "bold")
     )
     if preview.refusal:
         print_data(f"no gate is evaluated: {preview.refusal}")
@@ -273,19 +248,14 @@ def _print_preview(preview: CallPreview) -> None:
         print_data(f"  {step.line}  {_describe_step(step)}")
     if preview.is_rewritten:
         print_data(f"  arguments after the gates: {one_line(to_line(preview.args_after))}")
-    is_invalid = preview.argument_error and preview.then in (
-        "pass",
-        "ask",
-    )  # no person is asked about a failing call
+    is_invalid = preview.argument_error and preview.then in ("pass", "ask")  # no person is asked about a failing call
     print_data(
         f"it would fail: {one_line(preview.argument_error, _SENTENCE_WIDTH)}"
         if is_invalid
         else _describe_outcome(preview)
     )
     for step in preview.undecided_gates:
-        print_data(
-            f"unless {step.undecided_by} says otherwise: {step.line} then {_GATE_ACTIONS[step.gate.then]}"
-        )
+        print_data(f"unless {step.undecided_by} says otherwise: {step.line} then {_GATE_ACTIONS[step.gate.then]}")
     for line in preview.results if preview.then in ("pass", "ask") else ():
         print_data(f"its result is checked by {line}")
     for label, then, line in preview.other_labels:
@@ -317,10 +287,7 @@ def _print_blast_radius(blast_radius: AgentBlastRadius) -> None:
     _print_tools(blast_radius.tools)
     for title, targets in (
         ("writes below", blast_radius.writes),
-        (
-            "write to unknown places (they do not declare it: docs/tools.md)",
-            blast_radius.undeclared_writers,
-        ),
+        ("write to unknown places (they do not declare it: docs/tools.md)", blast_radius.undeclared_writers),
         ("reaches the hosts", blast_radius.hosts),
         ("reaches the MCP servers", blast_radius.servers),
         ("may ask", blast_radius.team_members),
@@ -332,13 +299,9 @@ def _print_blast_radius(blast_radius: AgentBlastRadius) -> None:
         print_data("may create agents with at most its own permissions")
     for reader in blast_radius.readers:
         outcomes_text = _format_outcomes(reader.gates)
-        print_data(
-            f"its entries reach {reader.name} ({reader.kind}){f': {outcomes_text}' if reader.gates else ''}"
-        )
+        print_data(f"its entries reach {reader.name} ({reader.kind}){f': {outcomes_text}' if reader.gates else ''}")
     for downstream in blast_radius.downstream:
-        print_data(
-            style_text(f"through {downstream.agent}, who {downstream.route} (of {downstream.author})", "bold")
-        )
+        print_data(style_text(f"through {downstream.agent}, who {downstream.route} (of {downstream.author})", "bold"))
         _print_tools(downstream.tools)
         if downstream.channels:
             print_data(f"  whose entries go out by {', '.join(downstream.channels)}")

@@ -82,7 +82,9 @@ def _render_dot(speakers: dict[str, str], arrows: list[Arrow]) -> Iterator[str]:
     for name, speaks in speakers.items():
         yield f'  "{_quote_label(name)}" [shape={_DOT_SHAPES[speaks]}];'
     for arrow in arrows:
-        attributes = f'style={_STYLES[arrow.kind]}, label="{_format_arrow_label(arrow)}", penwidth={_compute_line_width(arrow)}'
+        attributes = (
+            f'style={_STYLES[arrow.kind]}, label="{_format_arrow_label(arrow)}", penwidth={_compute_line_width(arrow)}'
+        )
         yield f'  "{_quote_label(arrow.source)}" -> "{_quote_label(arrow.target)}" [{attributes}];'
     yield "}"
 

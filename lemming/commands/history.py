@@ -99,11 +99,7 @@ def history(
     context: CommandContext,
     what: Annotated[
         str | None,
-        argument(
-            "[AGENT|on|off]",
-            'Agent to filter by, or "on" / "off" to switch the history.',
-            completes_agents=True,
-        ),
+        argument("[AGENT|on|off]", 'Agent to filter by, or "on" / "off" to switch the history.', completes_agents=True),
     ] = None,
     number: Annotated[int, option("-n --limit N", "Show the newest N commits; 0 shows all.", min=0)] = 20,
 ) -> None:
@@ -148,9 +144,7 @@ def _set_history_mode(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
     elif is_on:
         print_notice(f"the history is on: every tick with changes is committed to {FOLDER}")
         if rebuilt:
-            print_notice(
-                f"{format_count(rebuilt, 'tick')} rebuilt from the journals; `lemming history` lists them"
-            )
+            print_notice(f"{format_count(rebuilt, 'tick')} rebuilt from the journals; `lemming history` lists them")
         else:
             print_notice("`lemming history` lists them, `lemming show TICK` shows the changes of one")
     else:
@@ -239,9 +233,7 @@ def diff(
         require_agent_folder(base, agent)
     past = open_past(base)
     changes = past.changes_between(old, new, agent=agent or "")
-    if context.print_as_json(
-        "changes", {"from": old, "to": new, **_changes_to_json(changes, only_stat=only_stat)}
-    ):
+    if context.print_as_json("changes", {"from": old, "to": new, **_changes_to_json(changes, only_stat=only_stat)}):
         return
     if past.reliability_note:
         print_notice(past.reliability_note)
@@ -249,9 +241,7 @@ def diff(
 
 
 def _changes_to_json(changes: StateDiff, *, only_stat: bool) -> dict[str, Any]:
-    return {
-        key: commit_row for key, commit_row in changes.as_json().items() if not (only_stat and key == "diff")
-    }
+    return {key: commit_row for key, commit_row in changes.as_json().items() if not (only_stat and key == "diff")}
 
 
 def fork(
@@ -284,9 +274,7 @@ def fork(
     broken = {name: str(error) for name, error in survey_agents(target).broken.items()}
     if context.as_json:
         facts = {"org": str(target), "from": str(base), "at": state.tick, "next_tick": state.tick + 1}
-        print_json(
-            "fork", {**facts, "changed": changed, "broken": broken, "remark": history.reliability_note}
-        )
+        print_json("fork", {**facts, "changed": changed, "broken": broken, "remark": history.reliability_note})
         return
     print_data(str(target))
     if history.reliability_note:
@@ -335,11 +323,7 @@ def _print_rewind(result: RewindResult, *, as_json: bool) -> None:
         print_data(f"{file.change:<8}  {file.path}")
     journal_count = format_count(len(result.journals), "journal")
     journals_text = (
-        f" moved to {result.archive_folder}"
-        if result.archive_folder
-        else " to be archived"
-        if result.journals
-        else ""
+        f" moved to {result.archive_folder}" if result.archive_folder else " to be archived" if result.journals else ""
     )
     print_notice(
         f"to tick {result.state.tick}: {summarize_files(result.changes.files)}, {journal_count}{journals_text}"
@@ -369,19 +353,14 @@ def bisect(
             verdict = style_text("good", "green") if trial.is_good else style_text("bad ", "red")
             print_notice(f"  {verdict}  {trial.commit.short}  {trial.commit.subject}")
 
-    first_bad = find_first_bad(
-        history, history.resolve_state(good), history.resolve_state(bad), command, print_trial
-    )
+    first_bad = find_first_bad(history, history.resolve_state(good), history.resolve_state(bad), command, print_trial)
     if context.as_json:
         trial_facts = [
-            {"commit": trial.commit.id, "tick": trial.commit.tick, "is_good": trial.is_good}
-            for trial in trials
+            {"commit": trial.commit.id, "tick": trial.commit.tick, "is_good": trial.is_good} for trial in trials
         ]
         facts = {"first_bad": first_bad.as_json(), "is_by_hand": first_bad.is_by_hand, "tried": trial_facts}
         print_json("bisect", facts)
         return
     print_data(f"first bad: {first_bad.subject}  {first_bad.short}")
     name = first_bad.short if first_bad.is_by_hand else str(first_bad.tick)
-    print_notice(
-        f"found with {format_count(len(trials), 'run')}; `lemming show {name}` shows what it changed"
-    )
+    print_notice(f"found with {format_count(len(trials), 'run')}; `lemming show {name}` shows what it changed")

@@ -56,14 +56,10 @@ def apply(
     folder: Annotated[
         Path | None,
         argument(
-            "DIR",
-            "Target folder; created if missing. Default: the nearest organisation, else the current folder.",
+            "DIR", "Target folder; created if missing. Default: the nearest organisation, else the current folder."
         ),
     ] = None,
-    yes: Annotated[
-        bool,
-        option("--yes -y", "Overwrite existing files and accept code from the document."),
-    ] = False,
+    yes: Annotated[bool, option("--yes -y", "Overwrite existing files and accept code from the document.")] = False,
     dry_run: Annotated[bool, option("--dry-run", "Show what would be written, and write nothing.")] = False,
 ) -> None:
     """Create or update an organisation from one file: its agents, models, settings and files.
@@ -83,9 +79,7 @@ def apply(
     raw = _read_file(file)
     document = parse_document(raw, file.name)
     org = Organisation(base)
-    import_target, around = (
-        make_new_defaults() if template else load_existing_defaults(org, load_settings(org))
-    )
+    import_target, around = make_new_defaults() if template else load_existing_defaults(org, load_settings(org))
     with locate_by_line(raw, str(file)):
         pieces = parse_org(document, str(file), import_target, around)
     changes = plan_writes(base, pieces, template)
@@ -162,9 +156,7 @@ def _require_confirmation(
     if preview.effects:
         raise NotTrusted("the file contains code; nothing was written", where=str(file), hint=hint)
     raise UsageError(
-        f"{format_count(len(changed_paths), 'file')} would change; nothing was written",
-        where=str(file),
-        hint=hint,
+        f"{format_count(len(changed_paths), 'file')} would change; nothing was written", where=str(file), hint=hint
     )
 
 
@@ -190,16 +182,12 @@ app = make_command_group("Import agents from other programs.")
 
 Take = Callable[[ImportSource, ImportTarget, ImportResult], None]
 Folder = Annotated[Path, argument("DIR", "Folder to import from.", show_default=False)]
-Into = Annotated[
-    Path | None, option("--into ORG", "Target organisation; created if missing. Default: the nearest.")
-]
+Into = Annotated[Path | None, option("--into ORG", "Target organisation; created if missing. Default: the nearest.")]
 DryRun = Annotated[bool, option("--dry-run", "Show what would be written, and write nothing.")]
 
 
 @app.subcommand("claude")
-def import_claude_command(
-    context: CommandContext, folder: Folder, into: Into = None, dry_run: DryRun = False
-) -> None:
+def import_claude_command(context: CommandContext, folder: Folder, into: Into = None, dry_run: DryRun = False) -> None:
     """Import a Claude Code project: subagents, skills, CLAUDE.md.
 
     \b
@@ -229,9 +217,7 @@ def import_openclaw_command(
 
 
 @app.subcommand("company")
-def import_company_command(
-    context: CommandContext, folder: Folder, into: Into = None, dry_run: DryRun = False
-) -> None:
+def import_company_command(context: CommandContext, folder: Folder, into: Into = None, dry_run: DryRun = False) -> None:
     """Import an agent company. The source is COMPANY.md, agents/*/AGENTS.md, teams, tasks and .paperclip.yaml.
 
     \b
@@ -241,9 +227,7 @@ def import_company_command(
     _import(context, folder, into, import_company, is_dry=dry_run)
 
 
-def _import(
-    context: CommandContext, folder: Path, into: Path | None, read_source: Take, *, is_dry: bool
-) -> None:
+def _import(context: CommandContext, folder: Path, into: Path | None, read_source: Take, *, is_dry: bool) -> None:
     """Import agents from a source and print a report."""
     result = ImportResult()
     source = open_source(folder, result.remarks)
@@ -273,17 +257,13 @@ def _build_target(base: Path, source: ImportSource, *, is_new: bool) -> ImportTa
     people: tuple[str, ...] = ("human",)
     if not is_new:
         config = load_settings(org := Organisation(base))
-        person_names = [
-            name for name, agent in survey_agents(org).agents.items() if is_person_agent(agent, config)
-        ]
+        person_names = [name for name, agent in survey_agents(org).agents.items() if is_person_agent(agent, config)]
         people = tuple(person_names) or people
     is_in_place = base.exists() and source.folder.exists() and base.samefile(source.folder)
     return ImportTarget(frozenset(SHIPPED), people, is_in_place)
 
 
-def _write_import(
-    base: Path, template: dict[str, bytes], import_files: ImportFiles, names: Iterable[str]
-) -> None:
+def _write_import(base: Path, template: dict[str, bytes], import_files: ImportFiles, names: Iterable[str]) -> None:
     """Write the imported files; a new organisation appears as a whole."""
     if not template:
         forget_former_agents(Organisation(base), names)

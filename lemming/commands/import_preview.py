@@ -56,8 +56,7 @@ def preview_changes(base: Path, changes: list[PlannedWrite], names: Iterable[str
             _copy_settings(base, folder)
         write_changes(new_copy, changes)
         old_permissions = {
-            (permission.does, *sorted(permission.bound_to.items()))
-            for permission in _list_permissions(old_copy)
+            (permission.does, *sorted(permission.bound_to.items())) for permission in _list_permissions(old_copy)
         }
         new_permissions = [
             permission
@@ -66,16 +65,10 @@ def preview_changes(base: Path, changes: list[PlannedWrite], names: Iterable[str
         ]
         effects = [permission.does for permission in new_permissions if permission.needs_agreement]
         named_files = {file for permission in new_permissions for file in permission.bound_to}
-        code_paths = [
-            change.path for change in changes if is_code(change.path) and change.path not in named_files
-        ]
+        code_paths = [change.path for change in changes if is_code(change.path) and change.path not in named_files]
         effects += [f"writes the Python code in {path}" for path in code_paths]
         old_problems = {_problem_key(problem) for problem in _find_problems(old_copy, names)}
-        problems = [
-            problem
-            for problem in _find_problems(new_copy, names)
-            if _problem_key(problem) not in old_problems
-        ]
+        problems = [problem for problem in _find_problems(new_copy, names) if _problem_key(problem) not in old_problems]
     return ChangePreview(effects, [*_find_loosened_guards(changes)], problems)
 
 

@@ -72,14 +72,10 @@ def _ask_model(ask: Ask, tell: Tell, models: Sequence[AvailableModel]) -> Availa
     if not any(candidate.provider != "local" for candidate in models):
         tell("No model key is set in the environment, and no model server answers on this machine.")
     if not models:
-        tell(
-            "Later, `lemming models list` shows the available models, and `lemming models use KEY` selects one."
-        )
+        tell("Later, `lemming models list` shows the available models, and `lemming models use KEY` selects one.")
         return None
     tell("Which model?")
-    lines = [
-        f"{candidate.provider} {candidate.model}".strip() + f" ({candidate.evidence})" for candidate in models
-    ]
+    lines = [f"{candidate.provider} {candidate.model}".strip() + f" ({candidate.evidence})" for candidate in models]
     index = _ask_number(ask, tell, [*lines, "none for now"])
     if index == len(models):
         return None
@@ -203,10 +199,7 @@ def print_models(default: ModelEntry, models: Sequence[AvailableModel], tell: Te
     tell(f'model, in {MODELS_FILE}: "default": {to_line(line)}')
     for model in models:
         tell(f"found: {model.provider} {model.model}".rstrip() + f" ({model.evidence})")
-    if (better := recommend_model(models)) and (better.provider, better.model) != (
-        default.provider,
-        default.model,
-    ):
+    if (better := recommend_model(models)) and (better.provider, better.model) != (default.provider, default.model):
         tell(f"better: `{better.command}`")
 
 
@@ -233,9 +226,7 @@ def _refuse_to_overwrite(base: Path, folder: Path, files: list[str]) -> None:
     if (base / "agents").exists():
         present.insert(0, "agents")
     if is_org(base):
-        raise UsageError(
-            "the folder is already an organisation", where=str(base), hint="see it with `lemming status`"
-        )
+        raise UsageError("the folder is already an organisation", where=str(base), hint="see it with `lemming status`")
     if present:
         names = ", ".join(present[:4]) + (", ..." if len(present) > 4 else "")
         raise UsageError(
@@ -263,8 +254,7 @@ def _print_next_steps(base: Path, folder: Path, answers: InitAnswers) -> None:
     print_notice(f"live in the browser: `lemming dash`{'' if is_installed() else f', after: {INSTALL}'}")
     if folder.name and folder.name != template and (TEMPLATES / folder.name).is_dir():
         print_notice(
-            f"this is the {template}; `lemming init DIR --template {folder.name}` creates the other",
-            style="yellow",
+            f"this is the {template}; `lemming init DIR --template {folder.name}` creates the other", style="yellow"
         )
     if entry.provider == "scripted":
         print_notice(

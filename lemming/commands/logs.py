@@ -8,13 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from lemming.commands.command_context import (
-    CommandContext,
-    argument,
-    option,
-    parse_seconds,
-    require_agent_folder,
-)
+from lemming.commands.command_context import CommandContext, argument, option, parse_seconds, require_agent_folder
 from lemming.commands.terminal import Style, one_line, print_data, print_json, print_notice, style_text
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock, timestamp
@@ -32,8 +26,7 @@ _LEADING_FIELDS = ("timestamp", "level", "event", "tick", "agent", "status")
 def logs(
     context: CommandContext,
     name: Annotated[
-        str | None,
-        argument("AGENT", "Agent whose log to show. Default: the engine's log.", completes_agents=True),
+        str | None, argument("AGENT", "Agent whose log to show. Default: the engine's log.", completes_agents=True)
     ] = None,
     number: Annotated[int, option("-n --limit N", "Number of lines to show.", min=0)] = 20,
     follow: Annotated[bool, option("-f --follow", "Follow the log until Ctrl-C.")] = False,
@@ -61,9 +54,7 @@ def logs(
     file = base / (paths.ENGINE_LOG if name is None else paths.activity_log(name))
     start_time = "" if since is None else timestamp(SystemClock().now() - timedelta(seconds=since))
     line_filter = _LineFilter(start_time, _LEVELS[_LEVELS.index(level or "debug") :], grep.casefold())
-    lines, end = (
-        _read_last_lines(file, number) if line_filter.matches_everything else _read_new_lines(file, 0)
-    )
+    lines, end = _read_last_lines(file, number) if line_filter.matches_everything else _read_new_lines(file, 0)
     matching_lines = [line for line in lines if line_filter.matches(line)][-number:] if number else []
     for line in matching_lines:
         _print_line(line, as_json=context.as_json)

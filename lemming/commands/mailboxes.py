@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-from lemming.commands.command_context import (
-    AgentName,
-    CommandContext,
-    find_agent,
-    option,
-    require_agent_folder,
-)
+from lemming.commands.command_context import AgentName, CommandContext, find_agent, option, require_agent_folder
 from lemming.commands.run_output import payload_to_text
 from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, style_text
 from lemming.commands.trust import load_settings
@@ -32,9 +26,7 @@ def print_entries(entries: Sequence[OutboxEntry], *, unread: Iterable[str] = (),
         star = "* " if entry.file in unread_files else "  " if unread_files else ""
         author = f"{entry.agent.ljust(author_width)}  " if with_author else ""
         tags = style_text(f"  #{' #'.join(one_line(tag) for tag in entry.tags)}", "dim") if entry.tags else ""
-        tags += (
-            style_text(f"  (not before {entry.not_before})", "dim") if entry.not_before > current_time else ""
-        )
+        tags += style_text(f"  (not before {entry.not_before})", "dim") if entry.not_before > current_time else ""
         prefix = f"{star}{entry.tick:>{tick_width}}  {author}{entry.kind:<8}"
         print_data(f"{prefix}  {one_line(payload_to_text(entry.payload), 2000)}{tags}")
 
@@ -87,9 +79,7 @@ def _print_omitted_entries(messages: MessageList, *, is_person: bool) -> None:
     if messages.omitted:
         print_notice(f"{messages.omitted} more; raise -n to see them", style="dim")
     if messages.waiting:
-        explanation = (
-            "are unread: run the command again" if is_person else "do not fit and wait for the next turn"
-        )
+        explanation = "are unread: run the command again" if is_person else "do not fit and wait for the next turn"
         print_notice(f"{messages.waiting} more new entries {explanation}", style="dim")
     for problem in messages.problems:
         print_notice(f"ignored: {problem}", style="yellow")
@@ -119,6 +109,4 @@ def outbox(
     else:
         print_notice("no entries yet")
     if count := len(messages.problems):
-        print_notice(
-            f"{format_count(count, 'file')} ignored; `lemming validate {name}` says why", style="yellow"
-        )
+        print_notice(f"{format_count(count, 'file')} ignored; `lemming validate {name}` says why", style="yellow")

@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lemming.capabilities.mcp.mcp_lock_file import (
-    LOCK_FILE,
-    LockedServer,
-    find_differences,
-    load_lock,
-    save_lock,
-)
-from lemming.capabilities.mcp.mcp_settings import (
-    PREFIX,
-    McpConfig,
-    McpServerSettings,
-    load_mcp_config,
-    require_sdk,
-)
+from lemming.capabilities.mcp.mcp_lock_file import LOCK_FILE, LockedServer, find_differences, load_lock, save_lock
+from lemming.capabilities.mcp.mcp_settings import PREFIX, McpConfig, McpServerSettings, load_mcp_config, require_sdk
 from lemming.capabilities.mcp.mcp_tools import to_text
 from lemming.commands.command_context import (
     CommandContext,
@@ -53,9 +41,7 @@ app = make_command_group("Manage MCP servers, or serve this organisation over MC
 
 ServerName = Annotated[str | None, argument("SERVER", "Name of a server; default: all servers.")]
 
-NONE = (
-    'no servers; add some to config/mcp.json, such as {"servers": {"time": {"command": ["mcp-server-time"]}}}'
-)
+NONE = 'no servers; add some to config/mcp.json, such as {"servers": {"time": {"command": ["mcp-server-time"]}}}'
 COLUMNS = {
     "SERVER": "server", "TRANSPORT": "reached_by",
     "TOOLS": lambda server_row: "unknown" if server_row["tools"] is None else len(server_row["tools"]), "FILE": "file",
@@ -83,9 +69,7 @@ def list_servers(context: CommandContext, name: ServerName = None, limit: Limit 
         return
     tools = locked_servers.get(name, LockedServer()).tools
     if not tools:
-        print_notice(
-            f"no tools of {name} are accepted yet; the first use or `lemming mcp accept {name}` accepts them"
-        )
+        print_notice(f"no tools of {name} are accepted yet; the first use or `lemming mcp accept {name}` accepts them")
     for tool, server_row in context.limit_rows([*tools.items()], limit):
         print_data(f"{style_text(f'{PREFIX}{name}.{tool}', 'bold')}  {one_line(server_row.description, 300)}")
 
@@ -123,9 +107,7 @@ def try_servers(
 
     all_usable = True
     with closing(base):
-        listings = base.get_cache(McpSessions).list_tools(
-            server_names
-        )  # in parallel: a hanging server delays no other
+        listings = base.get_cache(McpSessions).list_tools(server_names)  # in parallel: a hanging server delays no other
         for server in server_names:
             server_tools = _test_server(base, server, listings[server], as_json=context.as_json)
             all_usable &= server_tools is not None
@@ -164,18 +146,12 @@ def accept(
     for server, problem in failures.items():
         print_notice(one_line(f"{server}: {problem}", 600), style="red")
     locked_servers = load_lock(base).servers
-    current_tools = {
-        server: server_row.tools for server, server_row in listings.items() if not server_row.problem
-    }
+    current_tools = {server: server_row.tools for server, server_row in listings.items() if not server_row.problem}
     changed = {
-        server: server_row
-        for server, server_row in current_tools.items()
-        if locked_servers.get(server) != server_row
+        server: server_row for server, server_row in current_tools.items() if locked_servers.get(server) != server_row
     }
     for server, server_row in changed.items():
-        _print_differences(
-            server, locked_servers.get(server, LockedServer()), server_row, as_json=context.as_json
-        )
+        _print_differences(server, locked_servers.get(server, LockedServer()), server_row, as_json=context.as_json)
     if changed and (yes or not sys.stdin.isatty() or typer.confirm("Accept?", err=True)):
         save_lock(base, changed, sync=True)
         print_notice(f"kept in {LOCK_FILE}")
@@ -188,13 +164,10 @@ def accept(
 def serve(
     context: CommandContext,
     http: Annotated[
-        int | None,
-        option("--http PORT", "Serve over HTTP on 127.0.0.1:PORT; 0 picks a free port.", min=0, max=65535),
+        int | None, option("--http PORT", "Serve over HTTP on 127.0.0.1:PORT; 0 picks a free port.", min=0, max=65535)
     ] = None,
     write: Annotated[bool, option("--write", "Let clients ask, send and answer as a person.")] = False,
-    person: Annotated[
-        str, option("--as PERSON", "Person the client acts as; required when there are several.")
-    ] = "",
+    person: Annotated[str, option("--as PERSON", "Person the client acts as; required when there are several.")] = "",
 ) -> None:
     """Serve this organisation over MCP.
 
@@ -270,23 +243,14 @@ def _format_address(server: McpServerSettings) -> str:
     return server.url or one_line(" ".join(server.command), 80)
 
 
-def _test_server(
-    base: Organisation, name: str, listed: ServerListing, *, as_json: bool
-) -> LockedServer | None:
+def _test_server(base: Organisation, name: str, listed: ServerListing, *, as_json: bool) -> LockedServer | None:
     """Print the state of a server; return the tools if equal to the accepted tools, else None."""
     locked_server = load_lock(base).servers.get(name)
-    tool_differences = (
-        find_differences(locked_server, listed.tools) if locked_server and not listed.problem else {}
-    )
+    tool_differences = find_differences(locked_server, listed.tools) if locked_server and not listed.problem else {}
     if as_json:
-        tools = {
-            f"{PREFIX}{name}.{tool}": server_row.description
-            for tool, server_row in listed.tools.tools.items()
-        }
+        tools = {f"{PREFIX}{name}.{tool}": server_row.description for tool, server_row in listed.tools.tools.items()}
         facts = {"tools": tools, "problem": listed.problem, "left_out": dict(listed.rejected)}
-        print_json(
-            "mcp_test", {"server": name, **facts, "differences": tool_differences, "took_ms": listed.took_ms}
-        )
+        print_json("mcp_test", {"server": name, **facts, "differences": tool_differences, "took_ms": listed.took_ms})
         return None if listed.problem or tool_differences else listed.tools
     if listed.problem:
         print_notice(one_line(f"{name}: {listed.problem}", 600), style="red")
@@ -308,17 +272,13 @@ def _resolve_tool(
 
     server, tool = config.servers[name], typed_name.removeprefix(f"{PREFIX}{name}.")
     if tool not in server_tools.tools:
-        hint = (
-            did_you_mean(tool, [*server_tools.tools]) or f"tools: {', '.join(server_tools.tools) or 'none'}"
-        )
+        hint = did_you_mean(tool, [*server_tools.tools]) or f"tools: {', '.join(server_tools.tools) or 'none'}"
         patterns = ", ".join(server.tools)
         raise UsageError(f'{name} offers no tool "{one_line(tool, 80)}" ("tools": {patterns})', hint=hint)
     tool_class = get_tool_class(server, server_tools.tools[tool])
     if tool_class != "read" and not allows_side_effects:
         hint = "add --yes to call it; a tool counts as read-only if it says so and its server has trust_hints"
-        raise UsageError(
-            f"{tool} was not called: it has class {tool_class} and may have effects outside", hint=hint
-        )
+        raise UsageError(f"{tool} was not called: it has class {tool_class} and may have effects outside", hint=hint)
     return tool
 
 

@@ -254,9 +254,7 @@ def _format_remark(row: dict[str, Any]) -> str:
 def pull_model(
     context: CommandContext,
     name: Annotated[str, argument("NAME", "Embedded model, or a key that refers to one.")] = LOCAL_MODEL,
-    if_missing: Annotated[
-        bool, option("--if-missing", "Do nothing when the weights are already here.")
-    ] = False,
+    if_missing: Annotated[bool, option("--if-missing", "Do nothing when the weights are already here.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Download the weights of an embedded model. The output is their path.
@@ -280,9 +278,7 @@ def pull_model(
     if if_missing and is_on_this_machine(name):
         return
     file = _fetch_weights(name, is_shown=not quiet and not context.as_json)
-    if not context.print_as_json(
-        "weights", {"model": name, "file": str(file), "size_bytes": weights.size_bytes}
-    ):
+    if not context.print_as_json("weights", {"model": name, "file": str(file), "size_bytes": weights.size_bytes}):
         print_data(str(file))
         if not quiet:
             print_notice("next: `lemming run-once`" if base else "next: `lemming init news`")
@@ -302,9 +298,7 @@ def _fetch_weights(name: str, *, is_shown: bool) -> Path:
 
 @app.subcommand("add-weights")
 def adopt_model(
-    context: CommandContext,
-    file: Annotated[Path, argument("FILE", "GGUF file on this machine.")],
-    quiet: Quiet = False,
+    context: CommandContext, file: Annotated[Path, argument("FILE", "GGUF file on this machine.")], quiet: Quiet = False
 ) -> None:
     """Add a weights file that you already have. SHA-256 verifies the file.
 
@@ -356,6 +350,4 @@ class _DownloadProgress:
             print_on_last_line()
 
     def _should_update(self, done: int, total: int) -> bool:
-        return sys.stderr.isatty() and (
-            done >= total or time.perf_counter() - self._updated_at > _UPDATE_INTERVAL_S
-        )
+        return sys.stderr.isatty() and (done >= total or time.perf_counter() - self._updated_at > _UPDATE_INTERVAL_S)

@@ -44,38 +44,23 @@ def new_agent(
     other: Annotated[
         str | None,
         option(
-            "--copy-from AGENT",
-            "Start from this agent's resume; other options override it.",
-            completes_agents=True,
+            "--copy-from AGENT", "Start from this agent's resume; other options override it.", completes_agents=True
         ),
     ] = None,
     title: Annotated[str, option("--title TEXT", "Title shown in tables and prompts.")] = "",
     instructions: Annotated[str, option("--instructions TEXT", "Instructions for the agent's model.")] = "",
-    model: Annotated[
-        str | None, option("--model KEY", 'Key in config/models.json. Default: "default".')
-    ] = None,
+    model: Annotated[str | None, option("--model KEY", 'Key in config/models.json. Default: "default".')] = None,
     read: Annotated[
         list[str] | None,
-        option(
-            "--read NAME",
-            'Agent whose outbox it may read; "*" for all. Repeatable.',
-            completes_agents=True,
-        ),
+        option("--read NAME", 'Agent whose outbox it may read; "*" for all. Repeatable.', completes_agents=True),
     ] = None,
     tool: Annotated[list[str] | None, option("--tool NAME", "Tool it may call. Repeatable.")] = None,
     allow_read: Annotated[
         list[str] | None,
-        option(
-            "--allow-read PATH",
-            "Folder its tools may read, such as ./shared. Repeatable. Default: ./workspace.",
-        ),
+        option("--allow-read PATH", "Folder its tools may read, such as ./shared. Repeatable. Default: ./workspace."),
     ] = None,
     allow_write: Annotated[
-        list[str] | None,
-        option(
-            "--allow-write PATH",
-            "Folder its tools may write. Repeatable. Default: ./workspace.",
-        ),
+        list[str] | None, option("--allow-write PATH", "Folder its tools may write. Repeatable. Default: ./workspace.")
     ] = None,
     every: Annotated[int | None, option("--every N", "Run every N ticks.", min=1)] = None,
     offset: Annotated[int | None, option("--offset N", "Shift the schedule by N ticks.")] = None,
@@ -100,11 +85,7 @@ def new_agent(
     ] = None,
     ask: Annotated[
         list[str] | None,
-        option(
-            "--ask NAME",
-            "Agent it may ask; lets both read each other. Repeatable.",
-            completes_agents=True,
-        ),
+        option("--ask NAME", "Agent it may ask; lets both read each other. Repeatable.", completes_agents=True),
     ] = None,
     asked_by: Annotated[
         list[str] | None,
@@ -121,9 +102,7 @@ def new_agent(
             "Tools or tool classes (write, send, execute) that need approval. Repeatable, or comma-separated.",
         ),
     ] = None,
-    strategy: Annotated[
-        str | None, option("--strategy NAME", "Strategy: react, plan_execute or reflexion.")
-    ] = None,
+    strategy: Annotated[str | None, option("--strategy NAME", "Strategy: react, plan_execute or reflexion.")] = None,
     budget: Annotated[
         str | None, option("--budget N", 'Spending limit: credits, dollars ("$2") or "9000 tokens".')
     ] = None,
@@ -158,14 +137,10 @@ def new_agent(
     shorthand["read"] = [*dict.fromkeys([*read_outboxes, *assignees, *askers])]
     resume |= {"name": name, "title": title or default_title(name)}
     defaults = build_defaults(survey_agents(base).agents, load_settings(base))
-    resume = apply_shorthand(
-        resume, {key: item for key, item in shorthand.items() if item not in (None, [])}, defaults
-    )
+    resume = apply_shorthand(resume, {key: item for key, item in shorthand.items() if item not in (None, [])}, defaults)
     _allow_missing_authors(base, resume)
     write_new_agent(base, name, resume, as_json=context.as_json)
-    changed_files = [
-        append_to_resume(base, item, _READ_OUTBOXES_PATH, name) for item in [*assignees, *askers]
-    ]
+    changed_files = [append_to_resume(base, item, _READ_OUTBOXES_PATH, name) for item in [*assignees, *askers]]
     changed_files += [append_to_resume(base, item, ("team", "ask"), name) for item in askers]
     for file in filter(None, dict.fromkeys(changed_files)):
         print_data(str(base / file)) if not context.as_json else None
@@ -289,9 +264,7 @@ def _reject_invalid_resume(base: OrgPath, agent: Agent) -> None:
         return
     from lemming.capabilities.strategies.strategies_validation import validate_strategy
 
-    problems = tuple(
-        problem for problem in validate_strategy(base, agent, config) if problem.severity == "error"
-    )
+    problems = tuple(problem for problem in validate_strategy(base, agent, config) if problem.severity == "error")
     if problems:
         raise ConfigError(str(problems[0]), problems=problems)
 
@@ -302,8 +275,7 @@ def _print_next_steps(base: OrgPath, agent: Agent) -> None:
     for author in agent.permissions.read_outboxes:
         if author != "*" and author not in {*survey.agents, *survey.broken}:
             print_notice(
-                f'warning: it reads "{author}", which does not exist yet: lemming agents new {author}',
-                style="yellow",
+                f'warning: it reads "{author}", which does not exist yet: lemming agents new {author}', style="yellow"
             )
     if is_person_agent(agent, load_config(base)):
         print_notice(f"a person speaks for {name}: `lemming send --as {name} TEXT`")
@@ -320,6 +292,4 @@ def _print_next_steps(base: OrgPath, agent: Agent) -> None:
         print_notice(remark)
     has_inputs = agent.permissions.read_outboxes or agent.context
     if not has_inputs and agent.schedule.wake == "changed":
-        print_notice(
-            "it reads no other agent, so it runs once and then is skipped; use --read NAME, or --wake always"
-        )
+        print_notice("it reads no other agent, so it runs once and then is skipped; use --read NAME, or --wake always")

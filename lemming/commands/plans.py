@@ -22,14 +22,7 @@ from lemming.commands.command_context import (
     option,
     require_agent_folder,
 )
-from lemming.commands.terminal import (
-    format_count,
-    one_line,
-    print_data,
-    print_json,
-    print_notice,
-    print_table,
-)
+from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, print_table
 from lemming.commands.trust import load_settings
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError, UsageError
@@ -49,18 +42,13 @@ def list_plans(context: CommandContext) -> None:
             'no plans; an agent follows a plan with "model": {"key": "plan"} in its resume and a plan.json beside it'
         )
         return
-    print_table(
-        ["AGENT", "STEPS", "RUNNING", "ENDED", "PURPOSE"],
-        [_format_plan_row(plan) for plan in statuses],
-    )
+    print_table(["AGENT", "STEPS", "RUNNING", "ENDED", "PURPOSE"], [_format_plan_row(plan) for plan in statuses])
     if running := [[plan.agent, *_format_run_row(run)] for plan in statuses for run in plan.active_runs]:
         print_data("")
         print_table(["AGENT", *_OF_RUNS], running)
 
 
-app = make_command_group(
-    "List plans and the state of their runs.", cls=AgentFallbackGroup, default=list_plans
-)
+app = make_command_group("List plans and the state of their runs.", cls=AgentFallbackGroup, default=list_plans)
 
 
 @app.subcommand("show")
@@ -130,19 +118,14 @@ def _format_next_steps(plan: AgentPlan, step: StepDefinition) -> str:
     if not has_conditions(step):
         next_step = default_next_step(plan, step.name)
         return "the answer" if next_step == END else next_step
-    targets = [
-        *(step.choose.to.values() if step.choose else ()),
-        *(route.to for route in step.routes),
-        step.else_,
-    ]
+    targets = [*(step.choose.to.values() if step.choose else ()), *(route.to for route in step.routes), step.else_]
     return " or ".join(dict.fromkeys(filter(None, targets)))
 
 
 def _plan_to_json(status: PlanStatus) -> dict[str, object]:
     plan = status.plan or AgentPlan()
     steps = [
-        {"name": step.name, "does": describe_step(step), "then": _format_next_steps(plan, step)}
-        for step in plan.steps
+        {"name": step.name, "does": describe_step(step), "then": _format_next_steps(plan, step)} for step in plan.steps
     ]
     return {
         "agent": status.agent,

@@ -23,14 +23,7 @@ from lemming.kernel.tick.firing_plan import has_model_turns, small_model_warning
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.prompt_parts import describe_message, list_parts
-from lemming.queries.sent import (
-    CHAT_TEMPLATE,
-    REPLY_FORM,
-    PromptSize,
-    SentPrompt,
-    build_first_request,
-    measure_prompt,
-)
+from lemming.queries.sent import CHAT_TEMPLATE, REPLY_FORM, PromptSize, SentPrompt, build_first_request, measure_prompt
 from lemming.queries.tick_preview import TickPreview, preview_tick
 
 HOW_TO_RUN = "`lemming run-once --agent {}` runs it now"
@@ -63,15 +56,12 @@ def prompt(
     preview = preview_tick(base, load_settings(base))
     if not has_model_turns(preview.snapshot.agent(agent), preview.snapshot.config):
         raise UsageError(
-            f"{agent} has no prompt: it does not call a model",
-            hint=f"see its messages with `lemming inbox {agent}`",
+            f"{agent} has no prompt: it does not call a model", hint=f"see its messages with `lemming inbox {agent}`"
         )
     prompt_preview = preview.build_prompt(agent)
     inputs = prompt_preview.inputs
     sent = build_first_request(preview.snapshot, inputs)
-    size = measure_prompt(
-        sent, list_parts(prompt_preview, sent), asks_server=count and has_workspace_trust(base)
-    )
+    size = measure_prompt(sent, list_parts(prompt_preview, sent), asks_server=count and has_workspace_trust(base))
     if context.print_as_json("prompt", {**prompt_to_json(inputs), **_request_to_json(sent, size)}):
         return
     print_notice(_describe_prompt(preview, inputs, size), style="dim")
@@ -107,10 +97,7 @@ def _print_size(sent: SentPrompt, size: PromptSize) -> None:
     if not size.tokens:
         return
     qualifier = "" if size.are_parts_exact else "about "
-    rows = [
-        [name, f"{qualifier}{count:,}", f"{100 * count / size.tokens:.0f} %"]
-        for name, count in size.parts.items()
-    ]
+    rows = [[name, f"{qualifier}{count:,}", f"{100 * count / size.tokens:.0f} %"] for name, count in size.parts.items()]
     counting_method = "counted by the server" if size.counted_by == "server" else "estimated from bytes"
     print_data(style_text(f"--- tokens, {counting_method}", "bold"))
     print_table(["PART", "TOKENS", "SHARE"], [*rows, ["all", _format_total(size), ""]])
@@ -157,9 +144,7 @@ def _describe_prompt(preview: TickPreview, inputs: TurnInputs, size: PromptSize)
         parts.append(f"not counted: {one_line(size.why_estimated, 200)}")
     if name in preview.plan.not_due:
         agent, config = preview.survey.agents[name], preview.snapshot.config
-        upcoming = find_next_turn(
-            preview.snapshot.org, agent, config, preview.tick + 1, since=preview.plan.since
-        )
+        upcoming = find_next_turn(preview.snapshot.org, agent, config, preview.tick + 1, since=preview.plan.since)
         parts.append(f"not due until {upcoming.description} ({HOW_TO_RUN.format(name)})")
     elif name in preview.plan.skipped:
         parts.append(preview.plan.skipped[name])
@@ -183,9 +168,7 @@ def print_next_tick(base: OrgPath, agents: Sequence[str] = (), *, as_json: bool)
 
 def _print_plan(preview: TickPreview) -> None:
     continued = " (continued)" if preview.is_interrupted else ""
-    print_notice(
-        f"tick {preview.tick}{continued}: {', '.join(preview.plan.order) or 'nobody is due'}", style="bold"
-    )
+    print_notice(f"tick {preview.tick}{continued}: {', '.join(preview.plan.order) or 'nobody is due'}", style="bold")
     for name, reason in preview.plan.broken.items():
         print_notice(f"  {name}: broken: {one_line(reason, 400)}")
 

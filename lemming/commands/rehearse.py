@@ -71,9 +71,7 @@ def _open_org(folder: Path) -> Organisation:
     """Open the organisation in a folder. Raises `NotAnOrg` if there is none."""
     org = Organisation.from_path(folder.expanduser().resolve())
     if not (org.base / "agents").is_dir():
-        raise NotAnOrg(
-            "the folder has no agents/ folder", where=str(org.base), hint="name an organisation's folder"
-        )
+        raise NotAnOrg("the folder has no agents/ folder", where=str(org.base), hint="name an organisation's folder")
     require_known_format(org.base)
     return org
 
@@ -111,9 +109,7 @@ def _print_value(value: ValueDifference) -> None:
     print_truncated(f"{value.file}:{value.pointer}", "bold")
     for sign, setting in (("-", value.before), ("+", value.after)):
         if setting is not None:
-            print_truncated(
-                f"  {sign}{one_line(to_line(setting), _VALUE_WIDTH)}", "red" if sign == "-" else "green"
-            )
+            print_truncated(f"  {sign}{one_line(to_line(setting), _VALUE_WIDTH)}", "red" if sign == "-" else "green")
 
 
 def _describe_spending(spent: dict[str, Any]) -> str:
@@ -133,9 +129,7 @@ def rehearse(
             "Override one value of a JSON file in the rehearsal (JSON or plain text). Repeatable.",
         ),
     ] = None,
-    ticks: Annotated[
-        str | None, option("--ticks A..B", "Ticks to include: 7, 3..9, 3.. or ..9. Default: all.")
-    ] = None,
+    ticks: Annotated[str | None, option("--ticks A..B", "Ticks to include: 7, 3..9, 3.. or ..9. Default: all.")] = None,
     budget: Annotated[
         float | None, option("--budget USD", "Stop before a call could exceed this amount.", min=0)
     ] = None,
@@ -143,10 +137,7 @@ def rehearse(
         bool, option("--dry-run", "Call no model; show how many prompts would differ and the cost.")
     ] = False,
     tools: Annotated[
-        bool,
-        option(
-            "--allow-side-effects", "Also run tool calls with outside effects that have no recorded result."
-        ),
+        bool, option("--allow-side-effects", "Also run tool calls with outside effects that have no recorded result.")
     ] = False,
     keep: Annotated[
         Path | None, option("--keep DIR", "Keep the fork in this folder; continues an interrupted rehearsal.")
@@ -212,9 +203,7 @@ def _format_tick_range(first: int, last: int) -> str:
     return f"tick {first}" if first == last else f"ticks {first} to {last}"
 
 
-def _print_rehearsal(
-    rehearsal: RehearsalResult, rehearsal_options: RehearsalOptions, *, as_json: bool
-) -> None:
+def _print_rehearsal(rehearsal: RehearsalResult, rehearsal_options: RehearsalOptions, *, as_json: bool) -> None:
     if as_json:
         for entry in rehearsal.entries:
             print_json("entry_difference", entry.as_json())
@@ -227,9 +216,7 @@ def _print_rehearsal(
     for line in describe_skipped_calls(rehearsal.skipped_calls):
         print_notice(f"not run: {line}", style="yellow")
     for tick, agent in rehearsal.not_repeated:
-        print_notice(
-            f"tick {tick}: {agent}: not rehearsed: the engine or the disk ended that turn", style="yellow"
-        )
+        print_notice(f"tick {tick}: {agent}: not rehearsed: the engine or the disk ended that turn", style="yellow")
     (_print_dry_run if rehearsal_options.is_dry else _print_spending)(rehearsal)
     if rehearsal.caveat and (rehearsal_options.is_dry or not rehearsal.cannot_tell):
         print_notice(rehearsal.caveat, style="yellow")
@@ -256,9 +243,7 @@ def _print_spending(rehearsal: RehearsalResult) -> None:
     change_counts = ", ".join(
         f"{changes.count(change)} {change}" for change in ("changed", "new", "gone") if change in changes
     )
-    print_notice(
-        f"{_format_tick_range(rehearsal.first, rehearsal.last)}: entries: {change_counts or 'none differs'}"
-    )
+    print_notice(f"{_format_tick_range(rehearsal.first, rehearsal.last)}: entries: {change_counts or 'none differs'}")
     answers = format_count(rehearsal.reused, "answer")
     dollars = float(spending.dollars) if spending.calls > spending.unpriced else None
     price = format_usd(dollars, calls=spending.calls, unpriced=spending.unpriced)
@@ -273,14 +258,9 @@ def _print_dry_run(rehearsal: RehearsalResult) -> None:
     if not differing:
         print_notice("dry run: no model was called, and none would be")
         return
-    for number, spending in (
-        (differing, rehearsal.spending),
-        (differing + rehearsal.reused, rehearsal.full_estimate),
-    ):
+    for number, spending in ((differing, rehearsal.spending), (differing + rehearsal.reused, rehearsal.full_estimate)):
         price = float(spending.max_dollars) if spending.calls > spending.unpriced else None
         dollars = format_usd(price, calls=spending.calls, unpriced=spending.unpriced)
-        subject = (
-            "the differing prompts cost" if spending is rehearsal.spending else f"all {number} would cost"
-        )
+        subject = "the differing prompts cost" if spending is rehearsal.spending else f"all {number} would cost"
         print_notice(f"{subject} at most {dollars}")
     print_notice("dry run: no model was called")

@@ -37,12 +37,9 @@ _REPAIRS_PENDING_STATUS = 1
 
 def repair(
     context: CommandContext,
-    call: Annotated[
-        str | None, argument("CALL", "With --mark or --retry: the call, as TICK/AGENT/INDEX.")
-    ] = None,
+    call: Annotated[str | None, argument("CALL", "With --mark or --retry: the call, as TICK/AGENT/INDEX.")] = None,
     mark: Annotated[
-        Literal["done", "failed"] | None,
-        option("--mark", "Record whether a call with unknown outcome succeeded."),
+        Literal["done", "failed"] | None, option("--mark", "Record whether a call with unknown outcome succeeded.")
     ] = None,
     retry: Annotated[bool, option("--retry", "Retry a call with unknown outcome.")] = False,
     yes: Annotated[bool, option("--yes -y", "Apply the repairs.")] = False,
@@ -98,9 +95,7 @@ def _mark_call(runtime: Runtime, call_id: str, *, happened: bool, as_json: bool)
         print_json("call_marked", {**call.as_json(), "did happen": happened})
     else:
         verb = "did happen" if happened else "did not happen"
-        print_notice(
-            f"{call.agent} will be told in its next prompt that {one_line(call.summary, 200)} {verb}"
-        )
+        print_notice(f"{call.agent} will be told in its next prompt that {one_line(call.summary, 200)} {verb}")
 
 
 def _retry_call(runtime: Runtime, call_id: str, *, confirmed: bool, as_json: bool) -> None:
@@ -118,17 +113,13 @@ def _retry_call(runtime: Runtime, call_id: str, *, confirmed: bool, as_json: boo
         print_json("call_retried", {**call.as_json(), **outcome})
     else:
         verb = "has run" if result.success else "has failed"
-        print_notice(
-            f"{text} {verb}; {call.agent} will be told in its next prompt: {one_line(result.output, 400)}"
-        )
+        print_notice(f"{text} {verb}; {call.agent} will be told in its next prompt: {one_line(result.output, 400)}")
 
 
 def _print_repair(repair: Repair, *, is_done: bool, archive_path: str, as_json: bool) -> None:
     if as_json:
         is_made = is_done and bool(repair.steps)
-        print_json(
-            "repair", {**repair.as_json(), "is_done": is_made, "aside": archive_path if is_made else ""}
-        )
+        print_json("repair", {**repair.as_json(), "is_done": is_made, "aside": archive_path if is_made else ""})
         return
     label = "for you" if not repair.steps else "done" if is_done else "would"
     colour = style_text(label, "yellow" if label != "done" else "green")
@@ -211,9 +202,7 @@ def _remove_surplus(base: Organisation, items: list[PrunableItem]) -> list[Pruna
         return [surplus for surplus in items if surplus.kind == "journals"]
 
 
-def _print_surplus(
-    items: list[PrunableItem], skipped: list[PrunableItem], *, is_done: bool, as_json: bool
-) -> None:
+def _print_surplus(items: list[PrunableItem], skipped: list[PrunableItem], *, is_done: bool, as_json: bool) -> None:
     if as_json:
         for surplus in items:
             print_json("surplus", {**surplus.as_json(), "is_removed": is_done and surplus not in skipped})
@@ -231,9 +220,7 @@ def _print_surplus(
         return
     print_notice(f"{format_count(len(removed), 'thing')} removed, {size}")
     if skipped:
-        print_notice(
-            "an engine is running, so journals are kept; stop it first to remove them", style="yellow"
-        )
+        print_notice("an engine is running, so journals are kept; stop it first to remove them", style="yellow")
 
 
 def upgrade(
@@ -265,8 +252,6 @@ def upgrade(
     if not steps:
         print_notice(f"{Path(base)} has format {NEWEST_FORMAT}, the newest: nothing to upgrade")
     elif yes:
-        print_notice(
-            f"{format_count(len(steps), 'file')} written: format {NEWEST_FORMAT} (before: {old_format})"
-        )
+        print_notice(f"{format_count(len(steps), 'file')} written: format {NEWEST_FORMAT} (before: {old_format})")
     else:
         print_notice(f"from format {old_format} to {NEWEST_FORMAT}; `lemming upgrade --yes` writes the files")

@@ -25,12 +25,9 @@ _MAX_FILES_NAMED = 5
 def replay(
     context: CommandContext,
     ticks: Annotated[
-        str | None,
-        argument("TICKS", "Ticks to replay: 7 or 3..9. Default: all. With --into: replay up to this tick."),
+        str | None, argument("TICKS", "Ticks to replay: 7 or 3..9. Default: all. With --into: replay up to this tick.")
     ] = None,
-    into: Annotated[
-        Path | None, option("--into DIR", "Replay the whole organisation in a new folder.")
-    ] = None,
+    into: Annotated[Path | None, option("--into DIR", "Replay the whole organisation in a new folder.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Replay recorded ticks and compare the results; stop at the first difference and print a diff.
@@ -84,13 +81,9 @@ def _print_replay(replayed: Iterator[ReplayResult], *, as_json: bool, quiet: boo
             print_json("tick_replayed", vars(replayed_tick))
         elif replayed_tick.not_repeatable and not quiet:
             names = ", ".join(replayed_tick.not_repeatable)
-            print_notice(
-                f"tick {replayed_tick.tick}: not compared: {names} (the engine or the disk ended that turn)"
-            )
+            print_notice(f"tick {replayed_tick.tick}: not compared: {names} (the engine or the disk ended that turn)")
     if not as_json and not quiet:
-        print_notice(
-            f"{format_count(ticks, 'tick')}, {format_count(turns, 'turn')}: all results are the same"
-        )
+        print_notice(f"{format_count(ticks, 'tick')}, {format_count(turns, 'turn')}: all results are the same")
 
 
 def _print_state_root(base: OrgPath, into: Path, *, as_json: bool, quiet: bool) -> None:

@@ -7,12 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.capabilities.requests.answer_fields import (
-    describe_field,
-    get_answer_schema,
-    get_properties,
-    parse_field,
-)
+from lemming.capabilities.requests.answer_fields import describe_field, get_answer_schema, get_properties, parse_field
 from lemming.capabilities.requests.current_requests import (
     RequestsSnapshot,
     find_request,
@@ -21,12 +16,7 @@ from lemming.capabilities.requests.current_requests import (
     request_to_json,
 )
 from lemming.capabilities.requests.request_costs import RequestCost, RequestCosts, compute_request_costs
-from lemming.capabilities.requests.request_entries import (
-    choose_answerer,
-    describe_fields,
-    write_answer,
-    write_cancel,
-)
+from lemming.capabilities.requests.request_entries import choose_answerer, describe_fields, write_answer, write_cancel
 from lemming.capabilities.requests.request_view import RequestView
 from lemming.capabilities.requests.waiting_items import describe_deadline, is_scheduled_later
 from lemming.commands.command_context import (
@@ -67,15 +57,9 @@ def requests(
     ] = None,
     to: Annotated[
         str | None,
-        option(
-            "--held-by AGENT",
-            "Show requests assigned to this agent only, now or earlier.",
-            completes_agents=True,
-        ),
+        option("--held-by AGENT", "Show requests assigned to this agent only, now or earlier.", completes_agents=True),
     ] = None,
-    tree: Annotated[
-        str | None, option("--tree ID", "Show the whole tree of requests that ID belongs to.")
-    ] = None,
+    tree: Annotated[str | None, option("--tree ID", "Show the whole tree of requests that ID belongs to.")] = None,
     number: Annotated[int, option("-n --limit N", "Show the newest N requests.", min=1)] = 30,
 ) -> None:
     """List requests with their holder, state and cost.
@@ -123,9 +107,7 @@ def requests(
         print_notice("no requests" if len(snapshot.requests) == 0 else "no matching requests")
 
 
-def _print_requests(
-    snapshot: RequestsSnapshot, levels: list[tuple[int, RequestView]], costs: RequestCosts
-) -> None:
+def _print_requests(snapshot: RequestsSnapshot, levels: list[tuple[int, RequestView]], costs: RequestCosts) -> None:
     if not levels:
         return
     rows = []
@@ -134,9 +116,7 @@ def _print_requests(
         assignees = " ".join(request.assignees) or " ".join(request.targets)
         route = f"{'  ' * depth}{request.asker} > {assignees}"
         cost = _describe_cost(costs.get_cost(request))
-        if request.children and (
-            tree_cost := _describe_cost(costs.get_tree_cost(request, snapshot.requests))
-        ):
+        if request.children and (tree_cost := _describe_cost(costs.get_tree_cost(request, snapshot.requests))):
             cost = f"total {tree_cost}, own {cost or 'none'}"
         rows.append(
             [
@@ -162,22 +142,15 @@ def _describe_state(request: RequestView, snapshot: RequestsSnapshot) -> str:
 def _print_request(snapshot: RequestsSnapshot, request: RequestView, costs: RequestCosts) -> None:
     requests = snapshot.requests
     print_data(
-        style_text(
-            f"{request.asker} asks {' and '.join(request.targets)}: {request.text or '(no text)'}", "bold"
-        )
+        style_text(f"{request.asker} asks {' and '.join(request.targets)}: {request.text or '(no text)'}", "bold")
     )
     rows = [["id", f"{request.id} ({request.entry.file})"], ["asked", f"in tick {request.tick}"]]
     if request.is_open:
         age = format_count(request.age_ticks(requests.tick), "tick")
         rows.append(
-            [
-                "state",
-                f"{_describe_state(request, snapshot)} for {age}; {describe_deadline(request, requests.tick)}",
-            ]
+            ["state", f"{_describe_state(request, snapshot)} for {age}; {describe_deadline(request, requests.tick)}"]
         )
-        rows += [
-            ["held by", f"{share.assignee} since tick {share.since}"] for share in request.open_assignments
-        ]
+        rows += [["held by", f"{share.assignee} since tick {share.since}"] for share in request.open_assignments]
     else:
         closer = f" by {request.closed_by.agent}" if request.closed_by else ""
         rows.append(["state", f"{request.end}{closer} in tick {request.end_tick}"])
@@ -235,9 +208,7 @@ def answer(
     context: CommandContext,
     reference: RequestId,
     text: Annotated[list[str] | None, argument("TEXT", 'The answer; "-" reads standard input.')] = None,
-    field: Annotated[
-        list[str] | None, option("--field NAME=VALUE", "Set one field of the answer. Repeatable.")
-    ] = None,
+    field: Annotated[list[str] | None, option("--field NAME=VALUE", "Set one field of the answer. Repeatable.")] = None,
     refuse: Annotated[bool, option("--refuse", "Decline to answer; TEXT may give the reason.")] = False,
     person: AsPerson = None,
 ) -> None:
@@ -258,9 +229,7 @@ def answer(
     if call is not None and not field:
         from lemming.capabilities.approvals.write_decisions import decide
 
-        entry = decide(
-            base, reference, "deny" if refuse else "answer", person=person, text=join_text_argument(text)
-        )
+        entry = decide(base, reference, "deny" if refuse else "answer", person=person, text=join_text_argument(text))
         context.print_entry(entry)
         return
     author = choose_answerer(snapshot, request, person)  # before anything is asked
@@ -268,9 +237,7 @@ def answer(
     fields = dict(_parse_field(request, typed_field) for typed_field in field or ())
     if not (answer_text or fields or refuse):
         answer_text, fields = _prompt_for_answer(request)
-    entry = write_answer(
-        base, request.identity, person=author, text=answer_text, fields=fields, refuse=refuse
-    )
+    entry = write_answer(base, request.identity, person=author, text=answer_text, fields=fields, refuse=refuse)
     context.print_entry(entry)
 
 

@@ -35,17 +35,10 @@ def run_once(
     dry_run: Annotated[
         bool, option("--dry-run", "Show the agents that would run and their prompts; change nothing.")
     ] = False,
-    until_quiet: Annotated[
-        bool,
-        option("--until-idle", "Keep running ticks until no agent has anything new."),
-    ] = False,
+    until_quiet: Annotated[bool, option("--until-idle", "Keep running ticks until no agent has anything new.")] = False,
     agent: Annotated[
         list[str] | None,
-        option(
-            "--agent NAME",
-            "Run only this agent, whatever its schedule. Repeatable.",
-            completes_agents=True,
-        ),
+        option("--agent NAME", "Run only this agent, whatever its schedule. Repeatable.", completes_agents=True),
     ] = None,
     batch: Batch = False,
     watch: Watch = False,
@@ -119,9 +112,7 @@ def _print_missed_turns(report: TickReport, due: list[str], selected_agents: lis
         if turn.agent in selected_agents and turn.agent not in due and turn.status == "skipped":
             print_notice(f"  {turn.agent} does not run: {one_line(turn.reason, 300)}{_suggest_fix(turn)}")
     if report.not_due and not (due or selected_agents):
-        print_notice(
-            "  `lemming schedule` shows the next turns; `lemming run-once --agent NAME` runs an agent now"
-        )
+        print_notice("  `lemming schedule` shows the next turns; `lemming run-once --agent NAME` runs an agent now")
 
 
 def _suggest_fix(turn: TurnReport) -> str:
@@ -143,8 +134,7 @@ def run_forever(
     max_ticks: Annotated[int | None, option("--max-ticks N", "Stop after N ticks.", min=1)] = None,
     until_tick: Annotated[int | None, option("--until-tick N", "Stop after tick N.", min=0)] = None,
     wake_on_change: Annotated[
-        bool,
-        option("--wake-on-change", "Sleep until an agent is due or a file changes."),
+        bool, option("--wake-on-change", "Sleep until an agent is due or a file changes.")
     ] = False,
     health: Annotated[
         int | None,
@@ -157,12 +147,7 @@ def run_forever(
     ] = None,
     serve: Annotated[
         int | None,
-        option(
-            "--serve PORT",
-            "Also serve http and mail channels on PORT, as `lemming serve` does.",
-            min=0,
-            max=65535,
-        ),
+        option("--serve PORT", "Also serve http and mail channels on PORT, as `lemming serve` does.", min=0, max=65535),
     ] = None,
     eager: Annotated[
         bool, option("--burst", "Start the next tick immediately while an agent has something new.")
@@ -247,6 +232,4 @@ def _supervise_run(
         return nullcontext(narrator.on_event)
     from lemming.commands.supervision import supervise
 
-    return supervise(
-        base, narrator.on_event, health=health, interval_s=interval_s, batch=batch, quiet=narrator.quiet
-    )
+    return supervise(base, narrator.on_event, health=health, interval_s=interval_s, batch=batch, quiet=narrator.quiet)

@@ -137,9 +137,7 @@ class Narrator:
         """Handle one event; pass this method to `lemming.engine` as `notify`."""
         if isinstance(event, TickBegins):
             self.tick, self.due = event.tick, list(event.order)
-            self._ended_before = set(self.due) - set(
-                self.due if event.turns_left is None else event.turns_left
-            )
+            self._ended_before = set(self.due) - set(self.due if event.turns_left is None else event.turns_left)
             self._name_width = max(map(len, [*self.due, *event.broken]), default=0)
         try:
             self._handle_event(event)
@@ -172,9 +170,7 @@ class Narrator:
             case ProblemFound():
                 self._print_problem(event)
             case HistoryNotKept(problem=problem):
-                print_notice(
-                    f"warning: the history commit failed: {one_line(problem.message, 400)}", style="yellow"
-                )
+                print_notice(f"warning: the history commit failed: {one_line(problem.message, 400)}", style="yellow")
                 print_notice(f"  fix: {problem.hint}")
             case _ if line := one_line(event.as_line(), 600):
                 if event.is_warning:
@@ -192,9 +188,7 @@ class Narrator:
         if not self.quiet:
             ended = {turn.agent for turn in report.turns}
             pending_agents = ", ".join(name for name in self.due if name not in ended)
-            print_notice(
-                f"tick {report.tick} is unfinished ({pending_agents} to go); the next run continues it"
-            )
+            print_notice(f"tick {report.tick} is unfinished ({pending_agents} to go); the next run continues it")
 
     def print_tick_summary(self, report: TickReport) -> None:
         """Print the summary of a tick."""
@@ -237,16 +231,9 @@ class Narrator:
         if turn.status in ("failed", "skipped"):
             status_text = style_text(f"{turn.status:<8}", _STYLES[turn.status], sys.stderr)
             return [f"  {name}  {status_text}  {one_line(turn.reason, 600)}"]
-        cost = (
-            f"kept, {_format_turn_cost(turn)}"
-            if turn.agent in self._ended_before
-            else _format_turn_cost(turn)
-        )
+        cost = f"kept, {_format_turn_cost(turn)}" if turn.agent in self._ended_before else _format_turn_cost(turn)
         text_width = max(_MIN_TEXT_WIDTH, get_terminal_width(sys.stderr) - len(name) - len(cost) - 17)
-        rows = [
-            (entry["kind"], one_line(self._format_entry(turn.agent, entry), text_width))
-            for entry in turn.entries
-        ]
+        rows = [(entry["kind"], one_line(self._format_entry(turn.agent, entry), text_width)) for entry in turn.entries]
         if not rows:
             rows = [("", "no entries")]
         other_effects = _describe_other_effects(turn)
@@ -274,9 +261,7 @@ class Narrator:
         if match is None:
             return entry["file"]
         try:
-            return payload_to_text(
-                read_entry(self.base, EntryName(to_int(match[1]), 0, match[2], author)).payload
-            )
+            return payload_to_text(read_entry(self.base, EntryName(to_int(match[1]), 0, match[2], author)).payload)
         except (ConfigError, FileNotFoundError):  # an entry past its retention, or removed by hand
             return entry["file"]
 
@@ -300,9 +285,7 @@ def format_tick_start(event: TickBegins) -> str:
         return f"tick {event.tick}"
     answers = format_count(event.answers_kept + event.answers_missing, "answer")
     answer_text = (
-        f"{event.answers_kept} of {answers} kept, not paid twice"
-        if event.answers_kept
-        else "no answer was recorded"
+        f"{event.answers_kept} of {answers} kept, not paid twice" if event.answers_kept else "no answer was recorded"
     )
     return f"tick {event.tick} continues: {answer_text}, {format_count(len(event.turns_left), 'turn')} left"
 
@@ -344,10 +327,7 @@ def format_tick_summary(report: TickReport, due: list[str]) -> str:
     idle = sum(turn.status == "skipped" and turn.agent in due for turn in report.turns)
     parts += [f"{idle} skipped"] if idle else []
     if totals["calls"]:
-        parts += [
-            format_count(totals["entries"], "entry", "entries"),
-            format_count(totals["credits"], "credit"),
-        ]
+        parts += [format_count(totals["entries"], "entry", "entries"), format_count(totals["credits"], "credit")]
         parts += [format_usd(totals["cost_usd"])] if totals["cost_usd"] is not None else []
     return f"tick {report.tick} in {report.duration_ms / 1000:.1f}s: {', '.join(parts)}; {next_tick_text}"
 
@@ -360,9 +340,7 @@ def compute_exit_status(report: TickReport, due: list[str]) -> int:
     """Return the exit status of `run-once` for a committed tick. See docs/cli.md."""
     due_turns = [turn for turn in report.turns if turn.agent in due]
     turns_with_calls = [turn for turn in due_turns if turn.calls or is_provider_error(turn.error)]
-    if turns_with_calls and all(
-        not turn.calls and turn.error in UNUSABLE_PROVIDER_ERRORS for turn in turns_with_calls
-    ):
+    if turns_with_calls and all(not turn.calls and turn.error in UNUSABLE_PROVIDER_ERRORS for turn in turns_with_calls):
         return NO_PROVIDER
     if report.totals["failed"]:
         return TURN_FAILED

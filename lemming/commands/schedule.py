@@ -23,9 +23,7 @@ NAMES_SHOWN = 6
 def schedule(
     context: CommandContext,
     ticks: Annotated[int, option("--ticks N", "Number of ticks to show.", min=1, max=10_000)] = 1,
-    start: Annotated[
-        int | None, option("--from TICK", "First tick to show. Default: the next tick.", min=0)
-    ] = None,
+    start: Annotated[int | None, option("--from TICK", "First tick to show. Default: the next tick.", min=0)] = None,
     why: Annotated[
         tuple[str, str] | None, option("--why A B", "Explain why agent A waits for agent B, or B for A.")
     ] = None,
@@ -70,9 +68,7 @@ def _print_upcoming(org: Organisation, config: Config, until: str, *, as_json: b
     """Print turns, jobs and entries scheduled by the clock until a given time."""
     current_time = SystemClock().now()
     is_duration = until[:1].isdigit() and until[-1:] in "smhdw"
-    end_time = parse_moment(
-        f"in {until}" if is_duration else until, current_time, config.org.timezone or "UTC"
-    )
+    end_time = parse_moment(f"in {until}" if is_duration else until, current_time, config.org.timezone or "UTC")
     events = list_upcoming(org, config, end_time)
     if as_json or not events:
         empty_text = f"nothing is scheduled by the clock until {format_moment(end_time)}"
@@ -100,9 +96,7 @@ def _print_tick_plan(upcoming_tick: TickForecast) -> None:
         reason = one_line(upcoming_tick.notes.get(name) or upcoming_tick.reasons[name].text, 400)
         parts = [_format_waits(upcoming_tick.waits[name], rank), reason]
         print_data(f"  {point}  {name.ljust(width)}  {'; '.join(filter(None, parts))}".rstrip())
-    skipped_agents = {
-        name: f"not due until {next_time}" for name, next_time in upcoming_tick.not_due_notes.items()
-    }
+    skipped_agents = {name: f"not due until {next_time}" for name, next_time in upcoming_tick.not_due_notes.items()}
     for name, reason in {**skipped_agents, **planned.skipped}.items():
         print_data(style_text(f"     -  {name.ljust(width)}  {reason}", "dim"))
     if skipped_agents and upcoming_tick.is_next:
@@ -113,9 +107,7 @@ def _print_tick_plan(upcoming_tick: TickForecast) -> None:
     if len(chain) > 1:
         shortened_chain = [*chain[: NAMES_SHOWN - 1], "...", chain[-1]]
         chain_text = " > ".join(chain if len(chain) <= NAMES_SHOWN else shortened_chain)
-        print_data(
-            style_text(f"  longest chain: {len(chain)} of {len(planned.order)} turns: {chain_text}", "dim")
-        )
+        print_data(style_text(f"  longest chain: {len(chain)} of {len(planned.order)} turns: {chain_text}", "dim"))
 
 
 def _format_waits(waits: TurnWaits, rank: int) -> str:
@@ -126,9 +118,7 @@ def _format_waits(waits: TurnWaits, rank: int) -> str:
     return f"waits for {', '.join(names[:NAMES_SHOWN])}{suffix}" if names else ""
 
 
-def _print_dependency(
-    org: Organisation, config: Config, first_agent: str, second_agent: str, *, as_json: bool
-) -> None:
+def _print_dependency(org: Organisation, config: Config, first_agent: str, second_agent: str, *, as_json: bool) -> None:
     """Print the permissions that make an agent wait for another when both are due."""
     later, earlier, reasons = explain_wait(org, config, first_agent, second_agent)
     if as_json:
@@ -138,6 +128,4 @@ def _print_dependency(
         for reason in reasons:
             print_data(f"  {reason}")
     else:
-        print_data(
-            f"{later} does not wait for {earlier}: neither can see the other's output of the same tick"
-        )
+        print_data(f"{later} does not wait for {earlier}: neither can see the other's output of the same tick")

@@ -15,9 +15,7 @@ FormatName = Literal[
 ]  # fmt: skip
 
 
-def schema(
-    context: CommandContext, name: Annotated[FormatName, argument("FORMAT", "Name of the format.")]
-) -> None:
+def schema(context: CommandContext, name: Annotated[FormatName, argument("FORMAT", "Name of the format.")]) -> None:
     """Print the JSON Schema of a file format.
 
     FORMAT is one of resume, outbox, memory, store, mark, models, org, credits, calendar, mcp, mcp_lock, tick,

@@ -42,9 +42,7 @@ _MAX_READERS_NAMED = 5
 def send(
     context: CommandContext,
     text: Annotated[list[str] | None, argument("TEXT", 'The message; "-" reads standard input.')] = None,
-    author: Annotated[
-        str, option("--as NAME", "The person who sends the message.", completes_agents=True)
-    ] = "human",
+    author: Annotated[str, option("--as NAME", "The person who sends the message.", completes_agents=True)] = "human",
     to: Annotated[
         str | None, option("--to NAME", "Agent that the message is addressed to.", completes_agents=True)
     ] = None,
@@ -52,21 +50,15 @@ def send(
         MessageKind, option("--kind KIND", "Kind of the entry: message, report, request, response or status.")
     ] = "message",
     tag: Annotated[list[str] | None, option("--tag TAG", "Add a tag. Repeatable.")] = None,
-    payload: Annotated[
-        str | None, option("--payload JSON", "Additional payload keys as a JSON object.")
-    ] = None,
+    payload: Annotated[str | None, option("--payload JSON", "Additional payload keys as a JSON object.")] = None,
     attach: Annotated[
         list[Path] | None, option("--attach FILE", "Attach a file of the organisation. Repeatable.")
     ] = None,
     at: Annotated[
         str | None, option("--at WHEN", 'Deliver at this time: "tomorrow 9:00", 17:30, "fri 8:15" or ISO.')
     ] = None,
-    after: Annotated[
-        str | None, option("--in DURATION", "Deliver after this time: 90s, 30m, 2h, 1h30m, 3d.")
-    ] = None,
-    every: Annotated[
-        str | None, option("--every CRON", 'Repeat on a cron schedule: "0 9 * * mon", @daily.')
-    ] = None,
+    after: Annotated[str | None, option("--in DURATION", "Deliver after this time: 90s, 30m, 2h, 1h30m, 3d.")] = None,
+    every: Annotated[str | None, option("--every CRON", 'Repeat on a cron schedule: "0 9 * * mon", @daily.')] = None,
 ) -> None:
     """Send a message as a person. Readers of the person's outbox see the message in their next turn.
 
@@ -181,9 +173,7 @@ def _build_attachments(base: OrgPath, files: list[Path]) -> dict[str, Any]:
     """Return the payload key that lists files with their digests."""
     attachments = []
     org_paths = [Path(base) / file for file in files]
-    for file in (
-        org_path if org_path.exists() else file for org_path, file in zip(org_paths, files, strict=True)
-    ):
+    for file in (org_path if org_path.exists() else file for org_path, file in zip(org_paths, files, strict=True)):
         try:
             relative_path = file.resolve(strict=True).relative_to(Path(base).resolve())
             with file.open("rb") as content:
@@ -243,14 +233,10 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
         print_notice(f"to be read by {reader_list} (tick {entry.tick} is next)")
     elif not entry.targets & {agent.name for agent in permitted_readers}:
         indirect_readers = [
-            agent.name
-            for agent in permitted_readers
-            if has_model_turns(agent, config) and _has_inbox(agent, config)
+            agent.name for agent in permitted_readers if has_model_turns(agent, config) and _has_inbox(agent, config)
         ]
         verb = "sees it in its" if len(indirect_readers) == 1 else "see it in their"
-        names = (
-            " and ".join(indirect_readers) if len(indirect_readers) < 3 else _format_readers(indirect_readers)
-        )
+        names = " and ".join(indirect_readers) if len(indirect_readers) < 3 else _format_readers(indirect_readers)
         summary = f"no agent is woken; {names} {verb} next turn"
         print_notice(summary if indirect_readers else "warning: no agent reads this outbox", style="yellow")
 

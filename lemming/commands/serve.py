@@ -21,9 +21,7 @@ from lemming.kernel.base.errors import Problem, UsageError
 
 def serve(
     context: CommandContext,
-    port: Annotated[
-        int, option("--port PORT", "Port to listen on; 0 picks a free port.", min=0, max=65535)
-    ] = PORT,
+    port: Annotated[int, option("--port PORT", "Port to listen on; 0 picks a free port.", min=0, max=65535)] = PORT,
     host: Annotated[str, option("--host ADDRESS", "Address to listen on.")] = HOST,
     metrics: Annotated[bool, option("--metrics", "Also serve GET /metrics in Prometheus format.")] = False,
     trust: Trust = False,
@@ -54,13 +52,7 @@ def serve(
     endpoint = _build_metrics_endpoint(host) if metrics else None
     with stop_on_signals(quiet=quiet) as switch:
         with open_channel_server(
-            base.base,
-            port,
-            host=host,
-            stop=switch.stop,
-            quiet=quiet,
-            as_json=context.as_json,
-            metrics=endpoint,
+            base.base, port, host=host, stop=switch.stop, quiet=quiet, as_json=context.as_json, metrics=endpoint
         ):
             if not quiet and find_running_engine(base) is None:
                 print_notice("no engine is running: start `lemming run-forever` to run turns", style="yellow")
@@ -78,9 +70,7 @@ def _build_metrics_endpoint(host: str) -> MetricsSource:
 
     if host not in LOCAL_NAMES and not os.environ.get(METRICS_TOKEN_ENV):
         hint = f"set {METRICS_TOKEN_ENV}, or leave out --host"
-        raise UsageError(
-            f"{host} is reachable by others, and /metrics is not protected by a token", hint=hint
-        )
+        raise UsageError(f"{host} is reachable by others, and /metrics is not protected by a token", hint=hint)
     return MetricsSource(CONTENT_TYPE, render_metrics)
 
 
@@ -97,9 +87,7 @@ def open_channel_server(
 ) -> Iterator[ServingStatus]:
     """Serve http and mail channels for the length of the block, and print their addresses."""
     on_problem = _print_problem_as_json if as_json else _print_problem
-    with run_channel_server(
-        base, host=host, port=port, stop=stop, report=on_problem, metrics=metrics
-    ) as status:
+    with run_channel_server(base, host=host, port=port, stop=stop, report=on_problem, metrics=metrics) as status:
         if metrics:
             _print_metrics_address(f"http://{host}:{status.port}/metrics", quiet=quiet, as_json=as_json)
         if as_json:
@@ -126,10 +114,7 @@ def _print_address(status: ServingStatus, host: str) -> None:
     for agent, channel in status.channels:
         print_notice(f"{agent.name}: {channel.endpoint(host, status.port, agent.name)}")
     if status.port and host not in LOCAL_NAMES:
-        print_notice(
-            f"{host} is reachable from other machines without encryption: use a TLS proxy",
-            style="yellow",
-        )
+        print_notice(f"{host} is reachable from other machines without encryption: use a TLS proxy", style="yellow")
 
 
 def _print_problem(problem: Problem) -> None:

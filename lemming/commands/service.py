@@ -15,13 +15,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.operations.permission_grants import PermissionGrants
-from lemming.operations.service_unit import (
-    Form,
-    ServiceUnit,
-    is_unit_for_folder,
-    make_service_name,
-    render_unit,
-)
+from lemming.operations.service_unit import Form, ServiceUnit, is_unit_for_folder, make_service_name, render_unit
 from lemming.queries.permissions_required import list_required_permissions
 
 _LIMIT_BYTES = 1 << 20
@@ -30,29 +24,22 @@ _LIMIT_BYTES = 1 << 20
 def service(
     context: CommandContext,
     form: Annotated[
-        Form,
-        option("--form", "Service manager: systemd (writes a user unit), launchd or compose (both printed)."),
+        Form, option("--form", "Service manager: systemd (writes a user unit), launchd or compose (both printed).")
     ] = "systemd",
     only_print: Annotated[bool, option("--print", "Print the unit without writing it.")] = False,
     name: Annotated[str, option("--name NAME", "Name of the service. Default: the folder's name.")] = "",
     interval: Annotated[
         float | None,
-        option(
-            "--interval DURATION",
-            "Time between ticks, as for `run-forever --interval`.",
-            parser=parse_seconds,
-        ),
+        option("--interval DURATION", "Time between ticks, as for `run-forever --interval`.", parser=parse_seconds),
     ] = None,
     wake_on_change: Annotated[
         bool,
         option(
-            "--wake-on-change",
-            "Sleep until an agent is due or a file changes, as `run-forever --wake-on-change` does.",
+            "--wake-on-change", "Sleep until an agent is due or a file changes, as `run-forever --wake-on-change` does."
         ),
     ] = False,
     health: Annotated[
-        int | None,
-        option("--health PORT", "Serve /healthz on PORT, as `run-forever --health` does.", min=1, max=65535),
+        int | None, option("--health PORT", "Serve /healthz on PORT, as `run-forever --health` does.", min=1, max=65535)
     ] = None,
     serve: Annotated[
         int | None,
@@ -90,8 +77,7 @@ def service(
     folder = Path(base).resolve()
     if name and name != make_service_name(name):
         raise UsageError(
-            f'the name of a service must consist of a-z, 0-9 and -, got "{name}"',
-            hint=f"use {make_service_name(name)}",
+            f'the name of a service must consist of a-z, 0-9 and -, got "{name}"', hint=f"use {make_service_name(name)}"
         )
     name = name or make_service_name(folder.name)
     unit = ServiceUnit(
@@ -115,9 +101,7 @@ def service(
     _print_next_steps(unit, form, written)
     _print_missing_trust(base)
     if channel_agents and serve is None:
-        print_notice(
-            f"channels of {', '.join(channel_agents)} are not served: add --serve PORT", style="yellow"
-        )
+        print_notice(f"channels of {', '.join(channel_agents)} are not served: add --serve PORT", style="yellow")
 
 
 def _list_served_channels(base: OrgPath, config: Config) -> list[str]:
@@ -168,9 +152,7 @@ def _print_next_steps(unit: ServiceUnit, form: Form, written: str) -> None:
         print_notice(f"  systemctl --user enable --now {unit.file_name}")
         print_notice("  loginctl enable-linger   # so that it runs while you are not logged in")
         print_notice(f"then: journalctl --user -u {unit.file_name} -f")
-    print_notice(
-        f"keys: {make_folder}; then NAME=VALUE lines in {_shorten_path(Path(unit.keys_file))} (chmod 600)"
-    )
+    print_notice(f"keys: {make_folder}; then NAME=VALUE lines in {_shorten_path(Path(unit.keys_file))} (chmod 600)")
 
 
 def _print_missing_trust(base: OrgPath) -> None:
@@ -182,8 +164,7 @@ def _print_missing_trust(base: OrgPath) -> None:
     ]
     if missing:  # never done without being asked
         print_notice(
-            f"first: `lemming trust --yes`; it is not yet permitted to do this: it {missing[0]}",
-            style="yellow",
+            f"first: `lemming trust --yes`; it is not yet permitted to do this: it {missing[0]}", style="yellow"
         )
 
 

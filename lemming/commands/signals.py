@@ -18,9 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
-_FIRST_SIGNAL_TEXT = (
-    b"stopping after the running turns; a second signal stops immediately, and nothing is lost\n"
-)
+_FIRST_SIGNAL_TEXT = b"stopping after the running turns; a second signal stops immediately, and nothing is lost\n"
 
 
 @dataclass
@@ -49,9 +47,7 @@ def stop_on_signals(*, quiet: bool = False) -> Iterator[StopSwitch]:
     # First the pipe: a signal that came between the two would leave no byte, and stop nothing.
     former_pipe = signal.set_wakeup_fd(writer)
     former = {number: signal.signal(number, _ignore_in_python) for number in signals}
-    watcher = threading.Thread(
-        target=_watch_signals, args=(reader, switch, quiet), name="lemming-signals", daemon=True
-    )
+    watcher = threading.Thread(target=_watch_signals, args=(reader, switch, quiet), name="lemming-signals", daemon=True)
     watcher.start()
     try:
         yield switch

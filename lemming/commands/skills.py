@@ -75,9 +75,9 @@ def show_skill(
 @app.subcommand("export")
 def export_skill(
     context: CommandContext,
-    folder: Annotated[
-        Path, argument("DIR", "Skills folder of your coding agent, such as .claude/skills.")
-    ] = Path(".agents/skills"),
+    folder: Annotated[Path, argument("DIR", "Skills folder of your coding agent, such as .claude/skills.")] = Path(
+        ".agents/skills"
+    ),
 ) -> None:
     """Write the skill for coding agents. It teaches them to build organisations; an existing copy is replaced.
 
@@ -107,9 +107,7 @@ def _find_skill(base: Organisation, name: str) -> SkillStatus:
         if broken:
             raise UsageError(broken.message, where=broken.where, hint=broken.hint)
         names = [candidate.skill.name for candidate in statuses]
-        raise UsageError(
-            f'there is no skill "{name}"', hint=did_you_mean(name, names) or "lemming skills list"
-        )
+        raise UsageError(f'there is no skill "{name}"', hint=did_you_mean(name, names) or "lemming skills list")
     return matching[0]
 
 

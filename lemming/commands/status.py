@@ -44,9 +44,7 @@ def status(
             parser=parse_seconds,
         ),
     ] = None,
-    limit: Annotated[
-        int | None, option("--limit N", "Show at most N agents, failing agents first.", min=1)
-    ] = None,
+    limit: Annotated[int | None, option("--limit N", "Show at most N agents, failing agents first.", min=1)] = None,
 ) -> None:
     """Show the status of the organisation and its agents: tick, engine, agents and problems.
 
@@ -103,9 +101,7 @@ def _prefix_names(names: list[str], text: str) -> str:
 def _print_status(org_status: OrgStatus, waiting_line: str, findings: int | None) -> None:
     print_data(f"{style_text(str(org_status.base), 'bold')}")
     print_data(
-        _format_tick_position(
-            org_status.tick, org_status.is_interrupted, org_status.engine, org_status.progress
-        )
+        _format_tick_position(org_status.tick, org_status.is_interrupted, org_status.engine, org_status.progress)
     )
     _print_pauses(org_status.survey, org_status.config)
     if org_status.last_commit:
@@ -114,17 +110,11 @@ def _print_status(org_status: OrgStatus, waiting_line: str, findings: int | None
         print_data(style_text(one_line(waiting_line, 400), "yellow"))
     for name, facts in org_status.capability_status.items():
         grouped_facts = group_facts(facts)
-        suffix = (
-            f"; and {len(grouped_facts) - _MAX_FACTS_SHOWN} more"
-            if len(grouped_facts) > _MAX_FACTS_SHOWN
-            else ""
-        )
+        suffix = f"; and {len(grouped_facts) - _MAX_FACTS_SHOWN} more" if len(grouped_facts) > _MAX_FACTS_SHOWN else ""
         facts_text = "; ".join(grouped_facts[:_MAX_FACTS_SHOWN])
         print_data(f"{one_line(f'{name}: {facts_text}', 400)}{suffix}")
     if findings:
-        print_data(
-            style_text(f"{format_count(findings, 'finding')}; `lemming findings` lists them", "yellow")
-        )
+        print_data(style_text(f"{format_count(findings, 'finding')}; `lemming findings` lists them", "yellow"))
     if findings is None:
         print_data(style_text("findings are not counted in large journals; run `lemming findings`", "dim"))
     print_data()
@@ -151,9 +141,7 @@ def _format_tick_position(
 def _print_pauses(survey: Survey, config: Config) -> None:
     """Print the paused agents, each with author and time of the pause, and the command for ending the pause."""
     if config.org.paused:
-        print_data(
-            f"{style_text(one_line(format_pause(config.org.paused), 400), 'yellow')}; `lemming unpause` ends it"
-        )
+        print_data(f"{style_text(one_line(format_pause(config.org.paused), 400), 'yellow')}; `lemming unpause` ends it")
     for name, text in survey.paused_agents.items():
         print_data(f"{name} is {one_line(format_pause(text), 400)}; `lemming unpause {name}` ends it")
 
@@ -208,6 +196,5 @@ def _print_issues(issues: list[HealthIssue], survey: Survey) -> None:
             print_notice(f"  fix: {one_line(issue.hint, 400)}")
     if survey.warnings:
         print_notice(
-            f"{format_count(len(survey.warnings), 'warning')} about resumes; `lemming validate` lists them",
-            style="dim",
+            f"{format_count(len(survey.warnings), 'warning')} about resumes; `lemming validate` lists them", style="dim"
         )

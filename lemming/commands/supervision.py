@@ -12,25 +12,14 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.journal.engine_events import Event, Observer
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.operations.health import HOST, PATH, Health, serve_health
-from lemming.operations.systemd_notify import (
-    EngineProgress,
-    SystemdNotifier,
-    SystemdStatusReporter,
-    run_watchdog,
-)
+from lemming.operations.systemd_notify import EngineProgress, SystemdNotifier, SystemdStatusReporter, run_watchdog
 from lemming.queries.checks.health_checks import HealthIssue
 from lemming.queries.org_status import load_org_status
 
 
 @contextlib.contextmanager
 def supervise(
-    base: OrgPath,
-    observer: Observer,
-    *,
-    health: int | None,
-    interval_s: float | None,
-    batch: bool,
-    quiet: bool,
+    base: OrgPath, observer: Observer, *, health: int | None, interval_s: float | None, batch: bool, quiet: bool
 ) -> Iterator[Observer]:
     """Report progress to systemd and /healthz; yield the observer that receives the engine's events.
 
@@ -47,9 +36,7 @@ def supervise(
 
     with contextlib.ExitStack() as stack:
         if health is not None:
-            port = stack.enter_context(
-                serve_health(health, _HealthProbe(Organisation(folder), progress), folder)
-            )
+            port = stack.enter_context(serve_health(health, _HealthProbe(Organisation(folder), progress), folder))
             if not quiet:
                 print_notice(f"http://{HOST}:{port}{PATH} reports the health", style="dim")
         stack.enter_context(run_watchdog(supervisor, progress, folder))

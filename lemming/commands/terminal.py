@@ -249,9 +249,7 @@ def print_list(
         for fact in facts:
             print_json(kind, to_json_object(fact))
     elif facts or not empty_text:
-        print_table(
-            [*columns], [[_format_cell(fact, column) for column in columns.values()] for fact in facts]
-        )
+        print_table([*columns], [[_format_cell(fact, column) for column in columns.values()] for fact in facts])
     else:
         print_notice(empty_text)
 

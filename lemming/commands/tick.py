@@ -108,9 +108,7 @@ def _print_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> Non
     for use in turn.tools:
         _print_labelled_line("tool", f"{use.tool} {_format_args(use)}  {_format_tool_result(use)}")
     for entry in turn.entries:
-        _print_labelled_line(
-            "entry", f"{entry.id}  {entry.kind}  {one_line(payload_to_text(entry.payload), 2000)}"
-        )
+        _print_labelled_line("entry", f"{entry.id}  {entry.kind}  {one_line(payload_to_text(entry.payload), 2000)}")
     for key, value in turn.memory.items():
         _print_labelled_line("memory", f"{key} = {one_line(to_text(value), 400)}")
     for path, effect in turn.writes.items():
@@ -169,8 +167,7 @@ def _print_entries(entries: list[ShownEntry]) -> None:
             _print_labelled_line("saw", _format_entry(entry))
     if collapsed:
         _print_labelled_line(
-            "saw",
-            f"{format_count(len(collapsed), 'entry', 'entries')} that it had seen before (--json lists them)",
+            "saw", f"{format_count(len(collapsed), 'entry', 'entries')} that it had seen before (--json lists them)"
         )
 
 

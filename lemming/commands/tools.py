@@ -91,8 +91,7 @@ def create_tool(base: Organisation, name: str, agent: str | None) -> CreatedTool
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise UsageError(
-            f'the name of a function must consist of letters, digits and _, got "{name}"',
-            hint="start it with a letter",
+            f'the name of a function must consist of letters, digits and _, got "{name}"', hint="start it with a letter"
         )
     file = f"tools/{name}.py"
     caller = load_agent(base, agent) if agent else _find_only_agent(base)
@@ -116,9 +115,7 @@ def _find_only_agent(base: Organisation) -> Agent | None:
 app = make_command_group("List, show, call and create tools.")
 
 Name = Annotated[str, argument("NAME", "Name of the tool.")]
-AsAgent = Annotated[
-    str | None, option("--agent AGENT", "Agent whose permissions apply.", completes_agents=True)
-]
+AsAgent = Annotated[str | None, option("--agent AGENT", "Agent whose permissions apply.", completes_agents=True)]
 
 COLUMNS = {
     "TOOL": "tool", "CLASS": "class", "SOURCE": "from", "AGENTS": lambda tool_row: ", ".join(tool_row["agents"]),
@@ -179,14 +176,10 @@ def show_tool(context: CommandContext, name: Name, agent: AsAgent = None) -> Non
 def call(
     context: CommandContext,
     name: Name,
-    pairs: Annotated[
-        list[str] | None, argument("KEY=VALUE...", "Arguments; values are JSON or plain text.")
-    ] = None,
+    pairs: Annotated[list[str] | None, argument("KEY=VALUE...", "Arguments; values are JSON or plain text.")] = None,
     agent: AsAgent = None,
     args: Annotated[str | None, option("--args JSON", "All arguments as one JSON object.")] = None,
-    yes: Annotated[
-        bool, option("--yes -y", "Apply its effects, and run tools with outside effects.")
-    ] = False,
+    yes: Annotated[bool, option("--yes -y", "Apply its effects, and run tools with outside effects.")] = False,
     trust: Trust = False,
 ) -> None:
     """Call a tool as an agent, with the same checks, and show its effects.
@@ -218,9 +211,7 @@ def call(
 def new(
     context: CommandContext,
     name: Annotated[str, argument("NAME", "Name of the new tool.")],
-    agent: Annotated[
-        str | None, option("--agent AGENT", "Agent that may call it. Default: the only agent.")
-    ] = None,
+    agent: Annotated[str | None, option("--agent AGENT", "Agent that may call it. Default: the only agent.")] = None,
 ) -> None:
     """Create tools/NAME.py with an example function. An agent gets permission to call the tool.
 
@@ -232,9 +223,7 @@ def new(
     """
     base = context.org
     created = create_tool(base, name, agent)
-    if context.print_as_json(
-        "tool_file", {"file": created.file, "is_new": created.is_new, "agent": created.agent}
-    ):
+    if context.print_as_json("tool_file", {"file": created.file, "is_new": created.is_new, "agent": created.agent}):
         return
     print_data(str(Path(base) / created.file))
     if created.agent:
@@ -320,15 +309,11 @@ def _run_call(
     caller = _require_agent(base, agent or _find_only_caller(base, toolset, settings, name))
     current_time = timestamp(SystemClock().now())
     tick = load_tick(base)
-    context = ToolContext(
-        agent=caller, org=base, settings=settings, now=current_time, tick=tick, began_at=current_time
-    )
+    context = ToolContext(agent=caller, org=base, settings=settings, now=current_time, tick=tick, began_at=current_time)
     tool = toolset.allowed_tools(caller, settings).get(name)
     if tool is not None and not applies_effects and not tool.repeatable:
         tool.parse_arguments(arguments)
-        explanation = (
-            f"{name} can have outside effects and was not run; the arguments are valid. --yes runs it"
-        )
+        explanation = f"{name} can have outside effects and was not run; the arguments are valid. --yes runs it"
         return ToolResult(False, explanation, outcome="skipped")
     result = call_tool(name, arguments, context)
     result = replace(result, output=redact_values(result.output))
@@ -375,8 +360,6 @@ def _print_result(result: ToolResult, *, is_applied: bool) -> None:
         else:
             print_notice(f"{verb} {effect.path_key}: {format_count(len(effect.content), 'byte')}")
     for entry in result.entries:
-        print_notice(
-            f"{verb} an entry of kind {entry.kind}: {one_line(dump_compact(entry.payload).decode())}"
-        )
+        print_notice(f"{verb} an entry of kind {entry.kind}: {one_line(dump_compact(entry.payload).decode())}")
     if (result.effects or result.entries) and not is_applied:
         print_notice("--yes applies these changes")

@@ -30,9 +30,7 @@ from lemming.queries.permissions_required import list_required_permissions
 _SENTENCE_WIDTH = 400
 
 
-def trust(
-    context: CommandContext, yes: Annotated[bool, option("--yes -y", "Grant all of them.")] = False
-) -> None:
+def trust(context: CommandContext, yes: Annotated[bool, option("--yes -y", "Grant all of them.")] = False) -> None:
     """Show and grant the permissions this organisation needs outside its folder.
 
     `run-once`, `run-forever` and all commands that run turns, tools or channels list new permissions before
@@ -103,12 +101,7 @@ def require_workspace_trust(
 
 
 def require_trust_for_copy(
-    base: OrgPath,
-    copy: OrgPath,
-    *,
-    case_permissions: Iterable[RequiredPermission],
-    calls_models: bool,
-    can_ask: bool,
+    base: OrgPath, copy: OrgPath, *, case_permissions: Iterable[RequiredPermission], calls_models: bool, can_ask: bool
 ) -> None:
     """Ask for workspace trust for a changed copy of the organisation, based on the grants of the original.
 
@@ -125,9 +118,7 @@ def require_trust_for_copy(
         _confirm_trust(base, grants, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
 
 
-def _confirm_trust(
-    base: OrgPath, grants: PermissionGrants, missing: list[MissingPermission], *, can_ask: bool
-) -> None:
+def _confirm_trust(base: OrgPath, grants: PermissionGrants, missing: list[MissingPermission], *, can_ask: bool) -> None:
     is_optional = not any(missing_permission.permission.needs_agreement for missing_permission in missing)
     if can_ask or is_optional:
         print_notice(f"{base} was not created by you on this machine. Running it")
@@ -166,9 +157,7 @@ class _TrustRecheck:
         names_servers = any(name.startswith(PREFIXES) for name in tools)
         sources = get_server_sources(self._org).values() if names_servers else ()
         values = (config, self._agents, *(source.catalogue for source in sources))
-        is_unchanged = len(self._checked_values) == len(values) and all(
-            map(is_, self._checked_values, values)
-        )
+        is_unchanged = len(self._checked_values) == len(values) and all(map(is_, self._checked_values, values))
         if is_unchanged and not any(permission.bound_to for permission in self._permissions):
             return
         permissions = list_required_permissions(self._org, config, self._agents.values())
@@ -213,9 +202,7 @@ def load_settings(base: OrgPath) -> Config:
 
 
 def _list_required_permissions(base: OrgPath, servers: Collection[str] = ()) -> list[RequiredPermission]:
-    return list_required_permissions(
-        base, _load_settings(base), survey_agents(base).agents.values(), servers=servers
-    )
+    return list_required_permissions(base, _load_settings(base), survey_agents(base).agents.values(), servers=servers)
 
 
 def _load_settings(base: OrgPath) -> Config:

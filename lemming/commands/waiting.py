@@ -71,9 +71,7 @@ def print_in_full(text: str) -> None:
                 print_data("  |")
         empty_lines = 0
         if line is not None:
-            for number, part in enumerate(
-                _wrap_text(_mark_invisible_text(line), get_terminal_width(sys.stdout) - 4)
-            ):
+            for number, part in enumerate(_wrap_text(_mark_invisible_text(line), get_terminal_width(sys.stdout) - 4)):
                 print_data(f"  {'»' if number else '|'} {part}")
 
 
@@ -99,16 +97,12 @@ def _wrap_text(text: str, width: int, *, at_spaces: bool = False) -> Iterator[st
     yield text
 
 
-ForPerson = Annotated[
-    str | None, option("--as PERSON", "Show items for this person only.", completes_agents=True)
-]
+ForPerson = Annotated[str | None, option("--as PERSON", "Show items for this person only.", completes_agents=True)]
 
 
 def waiting(
     context: CommandContext,
-    reference: Annotated[
-        str | None, argument("ID", "Show one item in full: id of the request or of its call.")
-    ] = None,
+    reference: Annotated[str | None, argument("ID", "Show one item in full: id of the request or of its call.")] = None,
     person: ForPerson = None,
     limit: Limit = None,
 ) -> None:
@@ -147,9 +141,7 @@ def waiting(
     raise typer.Exit(1 if items else 0)
 
 
-def resolve_reference(
-    base: OrgPath, reference: str
-) -> tuple[RequestsSnapshot, RequestView, dict[str, Any] | None]:
+def resolve_reference(base: OrgPath, reference: str) -> tuple[RequestsSnapshot, RequestView, dict[str, Any] | None]:
     """Resolve a reference to the requests, the request, and the waiting call or None."""
     if missing_for_command("approve"):
         snapshot = load_requests(base)

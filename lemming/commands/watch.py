@@ -56,9 +56,7 @@ def watch(context: CommandContext) -> None:
     if context.as_json:
         print_json("watch", build_screen_data(org, _LINES_WITHOUT_TERMINAL))
     elif not sys.stdout.isatty():
-        for line in render_screen(
-            build_screen_data(org, _LINES_WITHOUT_TERMINAL), 160, _LINES_WITHOUT_TERMINAL
-        ):
+        for line in render_screen(build_screen_data(org, _LINES_WITHOUT_TERMINAL), 160, _LINES_WITHOUT_TERMINAL):
             print_data(line)
     else:
         with stop_on_signals(quiet=True) as switch, _open_keyboard() as keyboard, open_full_screen() as draw:
@@ -127,15 +125,9 @@ def render_screen(data: Json, width: int, lines: int) -> list[str]:
     agents_heading = f"AGENTS  {agents['total']}" + (
         f", {hidden_agents} not shown: lemming status" if hidden_agents > 0 else ""
     )
-    screen += [
-        style_text(_truncate(agents_heading, width), "bold"),
-        style_text(_format_column_heads(width), "dim"),
-    ]
+    screen += [style_text(_truncate(agents_heading, width), "bold"), style_text(_format_column_heads(width), "dim")]
     screen += [_format_agent_row(row, width) for row in agents["rows"][:shown_agents]]
-    screen += [
-        "",
-        style_text(_truncate("FEED, newest first; older entries: lemming outbox NAME", width), "bold"),
-    ]
+    screen += ["", style_text(_truncate("FEED, newest first; older entries: lemming outbox NAME", width), "bold")]
     screen += [style_text(f"  {'tick':>6}  {'who':<16} {'kind':<9} text"[:width], "dim")]
     screen += [_format_entry_row(entry, width) for entry in entries[: max(lines - len(screen), 1)]]
     return screen[:lines]
@@ -152,9 +144,7 @@ def _render_header(header: Json, width: int) -> Iterator[str]:
     if spent := header["spent"]:
         limit_text = "" if spent["max"] is None else f" of {spent['max']:g}"
         used_up = (
-            f", {spent['used_up']:g}{limit_text} used up"
-            if limit_text and spent["used_up"] != spent["credits"]
-            else ""
+            f", {spent['used_up']:g}{limit_text} used up" if limit_text and spent["used_up"] != spent["credits"] else ""
         )
         dollars = None if spent["unpriced"] and not spent["dollars"] else spent["dollars"]
         credits = f"{spent['credits']:g}{'' if used_up else limit_text} credits{used_up}"
@@ -195,12 +185,8 @@ def _format_agent_row(row: Json, width: int) -> str:
     spent = "" if row.get("credits") is None else f"{row['credits']:g}"
     if row.get("max_credits") is not None:
         spent += f" of {row['max_credits']:g}"
-    state_text = style_text(
-        _truncate(state.replace("_", " "), 15).ljust(15), _STATE_STYLES.get(state, "plain")
-    )
-    wide_columns = (
-        f" {_truncate(text, text_width):<{text_width}} {_truncate(spent, 14):>14}" if text_width > 0 else ""
-    )
+    state_text = style_text(_truncate(state.replace("_", " "), 15).ljust(15), _STATE_STYLES.get(state, "plain"))
+    wide_columns = f" {_truncate(text, text_width):<{text_width}} {_truncate(spent, 14):>14}" if text_width > 0 else ""
     return f"  {_truncate(row['name'], 16):<16} {state_text}{wide_columns}"
 
 

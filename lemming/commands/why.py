@@ -35,9 +35,7 @@ def why(
     context: CommandContext,
     target: Annotated[str, argument("TARGET", "Entry id, file path, or AGENT/memory/KEY.")],
     depth: Annotated[int, option("--depth N", "Number of turns to trace back.", min=1, max=100)] = 3,
-    everything: Annotated[
-        bool, option("--all", "Repeat entries that already appear elsewhere in the tree.")
-    ] = False,
+    everything: Annotated[bool, option("--all", "Repeat entries that already appear elsewhere in the tree.")] = False,
     grep: Annotated[str, option("--grep TEXT", "Show only branches that contain this text.")] = "",
 ) -> None:
     """Trace where an entry, a memory or a file came from.
@@ -59,9 +57,7 @@ def why(
         root = build_provenance(writings, target, depth=depth)
         trust_steps = trace_trust(writings, root.path)
     if grep and not filter_branches(root, grep):
-        print_notice(
-            f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back', style="yellow"
-        )
+        print_notice(f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back', style="yellow")
     if context.print_as_json("why", tree_to_json(writings, root, trust_steps)):
         return
     lines = [*render_tree(root, everything=everything or bool(grep)), *_format_trust_steps(trust_steps)]
@@ -71,9 +67,7 @@ def why(
         _print_sources(root)
     if writings.damaged:
         ticks = ", ".join(map(str, sorted(writings.damaged)))
-        print_notice(
-            f"the journals of tick {ticks} cannot be read; `lemming repair` says more", style="yellow"
-        )
+        print_notice(f"the journals of tick {ticks} cannot be read; `lemming repair` says more", style="yellow")
 
 
 def render_tree(root: ProvenanceNode, *, everything: bool = False) -> Iterator[str]:
@@ -86,9 +80,7 @@ def _format_trust_steps(steps: list[TrustStep]) -> list[str]:
     """Return lines for the steps that lowered the trust label of the target."""
     lines = [style_text("less trusted because of its origin", "bold")] if steps else []
     for step in steps:
-        cause = (
-            f", of {step.agent}'s turn in tick {step.tick}, because of {step.because}" if step.because else ""
-        )
+        cause = f", of {step.agent}'s turn in tick {step.tick}, because of {step.because}" if step.because else ""
         endorsements = f"; endorsed: {', '.join(step.vouched)}" if step.vouched else ""
         lines.append(f"   {one_line(f'{step.what}: {step.trust}{cause}{endorsements}', 400)}")
     return ["", *lines] if lines else []

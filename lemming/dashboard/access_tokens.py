@@ -50,9 +50,7 @@ def store_token(base: Path, stored: StoredToken) -> None:
 def serve_private_page(base: Path, address: str) -> Iterator[str]:
     """Yield the address of a private redirect file, for the length of the block."""
     name = _make_file_name(base, "html")
-    fs.write_private(
-        _state_folder(), name, _REDIRECT_PAGE.format(address=html.escape(address, quote=True)).encode()
-    )
+    fs.write_private(_state_folder(), name, _REDIRECT_PAGE.format(address=html.escape(address, quote=True)).encode())
     try:
         yield (_state_folder() / name).as_uri()
     finally:

@@ -50,10 +50,7 @@ def try_text(org: Organisation, file: str, text: str, *, is_dry: bool, longest_s
     span = find_recorded_span(org)
     first = max(span.start, span.stop - TICKS)
     options = RehearsalOptions(first=first, last=span.stop - 1, files={file: raw}, is_dry=is_dry)
-    with (
-        tempfile.TemporaryDirectory(prefix="lemming-try-") as scratch,
-        _stop_after_timeout(longest_s) as stop,
-    ):
+    with tempfile.TemporaryDirectory(prefix="lemming-try-") as scratch, _stop_after_timeout(longest_s) as stop:
         allow_code(scratch)  # with the same trust as the original
         result = rehearse(org, Path(scratch, "fork"), options, stop=stop)
     if result.last < options.last and not result.stopped_by:
@@ -127,12 +124,7 @@ def _differences_to_json(result: RehearsalResult) -> Json:
         for difference in result.entries[:SHOWN]
     ]
     ends = [
-        {
-            "tick": difference.tick,
-            "agent": difference.agent,
-            "before": difference.before,
-            "after": difference.after,
-        }
+        {"tick": difference.tick, "agent": difference.agent, "before": difference.before, "after": difference.after}
         for difference in result.ends
     ]
     return {

@@ -32,19 +32,9 @@ def save_file(org: Organisation, file: str, text: str, *, was: str) -> dict[str,
     with lock_folders(org, [file]):
         current_digest = sha256(load_raw_text(org, file)).hexdigest()
         if current_digest != was:
-            return {
-                "is_saved": False,
-                "is_stale": True,
-                "problems": problem_objects,
-                "sha256": current_digest,
-            }
+            return {"is_saved": False, "is_stale": True, "problems": problem_objects, "sha256": current_digest}
         fs.write_atomic(org.base, file, raw)
-    return {
-        "is_saved": True,
-        "is_stale": False,
-        "problems": problem_objects,
-        "sha256": sha256(raw).hexdigest(),
-    }
+    return {"is_saved": True, "is_stale": False, "problems": problem_objects, "sha256": sha256(raw).hexdigest()}
 
 
 def encode_text(text: str) -> bytes:
@@ -69,9 +59,4 @@ def fork_to_sibling(org: Organisation, at: str, folder: str) -> dict[str, Any]:
     past = open_past(org.base)
     state = past.resolve_state(at)
     fork(past, state, target, [])
-    return {
-        "folder": str(target),
-        "at": state.tick,
-        "next_tick": state.tick + 1,
-        "remark": past.reliability_note,
-    }
+    return {"folder": str(target), "at": state.tick, "next_tick": state.tick + 1, "remark": past.reliability_note}

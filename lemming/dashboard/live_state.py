@@ -147,12 +147,7 @@ class LiveState:
         self._is_closed = True
         async with self._changed:
             self._changed.notify_all()
-        for worker in (
-            self._quick_worker,
-            self._entries_worker,
-            self._journals_worker,
-            self._background_worker,
-        ):
+        for worker in (self._quick_worker, self._entries_worker, self._journals_worker, self._background_worker):
             worker.close()
 
     async def _keep_polling(self) -> None:
@@ -218,9 +213,7 @@ class LiveState:
     async def _build_event(self, name: str, parameters: Mapping[str, str]) -> bytes:
         header, content = await asyncio.gather(
             self._get_or_make(("header",), self._load_status),
-            self._get_or_make(
-                (name, *sorted(parameters.items())), lambda: self._load_view_or_error(name, parameters)
-            ),
+            self._get_or_make((name, *sorted(parameters.items())), lambda: self._load_view_or_error(name, parameters)),
         )
         return dump_compact({"page": self.page, "header": {**header, **self._load_counts}, **content})
 

@@ -43,9 +43,7 @@ def run_action(org: Organisation, name: str, arguments: Json, person: str | None
 def _require_code_trust(org: Organisation) -> None:
     """Raise `NotTrusted` if code of the organisation needs a missing agreement."""
     from lemming.operations.permission_grants import PermissionGrants
-    from lemming.queries.permissions_required import (
-        list_required_permissions,
-    )  # only imported if code could be loaded
+    from lemming.queries.permissions_required import list_required_permissions  # only imported if code could be loaded
 
     permissions = list_required_permissions(org, load_config(org), survey_agents(org).agents.values())
     missing = [
@@ -85,9 +83,7 @@ def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json
             "told": standing_approval.describe(is_written=True),
         }
     waiting_calls = (
-        find_blocking_requests(org, load_requests(org), request.identity)
-        if call and decision == "approve"
-        else []
+        find_blocking_requests(org, load_requests(org), request.identity) if call and decision == "approve" else []
     )
     return {
         **_entry_to_json(entry),
@@ -123,9 +119,7 @@ def _answer_request(org: Organisation, arguments: Json, person: str | None) -> J
     fields = {name: parse_field(schema, name, text) for name, text in typed.items()}
     is_refused = arguments.get("refuse") is True
     return _entry_to_json(
-        write_answer(
-            org, reference, person=person, text=_get_text(arguments, "text"), fields=fields, refuse=is_refused
-        )
+        write_answer(org, reference, person=person, text=_get_text(arguments, "text"), fields=fields, refuse=is_refused)
     )
 
 
@@ -143,8 +137,7 @@ def _send_message(org: Organisation, arguments: Json, person: str | None) -> Jso
     author = choose_person(snapshot, person)
     if recipient and recipient not in snapshot.agent_names:
         raise UsageError(
-            f'there is no agent "{recipient[:80]}"',
-            hint=did_you_mean(recipient[:80], sorted(snapshot.agent_names)),
+            f'there is no agent "{recipient[:80]}"', hint=did_you_mean(recipient[:80], sorted(snapshot.agent_names))
         )
     return _entry_to_json(
         write_payload(org, author, "message", {"text": text, **({"target": recipient} if recipient else {})})

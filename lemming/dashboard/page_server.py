@@ -47,9 +47,7 @@ def serve_page(
     page = {"is_read_only": is_read_only, "person": person or "", "is_kept": is_token_stored}
     server = _PageServer(base, token, page)
     stopped = threading.Event()
-    thread = start_supervised_thread(
-        lambda: server.run(listening), name="lemming-dash", base=base, stopped=stopped
-    )
+    thread = start_supervised_thread(lambda: server.run(listening), name="lemming-dash", base=base, stopped=stopped)
     try:
         server.wait_until_ready(thread)
         yield f"http://{HOST}:{listening.getsockname()[1]}/?token={token}"
@@ -68,9 +66,7 @@ class _PageServer:
         from lemming.dashboard.routes import make_app
 
         self._live = LiveState(base, page)
-        app = make_app(
-            self._live, token=token, person=page["person"] or None, is_read_only=page["is_read_only"]
-        )
+        app = make_app(self._live, token=token, person=page["person"] or None, is_read_only=page["is_read_only"])
         config = make_server_config(app, lifespan="off", server_header=False, ws="none")
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None  # set when the server runs

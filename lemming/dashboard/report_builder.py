@@ -47,11 +47,7 @@ class ReportResult:
 
 
 def write_report(
-    org: Organisation,
-    path: Path,
-    ticks: str | None = None,
-    *,
-    progress: Callable[[str], None] = lambda _: None,
+    org: Organisation, path: Path, ticks: str | None = None, *, progress: Callable[[str], None] = lambda _: None
 ) -> ReportResult:
     """Write the content of the page for some ticks (default: the newest 50) as files to open from disk.
 
@@ -127,9 +123,7 @@ class _ReportBuilder:
     # --- single parts ---
 
     def _build_overview(self) -> Json:
-        simple_views: Iterator[tuple[str, Json]] = (
-            (name, {}) for name in ("waiting", "findings", "money", "map")
-        )
+        simple_views: Iterator[tuple[str, Json]] = ((name, {}) for name in ("waiting", "findings", "money", "map"))
         values = self._load_views(*simple_views, ("money", {"by": "day"}))
         agents = self._build_agents()
         strip: Json | None = {"ticks": [], "older": False, "is_running": False}
@@ -144,9 +138,7 @@ class _ReportBuilder:
     def _build_agents(self) -> Json | None:
         listing: Json | None = self._load_view("agents", "agents", limit=AGENTS_PER_PAGE)
         while listing and len(listing["rows"]) < min(listing["total"], MAX_AGENTS):
-            next_page = self._load_view(
-                "agents", "agents", limit=AGENTS_PER_PAGE, offset=len(listing["rows"])
-            )
+            next_page = self._load_view("agents", "agents", limit=AGENTS_PER_PAGE, offset=len(listing["rows"]))
             if not next_page or not next_page["rows"]:
                 break
             listing["rows"] += next_page["rows"]
@@ -170,9 +162,7 @@ class _ReportBuilder:
         while page := self._load_view("feed", "feed", **parameters):
             entries = page["entries"]
             selected = [
-                entry
-                for entry in entries
-                if first <= entry["tick"] and (is_newest or entry["tick"] < end_tick)
+                entry for entry in entries if first <= entry["tick"] and (is_newest or entry["tick"] < end_tick)
             ]
             yield selected
             count += len(selected)
@@ -196,9 +186,7 @@ class _ReportBuilder:
                 size = len(dump_compact(thread)) if thread is not None else 0
                 if thread is not None and size <= self._remaining_bytes["threads"]:
                     self._remaining_bytes["threads"] -= size
-                    thread_indexes |= {
-                        thread_entry["identity"]: len(threads) for thread_entry in thread["entries"]
-                    }
+                    thread_indexes |= {thread_entry["identity"]: len(threads) for thread_entry in thread["entries"]}
                     threads.append(thread)
         self.folder.write_data("threads", {"threads": {"threads": threads, "of": thread_indexes}})
 
@@ -251,9 +239,7 @@ class _ReportBuilder:
         record = load_recorded_tick(self._org, number)
         for turn in record.turns:
             if is_whole:
-                values[make_view_key("turn", number=number, agent=turn.agent)] = turn_to_full_json(
-                    turn, record
-                )
+                values[make_view_key("turn", number=number, agent=turn.agent)] = turn_to_full_json(turn, record)
             files += [path for path in turn.writes if path.split("/")[2:3] != ["outbox"]]
         return values, files
 
@@ -290,9 +276,7 @@ class _ReportBuilder:
         names = [name for name in list_agent_folders(self._org) if paths.AGENT_NAME.match(name)]
         if len(names) > MAX_FULL_AGENTS:
             names = sorted(names, key=self._quiet_sort_key)[:MAX_FULL_AGENTS]
-            self.left_out.append(
-                f"resumes, memories and files of all but the {MAX_FULL_AGENTS} agents who wrote most"
-            )
+            self.left_out.append(f"resumes, memories and files of all but the {MAX_FULL_AGENTS} agents who wrote most")
         has_maps = len(names) <= MAX_AGENTS_WITH_MAPS
         if not has_maps:
             self.left_out.append("maps of one agent and its neighbours")
@@ -356,12 +340,8 @@ def render_summary(header: Json, overview: Json, entries: Sequence[Json]) -> str
         f"<p>{escape_cell(header['why'])}. Next is tick {escape_cell(header['tick'])}; {escape_cell(header.get('waiting', 0))} "
         "waiting for people. This is a summary: with JavaScript the page shows all of it.</p>",
         _render_table("Agents", ("Agent", "Now", "Last words"), map(_agent_row, agents)),
-        _render_table(
-            "Newest ticks", ("Tick", "When", "Turns", "Entries", "Worst end"), map(_tick_row, ticks)
-        ),
-        _render_table(
-            "Newest entries", ("Tick", "Agent", "Kind", "Text"), map(_entry_row, entries[:ENTRIES])
-        ),
+        _render_table("Newest ticks", ("Tick", "When", "Turns", "Entries", "Worst end"), map(_tick_row, ticks)),
+        _render_table("Newest entries", ("Tick", "Agent", "Kind", "Text"), map(_entry_row, entries[:ENTRIES])),
     ]
     return f'<main class="summary">{"".join(parts)}</main>'
 

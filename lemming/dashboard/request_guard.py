@@ -58,11 +58,7 @@ class Guard:
         headers = _parse_headers(scope)
         if _is_first_visit(scope) and _get_host(headers) in HOSTS:
             token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-            await (
-                self._set_cookie(send, headers)
-                if self._is_token(token)
-                else _send_refusal(send, 403, _NO_TOKEN)
-            )
+            await (self._set_cookie(send, headers) if self._is_token(token) else _send_refusal(send, 403, _NO_TOKEN))
         elif refusal := self._find_refusal(scope, headers):
             await _send_refusal(send, *refusal)
         else:
@@ -120,10 +116,7 @@ class Guard:
         server: browsers send no SameSite=Strict cookie along a navigation from a foreign page.
         """
         cookie_path = f"{self.base_path}/"
-        cookie = (
-            b"set-cookie",
-            f"{COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path={cookie_path}".encode(),
-        )
+        cookie = (b"set-cookie", f"{COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path={cookie_path}".encode())
         if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
             await _send_response(send, 303, "", ((b"location", cookie_path.encode()), cookie))
         else:
@@ -158,9 +151,7 @@ def _add_security_headers(send: Send) -> Send:
     async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             names = {name for name, _ in HEADERS}
-            other_headers = [
-                header for header in message.get("headers", ()) if header[0].lower() not in names
-            ]
+            other_headers = [header for header in message.get("headers", ()) if header[0].lower() not in names]
             message = {**message, "headers": [*other_headers, *HEADERS]}
         await send(message)
 
@@ -171,9 +162,7 @@ async def _send_refusal(send: Send, status: int, text: str) -> None:
     await _send_response(send, status, text, ((b"content-type", b"text/plain; charset=utf-8"),))
 
 
-async def _send_response(
-    send: Send, status: int, text: str, headers: tuple[tuple[bytes, bytes], ...]
-) -> None:
+async def _send_response(send: Send, status: int, text: str, headers: tuple[tuple[bytes, bytes], ...]) -> None:
     body = text.encode()
     length = (b"content-length", str(len(body)).encode())
     await send({"type": "http.response.start", "status": status, "headers": [length, *headers, *HEADERS]})

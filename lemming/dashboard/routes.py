@@ -69,17 +69,12 @@ class _PageRoutes:
             return _error_response(UsageError(f"the body is not valid JSON: {error}"))
         if not isinstance(arguments, dict):
             return _error_response(UsageError("the body must be a JSON object"))
-        from lemming.dashboard.page_actions import (  # only needed to change something
-            TAKE_LONG,
-            run_action,
-        )
+        from lemming.dashboard.page_actions import TAKE_LONG, run_action  # only needed to change something
 
         name = request.path_params["name"]
         try:
             run = self._live.run_in_background if name in TAKE_LONG else self._live.apply_change
-            return _json_response(
-                await run(partial(run_action, name=name, arguments=arguments, person=self._person))
-            )
+            return _json_response(await run(partial(run_action, name=name, arguments=arguments, person=self._person)))
         except LemmingError as error:
             return _error_response(error)
 

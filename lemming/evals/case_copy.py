@@ -47,13 +47,7 @@ def resolve_start_folder(base: OrgPath, name: str, case: Case) -> Path:
 
 
 def make_copy(
-    base: OrgPath,
-    name: str,
-    case: Case,
-    folder: Path,
-    *,
-    settings: Iterable[SettingOverride] = (),
-    model: str = "",
+    base: OrgPath, name: str, case: Case, folder: Path, *, settings: Iterable[SettingOverride] = (), model: str = ""
 ) -> None:
     """Copy the start organisation of a case into an empty folder, with the changes of the case and the arm.
 
@@ -114,13 +108,9 @@ def _apply_change(folder: Path, file: str, change: Any) -> None:
     pointers = {key: value for key, value in change.items() if key.startswith("/")}
     if merge_keys := {key: value for key, value in change.items() if key not in pointers}:
         try:
-            new_raw = dump_pretty(
-                _merge_patch(parse(raw, limit_bytes=LIMIT_BYTES, allow_bom=True), merge_keys)
-            )
+            new_raw = dump_pretty(_merge_patch(parse(raw, limit_bytes=LIMIT_BYTES, allow_bom=True), merge_keys))
         except JsonProblem as error:
-            raise UsageError(
-                f"{file} must be JSON: {error}", hint="write the whole file as a text"
-            ) from error
+            raise UsageError(f"{file} must be JSON: {error}", hint="write the whole file as a text") from error
         require_effect(file, raw, new_raw, request="set")
         raw = new_raw
     for pointer, value in pointers.items():

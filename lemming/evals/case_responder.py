@@ -79,9 +79,7 @@ class CaseResponder:
             return ask(request)
         if self.case.answers == "scripted":
             hint = f"write {SCRIPT_FILE} next to the case: docs/evals.md"
-            raise NoAnswer(
-                f"no answer is scripted for {_describe_prompt(request)}", where=self._location, hint=hint
-            )
+            raise NoAnswer(f"no answer is scripted for {_describe_prompt(request)}", where=self._location, hint=hint)
         # The seed is part of the prompt hash: otherwise all repeats would get the answer recorded for the first.
         request = request._replace(seed=(request.seed + self.repeat) % _SEEDS)
         if self.case.answers == "live":
@@ -105,9 +103,7 @@ class CaseResponder:
             if not can_ask:
                 hint = f"record it once with `lemming eval --record {self.name}`"
                 raise NoAnswer(
-                    f"no answer is recorded for {_describe_prompt(request)}",
-                    where=self._location,
-                    hint=hint,
+                    f"no answer is recorded for {_describe_prompt(request)}", where=self._location, hint=hint
                 )
             reply = self._ask(entry, request, ask)
             details = {"agent": request.agent, "tick": request.tick, "call": request.step}
@@ -133,9 +129,7 @@ class CaseResponder:
 
     # --- tools
 
-    def run_tool_call(
-        self, call: ToolCall, context: ToolContext, make: Callable[[], ToolResult]
-    ) -> ToolResult:
+    def run_tool_call(self, call: ToolCall, context: ToolContext, make: Callable[[], ToolResult]) -> ToolResult:
         """Return the result of a tool call: from the case, from the copy, or from the recording.
 
         A call of class `send` could reach other machines, so such calls run only with --allow-side-effects.
@@ -149,9 +143,7 @@ class CaseResponder:
         call_hash = self._hash_call(call, context)
         if answer := self.cache[call_hash]:
             effects = tuple(FileEffect.from_json(record) for record in answer.get("effects", []))
-            return ToolResult(
-                bool(answer["success"]), str(answer["output"]), effects, outcome=answer["outcome"]
-            )
+            return ToolResult(bool(answer["success"]), str(answer["output"]), effects, outcome=answer["outcome"])
         if not self.makes_calls:
             reason = f"{call.tool} was not called: this is a copy, and nothing is sent from it"
             return ToolResult(False, reason, outcome="refused")

@@ -97,9 +97,7 @@ class CaseRun:
     @property
     def failed_turns(self) -> list[str]:
         """The failed turns of the case, each with the reason."""
-        failures = [
-            (report.tick, turn) for report in self.reports for turn in report.turns if turn.status == "failed"
-        ]
+        failures = [(report.tick, turn) for report in self.reports for turn in report.turns if turn.status == "failed"]
         return [f"tick {tick}, {turn.agent} failed: {turn.reason}" for tick, turn in failures]
 
     @cached_property
@@ -180,9 +178,7 @@ def _write_sent_entry(case_run: CaseRun, sent: CaseMessage) -> None:
             raise UsageError(
                 f'agent "{sent.to}" does not exist', hint=f"agents: {', '.join(sorted(snapshot.agent_names))}"
             )
-        raise UsageError(
-            f"{sent.to} may not read {sent.author}", hint=suggest_permission(sent.to, sent.author)
-        )
+        raise UsageError(f"{sent.to} may not read {sent.author}", hint=suggest_permission(sent.to, sent.author))
     target = {"target": sent.to} if sent.to else {}
     _write_entry(case_run, sent.author, sent.kind, {"text": sent.text, **target, **sent.payload})
 

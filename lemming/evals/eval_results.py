@@ -150,9 +150,7 @@ def to_junit(results: Sequence[Result]) -> bytes:
     root = Element("testsuites", _count_outcomes(results))
     for arm in dict.fromkeys(result.arm for result in results):
         arm_results = [result for result in results if result.arm == arm]
-        suite = SubElement(
-            root, "testsuite", {"name": _strip_invalid_xml(arm), **_count_outcomes(arm_results)}
-        )
+        suite = SubElement(root, "testsuite", {"name": _strip_invalid_xml(arm), **_count_outcomes(arm_results)})
         for result in arm_results:
             name = f"run {result.repeat + 1}"
             test = SubElement(suite, "testcase", {"classname": result.case, "name": name})

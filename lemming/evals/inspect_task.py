@@ -24,10 +24,7 @@ DEFAULT_OPTIONS = RunOptions()
 
 
 def cases_as_task(
-    base_path: str | os.PathLike[str],
-    *names: str,
-    epochs: int | None = None,
-    manner: RunOptions = DEFAULT_OPTIONS,
+    base_path: str | os.PathLike[str], *names: str, epochs: int | None = None, manner: RunOptions = DEFAULT_OPTIONS
 ) -> Task:
     """Return cases of an organisation (without names: all cases) as an Inspect task with a sample for each
     case.
@@ -49,19 +46,11 @@ def cases_as_task(
         async def solve(state: Any, generate: Any) -> Any:
             name = str(state.sample_id)
             run = partial(
-                run_case_in_copy,
-                base,
-                name,
-                cases[name],
-                caches[name],
-                repeat=state.epoch - 1,
-                options=manner,
+                run_case_in_copy, base, name, cases[name], caches[name], repeat=state.epoch - 1, options=manner
             )
             result = await asyncio.to_thread(run)
             state.store.set("result", result.as_json())
-            state.output.completion = (
-                "\n".join(_format_failures(result.as_json())) or "all that is expected came"
-            )
+            state.output.completion = "\n".join(_format_failures(result.as_json())) or "all that is expected came"
             return state
 
         return solve

@@ -79,8 +79,7 @@ def _find_differences(entry: OutboxEntry, expectation: ExpectedEntry, case_run: 
         "kind": expectation.kind not in (None, entry.kind),
         "to": bool(expectation.to) and expectation.to.lower() not in entry.targets,
         "within_ticks": is_late,
-        "matches": bool(expectation.matches)
-        and not compile_regex(expectation.matches).search(_entry_text(entry)),
+        "matches": bool(expectation.matches) and not compile_regex(expectation.matches).search(_entry_text(entry)),
         "when": expectation.when is not None and not predicates.evaluate(expectation.when, entry.as_json()),
     }
     return [name for name, is_mismatch in mismatches.items() if is_mismatch]
@@ -97,18 +96,14 @@ def _score_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
         return ScoreResult(True)
     expected = f"expected {_describe_expected(expectation)}"
     count = (
-        f"{len(matches)} of {expectation.at_least} such entries"
-        if expectation.at_least > 1
-        else "no matching entry"
+        f"{len(matches)} of {expectation.at_least} such entries" if expectation.at_least > 1 else "no matching entry"
     )
     candidates = [candidate for candidate in case_run.entries if candidate not in matches]
     if not candidates:
         observed = "no others were" if matches else "nothing was"
         return ScoreResult(False, f"{expected}; {count}: {observed} written")
     entry = min(candidates, key=lambda candidate: _rank_candidate(candidate, expectation, case_run))
-    observed = (
-        f"{count} among {len(candidates)}; the nearest is {entry.file}: {quote_line(_entry_text(entry))}"
-    )
+    observed = f"{count} among {len(candidates)}; the nearest is {entry.file}: {quote_line(_entry_text(entry))}"
     return ScoreResult(
         False,
         f"{expected}; {observed}, other in: {', '.join(_find_differences(entry, expectation, case_run))}",
@@ -127,9 +122,7 @@ def _describe_expected(expectation: ExpectedEntry) -> str:
     return " ".join(parts)
 
 
-def _rank_candidate(
-    entry: OutboxEntry, expectation: ExpectedEntry, case_run: CaseRun
-) -> tuple[int, int, int, str]:
+def _rank_candidate(entry: OutboxEntry, expectation: ExpectedEntry, case_run: CaseRun) -> tuple[int, int, int, str]:
     """Return a sort key for the distance of an entry: unmet criteria, then missing words."""
     entry_words = {*_WORD.findall(_entry_text(entry).casefold())}
     missing_count = len({*_WORD.findall(expectation.matches.casefold())} - entry_words)
@@ -167,9 +160,7 @@ def _score_file(expectation: ExpectedFile, case_run: CaseRun) -> ScoreResult:
         value = parse(raw, limit_bytes=FILE_LIMIT_BYTES, allow_bom=True)
     except JsonProblem as error:
         return ScoreResult(False, f"the file must be JSON: {error}", [expectation.path])
-    return ScoreResult(
-        predicates.evaluate(expectation.when, value), "the condition does not hold", [expectation.path]
-    )
+    return ScoreResult(predicates.evaluate(expectation.when, value), "the condition does not hold", [expectation.path])
 
 
 def _score_tool_calls(expectation: ExpectedCall, case_run: CaseRun) -> ScoreResult:
@@ -182,9 +173,7 @@ def _score_tool_calls(expectation: ExpectedCall, case_run: CaseRun) -> ScoreResu
         and expectation.success in (None, tool_use.success)
         and (
             expectation.when is None
-            or predicates.evaluate(
-                expectation.when, {"agent": turn.agent, "tick": turn.tick, **vars(tool_use)}
-            )
+            or predicates.evaluate(expectation.when, {"agent": turn.agent, "tick": turn.tick, **vars(tool_use)})
         )
     ]
     files = [entry.file for turn, _ in matches for entry in turn.entries]
@@ -205,8 +194,7 @@ def _score_cost(expectation: ExpectedCost, case_run: CaseRun) -> ScoreResult:
     ):
         if limit is not None and (totals[key] is None or totals[key] > limit):
             violations.append(
-                f"{key} must be at most {limit:g}, got "
-                f"{'an unknown value' if totals[key] is None else totals[key]}"
+                f"{key} must be at most {limit:g}, got {'an unknown value' if totals[key] is None else totals[key]}"
             )
     if expectation.when is not None and not predicates.evaluate(expectation.when, totals):
         violations.append(f"the condition does not hold for {dump_compact(totals).decode()}")
@@ -222,9 +210,7 @@ def _score_findings(expectation: ExpectedFindings, case_run: CaseRun) -> ScoreRe
         and (expectation.when is None or predicates.evaluate(expectation.when, finding.as_json()))
     ]
     max_count = expectation.at_most if expectation.at_most is not None or expectation.at_least else 0
-    detail = (
-        _join_some([f"{finding.kind}: {finding.message}" for finding in findings]) or "there are no findings"
-    )
+    detail = _join_some([f"{finding.kind}: {finding.message}" for finding in findings]) or "there are no findings"
     return ScoreResult(_is_in_range(len(findings), expectation.at_least, max_count), detail)
 
 
@@ -236,11 +222,7 @@ def _score_answer(expectation: ExpectedAnswer, case_run: CaseRun) -> ScoreResult
     files = [entry.file for entry in request.answers][-MAX_LISTED:]
     if request.end != expectation.end:
         assignees = " and ".join(request.assignees)
-        detail = (
-            f"it ended as {request.end}"
-            if request.end
-            else f"the request is still open; {assignees} must answer"
-        )
+        detail = f"it ended as {request.end}" if request.end else f"the request is still open; {assignees} must answer"
         return ScoreResult(False, detail, files)
     answer: Any = parse_answer(request.answers[-1].payload, request.schema) if request.answers else None
     text = answer if isinstance(answer, str) else dump_compact(answer).decode()
@@ -324,10 +306,7 @@ def ask_judge(expectation: JudgeCheck, draft: str, case_run: CaseRun) -> tuple[b
     assert runtime.answering
     key, entry, instructions = _resolve_judge(expectation, case_run)
     resolved_judge = ResolvedJudge(
-        by=str(parse_judge_target(expectation.by)),
-        model=key,
-        instructions=instructions,
-        policy=expectation.rubric,
+        by=str(parse_judge_target(expectation.by)), model=key, instructions=instructions, policy=expectation.rubric
     )
     request = Request(
         model_name=entry.model,
@@ -354,10 +333,7 @@ def _resolve_judge(expectation: JudgeCheck, case_run: CaseRun) -> tuple[str, Mod
     is_agent = target.kind != "model" and target.name in agents
     key = agents[target.name].model.key if is_agent else target.name
     if key not in models or (target.kind == "agent" and not is_agent):
-        candidates = [
-            *(agents if target.kind != "model" else ()),
-            *(models if target.kind != "agent" else ()),
-        ]
+        candidates = [*(agents if target.kind != "model" else ()), *(models if target.kind != "agent" else ())]
         hint = did_you_mean(target.name, candidates) or f"use one of: {', '.join(candidates)}"
         raise UsageError(f'{target.kind or "agent or model key"} "{target.name}" does not exist', hint=hint)
     return key, models[key], agents[target.name].instructions if is_agent else ""

@@ -114,9 +114,7 @@ def remove_external_grants(org_folder: Path) -> None:
             fs.write_atomic(org_folder, file, dump_pretty(resume))
 
 
-RESET_LIMITS = dict.fromkeys(
-    ("max_concurrent", "max_concurrency", "requests_per_minute", "tokens_per_minute", "tools")
-)
+RESET_LIMITS = dict.fromkeys(("max_concurrent", "max_concurrency", "requests_per_minute", "tokens_per_minute", "tools"))
 
 
 def _configure_stand_ins(target: Path, kills: int) -> None:
@@ -154,12 +152,7 @@ def _build_script_lines(answers: Answers, first: int, count: int) -> Iterator[di
     for agent, turns in answers.items():
         for offset in range(count + 2):
             for call, text in turns[offset % len(turns)].items():
-                yield {
-                    "agent": agent,
-                    "tick": first + offset,
-                    "step": call,
-                    "reply": _strip_external_calls(text),
-                }
+                yield {"agent": agent, "tick": first + offset, "step": call, "reply": _strip_external_calls(text)}
 
 
 def _strip_external_calls(text: str) -> dict[str, Any] | str:

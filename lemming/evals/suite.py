@@ -87,9 +87,7 @@ def build_arms(arm_arguments: Sequence[str], models: Sequence[str], settings: Se
     ]
 
 
-def run_suite(
-    base: OrgPath, names: Sequence[str], arms: Sequence[Arm], options: RunOptions
-) -> Iterator[Result]:
+def run_suite(base: OrgPath, names: Sequence[str], arms: Sequence[Arm], options: RunOptions) -> Iterator[Result]:
     """Run cases and yield each result at once. All cases are loaded before the first run.
 
     Raises: ConfigError for an invalid case, UsageError for an arm that does not fit a case: both before any
@@ -107,14 +105,7 @@ def run_suite(
 
 
 def run_case_in_copy(
-    base: OrgPath,
-    name: str,
-    case: Case,
-    cache: AnswerCache,
-    *,
-    options: RunOptions,
-    arm: Arm = NO_ARM,
-    repeat: int = 0,
+    base: OrgPath, name: str, case: Case, cache: AnswerCache, *, options: RunOptions, arm: Arm = NO_ARM, repeat: int = 0
 ) -> Result:
     """Run a case once and return the result. Errors become part of the result.
 
@@ -136,9 +127,7 @@ def run_case_in_copy(
         result = _run_and_score(base, folder, arm, responder, options.agree)
         if options.kept_runs_folder and result.is_passed:
             fs.remove_tree(folder.parent, folder.name)
-        return replace(
-            result, folder=str(folder) if options.kept_runs_folder and not result.is_passed else ""
-        )
+        return replace(result, folder=str(folder) if options.kept_runs_folder and not result.is_passed else "")
 
 
 @contextlib.contextmanager
@@ -156,9 +145,7 @@ def _make_copy_folder(parent: Path | None, name: str, arm: Arm, repeat: int) -> 
         yield Path(temporary).resolve() / "org"
 
 
-def _run_and_score(
-    base: OrgPath, folder: Path, arm: Arm, responder: CaseResponder, require_trust: Agree
-) -> Result:
+def _run_and_score(base: OrgPath, folder: Path, arm: Arm, responder: CaseResponder, require_trust: Agree) -> Result:
     case = responder.case
     result = Result(case=responder.name, arm=arm.name, repeat=responder.repeat)
     try:

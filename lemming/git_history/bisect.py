@@ -30,11 +30,7 @@ class CommitTrial:
 
 
 def find_first_bad_commit(
-    history: GitHistory,
-    good: PastState,
-    bad: PastState,
-    command: str,
-    on_trial: Callable[[CommitTrial], None],
+    history: GitHistory, good: PastState, bad: PastState, command: str, on_trial: Callable[[CommitTrial], None]
 ) -> Commit:
     """Return the first commit after `good`, up to `bad`, with a failing command.
 
@@ -59,8 +55,7 @@ def find_first_bad_commit(
         raise UsageError(f"the command already fails after tick {good.tick}", hint="name an earlier --good")
     if is_good(high):
         raise UsageError(
-            f"the command succeeds after tick {bad.tick}",
-            hint="check the command: exit status 0 must mean good",
+            f"the command succeeds after tick {bad.tick}", hint="check the command: exit status 0 must mean good"
         )
     between = range(low + 1, high)
     return commits[low + 1 + bisect_left(between, True, key=lambda number: not is_good(number))]
@@ -82,7 +77,6 @@ def _run_on_commit(history: GitHistory, commit: Commit, command: str) -> int:
     if completed.returncode in _NOT_RUN:
         stderr_text = completed.stderr.decode("utf-8", "replace").strip()
         raise UsageError(
-            f"the command cannot run: {stderr_text}",
-            hint="use absolute paths; the command runs in a separate folder",
+            f"the command cannot run: {stderr_text}", hint="use absolute paths; the command runs in a separate folder"
         )
     return completed.returncode

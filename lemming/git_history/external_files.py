@@ -15,19 +15,13 @@ from lemming.kernel.plugins.capability_loader import capabilities_of_resume, get
 def list_external_roots(agents: Iterable[Agent]) -> list[str]:
     """Return the external files and folders that capabilities search for the agents."""
     return sorted(
-        {
-            root
-            for name, users in _group_by_capability(agents)
-            for root in get_capability(name).external_roots(users)
-        }
+        {root for name, users in _group_by_capability(agents) for root in get_capability(name).external_roots(users)}
     )
 
 
 def list_external_files(base: OrgPath, agents: Iterable[Agent]) -> list[str]:
     """Return the existing external files, sorted."""
-    file_lists = (
-        get_capability(name).external_files(base, users) for name, users in _group_by_capability(agents)
-    )
+    file_lists = (get_capability(name).external_files(base, users) for name, users in _group_by_capability(agents))
     return sorted({file for files in file_lists for file in files})
 
 

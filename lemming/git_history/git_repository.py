@@ -120,9 +120,7 @@ class Repository:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise GitFailed(f"git {arguments[0]}: {error}", where=FOLDER) from error
         if completed.returncode != 0:
-            error_text = (
-                completed.stderr.decode("utf-8", "replace").strip() or f"exit status {completed.returncode}"
-            )
+            error_text = completed.stderr.decode("utf-8", "replace").strip() or f"exit status {completed.returncode}"
             raise GitFailed(f"git {arguments[0]}: {error_text}", where=FOLDER, hint=_suggest_fix(error_text))
         return completed.stdout
 
@@ -183,10 +181,7 @@ class Repository:
         with tempfile.TemporaryDirectory(prefix="lemming-") as scratch:
             os.mkdir(f"{scratch}/objects")
             yield replace(
-                self,
-                work_tree=str(work_tree or self.base),
-                index=f"{scratch}/index",
-                objects=f"{scratch}/objects",
+                self, work_tree=str(work_tree or self.base), index=f"{scratch}/index", objects=f"{scratch}/objects"
             )
 
     def _build_environment(self) -> dict[str, str]:

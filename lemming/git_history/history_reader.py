@@ -127,11 +127,7 @@ class GitHistory:
         if not self.repository.exists():
             is_on = load_config(base).org.history != "off"
             begins = "run a tick: the history begins with it"
-            hint = (
-                begins
-                if is_on
-                else "turn it on with `lemming history on`, which builds the past from the journals"
-            )
+            hint = begins if is_on else "turn it on with `lemming history on`, which builds the past from the journals"
             raise UsageError("no history is recorded here", where=str(base / FOLDER), hint=hint)
         self.repository.require_usable()
 
@@ -179,8 +175,7 @@ class GitHistory:
         match = _ID.match(reference)
         if match is None:
             raise UsageError(
-                f'expected a tick, got "{reference}"',
-                hint="use a number, or @ and a commit of `lemming history`",
+                f'expected a tick, got "{reference}"', hint="use a number, or @ and a commit of `lemming history`"
             )
         matches = [commit for commit in self.list_commits() if commit.id.startswith(match[1])]
         if len(matches) != 1:
@@ -203,17 +198,11 @@ class GitHistory:
                 raise UsageError(f"tick {tick} is not in the history: {range_text}", hint="lemming history")
             is_oldest = commit is commits[-1]
             if commit.tick <= tick or (is_oldest and commit.last_finished_tick == tick):
-                if commit is commits[0] and list_changing_ticks(
-                    self.base, commit.last_finished_tick + 1, tick + 1
-                ):
-                    raise UsageError(
-                        f"tick {tick} is not in the history yet", hint="run the engine: it adds the tick"
-                    )
+                if commit is commits[0] and list_changing_ticks(self.base, commit.last_finished_tick + 1, tick + 1):
+                    raise UsageError(f"tick {tick} is not in the history yet", hint="run the engine: it adds the tick")
                 return PastState(tick, commit)
         begins = f"it begins before tick {commits[-1].tick}" if commits else "it is empty"
-        raise UsageError(
-            f"tick {tick} is not in the history: {begins}", hint="see all with `lemming history -n 0`"
-        )
+        raise UsageError(f"tick {tick} is not in the history: {begins}", hint="see all with `lemming history -n 0`")
 
     def diff_commit(self, commit: Commit, *, agent: str = "") -> StateDiff:
         """Return the changes of a commit against its parent."""
@@ -236,9 +225,7 @@ class GitHistory:
         is_inside = not file.startswith("/") and ".." not in file.split("/")
         listed = self.repository.run("ls-tree", "-z", commit.id, "--", file) if is_inside else b""
         if not listed.startswith(b"100"):
-            raise UsageError(
-                f"file {file} did not exist then", hint="use a path from the organisation's folder"
-            )
+            raise UsageError(f"file {file} did not exist then", hint="use a path from the organisation's folder")
         return self.repository.run("cat-file", "blob", listed.split()[2].decode())
 
     def checkout(self, commit: Commit, folder: Path) -> None:

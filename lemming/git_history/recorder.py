@@ -117,14 +117,10 @@ class Recorder:
         fs.remove(self._runtime.base, f"{FOLDER}/index")  # the next look at the files makes it up
         if not self._repository.is_damaged():
             return
-        archive_path = (
-            f"{paths.ARCHIVE_FOLDER}/{timestamp(self._runtime.clock.now()).replace(':', '')}/history.git"
-        )
+        archive_path = f"{paths.ARCHIVE_FOLDER}/{timestamp(self._runtime.clock.now()).replace(':', '')}/history.git"
         fs.move(self._runtime.base, FOLDER, archive_path)
         self.open()
-        hint = (
-            f"nothing else is lost; the old history is in {archive_path}, and git may still read parts of it"
-        )
+        hint = f"nothing else is lost; the old history is in {archive_path}, and git may still read parts of it"
         message = f"the history was damaged and starts anew ({error.message})"
         self._log(GitFailed(message, where=FOLDER, hint=hint))
 
@@ -134,9 +130,7 @@ class Recorder:
         if _has_changes(files):
             self._commit_tick(report.tick, report.turns, files)
 
-    def _commit_tick(
-        self, tick: int, turns: Iterable[TurnReport], files: list[str], **extra_trailers: object
-    ) -> None:
+    def _commit_tick(self, tick: int, turns: Iterable[TurnReport], files: list[str], **extra_trailers: object) -> None:
         self._commit(files, format_tick_message(tick, turns, **extra_trailers), ENGINE)
 
     def _commit(self, files: list[str], message: str, author: str) -> None:
@@ -177,9 +171,7 @@ def parse_trailers(message: str) -> dict[str, str]:
     trailers = dict(line.split(": ", 1) for line in last.splitlines() if ": " in line)
     invalid_keys = [key for key, form in _FORMS.items() if not form.fullmatch(trailers.get(key, "0"))]
     if invalid_keys or not trailers.keys() & {"Tick", "Before-Tick"}:
-        raise foreign_commit_error(
-            f"{invalid_keys[0]} must be a number" if invalid_keys else "no tick is named"
-        )
+        raise foreign_commit_error(f"{invalid_keys[0]} must be a number" if invalid_keys else "no tick is named")
     return trailers
 
 

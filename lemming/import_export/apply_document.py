@@ -69,9 +69,7 @@ def plan_writes(base: Path, document: OrgDocument, template: Mapping[str, bytes]
         *_plan_resumes(base, document, template),
     ]
     planned_paths = {change.path for change in writes}
-    template_writes = [
-        PlannedWrite(path, raw, None) for path, raw in template.items() if path not in planned_paths
-    ]
+    template_writes = [PlannedWrite(path, raw, None) for path, raw in template.items() if path not in planned_paths]
     return [*template_writes, *writes]
 
 
@@ -105,9 +103,7 @@ def apply_writes(base: Path, changes: list[PlannedWrite]) -> None:
                 )
 
 
-def _plan_settings(
-    base: Path, document: OrgDocument, template: Mapping[str, bytes]
-) -> Iterator[PlannedWrite]:
+def _plan_settings(base: Path, document: OrgDocument, template: Mapping[str, bytes]) -> Iterator[PlannedWrite]:
     for path, settings in document.settings.items():
         current_raw = _load_file(base, path)
         raw = current_raw if current_raw is not None else template.get(path, b"{}\n")

@@ -50,18 +50,14 @@ def import_claude(source: ImportSource, target: ImportTarget, result: ImportResu
             result.add_remark(file, f"there is another agent {name}: left out")
         else:
             skill_names = _map_skills(header, skills, result, file)
-            result.resumes[name] = _build_resume(
-                name, file, header, body, target, result, skill_names, is_guided
-            )
+            result.resumes[name] = _build_resume(name, file, header, body, target, result, skill_names, is_guided)
     _join_teams(result)
     folders, files = source.list_folder(".claude")
     skipped = [f"{name}/" for name in folders if name not in ("agents", "skills")]
     report_skipped(result, ".claude", [*skipped, *(name for name in files if name != "CLAUDE.md")])
 
 
-def _map_skills(
-    header: dict[str, Any], available: dict[str, str], result: ImportResult, file: str
-) -> list[str]:
+def _map_skills(header: dict[str, Any], available: dict[str, str], result: ImportResult, file: str) -> list[str]:
     requested = split_words(header.get("skills"))
     for missing in (name for name in requested if name not in available):
         result.add_remark(file, f'skill "{missing}" is not in {SKILLS}; put it into skills/')
@@ -84,14 +80,11 @@ def _build_resume(
     # the remarks on denied tools would not help the user
     denied = set(map_tools(split_words(header.get("disallowedTools")), target, ImportResult(), file))
     tool_names = split_words(header.get("tools"))
-    tools = map_tools(
-        [tool_name for tool_name in tool_names if not _is_subagent_tool(tool_name)], target, result, file
-    )
+    tools = map_tools([tool_name for tool_name in tool_names if not _is_subagent_tool(tool_name)], target, result, file)
     if "tools" not in header:
         tools = [tool for tool in SAFE_TOOLS if tool in target.tools]
         result.add_remark(
-            file,
-            f"it may use all tools in the source, and {', '.join(tools)} here; add others to permissions.tools",
+            file, f"it may use all tools in the source, and {', '.join(tools)} here; add others to permissions.tools"
         )
     for key, reason in _UNSUPPORTED_KEYS.items():
         if key in header:
@@ -141,9 +134,7 @@ def _join_teams(result: ImportResult) -> None:
         for tool_name in filter(_is_subagent_tool, split_words(header.get("tools"))):
             requested = split_words(tool_name.partition("(")[2].rstrip(")"))
             members = [
-                member
-                for member in (requested or result.resumes)
-                if member in result.resumes and member != name
+                member for member in (requested or result.resumes) if member in result.resumes and member != name
             ]
             for missing in (member for member in requested if member not in result.resumes):
                 result.add_remark(name, f"it may start {missing}, which was not imported: left out")
@@ -152,9 +143,7 @@ def _join_teams(result: ImportResult) -> None:
 
 def _import_guide(source: ImportSource, target: ImportTarget, result: ImportResult) -> bool:
     """Import the project's instructions for all agents. Return True if the project has such a file."""
-    guide_path = next(
-        (file for file in (GUIDE, "CLAUDE.md", ".claude/CLAUDE.md") if source.read_bytes(file)), None
-    )
+    guide_path = next((file for file in (GUIDE, "CLAUDE.md", ".claude/CLAUDE.md") if source.read_bytes(file)), None)
     if guide_path and not (target.is_in_place and guide_path == GUIDE):
         result.optional[GUIDE] = source.read_bytes(guide_path) or b""
     return guide_path is not None

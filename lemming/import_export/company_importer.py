@@ -107,9 +107,7 @@ def _import_agent(
     workspace_files = _import_workspace_files(source, folder, name, result)
     docs = [PurePosixPath(entry).name for entry in split_words(header.get("docs"))]
     sections = [
-        f"# {doc}\n{result.files[f'agents/{name}/workspace/{doc}'].decode()}"
-        for doc in docs
-        if doc in workspace_files
+        f"# {doc}\n{result.files[f'agents/{name}/workspace/{doc}'].decode()}" for doc in docs if doc in workspace_files
     ]
     for secret in get_nested_object(sidecar, "inputs", "env"):
         result.add_remark(SIDECAR, f"set the environment variable {secret} of {name} where LeMMing runs")
@@ -135,11 +133,7 @@ def _import_workspace_files(source: ImportSource, folder: str, name: str, result
     skipped = [f"{entry}/" for entry in folders] + [entry for entry in files if not entry.endswith(".md")]
     report_skipped(result, f"agents/{folder}", skipped)
     for file in files:
-        text = (
-            source.read_text(f"agents/{folder}/{file}")
-            if file.endswith(".md") and file != _AGENT_FILE
-            else None
-        )
+        text = source.read_text(f"agents/{folder}/{file}") if file.endswith(".md") and file != _AGENT_FILE else None
         if text is not None:
             result.files[f"agents/{name}/workspace/{file}"] = text.encode()
             imported.append(file)
@@ -164,9 +158,7 @@ def _link_managers(result: ImportResult) -> None:
         if manager in result.resumes and manager != name:
             join_team(result, manager, [name])
         elif manager_text:
-            result.add_remark(
-                f"agents/{name}/{_AGENT_FILE}", f"reports to {manager_text}, which was not imported"
-            )
+            result.add_remark(f"agents/{name}/{_AGENT_FILE}", f"reports to {manager_text}, which was not imported")
 
 
 def _import_teams(source: ImportSource, result: ImportResult) -> None:
@@ -235,17 +227,11 @@ def _import_task(
         schedule, problem = to_schedule(cron, str(trigger.get("timezone") or ""))
         if schedule:
             resume["schedule"] = schedule
-            result.add_remark(
-                path, f'{name} runs only at "{cron}"; for a separate job use lemming send --every'
-            )
-            resume["instructions"] += (
-                f"\n\n# When your schedule comes up: {header.get('name') or slug}\n{body}"
-            )
+            result.add_remark(path, f'{name} runs only at "{cron}"; for a separate job use lemming send --every')
+            resume["instructions"] += f"\n\n# When your schedule comes up: {header.get('name') or slug}\n{body}"
             return
     if is_task:
-        message = (
-            f"the schedule was not imported: {problem}" if problem else "send the task with lemming send --to"
-        )
+        message = f"the schedule was not imported: {problem}" if problem else "send the task with lemming send --to"
         result.add_remark(
             path,
             f"{message if not cron or problem else 'add the second schedule with lemming send --every --to'} {name}",

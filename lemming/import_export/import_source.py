@@ -11,11 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.capabilities.skills.front_matter import (
-    InvalidFrontMatter,
-    parse_front_matter,
-    split_front_matter,
-)
+from lemming.capabilities.skills.front_matter import InvalidFrontMatter, parse_front_matter, split_front_matter
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import raises_disk_error

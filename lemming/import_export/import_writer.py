@@ -16,9 +16,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import MODELS_FILE
 
-_SECRET = re.compile(
-    r"(?:api_?key|access_?key|private_?key|token|secret|password|authorization)\Z", re.IGNORECASE
-)
+_SECRET = re.compile(r"(?:api_?key|access_?key|private_?key|token|secret|password|authorization)\Z", re.IGNORECASE)
 _LEFT_OUT = "(left out)"
 _LIMIT_BYTES = 1 << 20
 
@@ -48,9 +46,7 @@ def build_import_files(base: Path, result: ImportResult, template: Mapping[str, 
             del result.resumes[name]
             continue
         files[file] = content
-    agent_files = {
-        path: raw for path, raw in result.files.items() if _agent_from_path(path) in result.resumes
-    }
+    agent_files = {path: raw for path, raw in result.files.items() if _agent_from_path(path) in result.resumes}
     agents = {**files, **agent_files}
     existing = [path for path in agents if _has_path(base, path)]
     is_interrupted_import = len(existing) < len(agents) and all(
@@ -79,8 +75,7 @@ def write_files(base: Path, import_files: ImportFiles) -> None:
             base / path, import_files.files[path]
         ):
             raise UsageError(
-                f"{path} was created during the command; the remaining files were not written",
-                where=str(base),
+                f"{path} was created during the command; the remaining files were not written", where=str(base)
             )
 
 
@@ -111,9 +106,7 @@ def append_keys(raw: bytes, document: dict[str, Any], missing: dict[str, Any]) -
     """Append keys to a JSON object in its file. The layout of the rest stays unchanged."""
     merged = {**document, **missing}
     head, brace, tail = raw.rstrip().rpartition(b"}")
-    lines = [
-        f"  {dump_compact(key).decode()}: {dump_compact(value).decode()}" for key, value in missing.items()
-    ]
+    lines = [f"  {dump_compact(key).decode()}: {dump_compact(value).decode()}" for key, value in missing.items()]
     text = b"," * bool(document) + ("\n" + ",\n".join(lines) + "\n").encode()
     return preserve_layout(head.rstrip() + text + brace + tail + b"\n", merged)
 

@@ -89,14 +89,10 @@ def map_tools(names: Iterable[str], target: ImportTarget, result: ImportResult, 
         if mapped_name in target.tools:
             mapped.append(mapped_name)
             if "(" in name:
-                result.add_remark(
-                    file, f"tool {name}: {mapped_name} is granted without the limits in brackets"
-                )
+                result.add_remark(file, f"tool {name}: {mapped_name} is granted without the limits in brackets")
         elif tool_name.startswith("mcp__"):
             parts = ".".join(name.split("__"))
-            result.add_remark(
-                file, f'tool {name}: add "{parts}" to permissions.tools once its server is set up'
-            )
+            result.add_remark(file, f'tool {name}: add "{parts}" to permissions.tools once its server is set up')
         elif tool_name in _UNNEEDED_TOOLS:
             result.add_remark(file, f"tool {name}: {_UNNEEDED_TOOLS[tool_name]}")
         else:
@@ -113,9 +109,7 @@ def map_model(model_name: str, result: ImportResult, file: str) -> str:
         return model_name
     provider, slash, model = model_name.partition("/")
     if not slash:
-        provider = next(
-            (name for prefix, name in _PROVIDERS_BY_PREFIX.items() if model_name.startswith(prefix)), ""
-        )
+        provider = next((name for prefix, name in _PROVIDERS_BY_PREFIX.items() if model_name.startswith(prefix)), "")
         model = model_name
     if provider not in _PROVIDERS:
         result.add_remark(file, f'model "{model_name}": unknown provider; "default" is used instead')
@@ -125,13 +119,7 @@ def map_model(model_name: str, result: ImportResult, file: str) -> str:
     return key
 
 
-_PROVIDERS_BY_PREFIX = {
-    "claude-": "anthropic",
-    "gpt-": "openai",
-    "o1": "openai",
-    "o3": "openai",
-    "o4": "openai",
-}
+_PROVIDERS_BY_PREFIX = {"claude-": "anthropic", "gpt-": "openai", "o1": "openai", "o3": "openai", "o4": "openai"}
 
 
 def parse_interval(text: Any) -> float | None:
@@ -208,14 +196,10 @@ def copy_folder(source: ImportSource, folder: str, target_folder: str, files: di
             files[f"{target_folder}/{path}"] = raw
 
 
-def import_skills(
-    source: ImportSource, folder: str, target: ImportTarget, result: ImportResult
-) -> dict[str, str]:
+def import_skills(source: ImportSource, folder: str, target: ImportTarget, result: ImportResult) -> dict[str, str]:
     """Import the skills of a folder, and return the resume entry of each skill by name."""
     folders = {name: f"{folder}/{name}" for name in source.list_folder(folder)[0]}
-    skills = {
-        name: path for name, path in folders.items() if source.read_bytes(f"{path}/{SKILL_FILE}") is not None
-    }
+    skills = {name: path for name, path in folders.items() if source.read_bytes(f"{path}/{SKILL_FILE}") is not None}
     if target.is_in_place:
         return skills
     for name, path in skills.items():

@@ -35,23 +35,17 @@ _STARTUP_FILES = ("BOOT.md", "BOOTSTRAP.md")
 _MEMORY_FILES = ("MEMORY.md", "memory.md")
 _KNOWN_FILES = {*_INSTRUCTION_FILES, *_CONTEXT_FILES, *_STARTUP_FILES, *_MEMORY_FILES, "IDENTITY.md"}
 _DEFAULT_EVERY = "30m"
-_BULLET = re.compile(
-    r"^\s*[-*]\s*\**(Name|Creature|Vibe|Emoji|Avatar)\**\s*:\s*\**[ \t]*(\S.*)$", re.MULTILINE
-)
+_BULLET = re.compile(r"^\s*[-*]\s*\**(Name|Creature|Vibe|Emoji|Avatar)\**\s*:\s*\**[ \t]*(\S.*)$", re.MULTILINE)
 
 
-def import_openclaw(
-    source: ImportSource, target: ImportTarget, result: ImportResult, created_at: str
-) -> None:
+def import_openclaw(source: ImportSource, target: ImportTarget, result: ImportResult, created_at: str) -> None:
     """Import a workspace, or all workspaces of a folder such as `~/.openclaw`.
 
     `created_at`: timestamp of the memories.
     """
     config = _load_config(source, result)
     folders = (
-        [""]
-        if _is_workspace(source, "")
-        else [name for name in source.list_folder()[0] if _is_workspace(source, name)]
+        [""] if _is_workspace(source, "") else [name for name in source.list_folder()[0] if _is_workspace(source, name)]
     )
     entries = _list_entries(config)
     defaults = get_nested_object(config, "agents", "defaults")
@@ -59,9 +53,7 @@ def import_openclaw(
         entry = _find_entry(folder or source.folder.name, entries, is_only=len(folders) == 1)
         agent_defaults = {key: value for key, value in defaults.items() if key in ("model", "heartbeat")}
         heartbeat = _find_heartbeat(agent_defaults, entry, entries)
-        _import_workspace(
-            source, folder, _AgentSettings(entry, agent_defaults, heartbeat), target, result, created_at
-        )
+        _import_workspace(source, folder, _AgentSettings(entry, agent_defaults, heartbeat), target, result, created_at)
 
 
 class _AgentSettings(NamedTuple):
@@ -72,9 +64,7 @@ class _AgentSettings(NamedTuple):
     heartbeat: dict[str, Any]
 
 
-def _find_heartbeat(
-    defaults: dict[str, Any], entry: dict[str, Any], entries: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _find_heartbeat(defaults: dict[str, Any], entry: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
     """Return an agent's heartbeat. Once any agent has an own heartbeat, the default applies to no agent."""
     # OpenClaw's rule: once any agent sets a heartbeat, only agents with their own setting have one
     if any("heartbeat" in other for other in entries) and "heartbeat" not in entry:
@@ -100,9 +90,7 @@ def _is_workspace(source: ImportSource, folder: str) -> bool:
 def _list_entries(config: dict[str, Any]) -> list[dict[str, Any]]:
     agents = get_nested_object(config, "agents")
     agent_list = agents.get("list")
-    entries = (
-        [entry for entry in agent_list if isinstance(entry, dict)] if isinstance(agent_list, list) else []
-    )
+    entries = [entry for entry in agent_list if isinstance(entry, dict)] if isinstance(agent_list, list) else []
     entries_by_name = get_nested_object(agents, "entries").items()
     return [*entries, *({"id": name, **entry} for name, entry in entries_by_name if isinstance(entry, dict))]
 
@@ -114,8 +102,7 @@ def _find_entry(folder: str, entries: list[dict[str, Any]], *, is_only: bool) ->
         if folder in (workspace_name, entry.get("id"), f"workspace-{entry.get('id')}"):
             return entry
     default = next(
-        (candidate for candidate in entries if candidate.get("default") or candidate.get("id") == "main"),
-        None,
+        (candidate for candidate in entries if candidate.get("default") or candidate.get("id") == "main"), None
     )
     if default and not default.get("workspace") and folder in ("workspace", "clawd"):
         return default
@@ -134,9 +121,7 @@ def _import_workspace(
     texts = {name: source.read_text(_join_path(folder, name)) or "" for name in _KNOWN_FILES}
     bullets = ((key.lower(), text.strip(" *_")) for key, text in _BULLET.findall(texts["IDENTITY.md"]))
     identity = {key: text for key, text in bullets if text}
-    identity |= {
-        key: value for key, value in get_nested_object(entry, "identity").items() if isinstance(value, str)
-    }
+    identity |= {key: value for key, value in get_nested_object(entry, "identity").items() if isinstance(value, str)}
     agent_id = entry.get("id") if entry.get("id") != "main" else ""
     name = to_agent_name(str(agent_id or identity.get("name") or folder or source.folder.name))
     location = _join_path(folder, "SOUL.md")
@@ -148,9 +133,7 @@ def _import_workspace(
     schedule = _build_schedule(heartbeat, texts["HEARTBEAT.md"], result, _join_path(folder, "HEARTBEAT.md"))
     model = entry.get("model", defaults.get("model"))
     model_options = get_nested_object({"model": model}, "model")
-    key = map_model(
-        str(model_options.get("primary") or "") if model_options else str(model or ""), result, location
-    )
+    key = map_model(str(model_options.get("primary") or "") if model_options else str(model or ""), result, location)
     fallback = [map_model(item, result, location) for item in split_words(model_options.get("fallbacks"))]
     result.resumes[name] = build_resume(
         name,
@@ -185,30 +168,20 @@ def _import_files(
             result.files[f"{home}/{file}"] = texts[file].encode()
     for file in _STARTUP_FILES:
         if texts[file].strip():
-            result.add_remark(
-                _join_path(folder, file), "does not run automatically; it was copied to the workspace"
-            )
+            result.add_remark(_join_path(folder, file), "does not run automatically; it was copied to the workspace")
     memory = next((texts[file] for file in _MEMORY_FILES if texts[file].strip()), "")
     if memory:
         try:
             effect = make_memory_effect(name, "memory", memory, created_at)
             result.files[effect.path] = effect.content
         except ToolError as error:
-            result.add_remark(
-                _join_path(folder, _MEMORY_FILES[0]), f"{error.message}; it was copied to the workspace"
-            )
+            result.add_remark(_join_path(folder, _MEMORY_FILES[0]), f"{error.message}; it was copied to the workspace")
             result.files[f"{home}/{_MEMORY_FILES[0]}"] = memory.encode()
     copy_folder(source, _join_path(folder, "memory"), f"{home}/memory", result.files)
     copy_folder(source, _join_path(folder, "skills"), f"agents/{name}/skills", result.files)
     folders, files = source.list_folder(folder)
-    skipped = [
-        f"{entry}/" for entry in folders if entry not in ("memory", "skills") and not entry.startswith(".")
-    ]
-    skipped += [
-        entry
-        for entry in files
-        if entry not in _KNOWN_FILES and entry != CONFIG and not entry.startswith(".")
-    ]
+    skipped = [f"{entry}/" for entry in folders if entry not in ("memory", "skills") and not entry.startswith(".")]
+    skipped += [entry for entry in files if entry not in _KNOWN_FILES and entry != CONFIG and not entry.startswith(".")]
     report_skipped(result, folder, skipped)
     return [{"file": f"./workspace/{file}"} for file in _CONTEXT_FILES if f"{home}/{file}" in result.files]
 
@@ -221,20 +194,15 @@ def _map_tools(settings: dict[str, Any], target: ImportTarget, result: ImportRes
         return [tool for tool in map_tools(allowed, target, result, file) if tool not in denied]
     tools = [tool for tool in SAFE_TOOLS if tool in target.tools and tool not in denied]
     result.add_remark(
-        file,
-        f"it may use all tools in the source, and {', '.join(tools)} here; add others to permissions.tools",
+        file, f"it may use all tools in the source, and {', '.join(tools)} here; add others to permissions.tools"
     )
     return tools
 
 
-def _build_schedule(
-    heartbeat: dict[str, Any], heartbeat_text: str, result: ImportResult, file: str
-) -> dict[str, Any]:
+def _build_schedule(heartbeat: dict[str, Any], heartbeat_text: str, result: ImportResult, file: str) -> dict[str, Any]:
     """Convert a heartbeat to a schedule. A task list without tasks gives no schedule."""
     wake_on_change = {"run_every_n_ticks": 1, "wake": "changed"}
-    has_tasks = any(
-        line.strip() and not line.lstrip().startswith("#") for line in heartbeat_text.splitlines()
-    )
+    has_tasks = any(line.strip() and not line.lstrip().startswith("#") for line in heartbeat_text.splitlines())
     if (not heartbeat and not has_tasks) or (heartbeat_text and not has_tasks):
         return wake_on_change
     interval = heartbeat.get("every", _DEFAULT_EVERY)
@@ -250,8 +218,7 @@ def _build_schedule(
         result.add_remark(file, f"the heartbeat has no schedule: {problem}")
         return wake_on_change
     result.add_remark(
-        file,
-        f'heartbeat every {interval} becomes "{cron}", {schedule["timezone"]}; it answers only at these times',
+        file, f'heartbeat every {interval} becomes "{cron}", {schedule["timezone"]}; it answers only at these times'
     )
     return schedule
 

@@ -74,9 +74,7 @@ def parse_document(raw: bytes, file: str) -> Json:
         else:
             document = parse_yaml(text, LIMIT_BYTES)
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"expected UTF-8 text, got other bytes at byte {error.start}", where=file
-        ) from error
+        raise ConfigError(f"expected UTF-8 text, got other bytes at byte {error.start}", where=file) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML: {error}", where=file) from error
     except RecursionError as error:  # raised by TOML; the other two parsers report it themselves
@@ -93,9 +91,7 @@ def parse_document(raw: bytes, file: str) -> Json:
     return document
 
 
-def parse_org(
-    document: Json, file: str, existing_agents: Iterable[str], defaults: ShorthandDefaults
-) -> OrgDocument:
+def parse_org(document: Json, file: str, existing_agents: Iterable[str], defaults: ShorthandDefaults) -> OrgDocument:
     """Build the content of an organisation from a parsed document; `existing_agents` are agents outside the
     document.
 
@@ -112,9 +108,7 @@ def parse_org(
     files = dict(_iter_files({**_require_object(document, "files", file), **plans}, file))
     files |= dict(_iter_trust_labels(_require_object(document, "trust", file), files, file))
     settings = {
-        SETTINGS_FILES[part]: _require_object(document, part, file)
-        for part in SETTINGS_FILES
-        if part in document
+        SETTINGS_FILES[part]: _require_object(document, part, file) for part in SETTINGS_FILES if part in document
     }
     if any(PurePosixPath(path).match(TOOL_FILES_PATTERN) and path.count("/") == 1 for path in files):
         org_settings = settings.setdefault(ORG_FILE, {})
@@ -185,16 +179,11 @@ def _build_resumes(
     agents: Json, plans: Json, file: str, existing_agents: set[str], defaults: ShorthandDefaults
 ) -> tuple[dict[str, Json], list[tuple[str, str]]]:
     all_agents = existing_agents | agents.keys()
-    plan_references = {
-        path.split("/")[1]: _collect_names(plan, ("ask", "plan")) for path, plan in plans.items()
-    }
+    plan_references = {path.split("/")[1]: _collect_names(plan, ("ask", "plan")) for path, plan in plans.items()}
     team_members = {
-        name: [*_list_team_members(entry, "ask"), *plan_references.get(name, [])]
-        for name, entry in agents.items()
+        name: [*_list_team_members(entry, "ask"), *plan_references.get(name, [])] for name, entry in agents.items()
     }
-    contacts = {
-        name: [*team_members[name], *_list_team_members(entry, "hand_to")] for name, entry in agents.items()
-    }
+    contacts = {name: [*team_members[name], *_list_team_members(entry, "hand_to")] for name, entry in agents.items()}
     handoff_readers = [
         (receiver, person)
         for name, entry in agents.items()
@@ -210,15 +199,11 @@ def _build_resumes(
         if problem := paths.new_agent_name_error(name):
             raise ConfigError(problem, where=location, hint="choose another name")
         if not isinstance(entry, dict | str):
-            raise ConfigError(
-                "an agent must be a text or an object", where=location, hint='write "does: ..."'
-            )
+            raise ConfigError("an agent must be a text or an object", where=location, hint='write "does: ..."')
         shorthand: Json = {"does": entry} if isinstance(entry, str) else dict(entry)
         handoff_authors = (agent for other, agent in handoff_readers if other == name)
         authors = [
-            *dict.fromkeys(
-                [*_to_list(shorthand.get("read")), *team_members[name], *callers[name], *handoff_authors]
-            )
+            *dict.fromkeys([*_to_list(shorthand.get("read")), *team_members[name], *callers[name], *handoff_authors])
         ]
         if authors and "*" not in authors:
             shorthand["read"] = authors
@@ -252,10 +237,7 @@ def _list_team_members(entry: Any, key: Literal["ask", "hand_to"]) -> list[str]:
         return []
     team = entry.get("team") if isinstance(entry.get("team"), dict) else {}
     members = [*_to_list(entry.get(key)), *_to_list((team or {}).get(key))]
-    return [
-        member["agent"] if isinstance(member, dict) and "agent" in member else str(member)
-        for member in members
-    ]
+    return [member["agent"] if isinstance(member, dict) and "agent" in member else str(member) for member in members]
 
 
 def _find_judges(entry: Any) -> Iterator[str]:
@@ -289,13 +271,9 @@ def _iter_trust_labels(labels: Json, files: Mapping[str, bytes], file: str) -> I
     for path, label in labels.items():
         location = f"{file}: trust.{path}"
         if path not in files:
-            raise ConfigError(
-                "the document has no such file", where=location, hint='name a file listed in "files"'
-            )
+            raise ConfigError("the document has no such file", where=location, hint='name a file listed in "files"')
         if not isinstance(label, str) or not label:
-            raise ConfigError(
-                "a trust label must be a text", where=location, hint='write "outside", for example'
-            )
+            raise ConfigError("a trust label must be a text", where=location, hint='write "outside", for example')
         from lemming.capabilities.trust.sidecar_labels import (
             make_label_effect,
         )  # only imported if the document has labels

@@ -43,12 +43,7 @@ def export_org(org: Organisation, template: Mapping[str, bytes]) -> tuple[Json, 
             agents[name] = _resume_shorthand(name, parse(raw, allow_bom=True))
     parts = {part: _export_settings(base, file, template) for part, file in SETTINGS_FILES.items()}
     files, omitted = _export_files(base, template)
-    document = {
-        "agents": agents,
-        **parts,
-        "files": files,
-        "trust": dict(_iter_trust_labels(org, survey, files)),
-    }
+    document = {"agents": agents, **parts, "files": files, "trust": dict(_iter_trust_labels(org, survey, files))}
     return {part: value for part, value in document.items() if value}, omitted
 
 
@@ -68,9 +63,7 @@ def _export_settings(base: Path, file: str, template: Mapping[str, bytes]) -> Js
         return {}
     template_settings: Json = parse(template.get(file, b"{}"))
     return {
-        key: value
-        for key, value in settings.items()
-        if key not in template_settings or template_settings[key] != value
+        key: value for key, value in settings.items() if key not in template_settings or template_settings[key] != value
     }
 
 
@@ -114,9 +107,7 @@ def _iter_paths(base: Path) -> Iterator[str]:
         )
         for file in candidates:
             path = file.relative_to(base).as_posix()
-            is_exported = not any(
-                part.startswith(".") or part == _PROCESSED_FOLDER for part in Path(path).parts
-            )
+            is_exported = not any(part.startswith(".") or part == _PROCESSED_FOLDER for part in Path(path).parts)
             if is_exported and file.is_file() and not file.is_symlink() and is_allowed_file(path):
                 yield path
 

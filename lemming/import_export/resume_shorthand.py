@@ -69,9 +69,7 @@ class ShorthandDefaults(NamedTuple):
 NO_DEFAULTS = ShorthandDefaults()
 
 
-def expand_shorthand(
-    name: str, shorthand: Mapping[str, Any], defaults: ShorthandDefaults = NO_DEFAULTS
-) -> Json:
+def expand_shorthand(name: str, shorthand: Mapping[str, Any], defaults: ShorthandDefaults = NO_DEFAULTS) -> Json:
     """Expand shorthand to a full resume.
 
     By default an agent takes a turn when an input has changed (with `cron`: by the clock), and has a budget
@@ -81,10 +79,7 @@ def expand_shorthand(
     """
     _require_known_keys(name, shorthand)
     resume: Json = {"name": name, "title": default_title(name), "model": {"key": "default"}}
-    resume |= {
-        "permissions": {"read_outboxes": [], "tools": []},
-        "schedule": {"wake": get_default_wake(shorthand)},
-    }
+    resume |= {"permissions": {"read_outboxes": [], "tools": []}, "schedule": {"wake": get_default_wake(shorthand)}}
     resume |= {"instructions": PLACEHOLDER, "credits": DEFAULT_CREDITS}
     resume |= {key: _deep_copy(value) for key, value in shorthand.items() if key not in SHORTHAND_KEYS}
     return {key: value for key, value in apply_shorthand(resume, shorthand, defaults).items() if value != {}}
@@ -95,9 +90,7 @@ def get_default_wake(shorthand: Mapping[str, Any]) -> str:
     return "always" if shorthand.get("cron") else "changed"
 
 
-def apply_shorthand(
-    resume: Json, shorthand: Mapping[str, Any], defaults: ShorthandDefaults = NO_DEFAULTS
-) -> Json:
+def apply_shorthand(resume: Json, shorthand: Mapping[str, Any], defaults: ShorthandDefaults = NO_DEFAULTS) -> Json:
     """Apply shorthand to a resume; shorthand replaces the earlier values.
 
     An agent with approvals also reads a person, because otherwise no answer could arrive.
@@ -181,11 +174,7 @@ def _require_known_keys(name: str, shorthand: Mapping[str, Any]) -> None:
     known_keys = [*SHORTHAND_KEYS, *sorted(_RESUME_KEYS - {"name", "instructions"})]
     for key in shorthand:
         if key not in (*known_keys, "instructions") and not key.startswith("x-"):
-            hint = (
-                _FOREIGN_KEYS.get(key, "")
-                or did_you_mean(key, known_keys)
-                or f"use one of {', '.join(known_keys)}"
-            )
+            hint = _FOREIGN_KEYS.get(key, "") or did_you_mean(key, known_keys) or f"use one of {', '.join(known_keys)}"
             raise UsageError(f'unknown key "{key}"', where=f"agents.{name}", hint=hint)
 
 
@@ -201,9 +190,7 @@ def _set_budget(resume: Json, budget: Any) -> None:
     except (TypeError, ValueError):
         hint = 'write credits such as 50, dollars such as "$2", or "200000 tokens"'
         raise UsageError(
-            f'a budget must be credits, dollars or tokens, got "{budget}"',
-            where=f"agents.{resume['name']}",
-            hint=hint,
+            f'a budget must be credits, dollars or tokens, got "{budget}"', where=f"agents.{resume['name']}", hint=hint
         ) from None
     resume["credits"] = {"max_credits": credits}
 

@@ -70,11 +70,7 @@ def _move_folder(base: Path, old: str, new: str, *, was_copied: bool) -> None:
     The copy gets a name invalid for agents and is noted once complete: at no moment can a crash leave two
     agents, or an agent without files.
     """
-    old_folder, new_folder, staging = (
-        paths.agent_folder(old),
-        paths.agent_folder(new),
-        f"agents/.{new}.copied",
-    )
+    old_folder, new_folder, staging = (paths.agent_folder(old), paths.agent_folder(new), f"agents/.{new}.copied")
     if not was_copied:
         try:
             fs.move(base, old_folder, new_folder)
@@ -121,10 +117,7 @@ def carry_over_shown_entries(base: OrgPath, reader: str, old: str, new: str) -> 
         state = read_state(base, reader)
     except CorruptState:  # it takes no turns, and `lemming validate` names it
         return
-    entries = [
-        (parse_file_names(old, [Path(new_name.file).name])[0], new_name)
-        for new_name in list_outbox(base, new)
-    ]
+    entries = [(parse_file_names(old, [Path(new_name.file).name])[0], new_name) for new_name in list_outbox(base, new)]
     read = state.read.rename_author(old, new, entries)
     if read != state.read:
         amend_state(base, reader, replace(state, read=read))
@@ -260,9 +253,7 @@ def _replace_in_text(text: str, old: str, new: str) -> str:
     lists = "|".join(AGENT_LIST_KEYS)
     beginning = f"{old_json[:-1]}/", f"{new_json[:-1]}/"
     return re.sub(
-        rf'"(?:{lists})"\s*:\s*\[[^\]]*\]',
-        lambda match: match[0].replace(old_json, new_json).replace(*beginning),
-        text,
+        rf'"(?:{lists})"\s*:\s*\[[^\]]*\]', lambda match: match[0].replace(old_json, new_json).replace(*beginning), text
     )
 
 

@@ -85,9 +85,7 @@ def _add_record(file_changes: FileChanges, tick: int, record: Record) -> None:
             for name in TickPlan.from_record(record).all_agents:
                 file_changes.first_planned.setdefault(name, tick)
         case TurnStarted():
-            tick_changes.states.setdefault(
-                record.agent, record.state
-            )  # as its first turn in the tick found it
+            tick_changes.states.setdefault(record.agent, record.state)  # as its first turn in the tick found it
             # by its whole name where the mark tells it: an id that a person gave may come twice
             names_by_id = {
                 entry_id.partition("_")[2]: entry_id

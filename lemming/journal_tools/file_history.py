@@ -53,13 +53,9 @@ class FileHistory:
     def __init__(self, base: OrgPath) -> None:
         self.base = base
         self.file_changes = load_file_changes(base, despite_damage=True)
-        committed_ticks = [
-            tick for tick, tick_changes in self.file_changes.ticks.items() if tick_changes.is_committed
-        ]
+        committed_ticks = [tick for tick, tick_changes in self.file_changes.ticks.items() if tick_changes.is_committed]
         if not committed_ticks:
-            raise UsageError(
-                "no tick has run yet", where=str(base), hint="run a tick with `lemming run-once`"
-            )
+            raise UsageError("no tick has run yet", where=str(base), hint="run a tick with `lemming run-once`")
         self.first_tick, self.ticks = (
             committed_ticks[0],
             [tick for tick in committed_ticks if _has_active_turns(self.file_changes.ticks[tick])],
@@ -84,9 +80,7 @@ class FileHistory:
         for tick, files in self.external_arrivals.files.items():
             if tick is not None:
                 # files from before the first tick belong to the beginning
-                change_tick = (
-                    self.tick_before_first if tick <= self.first_tick else self._find_change_tick(tick)
-                )
+                change_tick = self.tick_before_first if tick <= self.first_tick else self._find_change_tick(tick)
                 steps[change_tick] |= dict.fromkeys(files, CURRENT_VERSION)
         for tick in self.ticks:
             for path, turn in self.file_changes.ticks[tick].changes.items():
@@ -129,9 +123,7 @@ class FileHistory:
     def load_engine_files(self, tick: int) -> dict[str, bytes]:
         """Return the ledgers and the counter as they were after a tick."""
         ledgers = {paths.ledger_file(name): self._load_past_ledger(name, tick) for name in self.names}
-        return {file: raw for file, raw in ledgers.items() if raw} | {
-            paths.TICK_FILE: encode_counter(tick + 1)
-        }
+        return {file: raw for file, raw in ledgers.items() if raw} | {paths.TICK_FILE: encode_counter(tick + 1)}
 
     def _load_past_ledger(self, name: str, tick: int) -> bytes:
         """Return an agent's ledger after a tick; only a single line if the ledger does not reach back far

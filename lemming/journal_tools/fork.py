@@ -97,9 +97,7 @@ def apply_override(raw: bytes, override: SettingOverride) -> bytes:
         content = parse(raw, limit_bytes=_FILE_LIMIT_BYTES, allow_bom=True)
     except JsonProblem as error:
         raise UsageError(f"{override.file} must be JSON: {error}", hint="name a JSON file") from error
-    *parents, last_part = [
-        part.replace("~1", "/").replace("~0", "~") for part in override.pointer.split("/")[1:]
-    ]
+    *parents, last_part = [part.replace("~1", "/").replace("~0", "~") for part in override.pointer.split("/")[1:]]
     container = content
     for part in parents:
         container = _descend(container, part, override)

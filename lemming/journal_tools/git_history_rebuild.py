@@ -43,9 +43,7 @@ def rebuild_history(base: OrgPath, repository: Repository) -> int:
 def _iter_fast_import(history: FileHistory) -> Iterator[bytes]:
     """Yield the commits in the format of `git fast-import`."""
     for index, (tick, changed) in enumerate(history.changes_by_tick.items()):
-        files = {
-            path: version and history.load_version(path, version) for path, version in sorted(changed.items())
-        }
+        files = {path: version and history.load_version(path, version) for path, version in sorted(changed.items())}
         engine_files = history.load_engine_files(tick)
         if tick == history.tick_before_first:
             subject, trailers = f"before tick {tick + 1}: the history begins", {"Before-Tick": tick + 1}
@@ -66,9 +64,7 @@ def _iter_fast_import(history: FileHistory) -> Iterator[bytes]:
         yield _format_commit(message, author, _parse_unix_time(at), files | engine_files, parent)
 
 
-def _format_commit(
-    message: str, author: str, at_s: int, files: Mapping[str, bytes | None], parent: str = ""
-) -> bytes:
+def _format_commit(message: str, author: str, at_s: int, files: Mapping[str, bytes | None], parent: str = "") -> bytes:
     author_line = f"{author} <lemming@localhost> {at_s} +0000"
     parts = [
         f"commit {BRANCH}\nauthor {author_line}\ncommitter LeMMing <lemming@localhost> {at_s} +0000\n".encode(),

@@ -24,8 +24,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 
 PRESENT_FILES_REMARK = (
-    "no history is recorded here: this is from the journals, with today's resumes, "
-    "settings and files of people"
+    "no history is recorded here: this is from the journals, with today's resumes, settings and files of people"
 )
 _TICK = re.compile(r"\d{1,12}\Z")
 _Contents = dict[str, FileVersion | bytes]
@@ -40,9 +39,7 @@ class JournalHistory:
     def __init__(self, base: OrgPath) -> None:
         self.base, self.file_history = Path(base), FileHistory(base)
         first = self.file_history.file_changes.ticks[self.file_history.first_tick]
-        self._agent_with_lost_turns = next(
-            (name for name in first.states if first.states[name]["status"]), ""
-        )
+        self._agent_with_lost_turns = next((name for name in first.states if first.states[name]["status"]), "")
 
     @property
     def reliability_note(self) -> str:
@@ -71,9 +68,7 @@ class JournalHistory:
             tick == self.file_history.tick_before_first and self._agent_with_lost_turns
         ):
             reason = f"the journals begin with tick {first}"
-            raise UsageError(
-                f"the files after tick {tick} are unknown: {reason}", hint=f"name a tick from {first} on"
-            )
+            raise UsageError(f"the files after tick {tick} are unknown: {reason}", hint=f"name a tick from {first} on")
         return PastState(tick, self._build_commit(tick))
 
     def find_commit(self, tick: int) -> Commit | None:
@@ -87,9 +82,7 @@ class JournalHistory:
 
     def _build_commit(self, tick: int) -> Commit:
         """Return the newest commit a git history would have after a tick; the commit has no id."""
-        last_tick = max(
-            (change_tick for change_tick in self.file_history.ticks if change_tick <= tick), default=None
-        )
+        last_tick = max((change_tick for change_tick in self.file_history.ticks if change_tick <= tick), default=None)
         if last_tick is None:
             tick_changes = self.file_history.file_changes.ticks[self.file_history.first_tick]
             subject = f"before tick {self.file_history.first_tick}"
@@ -111,9 +104,7 @@ class JournalHistory:
         """Return the past content of a file; raise `UsageError` if there was no such file."""
         content = self._load_content(file, self._files_at_tick(commit.last_finished_tick).get(file))
         if content is None:
-            raise UsageError(
-                f"file {file} did not exist then", hint="use a path from the organisation's folder"
-            )
+            raise UsageError(f"file {file} did not exist then", hint="use a path from the organisation's folder")
         return content
 
     def checkout(self, commit: Commit, folder: Path) -> None:
@@ -124,16 +115,11 @@ class JournalHistory:
 
     @cached_property
     def _current_files(self) -> _Contents:
-        files = [
-            *iter_tracked_files(self.base),
-            *([paths.TICK_FILE] if (self.base / paths.TICK_FILE).exists() else []),
-        ]
+        files = [*iter_tracked_files(self.base), *([paths.TICK_FILE] if (self.base / paths.TICK_FILE).exists() else [])]
         return dict.fromkeys(files, CURRENT_VERSION)
 
     def _resolve_files(self, revision: str) -> _Contents:
-        return (
-            self._current_files if revision == NOW else self._files_at_tick(self.resolve_state(revision).tick)
-        )
+        return self._current_files if revision == NOW else self._files_at_tick(self.resolve_state(revision).tick)
 
     def _files_at_tick(self, tick: int) -> _Contents:
         return {**self.file_history.files_at_tick(tick), **self.file_history.load_engine_files(tick)}
@@ -152,9 +138,7 @@ class JournalHistory:
             old_version, new_version = old.get(file), new.get(file)
             if old_version == new_version or not file.startswith(folder_prefix):
                 continue
-            change, diff = diff_file(
-                file, self._load_content(file, old_version), self._load_content(file, new_version)
-            )
+            change, diff = diff_file(file, self._load_content(file, old_version), self._load_content(file, new_version))
             files += [change] if change else []
             diffs.append(diff)
         return StateDiff(files, "".join(diffs))
@@ -173,9 +157,7 @@ def open_past(base: OrgPath) -> PastStates:
     return GitHistory(Path(base)) if has_history else JournalHistory(base)
 
 
-def diff_file(
-    file: str, old_content: bytes | None, new_content: bytes | None
-) -> tuple[FileChange | None, str]:
+def diff_file(file: str, old_content: bytes | None, new_content: bytes | None) -> tuple[FileChange | None, str]:
     """Return the change of a file and its diff in git's format.
 
     For equal contents the change is None and the diff empty.
@@ -184,18 +166,11 @@ def diff_file(
         return None, ""
     kind = "added" if old_content is None else "deleted" if new_content is None else "modified"
     try:
-        old_lines, new_lines = (
-            (raw or b"").decode().splitlines(keepends=True) for raw in (old_content, new_content)
-        )
+        old_lines, new_lines = ((raw or b"").decode().splitlines(keepends=True) for raw in (old_content, new_content))
     except UnicodeDecodeError:
         return FileChange(file, kind, None, None), f"Binary files differ: {file}\n"
-    names = (
-        "/dev/null" if old_content is None else f"a/{file}",
-        "/dev/null" if new_content is None else f"b/{file}",
-    )
+    names = ("/dev/null" if old_content is None else f"a/{file}", "/dev/null" if new_content is None else f"b/{file}")
     lines = list(unified_diff(old_lines, new_lines, *names))
     counts = [sum(line.startswith(sign) for line in lines[2:]) for sign in "+-"]
-    text = "".join(
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
-    )
+    text = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return FileChange(file, kind, *counts), f"diff --git a/{file} b/{file}\n{text}"

@@ -61,8 +61,6 @@ def missing_journal_error(base: OrgPath, tick: int) -> UsageError:
             hint = f"name a tick from {ticks[0]} on; config/org.json kept_journals sets how many are kept"
             return UsageError(f"the journal of tick {tick} has been removed", hint=hint)
         case "gone":
-            return UsageError(
-                f"the journal of tick {tick} is missing", hint=f"{hint}; see also `lemming verify`"
-            )
+            return UsageError(f"the journal of tick {tick} is missing", hint=f"{hint}; see also `lemming verify`")
         case _:
             return UsageError(f"tick {tick} has not run", hint=f"name a tick up to {ticks[-1]}")

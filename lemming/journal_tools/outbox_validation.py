@@ -31,15 +31,11 @@ def validate_outbox_files(
     folder = paths.outbox_folder(agent_name)
     hint = "name entries like 00000042_3fa9c1d2e0b7.json"
     problems = [
-        Problem(
-            "the file name must be TICK_ID.json; the file is ignored", f"{folder}/{file_name[:80]}", hint=hint
-        )
+        Problem("the file name must be TICK_ID.json; the file is ignored", f"{folder}/{file_name[:80]}", hint=hint)
         for file_name in file_names
         if not paths.ENTRY_FILE.match(file_name)
     ]
-    for name in parse_file_names(
-        agent_name, file_names if newest is None else select_newest(file_names, newest)
-    ):
+    for name in parse_file_names(agent_name, file_names if newest is None else select_newest(file_names, newest)):
         try:
             read_entry(base, name)
         except ConfigError as error:

@@ -159,9 +159,7 @@ class TurnRecord:
 class RecordedTick(TickRecords):
     """The records of a tick and the turns built from the records."""
 
-    def __init__(
-        self, tick: int = -1, records: list[Record] | None = None, *, engine_starts: int = 1
-    ) -> None:
+    def __init__(self, tick: int = -1, records: list[Record] | None = None, *, engine_starts: int = 1) -> None:
         super().__init__(tick, records, engine_starts=engine_starts)
         self._turns: dict[str, TurnRecord] = {}
 
@@ -282,9 +280,7 @@ def _build_tool_uses(records: list[Record], replayed: ReplayedTurn | None) -> li
     for record in records:
         match record:
             case ToolStarted(index=index):
-                tool_uses[index] = ToolUse(
-                    index=index, tool=record.tool, args=record.args, reached_outside=True
-                )
+                tool_uses[index] = ToolUse(index=index, tool=record.tool, args=record.args, reached_outside=True)
             case ToolFinished(index=index):
                 tool_use, result = tool_uses.get(index), restore_result(record)
                 tool_uses[index] = ToolUse(

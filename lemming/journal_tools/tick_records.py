@@ -30,9 +30,7 @@ class TickRecords:
     interruptions.
     """
 
-    def __init__(
-        self, tick: int = -1, records: list[Record] | None = None, *, engine_starts: int = 1
-    ) -> None:
+    def __init__(self, tick: int = -1, records: list[Record] | None = None, *, engine_starts: int = 1) -> None:
         self.tick, self.records, self.engine_starts = tick, records or [], engine_starts
         self.started: dict[str, TurnStarted] = {}
         self.ended: dict[str, TurnEnded] = {}
@@ -72,9 +70,7 @@ class TickRecords:
     def turn_keys(self) -> list[str]:
         """The keys of the tick's turns in order, including turns not yet begun."""
         return [
-            key
-            for name in self.start_record.order
-            for key in list_turn_keys(name, self._records_by_turn) or [name]
+            key for name in self.start_record.order for key in list_turn_keys(name, self._records_by_turn) or [name]
         ]
 
     @property

@@ -38,9 +38,7 @@ class RecordedAnswers:
     def __init__(self, recorded: TickRecords, agent: str, turn: int = 0) -> None:
         self._recorded, self._agent, self._first = recorded, agent, first_number(turn)
 
-    def ask(
-        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
-    ) -> Answer:
+    def ask(self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         """Return the model's answer number `call`; raise `RecordingExhausted` if there is none."""
         record = self._recorded.answers.get((self._agent, self._first + call))
         if record is None:
@@ -116,9 +114,7 @@ class ReplayedTurn(TurnState):
         self.args: dict[int, object] = {}
         self.not_begun: list[ToolCall] = []
         self.results_shown: dict[str, int] = {}
-        isolate(
-            lambda: finish_turn(self)
-        )  # the record ends, no plugin brings its strategy, or it broke, as then
+        isolate(lambda: finish_turn(self))  # the record ends, no plugin brings its strategy, or it broke, as then
 
     def list_written_files(self, report: TurnReport | None) -> dict[str, FileEffect]:
         """Return the files the turn wrote, by path; for an unfinished turn, the files it is about to write."""

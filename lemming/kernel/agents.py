@@ -145,11 +145,7 @@ def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
     try:
         with _open_agents_folder(org.base) as folder:
             folders = list_subfolders(folder)
-            if (
-                cache.path_states is None
-                or cache.folders != folders
-                or not is_unchanged(cache.path_states, folder)
-            ):
+            if cache.path_states is None or cache.folders != folders or not is_unchanged(cache.path_states, folder):
                 cache.refresh(folders)
     except FileNotFoundError:
         return _build_survey({}, {})
@@ -211,9 +207,7 @@ def _has_same_outcomes(
     return old.keys() == new.keys() and all(old[name].outcome is new[name].outcome for name in new)
 
 
-def _build_survey(
-    readings: dict[str, FileReading[Document[Agent]]], unread: dict[str, ConfigError]
-) -> Survey:
+def _build_survey(readings: dict[str, FileReading[Document[Agent]]], unread: dict[str, ConfigError]) -> Survey:
     outcomes = {name: reading.outcome for name, reading in readings.items()}
     valid = {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, ConfigError)}
     empty = {name: error for name, error in unread.items() if isinstance(error.__cause__, FileNotFoundError)}
@@ -252,9 +246,7 @@ def _open_agents_folder(base: OrgPath) -> Iterator[int]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise _resume_error(
-            "agents", f"cannot be listed: {error.strerror}", "make it a real folder"
-        ) from error
+        raise _resume_error("agents", f"cannot be listed: {error.strerror}", "make it a real folder") from error
 
 
 def _sorted_names(folders: dict[str, bool]) -> list[tuple[str, bool]]:
@@ -276,9 +268,7 @@ def require_own_folders(base: OrgPath | str, name: str) -> None:
         if not stat.S_ISDIR(mode):
             kind_text = "a symbolic link" if stat.S_ISLNK(mode) else "a file"
             raise _resume_error(
-                f"{agent_path}/{folder}",
-                f"the agent's {folder} must be a real folder, got {kind_text}",
-                "move it away",
+                f"{agent_path}/{folder}", f"the agent's {folder} must be a real folder, got {kind_text}", "move it away"
             )
         if folder in WRITTEN_FOLDERS and not os.access(f"{absolute_path}/{folder}", os.W_OK | os.X_OK):
             raise _resume_error(
@@ -333,9 +323,7 @@ def _load_resume(org: Organisation, name: str, *, is_link: bool) -> FileReading[
         return org.files.get_reading(resume, partial(decode_resume, name), limit_bytes=RESUME_LIMIT_BYTES)
     except FileNotFoundError as error:
         hint = f"write {resume}, or create it with `lemming agents new {name}`"
-        raise _resume_error(
-            resume, "an agent must have a resume.json; the folder is ignored", hint
-        ) from error
+        raise _resume_error(resume, "an agent must have a resume.json; the folder is ignored", hint) from error
     except OSError as error:
         raise unreadable_error(resume, error) from error
 
@@ -343,9 +331,7 @@ def _load_resume(org: Organisation, name: str, *, is_link: bool) -> FileReading[
 def decode_resume(name: str, raw: bytes) -> Document[Agent]:
     """Parse a resume's bytes as the agent of this name. Raises `ConfigError` listing all problems."""
     resume = paths.resume_file(name)
-    document = parse_document(
-        raw, resume, Agent, limit_bytes=RESUME_LIMIT_BYTES, unknown_key_policy="at the top"
-    )
+    document = parse_document(raw, resume, Agent, limit_bytes=RESUME_LIMIT_BYTES, unknown_key_policy="at the top")
     claimed_name = document.value.name
     if claimed_name != name:
         own_name = dump_compact(claimed_name[:80]).decode()

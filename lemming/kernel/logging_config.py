@@ -95,13 +95,7 @@ class EngineLog:
             self._write({**fields, "event": event, "level": "warning", "timestamp": _now()})
 
     def log_turn(
-        self,
-        agent: str,
-        tick: int,
-        action: str,
-        fields: dict[str, Any],
-        notes: str,
-        agent_log: LogFile | None,
+        self, agent: str, tick: int, action: str, fields: dict[str, Any], notes: str, agent_log: LogFile | None
     ) -> None:
         """Write the end of an agent's turn to the engine's log and to the agent's activity log."""
         agent_bytes, fields_json, time_bytes = agent.encode(), _to_json_line(fields)[1:-1], _now().encode()
@@ -116,8 +110,7 @@ class EngineLog:
             notes_json = _to_json_line(notes) if notes else b'""'
             agent_log.close_if_replaced()
             agent_log.write(
-                b'{"agent":"%b","tick":%d,%b,"notes":%b,%b'
-                % (agent_bytes, tick, fields_json, notes_json, suffix)
+                b'{"agent":"%b","tick":%d,%b,"notes":%b,%b' % (agent_bytes, tick, fields_json, notes_json, suffix)
             )
             agent_log.rotate()
 
@@ -132,9 +125,7 @@ class EngineLog:
             self._file.close()
 
 
-def log_agent_action(
-    base_path: str | os.PathLike[str], agent_name: str, tick: int, action: str, **fields: Any
-) -> None:
+def log_agent_action(base_path: str | os.PathLike[str], agent_name: str, tick: int, action: str, **fields: Any) -> None:
     """Write one line to an agent's activity log.
 
     >>> import json, tempfile

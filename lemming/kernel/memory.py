@@ -57,9 +57,7 @@ class MemoryFolders:
         Raises `OSError` if the memory is not a folder.
         """
         cached = self._listings.get(agent_name)
-        listing = refresh_listing(
-            f"{self._base}/{paths.memory_folder(agent_name)}", cached[0] if cached else None
-        )
+        listing = refresh_listing(f"{self._base}/{paths.memory_folder(agent_name)}", cached[0] if cached else None)
         if cached and cached[0] is listing:
             return cached[1]
         keys = sorted([name.removesuffix(".json") for name in listing.names if name.endswith(".json")])
@@ -76,9 +74,7 @@ class MemoryFolders:
 # --- effects --------------------------------------------------------------------------------------
 
 
-def make_memory_effect(
-    agent_name: str, key: str, value: Any, at: str, *, is_from_reply: bool = False
-) -> FileEffect:
+def make_memory_effect(agent_name: str, key: str, value: Any, at: str, *, is_from_reply: bool = False) -> FileEffect:
     """Return the file effect that stores `value` under `key` with timestamp `at`. Writes nothing.
 
     Raises `ToolError` for an invalid key or value. `is_from_reply`: `parse_reply` returned the value and no
@@ -100,10 +96,7 @@ def encode_record(label: str, record: dict[str, Any], *, is_plain: bool = False)
         if is_plain and len(content) <= MEMORY_LIMIT_BYTES:
             return content
         restored = parse(content, limit_bytes=MEMORY_LIMIT_BYTES)["value"]
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # JsonProblem and the serializer's errors are ValueErrors
+    except (ValueError, RecursionError) as error:  # JsonProblem and the serializer's errors are ValueErrors
         raise ToolError(f"{label}: {_save_error_reason(error)}") from error
     if restored != record["value"]:
         raise ToolError(f"{label}: the value is not plain JSON and would come back changed")
@@ -222,12 +215,7 @@ def delete_memory(base_path: str | os.PathLike[str], agent_name: str, key: str) 
 
 
 def compact_memory_list(
-    base_path: str | os.PathLike[str],
-    agent_name: str,
-    key: str,
-    max_entries: int = 100,
-    *,
-    clock: Clock | None = None,
+    base_path: str | os.PathLike[str], agent_name: str, key: str, max_entries: int = 100, *, clock: Clock | None = None
 ) -> int:
     """Keep the last `max_entries` of a list, and return the number of removed entries."""
     entries = _load_list(base_path, agent_name, key)
@@ -270,9 +258,7 @@ def archive_old_memories(
         except (CorruptState, KeyError, TypeError, ValueError):
             continue
         if written_at < oldest:
-            fs.move(
-                base, f"{folder}/{key}.json", _free_archive_path(base, agent_name, key, timestamp(written_at))
-            )
+            fs.move(base, f"{folder}/{key}.json", _free_archive_path(base, agent_name, key, timestamp(written_at)))
             moved.append(key)
     return moved
 
@@ -336,9 +322,7 @@ def _load_list(base_path: str | os.PathLike[str], agent_name: str, key: str) -> 
     return value
 
 
-def _save_list(
-    base_path: str | os.PathLike[str], agent_name: str, key: str, entries: list[Any], at: str
-) -> None:
+def _save_list(base_path: str | os.PathLike[str], agent_name: str, key: str, entries: list[Any], at: str) -> None:
     """Save a list with its previous entries and its previous trust label."""
     base = paths.as_base(base_path)
     make_memory_effect(agent_name, key, entries, at)  # rejects an invalid value

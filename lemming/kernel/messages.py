@@ -17,26 +17,12 @@ from typing import Any, NamedTuple
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
-from lemming.kernel.base.entry_ids import (
-    BY_HAND,
-    find_entry_numbers,
-    list_possible_turns,
-)
-from lemming.kernel.base.entry_ids import (
-    DECISIONS_FROM as DECISIONS_FROM,
-)
-from lemming.kernel.base.entry_ids import (
-    ENTRIES_PER_TURN as ENTRIES_PER_TURN,
-)
-from lemming.kernel.base.entry_ids import (
-    REMINDERS_FROM as REMINDERS_FROM,
-)
-from lemming.kernel.base.entry_ids import (
-    WAITING_FROM as WAITING_FROM,
-)
-from lemming.kernel.base.entry_ids import (
-    entry_id as entry_id,
-)
+from lemming.kernel.base.entry_ids import BY_HAND, find_entry_numbers, list_possible_turns
+from lemming.kernel.base.entry_ids import DECISIONS_FROM as DECISIONS_FROM
+from lemming.kernel.base.entry_ids import ENTRIES_PER_TURN as ENTRIES_PER_TURN
+from lemming.kernel.base.entry_ids import REMINDERS_FROM as REMINDERS_FROM
+from lemming.kernel.base.entry_ids import WAITING_FROM as WAITING_FROM
+from lemming.kernel.base.entry_ids import entry_id as entry_id
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import dump_pretty, to_line
@@ -72,9 +58,7 @@ class OutboxEntry:
     kind: MessageKind
     payload: dict[str, Any] = field(metadata=describe_field('Free form; prompts show "text" first.'))
     tags: list[str] = field(default_factory=list)
-    created_at: str = field(
-        default="", metadata=describe_field("UTC time, for people; the engine does not use it.")
-    )
+    created_at: str = field(default="", metadata=describe_field("UTC time, for people; the engine does not use it."))
 
     @lazy_property
     def file(self) -> str:
@@ -111,9 +95,7 @@ class OutboxEntry:
         """
         head = f'"id": "{self.id}", "from": "{self.agent}", "tick": {self.tick}, "kind": "{self.kind}"'
         tags = f', "tags": {to_line(self.tags)}' if self.tags else ""
-        line = escape_markers(
-            f'{{{head}, "payload": {to_line(self.payload)}{tags}}}'
-        )  # the others are plain words
+        line = escape_markers(f'{{{head}, "payload": {to_line(self.payload)}{tags}}}')  # the others are plain words
         return cut_line(line)
 
     @lazy_property
@@ -353,10 +335,7 @@ def read_outbox_entries(
 
 
 def collect_readable_outboxes(
-    base_path: str | os.PathLike[str],
-    agent_name: str,
-    permissions: AgentPermissions,
-    limit: int | None = None,
+    base_path: str | os.PathLike[str], agent_name: str, permissions: AgentPermissions, limit: int | None = None
 ) -> list[OutboxEntry]:
     """Return every entry readable with the permissions, oldest first.
 

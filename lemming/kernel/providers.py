@@ -229,10 +229,7 @@ class Backend(LLMProvider):
         """
         extra_fields = {name: value for name, value in kwargs.items() if name not in Request._fields}
         if extra_fields and not self.takes_extra:
-            names, known_names = (
-                ", ".join(map(repr, extra_fields)),
-                ", ".join(sorted({*Request._fields} - _NAMED)),
-            )
+            names, known_names = (", ".join(map(repr, extra_fields)), ", ".join(sorted({*Request._fields} - _NAMED)))
             raise TypeError(f"{type(self).__name__}.call() does not take {names}; it takes: {known_names}")
         fields = {name: value for name, value in kwargs.items() if name not in extra_fields}
         if extra_fields:
@@ -243,10 +240,7 @@ class Backend(LLMProvider):
 _MODELS_FILE = "config/models.json"
 _NAMED = frozenset({"model_name", "messages", "temperature"})
 
-_BUILT_IN = {
-    "human": "lemming.kernel.llm.human_provider:HumanProvider",
-    **PROVIDERS,
-}
+_BUILT_IN = {"human": "lemming.kernel.llm.human_provider:HumanProvider", **PROVIDERS}
 _LAZY = {
     "OpenAIProvider": _BUILT_IN["openai"],
     "AnthropicProvider": _BUILT_IN["anthropic"],
@@ -360,8 +354,7 @@ def make_provider(
         unknown = next((option for option in options if option not in known_options), "")
         message = f'option "{unknown}" does not exist' if unknown else error
         hint = (
-            did_you_mean(unknown, known_options)
-            or f"use the options of {name}: {', '.join(known_options) or 'none'}"
+            did_you_mean(unknown, known_options) or f"use the options of {name}: {', '.join(known_options) or 'none'}"
         )
         raise ConfigError(f"provider {name}: {message}", where=_MODELS_FILE, hint=hint) from error
     _check_types(name, provider, options)

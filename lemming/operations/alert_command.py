@@ -61,9 +61,7 @@ def run_command(
         return f"{command[0]} took longer than {limit_s:g} s and was killed"
     finally:
         pipe_thread.join(_STDERR_WAIT_S)  # a child of the program may hold the stream open for days
-    last_line = (b"".join(stderr_chunks).decode("utf-8", "replace").strip().splitlines() or ["no message"])[
-        -1
-    ]
+    last_line = (b"".join(stderr_chunks).decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
     return f"{command[0]} ended with {status}: {redacted_excerpt(last_line)}" if status else ""
 
 
@@ -92,7 +90,5 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def _build_environment() -> dict[str, str]:
     return {
-        name: value
-        for name, value in os.environ.items()
-        if name in _INHERITED_VARIABLES or name.startswith("XDG_")
+        name: value for name, value in os.environ.items() if name in _INHERITED_VARIABLES or name.startswith("XDG_")
     }

@@ -65,11 +65,7 @@ class Alerts:
 
     def begin_tick(self, runtime: Runtime, settings: OrgSettings, load_waiting: LoadWaiting) -> Alerts:
         """Prepare for a new tick and return self; `load_waiting` returns the items waiting for a person."""
-        self._settings, self._load_waiting, self._tick_time = (
-            settings,
-            load_waiting,
-            timestamp(runtime.clock.now()),
-        )
+        self._settings, self._load_waiting, self._tick_time = (settings, load_waiting, timestamp(runtime.clock.now()))
         runtime.at_end = self.wait
         return self
 
@@ -80,9 +76,7 @@ class Alerts:
         report, settings = event.report, self._settings
         if settings.on_failure:
             resolved = _find_resolved(report, self._reported.get(FAILURE, {}))
-            self._queue_changes(
-                FAILURE, settings.on_failure, report.tick, self._find_failures(report), resolved
-            )
+            self._queue_changes(FAILURE, settings.on_failure, report.tick, self._find_failures(report), resolved)
         if settings.on_waiting:
             waiting_items = dict(self._load_waiting(self._org))
             resolved = self._reported.get(WAITING, {}).keys() - waiting_items.keys()
@@ -114,32 +108,21 @@ class Alerts:
             if turn.stopped
         }
         return paused | {
-            turn.agent: {
-                "about": turn.agent,
-                "text": f"{turn.agent}: {turn.reason}",
-                "error": turn.error,
-                **since,
-            }
+            turn.agent: {"about": turn.agent, "text": f"{turn.agent}: {turn.reason}", "error": turn.error, **since}
             for turn in report.turns
             if _is_failing(turn)
         }
 
-    def _queue_changes(
-        self, kind: str, command: list[str], tick: int, items: AlertItems, resolved: set[str]
-    ) -> None:
+    def _queue_changes(self, kind: str, command: list[str], tick: int, items: AlertItems, resolved: set[str]) -> None:
         previous = self._reported.get(kind, {})
         if items.keys() <= previous.keys() and not resolved:
             return
-        removed_agents = (
-            previous.keys() - {ORG_ITEM, *list_agent_folders(self._org)} if kind == FAILURE else set()
-        )
+        removed_agents = previous.keys() - {ORG_ITEM, *list_agent_folders(self._org)} if kind == FAILURE else set()
         continuing = {name: item for name, item in previous.items() if name not in resolved | removed_agents}
         new_items = {name: item for name, item in items.items() if name not in continuing}
         self._reported = {**self._reported, kind: {**continuing, **new_items}}
         if self._thread is None:
-            stopped = (
-                threading.Event()
-            )  # never set: the queue is always drained, and `wait` has its own limit
+            stopped = threading.Event()  # never set: the queue is always drained, and `wait` has its own limit
             self._thread = start_supervised_thread(
                 self._run_worker, name="lemming-alerts", base=self._org, stopped=stopped
             )

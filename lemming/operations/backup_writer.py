@@ -105,9 +105,7 @@ def _require_valid_target(base: Path, file: Path, *, replace: bool) -> None:
         hint = f"name a file outside it: {base.resolve().parent / file.name}"
         raise UsageError("a backup must be outside the organisation", where=str(file), hint=hint)
     if os.path.lexists(file) and not (replace and file.is_file()):
-        raise UsageError(
-            "the file already exists", where=str(file), hint="choose another name, or add --force"
-        )
+        raise UsageError("the file already exists", where=str(file), hint="choose another name, or add --force")
 
 
 def _backup_between_ticks(org: Organisation, file: Path, deadline: Deadline) -> Backup | None:
@@ -148,14 +146,8 @@ def _stat_files(folder: Path) -> list[tuple[str, int, int]]:
 
 
 def _make_busy_error(org: Organisation, wait_s: float, busy: OrgBusy) -> OrgBusy:
-    hint = (
-        "pause first (`lemming pause`, `lemming backup`, `lemming unpause`), raise --wait, or stop the engine"
-    )
-    return OrgBusy(
-        f"ticks were running for all of {wait_s:g} s: {busy.message}",
-        where=str(org.base),
-        hint=hint,
-    )
+    hint = "pause first (`lemming pause`, `lemming backup`, `lemming unpause`), raise --wait, or stop the engine"
+    return OrgBusy(f"ticks were running for all of {wait_s:g} s: {busy.message}", where=str(org.base), hint=hint)
 
 
 def _write_archive(org: Organisation, file: Path, fence: tuple[Any, ...] | None = None) -> Backup:
@@ -183,9 +175,7 @@ def _add_members(org: Organisation, output: Any, omitted: list[str]) -> Manifest
     digest = ArchiveDigest()
     with (
         # No time in the header: equal files give equal archives.
-        gzip.GzipFile(
-            fileobj=output, mode="wb", compresslevel=COMPRESSION, filename="", mtime=0
-        ) as compressed,
+        gzip.GzipFile(fileobj=output, mode="wb", compresslevel=COMPRESSION, filename="", mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT, errorlevel=2) as archive,
     ):
         for member in iter_members(org.base, omitted):

@@ -52,9 +52,7 @@ class BurstController:
         if names := [name for name in continuing.due_now if name not in failed]:
             return tuple(names)
         last_tick = report.tick + max(remaining, 1)
-        return tuple(
-            name for name, tick in continuing.later.items() if tick <= last_tick and name not in failed
-        )
+        return tuple(name for name, tick in continuing.later.items() if tick <= last_tick and name not in failed)
 
     def _report_limit(self, limit: int) -> None:
         names = ", ".join(self.agents[:5])

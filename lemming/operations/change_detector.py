@@ -46,9 +46,7 @@ class ChangeDetector:
         self._files: dict[str, FileReading[None]] = {}
         self._folders: dict[str, tuple[Listing, int]] = {}
         self._states: dict[str, State] = {}
-        self._stable_identities: list[
-            tuple[str, _Identity]
-        ] = []  # identities of all scanned files, once stable
+        self._stable_identities: list[tuple[str, _Identity]] = []  # identities of all scanned files, once stable
         self._is_stable = False
         self.find_changes()
 
@@ -80,9 +78,7 @@ class ChangeDetector:
         paths_seen = previous.keys() | self._states.keys()
         changed = {path for path in paths_seen if previous.get(path) != self._states.get(path)}
         for folder, own_hash in _hash_outboxes(engine_writes).items():
-            if folder in changed and int(self._states.get(folder, 0)) ^ own_hash == int(
-                previous.get(folder, 0)
-            ):
+            if folder in changed and int(self._states.get(folder, 0)) ^ own_hash == int(previous.get(folder, 0)):
                 changed.remove(folder)  # unchanged apart from the engine's own entries
         return sorted(changed.difference(engine_writes))
 
@@ -111,16 +107,12 @@ class ChangeDetector:
         path, reading = os.path.join(self._base, file), self._files.get(file)
         try:
             if reading is None or not is_current(reading, path):
-                reading = self._files[file] = refresh_reading(
-                    path, reading, _discard, limit_bytes=LIMIT_BYTES
-                )
+                reading = self._files[file] = refresh_reading(path, reading, _discard, limit_bytes=LIMIT_BYTES)
             self._remember_stat(path, reading.identity, reading.is_settled)
             yield file, reading.digest
         except OSError as error:
             self._files.pop(file, None)
-            self._remember_stat(
-                path, _stat_identity(path), is_stable=error.errno in (errno.ENOENT, errno.ENOTDIR)
-            )
+            self._remember_stat(path, _stat_identity(path), is_stable=error.errno in (errno.ENOENT, errno.ENOTDIR))
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 yield file, f"cannot be read: {error.errno}"
 
@@ -166,9 +158,7 @@ def find_context_files(base: Path, agents: Collection[Agent]) -> list[str]:
                 if is_pattern(item):
                     files.add(f"{resolve_pattern_folder(agent, base, item).path_key}/")
                     expanded_agent = expand_context(replace(agent, context=[item]), base, {})
-                    files.update(
-                        _context_key(expanded_agent, base, memory) for memory in expanded_agent.context
-                    )
+                    files.update(_context_key(expanded_agent, base, memory) for memory in expanded_agent.context)
                 else:
                     files.add(_context_key(agent, base, item))
             except (PermissionDenied, ToolError):  # the agent's turn fails with this error

@@ -134,9 +134,7 @@ class ChangePoller(IntervalTimer):
         max_ticks_by_time = max_sleep_s // interval_s if interval_s > 0 else math.inf
         wake_tick = min([*schedules.values(), tick + max_ticks, tick + max_ticks_by_time])
         if self.runtime.gateways and (poll_delay_s := self.runtime.gateways.poll_after_s) is not None:
-            wake_tick = min(
-                wake_tick, tick + max(1, math.ceil(poll_delay_s / interval_s) if interval_s > 0 else 1)
-            )
+            wake_tick = min(wake_tick, tick + max(1, math.ceil(poll_delay_s / interval_s) if interval_s > 0 else 1))
         if math.isinf(wake_tick):
             return SleepPlan(None, self._deadline_from_tick(max_sleep_s), [])
         wake_tick = int(wake_tick)
@@ -257,9 +255,7 @@ class ChangePoller(IntervalTimer):
     def _log_waking(self, tick: int, missed_ticks: int, changed: list[str]) -> None:
         cause = "stop" if self.runtime.stop.is_set() else "change" if changed else "time"
         printable_paths = [path.encode("utf-8", "replace").decode() for path in changed]
-        self.runtime.notify(
-            Woken(why=cause, next_tick=tick, slept_through=missed_ticks, changed=printable_paths)
-        )
+        self.runtime.notify(Woken(why=cause, next_tick=tick, slept_through=missed_ticks, changed=printable_paths))
 
 
 def _has_external_wait(org: Organisation, name: str) -> bool:

@@ -119,10 +119,7 @@ def _insert_before_default(raw: bytes, key: str, value: Any) -> bytes:
 
 def _set_nested(value_tree: Any, keys: list[str], value: Any) -> Any:
     first, *inner_keys = keys
-    return {
-        **value_tree,
-        first: _set_nested(value_tree.get(first, {}), inner_keys, value) if inner_keys else value,
-    }
+    return {**value_tree, first: _set_nested(value_tree.get(first, {}), inner_keys, value) if inner_keys else value}
 
 
 def get_builtin_entry(base: OrgPath, key: str) -> dict[str, Any]:

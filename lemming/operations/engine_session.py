@@ -57,9 +57,7 @@ def open_to_run(
             runtime.is_streaming = watch
             try:
                 yield runtime
-            except (
-                NotTrusted
-            ):  # do not run the alert command either: it belongs to the untrusted organisation
+            except NotTrusted:  # do not run the alert command either: it belongs to the untrusted organisation
                 raise
             except LemmingError as error:
                 _alert_engine_error(error, runtime)
@@ -79,9 +77,7 @@ def build_observers(runtime: Runtime, config: Config) -> list[Observer]:
     if config.org.on_failure or config.org.on_waiting:
         from lemming.operations.alerts import Alerts
 
-        observers.append(
-            runtime.org.get_cache(Alerts).begin_tick(runtime, config.org, _iter_waiting_items).on_event
-        )
+        observers.append(runtime.org.get_cache(Alerts).begin_tick(runtime, config.org, _iter_waiting_items).on_event)
     return [*observers, *build_plugin_observers(runtime, tuple(config.org.plugins))]
 
 
@@ -90,10 +86,7 @@ def _iter_waiting_items(org: Organisation) -> Iterable[tuple[str, dict[str, Any]
     from lemming.capabilities.requests.waiting_items import list_person_inbox
 
     for item in list_person_inbox(org):
-        yield (
-            f"{item.identity} {item.person}",
-            {"about": item.person, "text": item.summary_line, "id": item.id},
-        )
+        yield (f"{item.identity} {item.person}", {"about": item.person, "text": item.summary_line, "id": item.id})
 
 
 def _alert_engine_error(error: LemmingError, runtime: Runtime) -> None:
@@ -132,6 +125,4 @@ class _IsolatedObserver:
             message = f"the observer {self._name} failed at {event.kind}: {describe_exception(error)}"
             hint = "fix it; it receives no more events in this tick"
             location = locate_error(error)
-            self._runtime.report_problem(
-                Problem(message, location, hint=hint, severity="warning", code="LMG-406")
-            )
+            self._runtime.report_problem(Problem(message, location, hint=hint, severity="warning", code="LMG-406"))

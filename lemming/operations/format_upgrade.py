@@ -25,9 +25,7 @@ def plan_upgrade(base: OrgPath) -> dict[str, str]:
     """
     if load_config(base).org.format == NEWEST_FORMAT:
         return {}
-    zip_files = [
-        f"{SEALED_FOLDER}/{segment.name}" for segment in segments(base) if segment.name.endswith(".zip")
-    ]
+    zip_files = [f"{SEALED_FOLDER}/{segment.name}" for segment in segments(base) if segment.name.endswith(".zip")]
     steps = dict.fromkeys(zip_files, "journals packed as 0.1.0 did: packed anew")
     return {**steps, ORG_FILE: f'"format": {NEWEST_FORMAT}'}
 

@@ -29,6 +29,4 @@ def pause_looping_agents(runtime: Runtime, report: TickReport) -> None:
             message = f"{turn.agent} could not be paused ({error}): {turn.stopped}"
         hint = f"see the last turn with `lemming tick {report.tick}`, then run `lemming unpause {turn.agent}`"
         file = paths.resume_file(turn.agent)
-        runtime.report_problem(
-            Problem(message, file, hint=hint, severity="warning", code="LMG-405"), turn.agent
-        )
+        runtime.report_problem(Problem(message, file, hint=hint, severity="warning", code="LMG-405"), turn.agent)

@@ -17,10 +17,7 @@ from lemming.operations.served_models import ModelServer, ask_servers
 
 _SERVER_TIMEOUT_S = 0.5
 _MAX_MODELS_PER_SERVER = 3
-_DEFAULT_MODELS = {
-    "openai": ("OPENAI_API_KEY", "gpt-6-luna"),
-    "anthropic": ("ANTHROPIC_API_KEY", "claude-haiku-5-5"),
-}
+_DEFAULT_MODELS = {"openai": ("OPENAI_API_KEY", "gpt-6-luna"), "anthropic": ("ANTHROPIC_API_KEY", "claude-haiku-5-5")}
 _EMBEDDED_DEADLINE_S = 300.0
 """The deadline of an answer of an embedded model: on two busy cores it writes a few words a second."""
 
@@ -76,16 +73,11 @@ def parse_model_name(text: str) -> AvailableModel | None:
 def make_unknown_model_error(text: str, keys: Iterable[str]) -> UnknownModel:
     """Return the error for an unknown model name, with the nearest match as a hint."""
     candidates = {*keys, *CATALOGUE}
-    hint = (
-        did_you_mean(text, sorted(candidates))
-        or f"use one of {', '.join(sorted(candidates))}, or PROVIDER/MODEL"
-    )
+    hint = did_you_mean(text, sorted(candidates)) or f"use one of {', '.join(sorted(candidates))}, or PROVIDER/MODEL"
     return UnknownModel(f'no model "{text}"', where=MODELS_FILE, hint=hint)
 
 
-def detect_models(
-    variables: Mapping[str, str] = os.environ, machine: Machine | None = None
-) -> list[AvailableModel]:
+def detect_models(variables: Mapping[str, str] = os.environ, machine: Machine | None = None) -> list[AvailableModel]:
     """Return the available models: by keys, on local servers, and the best embedded model for this machine."""
     embedded = find_best_embedded(machine or measure_machine())
     return [*find_models_by_keys(variables), *find_local_server_models(), *([embedded] if embedded else [])]
@@ -126,11 +118,7 @@ def find_best_embedded(machine: Machine) -> AvailableModel | None:
         has_little_memory = machine.free_bytes is not None and machine.free_bytes < weights.memory_bytes
         if name == LOCAL_MODEL or has_little_memory or machine.processors < weights.processors:
             continue
-        size = (
-            "its weights are here"
-            if is_on_this_machine(name)
-            else f"{weights.size_bytes / 1e6:.0f} MB to fetch"
-        )
+        size = "its weights are here" if is_on_this_machine(name) else f"{weights.size_bytes / 1e6:.0f} MB to fetch"
         return AvailableModel("local", name, f"runs on this machine, without a key; {size}")
     return None
 

@@ -23,30 +23,14 @@ from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import MODELS_FILE, OrgSettings
 from lemming.kernel.org.model_entries import PROVIDERS_WITHOUT_MODEL, ModelEntry
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.providers import (
-    LLMProvider,
-    Message,
-    Reply,
-    Request,
-    is_channel,
-    is_person,
-    require_usable_finish,
-)
+from lemming.kernel.providers import LLMProvider, Message, Reply, Request, is_channel, is_person, require_usable_finish
 from lemming.kernel.tick.model_backends import Backends
 from lemming.kernel.turn.forms.form_choice import FORM_PROMPTS
 from lemming.kernel.turn.prompt_prefix import has_native_tools
 from lemming.kernel.turn.reply_schemas import reply_schema
 from lemming.kernel.turn.turn_prompt import full_prefix
 from lemming.operations.choose_model import get_builtin_entry, set_json_value
-from lemming.operations.trial_forms import (
-    ACTIONS,
-    NATIVE,
-    PLAIN,
-    VERDICT_LABELS,
-    WayResult,
-    WayTrial,
-    choose_way,
-)
+from lemming.operations.trial_forms import ACTIONS, NATIVE, PLAIN, VERDICT_LABELS, WayResult, WayTrial, choose_way
 
 EMBEDDED = "local"
 """The provider of models inside the engine, free unless the entry has a price."""
@@ -131,16 +115,10 @@ class Trial:
         if not self.is_usable:
             return f"none of these ways works: {self.problem}"
         (current,) = [way for way in self.ways if way.way == self.own]
-        return (
-            "works as it is"
-            if current.is_complete
-            else "its replies are valid, and none of these ways does all"
-        )
+        return "works as it is" if current.is_complete else "its replies are valid, and none of these ways does all"
 
 
-def try_model(
-    base: Path, entry: ModelEntry, settings: OrgSettings, clock: Clock, stop: threading.Event
-) -> Trial:
+def try_model(base: Path, entry: ModelEntry, settings: OrgSettings, clock: Clock, stop: threading.Event) -> Trial:
     """Call a model with a few small prompts in each way, ignoring the circuit breaker.
 
     Raises: the ProviderError of the call; UsageError for an entry without a model.
@@ -201,9 +179,7 @@ def _try_ways(backends: Backends, entry: ModelEntry, provider: LLMProvider, prom
         ways=ways,
         own=current_way.name,
         line={} if best is None or best is current_result else best.line,
-        **_sum_usage(
-            [compute_usage(entry, request.messages, reply) for request, reply in trial.replies.values()]
-        ),
+        **_sum_usage([compute_usage(entry, request.messages, reply) for request, reply in trial.replies.values()]),
     )
 
 

@@ -41,9 +41,7 @@ def remove_references(base: OrgPath, other: str, name: str) -> str:
         if not _find_referring_keys(resume, name):
             return ""
         text = resume_file.raw.decode("utf-8-sig")
-        resume_file.publish(
-            preserve_layout(_remove_from_text(text, name).encode(), _remove_from_lists(resume, name))
-        )
+        resume_file.publish(preserve_layout(_remove_from_text(text, name).encode(), _remove_from_lists(resume, name)))
     return file
 
 

@@ -194,9 +194,7 @@ def _end_quiet_tick(
     tick = snapshot.tick
     if runtime.has_observers:
         for turn_report in turn_reports:
-            runtime.notify(
-                (TurnSkipped if turn_report.status == "skipped" else TurnCommitted)(report=turn_report)
-            )
+            runtime.notify((TurnSkipped if turn_report.status == "skipped" else TurnCommitted)(report=turn_report))
     if advance:
         is_synced = snapshot.config.org.durability != "off"
         persist_tick(runtime.base, tick + 1, read_at=snapshot.next_reading, sync=is_synced)

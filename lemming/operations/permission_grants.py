@@ -61,8 +61,7 @@ class PermissionGrants:
             grants = {**own_permissions, **grants}
         return [
             MissingPermission(
-                permission,
-                _find_changes(grants.get(permission.does, permission.bound_to), permission.bound_to),
+                permission, _find_changes(grants.get(permission.does, permission.bound_to), permission.bound_to)
             )
             for permission in required
             if grants.get(permission.does) != permission.bound_to
@@ -74,9 +73,7 @@ class PermissionGrants:
         Raises: DiskError.
         """
         record = self._load_record()
-        grants = _parse_grants(record) | {
-            permission.does: dict(permission.bound_to) for permission in permissions
-        }
+        grants = _parse_grants(record) | {permission.does: dict(permission.bound_to) for permission in permissions}
         self._write_record({**record, "org": self._org_path, "agreed": grants})
 
     def record_own_permissions(self, permissions: Iterable[RequiredPermission]) -> None:
@@ -164,9 +161,7 @@ def get_state_folder() -> Path:
         configured = os.environ.get("XDG_STATE_HOME", "")
         state = Path(configured) if os.path.isabs(configured) else Path.home() / ".local/state"
     except RuntimeError as error:
-        raise DiskError(
-            "this user has no home folder", where="lemming/agreed", hint="set XDG_STATE_HOME"
-        ) from error
+        raise DiskError("this user has no home folder", where="lemming/agreed", hint="set XDG_STATE_HOME") from error
     return state / "lemming"
 
 
@@ -195,10 +190,7 @@ def _has_repository_fetched(git: Path) -> bool:
     try:
         work_tree = _resolve_git_folder(git, "gitdir: ")
         common_file = work_tree / "commondir"
-        folders = [
-            work_tree,
-            _resolve_git_folder(common_file, "") if is_file(str(common_file)) else work_tree,
-        ]
+        folders = [work_tree, _resolve_git_folder(common_file, "") if is_file(str(common_file)) else work_tree]
     except OSError:
         return True  # an unreadable repository counts as fetched
     return any(path_exists(f"{folder}/FETCH_HEAD") for folder in folders)

@@ -99,18 +99,14 @@ def _find_archived_items(base: OrgPath, age_limit: float) -> Iterator[PrunableIt
         archived_at = datetime.strptime(match[1], "%Y-%m-%dT%H%M%S").replace(tzinfo=UTC).timestamp()
         if archived_at < age_limit:
             path = f"{paths.ARCHIVE_FOLDER}/{name}"
-            yield PrunableItem(
-                "aside", path, _path_size(base, path), f"set aside on {_format_day(archived_at)}"
-            )
+            yield PrunableItem("aside", path, _path_size(base, path), f"set aside on {_format_day(archived_at)}")
 
 
 def _path_size(base: OrgPath, path: str) -> int:
     top = base / path
     if not top.is_dir():
         return os.lstat(top).st_size
-    return sum(
-        os.lstat(os.path.join(folder, name)).st_size for folder, _, names in walk(top) for name in names
-    )
+    return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in walk(top) for name in names)
 
 
 def _format_day(time_s: float) -> str:

@@ -84,16 +84,12 @@ def _unpack(file: Path, staged: Path, max_bytes: int | None) -> Manifest:
     try:
         with open_regular(file) as raw, tarfile.open(fileobj=raw, mode="r|gz", errorlevel=2) as archive:
             archive_bytes = os.fstat(raw.fileno()).st_size
-            limit_bytes = (
-                DEFAULT_MAX_BYTES + DEFAULT_MAX_RATIO * archive_bytes if max_bytes is None else max_bytes
-            )
+            limit_bytes = DEFAULT_MAX_BYTES + DEFAULT_MAX_RATIO * archive_bytes if max_bytes is None else max_bytes
             return _unpack_members(archive, staged, limit_bytes)
     except FileNotFoundError as error:
         raise UsageError("the file does not exist", where=str(file), hint="name a backup") from error
     except tarfile.FilterError as error:
-        raise damaged_archive_error(
-            f"{error.tarinfo.name!r} must be a regular file inside the archive"
-        ) from error
+        raise damaged_archive_error(f"{error.tarinfo.name!r} must be a regular file inside the archive") from error
     except (tarfile.TarError, zlib.error, EOFError, UnicodeError) as error:
         raise damaged_archive_error(str(error) or "the file is truncated") from error
     except CorruptState as error:
@@ -109,9 +105,7 @@ def _to_restore_error(file: Path, error: OSError) -> CorruptState | DiskError:
     if error.errno is None:
         return damaged_archive_error(str(error))
     location = os.fsdecode(error.filename) if error.filename else str(file)
-    return DiskError(
-        f"{error.strerror}", where=location, hint="check the disk and the file; nothing was restored"
-    )
+    return DiskError(f"{error.strerror}", where=location, hint="check the disk and the file; nothing was restored")
 
 
 def _unpack_members(archive: tarfile.TarFile, staged: Path, max_bytes: int) -> Manifest:
@@ -168,9 +162,7 @@ class _Unpacker:
         self._free_bytes -= info.size
         if self._free_bytes < 0:
             hint = f"free some space; {NOTHING_RESTORED}"
-            raise DiskError(
-                "the disk does not have enough space for the backup", where=str(self._staged), hint=hint
-            )
+            raise DiskError("the disk does not have enough space for the backup", where=str(self._staged), hint=hint)
         self._write_file(info)
 
     def _write_file(self, info: tarfile.TarInfo) -> None:

@@ -71,31 +71,21 @@ def _find_server(entry: ModelEntry) -> ModelServer | None:
     return ModelServer(provider, address) if address else None
 
 
-def ask_servers(
-    servers: Iterable[ModelServer], timeout_s: float | None = None
-) -> Mapping[ModelServer, ServedModels]:
+def ask_servers(servers: Iterable[ModelServer], timeout_s: float | None = None) -> Mapping[ModelServer, ServedModels]:
     """Query servers concurrently and return the answer of each, by default within a second."""
     distinct_servers, timeout_s = list(dict.fromkeys(servers)), timeout_s or DEFAULT_TIMEOUT_S
     if not distinct_servers:
         return {}
-    with ThreadPoolExecutor(
-        min(len(distinct_servers), _MAX_CONCURRENT), thread_name_prefix="lemming-look"
-    ) as threads:
+    with ThreadPoolExecutor(min(len(distinct_servers), _MAX_CONCURRENT), thread_name_prefix="lemming-look") as threads:
         return dict(
-            zip(
-                distinct_servers,
-                threads.map(partial(ask_server, timeout_s=timeout_s), distinct_servers),
-                strict=True,
-            )
+            zip(distinct_servers, threads.map(partial(ask_server, timeout_s=timeout_s), distinct_servers), strict=True)
         )
 
 
 def ask_server(server: ModelServer, timeout_s: float) -> ServedModels:
     """Query a server. A slow, stopped or unexpected server gives a `problem`."""
     try:
-        return run_on_thread(
-            partial(_ask_server, server, timeout_s), Deadline(timeout_s), name="lemming-look"
-        )
+        return run_on_thread(partial(_ask_server, server, timeout_s), Deadline(timeout_s), name="lemming-look")
     except WorkAbandoned:
         return ServedModels(problem=f"the server does not answer within {timeout_s:g} s")
 

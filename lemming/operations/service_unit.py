@@ -71,9 +71,9 @@ def make_service_name(folder_name: str) -> str:
 
 def render_unit(service: ServiceUnit, form: Form) -> str:
     """Return the service file for systemd, launchd or docker compose."""
-    return {"systemd": render_systemd_unit, "launchd": render_launchd_agent, "compose": render_compose_file}[
-        form
-    ](service)
+    return {"systemd": render_systemd_unit, "launchd": render_launchd_agent, "compose": render_compose_file}[form](
+        service
+    )
 
 
 def render_systemd_unit(service: ServiceUnit) -> str:

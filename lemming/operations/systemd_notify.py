@@ -60,9 +60,7 @@ class SystemdStatusReporter:
             self._notifier.notify(READY, f"STATUS=tick {event.tick}")
         elif isinstance(event, TickEnds):
             totals = event.report.totals
-            parts = [
-                f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]
-            ]
+            parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]]
             self._notifier.notify(f"STATUS=tick {event.report.tick}: {', '.join(parts) or 'nobody was due'}")
 
 

@@ -22,13 +22,7 @@ Verdict = Literal["yes", "other", "no", "never", "-"]
 """`other`: a valid reply that does something else than the question is for. `-`: not asked, as the way never
 can."""
 
-VERDICT_LABELS: Mapping[Verdict, str] = {
-    "yes": "yes",
-    "other": "did not",
-    "no": "invalid",
-    "never": "never",
-    "-": "-",
-}
+VERDICT_LABELS: Mapping[Verdict, str] = {"yes": "yes", "other": "did not", "no": "invalid", "never": "never", "-": "-"}
 _SCHEMA_FIELDS = ("response_format", "text", "output_config", "format", "grammar", "json_schema",
                   "guided_json", "structured_outputs")  # fmt: skip
 """Fields of requests by which servers hold a whole reply to a schema."""
@@ -62,8 +56,7 @@ class WayResult:
     def is_valid(self) -> bool:
         """True if every reply was valid. A native call lost in the text does not count."""
         return all(
-            verdict == "yes" or (verdict == "other" and self.way != NATIVE.name)
-            for verdict in self.verdicts.values()
+            verdict == "yes" or (verdict == "other" and self.way != NATIVE.name) for verdict in self.verdicts.values()
         )
 
     @property
@@ -105,18 +98,14 @@ class WayTrial:
         verdicts: dict[str, Verdict] = {}
         remarks: dict[str, str] = {}
         for prompt in TRIAL_PROMPTS:
-            abilities = ModelFeatures(
-                way.takes_schema and provider.takes_schema, way.calls_tools, self.prompt
-            )
+            abilities = ModelFeatures(way.takes_schema and provider.takes_schema, way.calls_tools, self.prompt)
             trial_request = build_prompt(prompt, abilities, entry.max_output_tokens)
             try:
                 reply = self._get_reply(entry, trial_request)
             except RequestRejected as error:
                 if prompt is TRIAL_PROMPTS[0]:  # the first prompt needs only a text
                     raise
-                return _make_never_result(
-                    way, f"the server refuses it: {error.message}", entry_keys, verdicts
-                )
+                return _make_never_result(way, f"the server refuses it: {error.message}", entry_keys, verdicts)
             if reason := self._find_refusal(way, reply):
                 return _make_never_result(way, reason, entry_keys, verdicts)
             verdicts[prompt.kind], remark = _rate_reply(
@@ -148,17 +137,13 @@ class WayTrial:
         if not way.takes_schema and provider.takes_schema and not self.has_json and not is_left_out:
             return f"no option of {entry.provider} leaves the schema out"
         extra = entry.options.get("extra") or {}
-        if way.calls_tools and (
-            conflicting := [name for name in _SCHEMA_FIELDS if extra.get(name) is not None]
-        ):
+        if way.calls_tools and (conflicting := [name for name in _SCHEMA_FIELDS if extra.get(name) is not None]):
             return f"options.extra sends {conflicting[0]} with the tools; under a schema the model cannot call tools"
         return ""
 
     def _find_refusal(self, way: Way, reply: Reply) -> str:
         """Return the server's refusal of a required part, or an empty string."""
-        refusals = {
-            error.refused: error.message for error in reply.earlier if isinstance(error, RequestRejected)
-        }
+        refusals = {error.refused: error.message for error in reply.earlier if isinstance(error, RequestRejected)}
         if way.needs and (way.needs in refusals or way.needs in self.refused_parts()):
             part = "tools" if way is NATIVE else "schema"
             return f"the server does not accept {part}: {refusals.get(way.needs, 'it rejected it before')}"
@@ -190,10 +175,7 @@ def _rate_reply(
     except (ContractError, ProviderError) as error:
         return "no", f"{error.message}: {excerpt}"
     if not is_fulfilled(turn_reply):
-        return (
-            "other",
-            f"valid, and does something else: {excerpt}" if excerpt else "valid, and does something else",
-        )
+        return ("other", f"valid, and does something else: {excerpt}" if excerpt else "valid, and does something else")
     if natively and trial_request.choice.form.style == "native" and not reply.calls:
         return "other", f"the call is written as text: {excerpt}"
     return "yes", ""
@@ -205,11 +187,7 @@ def _make_never_result(
     """Return the result of a way without a chance. Earlier verdicts stay; further prompts were not sent."""
     earlier_verdicts = verdicts or {}
     open_kinds = [question.kind for question in TRIAL_PROMPTS if question.kind not in earlier_verdicts]
-    all_verdicts: dict[str, Verdict] = {
-        **earlier_verdicts,
-        **dict.fromkeys(open_kinds, "-"),
-        open_kinds[0]: "never",
-    }
+    all_verdicts: dict[str, Verdict] = {**earlier_verdicts, **dict.fromkeys(open_kinds, "-"), open_kinds[0]: "never"}
     return WayResult(way.name, all_verdicts, {open_kinds[0]: reason}, entry_keys)
 
 
@@ -219,6 +197,4 @@ def choose_way(results: list[WayResult], current: str) -> WayResult | None:
     Among equal results the current way stays, then the first in order.
     """
     valid_results = [result for result in results if result.is_valid]
-    return min(
-        valid_results, key=lambda result: (not result.is_complete, result.way != current), default=None
-    )
+    return min(valid_results, key=lambda result: (not result.is_complete, result.way != current), default=None)

@@ -84,9 +84,7 @@ class TrialRequest(NamedTuple):
         tools = [action.name for action in self.choice.actions if action.name not in own_names]
         native = {tool["name"]: tool.get("tool", tool["name"]) for tool in self.messages[0].get("tools", ())}
         parse = partial(parse_reply, kinds=MESSAGE_KINDS, max_calls=None)
-        return parse_form_reply(
-            self.choice.form, Answer(reply.text, "", calls=reply.calls), tools, native, parse
-        )
+        return parse_form_reply(self.choice.form, Answer(reply.text, "", calls=reply.calls), tools, native, parse)
 
 
 def _has_answer(reply: TurnReply) -> bool:

@@ -34,9 +34,7 @@ def list_capability_names(config: Config, agents: Iterable[Agent]) -> list[str]:
     """Return the names of shipped capabilities and of capabilities named in settings or resumes."""
     named = dict.fromkeys(name for agent in agents for name in sorted(agent.capabilities))
     active_subcapabilities = {
-        name: spec
-        for name, spec in BUILT_IN.items()
-        if spec.has_own_tools and spec.has_own_tools(config.org, None)
+        name: spec for name, spec in BUILT_IN.items() if spec.has_own_tools and spec.has_own_tools(config.org, None)
     }
     return [*{**SHIPPED, **active_subcapabilities, **config.org.capabilities, **named}]
 
@@ -50,9 +48,7 @@ def validate_org(name: str, base: OrgPath, config: Config, only: str | None) -> 
     for file in spec.files if spec and only is None and missing_reason(name) else ():
         if path_exists(f"{base}/{file}"):
             hint = "install lemming-engine again, or remove the file"
-            yield Problem(
-                f"the file needs a capability that is not installed: {missing_reason(name)}", file, hint=hint
-            )
+            yield Problem(f"the file needs a capability that is not installed: {missing_reason(name)}", file, hint=hint)
 
     def validate(capability: Capability) -> list[Problem]:
         is_read = only is None and capability in capabilities_with_keys(config.org)
@@ -75,9 +71,7 @@ def validate_agents_use(name: str, base: OrgPath, config: Config, only: str | No
     """
     hooks = ("validate_agent", "validate_files", "validate_settings")
     if (
-        _call_isolated(
-            name, config, lambda capability: any(_overrides_hook(capability, hook) for hook in hooks)
-        )
+        _call_isolated(name, config, lambda capability: any(_overrides_hook(capability, hook) for hook in hooks))
         is not True
     ):
         return  # a missing or broken capability is reported for the organisation
@@ -85,9 +79,7 @@ def validate_agents_use(name: str, base: OrgPath, config: Config, only: str | No
     broken_agents = validate_survey(base, config, survey).survey.broken
     for agent in survey.agents.values() if only is None else filter(None, [survey.agents.get(only)]):
         reported_pointers = (
-            {problem.pointer for problem in broken_agents[agent.name].problems}
-            if agent.name in broken_agents
-            else ()
+            {problem.pointer for problem in broken_agents[agent.name].problems} if agent.name in broken_agents else ()
         )
         problems = validate_agent_use(name, base, agent, config)
         yield from (problem for problem in problems if problem.pointer not in reported_pointers)
@@ -110,9 +102,7 @@ def validate_agent_use(name: str, base: OrgPath, agent: Agent, config: Config) -
             yield from capability.validate_agent(agent, config)
 
     yield from _to_problems(
-        name,
-        _call_isolated(name, config, lambda capability: [*validate(capability)]),
-        paths.resume_file(agent.name),
+        name, _call_isolated(name, config, lambda capability: [*validate(capability)]), paths.resume_file(agent.name)
     )
 
 
@@ -129,14 +119,11 @@ def _to_problems(name: str, result: list[Problem] | ConfigError | str, file: str
         yield Problem(f'capability "{name}" failed: {result}', file, hint=hint)
 
 
-def collect_capability_status(
-    base: OrgPath, config: Config, survey: Survey
-) -> dict[str, list[CapabilityStatus]]:
+def collect_capability_status(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[CapabilityStatus]]:
     """Return the status lines of the capabilities in use, by capability name, without empty entries."""
     users = _map_users(config, survey)
     status_by_name = {
-        name: _load_status_lines(Organisation.from_path(base), config, name, users[name])
-        for name in sorted(users)
+        name: _load_status_lines(Organisation.from_path(base), config, name, users[name]) for name in sorted(users)
     }
     return {name: lines for name, lines in status_by_name.items() if lines}
 
@@ -157,11 +144,7 @@ def _call_status_lines(
         if not _overrides_hook(capability, "status_lines"):
             return []
         states = {agent: _load_capability_state(org, agent, name) for agent in agents}
-        return [
-            *capability.status_lines(
-                StatusContext(org, config, agents, states, timestamp(SystemClock().now()))
-            )
-        ]
+        return [*capability.status_lines(StatusContext(org, config, agents, states, timestamp(SystemClock().now())))]
 
     return _call_isolated(name, config, call_hook)
 

@@ -37,12 +37,9 @@ class CaseMessage:
     to: str = field(default="", metadata=describe_field("Recipient; empty: every reader."))
     author: str = field(default="human", metadata=field_with_key("from", "Which person writes it."))
     kind: MessageKind = field(default="message", metadata=describe_field("Its kind."))
-    payload: dict[str, Any] = field(
-        default_factory=dict, metadata=describe_field("Further keys of its payload.")
-    )
+    payload: dict[str, Any] = field(default_factory=dict, metadata=describe_field("Further keys of its payload."))
     before_tick: int = field(
-        default=1,
-        metadata=describe_field("Tick of the case before which it is written; 1 is the first.", ge=1),
+        default=1, metadata=describe_field("Tick of the case before which it is written; 1 is the first.", ge=1)
     )
 
 
@@ -64,9 +61,7 @@ class ExpectedEntry:
     kind: MessageKind | None = field(default=None, metadata=describe_field("Kind; null: any."))
     to: str = field(default="", metadata=describe_field("Agent in payload.target; empty: any."))
     matches: str = field(default="", metadata=describe_field("Regular expression that its text must match."))
-    when: Condition | None = field(
-        default=None, metadata=describe_field("Condition on the entry as in its file.")
-    )
+    when: Condition | None = field(default=None, metadata=describe_field("Condition on the entry as in its file."))
     within_ticks: int | None = field(
         default=None, metadata=describe_field("Maximum number of ticks of the case; null: all.", ge=1)
     )
@@ -78,9 +73,7 @@ class ExpectedFile:
     """A file of the organisation after the last tick."""
 
     path: str = field(metadata=describe_field("Its path in the organisation.", min_length=1))
-    exists: bool = field(
-        default=True, metadata=describe_field("True: the file must exist. False: it must not.")
-    )
+    exists: bool = field(default=True, metadata=describe_field("True: the file must exist. False: it must not."))
     matches: str = field(default="", metadata=describe_field("Regular expression that its text must match."))
     when: Condition | None = field(default=None, metadata=describe_field("Condition on the JSON in it."))
 
@@ -95,8 +88,7 @@ class ExpectedCall:
         default=None, metadata=describe_field("True: successful calls. False: failed ones. Null: both.")
     )
     when: Condition | None = field(
-        default=None,
-        metadata=describe_field("Condition on the call: agent, tick, tool, args, success, output."),
+        default=None, metadata=describe_field("Condition on the call: agent, tick, tool, args, success, output.")
     )
     at_least: int = field(default=1, metadata=describe_field("Minimum number.", ge=0))
     at_most: int | None = field(default=None, metadata=describe_field("Maximum number; null: any.", ge=0))
@@ -110,9 +102,7 @@ class ExpectedCost:
         default=None, metadata=describe_field("Maximum dollars; an unknown price fails.", ge=0)
     )
     at_most_credits: float | None = field(default=None, metadata=describe_field("Maximum credits.", ge=0))
-    at_most_calls: int | None = field(
-        default=None, metadata=describe_field("Maximum number of model calls.", ge=0)
-    )
+    at_most_calls: int | None = field(default=None, metadata=describe_field("Maximum number of model calls.", ge=0))
     when: Condition | None = field(
         default=None,
         metadata=describe_field("Condition on calls, credits, cost_usd, input_tokens, output_tokens, ticks."),
@@ -128,8 +118,7 @@ class ExpectedFindings:
     when: Condition | None = field(default=None, metadata=describe_field("Condition on the finding as JSON."))
     at_least: int = field(default=0, metadata=describe_field("Minimum number.", ge=0))
     at_most: int | None = field(
-        default=None,
-        metadata=describe_field("Maximum number; null: none if at_least is 0, else any.", ge=0),
+        default=None, metadata=describe_field("Maximum number; null: none if at_least is 0, else any.", ge=0)
     )
 
 
@@ -149,12 +138,8 @@ class JudgeCheck:
         metadata=describe_field('An agent, a model key, {"agent": name} or {"model": key}.')
     )
     rubric: str = field(metadata=describe_field("Rules for the judge.", min_length=1))
-    entry: ExpectedEntry | None = field(
-        default=None, metadata=describe_field("Entries that the judge is shown.")
-    )
-    file: str = field(
-        default="", metadata=describe_field("File of the organisation that the judge is shown.")
-    )
+    entry: ExpectedEntry | None = field(default=None, metadata=describe_field("Entries that the judge is shown."))
+    file: str = field(default="", metadata=describe_field("File of the organisation that the judge is shown."))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,12 +149,9 @@ class ExpectedAnswer:
     end: Literal["answered", "failed", "refused", "cancelled", "expired"] = field(
         default="answered", metadata=describe_field("How the request must end.")
     )
-    matches: str = field(
-        default="", metadata=describe_field("Regular expression that the answer must match.")
-    )
+    matches: str = field(default="", metadata=describe_field("Regular expression that the answer must match."))
     when: Condition | None = field(
-        default=None,
-        metadata=describe_field("Condition on the answer: a text, or an object with its fields."),
+        default=None, metadata=describe_field("Condition on the answer: a text, or an object with its fields.")
     )
 
 
@@ -178,24 +160,18 @@ class Expectation:
     """An expected result of the case: exactly one of the keys besides `name`."""
 
     name: str = field(default="", metadata=describe_field("Name in reports."))
-    entry: ExpectedEntry | None = field(
-        default=None, metadata=describe_field("An entry must have been written.")
-    )
+    entry: ExpectedEntry | None = field(default=None, metadata=describe_field("An entry must have been written."))
     no_entry: ExpectedEntry | None = field(
         default=None, metadata=describe_field("No such entry may have been written.")
     )
     file: ExpectedFile | None = field(default=None, metadata=describe_field("Check of a file."))
     tool_called: ExpectedCall | None = field(default=None, metadata=describe_field("Check of tool calls."))
-    answer: ExpectedAnswer | None = field(
-        default=None, metadata=describe_field("Check of the answer to `ask`.")
-    )
+    answer: ExpectedAnswer | None = field(default=None, metadata=describe_field("Check of the answer to `ask`."))
     cost: ExpectedCost | None = field(default=None, metadata=describe_field("Maximum cost."))
     findings: ExpectedFindings | None = field(
         default=None, metadata=describe_field("Check of findings; by default there must be none.")
     )
-    command: CommandCheck | None = field(
-        default=None, metadata=describe_field("A program that must end with 0.")
-    )
+    command: CommandCheck | None = field(default=None, metadata=describe_field("A program that must end with 0."))
     judge: JudgeCheck | None = field(default=None, metadata=describe_field("A judge that must accept it."))
 
     @property
@@ -215,13 +191,10 @@ class Case:
     description: str = field(default="", metadata=describe_field("Purpose, in one sentence."))
     start: str = field(
         default=SAME_ORG,
-        metadata=field_with_key(
-            "from", 'The organisation it starts from, from the case\'s folder; "../..": this one.'
-        ),
+        metadata=field_with_key("from", 'The organisation it starts from, from the case\'s folder; "../..": this one.'),
     )
     at: int | None = field(
-        default=None,
-        metadata=describe_field("Tick to start after; null: the current state.", ge=0, le=10**12),
+        default=None, metadata=describe_field("Tick to start after; null: the current state.", ge=0, le=10**12)
     )
     set: dict[str, Any] = field(
         default_factory=dict,
@@ -231,18 +204,13 @@ class Case:
         ),
     )
     send: list[CaseMessage] = field(default_factory=list, metadata=describe_field("Entries of people."))
-    ask: CaseRequest | None = field(
-        default=None, metadata=describe_field("A request sent before the first tick.")
-    )
+    ask: CaseRequest | None = field(default=None, metadata=describe_field("A request sent before the first tick."))
     ticks: int | None = field(
         default=None,
-        metadata=describe_field(
-            "Number of ticks; null: until nothing new is addressed to anybody.", ge=1, le=10_000
-        ),
+        metadata=describe_field("Number of ticks; null: until nothing new is addressed to anybody.", ge=1, le=10_000),
     )
     now: str = field(
-        default="",
-        metadata=describe_field("Time of the first tick; empty: the clock continues from the last tick."),
+        default="", metadata=describe_field("Time of the first tick; empty: the clock continues from the last tick.")
     )
     answers: AnswersFrom = field(
         default="recorded",
@@ -252,8 +220,7 @@ class Case:
         ),
     )
     tools: dict[str, str] = field(
-        default_factory=dict,
-        metadata=describe_field("Results of these tools; they are not called.", max_length=100),
+        default_factory=dict, metadata=describe_field("Results of these tools; they are not called.", max_length=100)
     )
     repeat: int = field(default=1, metadata=describe_field("Number of runs.", ge=1, le=1000))
     expect: list[Expectation] = field(metadata=describe_field("What must be true; all of it.", min_length=1))
@@ -281,8 +248,7 @@ def select_cases(base: OrgPath, names: list[str]) -> list[str]:
     for name in names:
         if name not in existing_names:
             hint = (
-                did_you_mean(name, existing_names)
-                or f"cases: {', '.join(existing_names) or 'none'}; see docs/evals.md"
+                did_you_mean(name, existing_names) or f"cases: {', '.join(existing_names) or 'none'}; see docs/evals.md"
             )
             raise UsageError(f'case "{name}" does not exist in {paths.EVALS}/', hint=hint)
     if not existing_names:

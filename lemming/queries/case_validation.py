@@ -17,15 +17,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.fast_decoder import TypeMismatch
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.org.organisation import OrgPath
-from lemming.queries.case_format import (
-    KINDS,
-    LIMIT_BYTES,
-    Case,
-    CaseViolation,
-    Expectation,
-    JudgeCheck,
-    case_file,
-)
+from lemming.queries.case_format import KINDS, LIMIT_BYTES, Case, CaseViolation, Expectation, JudgeCheck, case_file
 
 
 def load_case(base: OrgPath, name: str) -> Document[Case]:
@@ -80,9 +72,7 @@ def _validate_expectation(expectation: Expectation, pointer: str, case: Case) ->
     kind = expectation.kind
     if not kind:
         set_keys = [key for key in KINDS if getattr(expectation, key) is not None]
-        message = (
-            f"expected one expectation, got {' and '.join(set_keys)}" if set_keys else "no expectation is set"
-        )
+        message = f"expected one expectation, got {' and '.join(set_keys)}" if set_keys else "no expectation is set"
         yield pointer, message, f"set exactly one of: {', '.join(KINDS)}"
         return
     expected, kind_pointer = getattr(expectation, kind), f"{pointer}/{kind}"

@@ -214,9 +214,7 @@ class _RemovedCostCache:
         states = {name: _load_state_if_valid(self._org, name) for name in list_ledger_agents(self._org)}
         ledgers = {name: _from_state(state) if state else None for name, state in states.items()}
         is_unchanged = oldest == self._oldest and ledgers.keys() == self._ledgers.keys()
-        if not is_unchanged or any(
-            _has_restarted(previous, ledgers[name]) for name, previous in self._ledgers.items()
-        ):
+        if not is_unchanged or any(_has_restarted(previous, ledgers[name]) for name, previous in self._ledgers.items()):
             with localcontext(prec=_DIGITS):
                 self._costs = _aggregate_costs(self._org, CostReport("agent"), 0, no_progress, states).removed
         self._oldest, self._ledgers = oldest, ledgers
@@ -266,12 +264,8 @@ def _aggregate_costs(
                 if not lifetime.owner:
                     costs.removed[turn.agent] = costs.removed.get(turn.agent, NOTHING).add(turn.cost)
     if not since:
-        costs.judged = sum(
-            (Decimal(str(state.aside.get(JUDGES, 0.0))) for state in valid_states.values()), ZERO
-        )
-        costs.unrecorded = _sum_costs(
-            remainder for remainder in remainders.values() if any(remainder.ledger_amounts)
-        )
+        costs.judged = sum((Decimal(str(state.aside.get(JUDGES, 0.0))) for state in valid_states.values()), ZERO)
+        costs.unrecorded = _sum_costs(remainder for remainder in remainders.values() if any(remainder.ledger_amounts))
         if costs.by == "agent":
             for name, remainder in remainders.items():
                 if name in costs.rows or any(remainder.ledger_amounts):
@@ -302,9 +296,7 @@ def _build_turn(tick: TickCosts, turn_costs: TurnCosts) -> _TurnCost:
     credits = round(min(state.credits + sum(call.credits for call in calls), MAX_AMOUNT), 6)
     growth = to_decimal(credits) - ledger_before.credits
     # the last call takes the rounding error: so the sum equals the growth of the ledger
-    call_costs[-1] = call_costs[-1]._replace(
-        credits=growth - sum((cost.credits for cost in call_costs[:-1]), ZERO)
-    )
+    call_costs[-1] = call_costs[-1]._replace(credits=growth - sum((cost.credits for cost in call_costs[:-1]), ZERO))
     priced = [index for index, call in enumerate(calls) if call.cost_usd is not None]
     if priced:
         priced_dollars = sum(call.cost_usd for call in calls if call.cost_usd is not None)
@@ -391,7 +383,5 @@ def _from_call(call: CallCost) -> Cost:
     return Cost(0, 1, to_decimal(call.credits), dollars, is_unpriced, *tokens)
 
 
-def _sum_costs(
-    costs: Iterable[Cost], initial: Cost = NOTHING, add: Callable[[Cost, Cost], Cost] = Cost.add
-) -> Cost:
+def _sum_costs(costs: Iterable[Cost], initial: Cost = NOTHING, add: Callable[[Cost, Cost], Cost] = Cost.add) -> Cost:
     return reduce(add, costs, initial)

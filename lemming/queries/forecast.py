@@ -70,9 +70,7 @@ def _iter_delayed_entries(
                 recipients = ", ".join(sorted(entry.targets)) or "all"
                 text = entry.payload.get("text", "")
                 yield UpcomingEvent(
-                    parse_timestamp(due_time).astimezone(local_zone),
-                    recipients,
-                    f"an entry of {author}: {text}",
+                    parse_timestamp(due_time).astimezone(local_zone), recipients, f"an entry of {author}: {text}"
                 )
 
 
@@ -126,10 +124,7 @@ def forecast_tick(org: Organisation, config: Config, tick: int) -> TickForecast:
         current_time = timestamp(SystemClock().now())
         view = TickView(org, config, survey, tick, current_time, current_time)
         plan = make_plan(
-            tick,
-            survey,
-            config,
-            skipped_agents=find_skipped_agents(get_tick_interceptors(org, survey, config), view),
+            tick, survey, config, skipped_agents=find_skipped_agents(get_tick_interceptors(org, survey, config), view)
         )
         reasons = plan.turn_reasons
     agents = survey.agents
@@ -159,9 +154,7 @@ def _explain_no_turn(preview: TickPreview, name: str, reason: TurnReason) -> str
     return f"would be skipped: {reason.text}{condition}"
 
 
-def explain_wait(
-    org: Organisation, config: Config, first_name: str, second_name: str
-) -> tuple[str, str, list[str]]:
+def explain_wait(org: Organisation, config: Config, first_name: str, second_name: str) -> tuple[str, str, list[str]]:
     """Return the waiting agent, the agent that goes first, and the permissions causing the wait (maybe none).
 
     Raises `UsageError` for an unknown agent, an agent without turns, or the same name twice.
@@ -179,18 +172,12 @@ def explain_wait(
     if first_name == second_name:
         raise UsageError("expected two agents, got the same one twice", hint="name two agents")
     earlier, later = sort_by_fire_point([agents[first_name], agents[second_name]])
-    return (
-        later.name,
-        earlier.name,
-        explain_dependency(later, earlier, _build_connections(org, config, survey)),
-    )
+    return (later.name, earlier.name, explain_dependency(later, earlier, _build_connections(org, config, survey)))
 
 
 def _build_connections(org: Organisation, config: Config, survey: Survey) -> TurnDependencies:
     implicit_reads, shared = find_implicit_reads(org, survey, config), find_shared_resources(config, survey)
-    return TurnDependencies(
-        survey.agents, config.org, get_toolset(config.org, org), org, implicit_reads, shared
-    )
+    return TurnDependencies(survey.agents, config.org, get_toolset(config.org, org), org, implicit_reads, shared)
 
 
 def find_longest_chain(order: list[str], waits: Mapping[str, TurnWaits]) -> list[str]:
@@ -200,9 +187,7 @@ def find_longest_chain(order: list[str], waits: Mapping[str, TurnWaits]) -> list
     longest: list[str] = []
     chains: dict[str, list[str]] = {}
     for name in order:
-        predecessor_chains = (
-            [longest] if waits[name].everyone else [chains[other] for other in waits[name].names]
-        )
+        predecessor_chains = [longest] if waits[name].everyone else [chains[other] for other in waits[name].names]
         chains[name] = [*max(predecessor_chains, key=len, default=[]), name]
         longest = max(longest, chains[name], key=len)
     return longest
@@ -214,10 +199,7 @@ def explain_dependency(later: Agent, earlier: Agent, connections: TurnDependenci
     if connections.settings.visibility == "order" and later.may_read(earlier.name):
         permission = earlier.name if earlier.name in later.permissions.read_outboxes else "*"
         reasons.append(f'{later.name} may read its outbox: permissions.read_outboxes has "{permission}"')
-    earlier_footprint, later_footprint = (
-        connections.footprint(earlier.name),
-        connections.footprint(later.name),
-    )
+    earlier_footprint, later_footprint = (connections.footprint(earlier.name), connections.footprint(later.name))
     for later_paths, earlier_paths, relation in (
         (later_footprint.reads, earlier_footprint.writes, "may read what it changes"),
         (later_footprint.writes, earlier_footprint.writes, "may change what it changes"),

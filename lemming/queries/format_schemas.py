@@ -49,16 +49,9 @@ def _memory_schema() -> Schema:
         {
             "key": {"type": "string", "description": f"The file's name. {MEMORY_KEY_RULE.capitalize()}."},
             "value": {"description": "Any JSON."},
-            "timestamp": {
-                "type": "string",
-                "format": "date-time",
-                "description": "When it was last written.",
-            },
+            "timestamp": {"type": "string", "format": "date-time", "description": "When it was last written."},
             "agent": {"type": "string", "description": "Whose memory it is."},
-            "trust": {
-                "type": "string",
-                "description": "How far it is trusted, if less than what agents write.",
-            },
+            "trust": {"type": "string", "description": "How far it is trusted, if less than what agents write."},
         },
         required=["value"],
         is_open=True,
@@ -79,10 +72,7 @@ def _trust_label_schema() -> Schema:
     source = _object_schema({"is": text, "of": text}, required=["is", "of"], is_open=True)
     keys: dict[str, Schema] = {
         "file": {**text, "description": "The file; one that ends with / is all that is below that folder."},
-        "trust": {
-            **text,
-            "description": "How far it is trusted: a word of `trust.order` in config/org.json.",
-        },
+        "trust": {**text, "description": "How far it is trusted: a word of `trust.order` in config/org.json."},
         "tick": {"type": "integer", "minimum": 0, "description": "In which tick that was written."},
         "agent": {**text, "description": "Whose turn it was."},
         "from": {"type": "array", "items": source, "description": "What made it so."},
@@ -93,9 +83,7 @@ def _trust_label_schema() -> Schema:
 def _tick_schema() -> Schema:
     number = {"type": "integer", "minimum": 0, "description": "The tick that runs next."}
     read_at = {"type": "string", "description": "The last tick's reading of the clock, where one is needed."}
-    return _object_schema(
-        {"current_tick": number, "read_at": read_at}, required=["current_tick"], is_open=True
-    )
+    return _object_schema({"current_tick": number, "read_at": read_at}, required=["current_tick"], is_open=True)
 
 
 def _reply_schema() -> Schema:
@@ -138,12 +126,7 @@ def _output_schema() -> Schema:
 def _record_schema(kind: type[Record], fields: Schema) -> Schema:
     check = {"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "Chained to the line before."}
     about = str(kind.__doc__).partition("\n")[0]
-    keys = {
-        "type": {"const": kind.kind},
-        "epoch": schema_of_type(Count),
-        **fields["properties"],
-        "check": check,
-    }
+    keys = {"type": {"const": kind.kind}, "epoch": schema_of_type(Count), **fields["properties"], "check": check}
     required = ["type", "epoch", *fields["required"], "check"]
     return {"description": about, **_object_schema(keys, required=required, is_open=True)}
 
@@ -230,9 +213,7 @@ def _close_schema(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     closed = {
-        key: _close_schema(value)
-        for key, value in schema.items()
-        if not (key == "title" and isinstance(value, str))
+        key: _close_schema(value) for key, value in schema.items() if not (key == "title" and isinstance(value, str))
     }
     if "properties" in closed and "type" in closed:
         closed.setdefault("additionalProperties", False)
@@ -240,9 +221,4 @@ def _close_schema(schema: Any) -> Any:
 
 
 def _object_schema(properties: dict[str, Schema], *, required: list[str], is_open: bool = False) -> Schema:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": is_open,
-    }
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": is_open}

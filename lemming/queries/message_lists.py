@@ -54,13 +54,7 @@ def load_inbox(base: OrgPath, agent: Agent, config: Config, limit: int) -> Messa
     unread = frozenset(entry.file for entry in box.unread)
     omitted = max(len(entries) - limit, 0)
     return MessageList(
-        entries[:limit],
-        box.problems,
-        unread,
-        omitted,
-        box.waiting,
-        box.mark if is_person else None,
-        full_mark,
+        entries[:limit], box.problems, unread, omitted, box.waiting, box.mark if is_person else None, full_mark
     )
 
 

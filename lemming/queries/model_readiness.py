@@ -20,10 +20,7 @@ from lemming.kernel.providers import is_channel, is_person, make_provider
 from lemming.operations.served_models import ModelServer, ServedModels
 from lemming.queries.permissions_required import is_this_machine
 
-_KEY_VARIABLES = {
-    "openai": "OPENAI_API_KEY",
-    "anthropic": "ANTHROPIC_API_KEY",
-}
+_KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 _MAX_NAMES_SHOWN = 4
 _OLLAMA_ADDRESS = "http://127.0.0.1:11434"
 
@@ -57,12 +54,7 @@ def check_readiness(entry: ModelEntry, base: Path | None, plugins: Sequence[str]
     if entry.provider == "scripted":
         return Readiness(True, f"answers are read from {entry.options['file']}")
     hosted_checks = dict.fromkeys((*_KEY_VARIABLES, *SERVERS), _check_hosted_model)
-    checks = {
-        "local": _check_local_model,
-        "cli": _check_cli_model,
-        "ollama": _check_ollama_model,
-        **hosted_checks,
-    }
+    checks = {"local": _check_local_model, "cli": _check_cli_model, "ollama": _check_ollama_model, **hosted_checks}
     return checks.get(entry.provider, _check_plugin_model)(entry)
 
 
@@ -84,9 +76,7 @@ def check_served_model(server: ModelServer, served: ServedModels, model: str) ->
         f" and {len(served.names) - _MAX_NAMES_SHOWN} more" if len(served.names) > _MAX_NAMES_SHOWN else ""
     )
     fix = did_you_mean(model, list(served.names)) or _suggest_fix(server.kind, model)
-    return Readiness(
-        False, f'"{model}" is not served at {address}, which serves {shown_names}{remaining_count}', fix
-    )
+    return Readiness(False, f'"{model}" is not served at {address}, which serves {shown_names}{remaining_count}', fix)
 
 
 def _is_served(kind: str, model: str, names: Iterable[str]) -> bool:
@@ -94,11 +84,7 @@ def _is_served(kind: str, model: str, names: Iterable[str]) -> bool:
 
 
 def _suggest_fix(kind: str, model: str) -> str:
-    return (
-        f"ollama pull {model}"
-        if kind == "ollama"
-        else "load it there, or correct the model in config/models.json"
-    )
+    return f"ollama pull {model}" if kind == "ollama" else "load it there, or correct the model in config/models.json"
 
 
 def describe_limitations(entry: ModelEntry) -> str:
@@ -131,9 +117,7 @@ def _check_local_model(entry: ModelEntry) -> Readiness:
     if path := entry.options.get("path"):
         is_there = Path(path).expanduser().is_file()
         return Readiness(
-            is_there,
-            f"weights at {path}" if is_there else f"file {path} does not exist",
-            "check options.path",
+            is_there, f"weights at {path}" if is_there else f"file {path} does not exist", "check options.path"
         )
     from lemming.capabilities.embedded_models.model_weights import find_weights
 
@@ -147,10 +131,7 @@ def _check_hosted_model(entry: ModelEntry) -> Readiness:
     key_variable, address = entry.options.get("api_key_env"), entry.options.get("base_url")
     display_address = strip_userinfo(str(address or "")).partition("?")[0]
     if server := SERVERS.get(entry.provider):
-        key_variable, display_address = (
-            server.key_variable(address, key_variable),
-            display_address or server.address,
-        )
+        key_variable, display_address = (server.key_variable(address, key_variable), display_address or server.address)
     if not key_variable and (address or server):
         return Readiness(None, f"asks {display_address}")
     key = str(key_variable or _KEY_VARIABLES[entry.provider])

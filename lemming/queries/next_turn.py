@@ -45,9 +45,7 @@ class NextTurn(NamedTuple):
         return timestamp(self.at) if self.at else None
 
 
-def find_next_turn(
-    base: OrgPath, agent: Agent, config: Config, tick: int, *, since: str | None = None
-) -> NextTurn:
+def find_next_turn(base: OrgPath, agent: Agent, config: Config, tick: int, *, since: str | None = None) -> NextTurn:
     """Return the next turn of an agent at or after a tick.
 
     `since`: clock reading of the tick before; by default the stored reading.

@@ -26,11 +26,7 @@ from lemming.kernel.tick.next_tick import summarize_progress
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import TickView, find_skipped_agents, get_tick_interceptors, uses_clock
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
-from lemming.operations.engine_progress import (
-    find_running_engine,
-    is_tick_incomplete,
-    load_last_committed_tick,
-)
+from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete, load_last_committed_tick
 from lemming.queries.checks.check_registry import CheckScope
 from lemming.queries.checks.health_checks import HealthIssue, find_health_issues, seconds_since_tick
 from lemming.queries.next_turn import find_next_turn
@@ -116,9 +112,7 @@ def _load_last_commit(base: OrgPath) -> TickCommitted | None:
         plan = load_plan(base, last_commit.tick)
     skipped = last_commit.totals["skipped"] - len(plan.skipped if plan else ())
     return TickCommitted(
-        tick=last_commit.tick,
-        advanced=last_commit.advanced,
-        totals={**last_commit.totals, "skipped": skipped},
+        tick=last_commit.tick, advanced=last_commit.advanced, totals={**last_commit.totals, "skipped": skipped}
     )
 
 
@@ -187,9 +181,7 @@ def load_org_status(
         issues.append(HealthIssue(text, hint="start the engine if it is not running", about="tick"))
     reported = {issue.about for issue in issues}
     unreported = (
-        agent_status
-        for agent_status in agent_statuses
-        if agent_status.problem and agent_status.agent not in reported
+        agent_status for agent_status in agent_statuses if agent_status.problem and agent_status.agent not in reported
     )
     issues += [HealthIssue(agent_status.problem, about=agent_status.agent) for agent_status in unreported]
     return OrgStatus(
@@ -209,14 +201,10 @@ def load_org_status(
     )
 
 
-def _load_capability_status(
-    base: OrgPath, config: Config, survey: Survey
-) -> dict[str, list[CapabilityStatus]]:
+def _load_capability_status(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[CapabilityStatus]]:
     if not (config.org.capabilities or survey.has_plugin_capabilities):
         return {}
-    from lemming.queries.capability_status import (
-        collect_capability_status,  # with it comes all that takes turns
-    )
+    from lemming.queries.capability_status import collect_capability_status  # with it comes all that takes turns
 
     return collect_capability_status(base, config, survey)
 
@@ -225,17 +213,10 @@ def _build_agent_statuses(base: OrgPath, config: Config, survey: Survey, tick: i
     org, at = Organisation.from_path(base), timestamp(SystemClock().now())
     interceptors = get_tick_interceptors(org, survey, config)
     since = load_counter(base)[1] if uses_clock(interceptors) else ""
-    resting = (
-        find_skipped_agents(interceptors, TickView(org, config, survey, tick, at, since))
-        if interceptors
-        else {}
-    )
+    resting = find_skipped_agents(interceptors, TickView(org, config, survey, tick, at, since)) if interceptors else {}
     plan = make_plan(tick, survey, config, at=at, since=since, skipped_agents=resting)
     reasons = plan.turn_reasons
-    statuses = [
-        _build_agent_status(base, agent, config, plan, reasons[agent.name])
-        for agent in survey.agents.values()
-    ]
+    statuses = [_build_agent_status(base, agent, config, plan, reasons[agent.name]) for agent in survey.agents.values()]
     statuses += [_build_broken_status(base, name, str(error)) for name, error in survey.broken.items()]
     return sorted(statuses, key=lambda agent_status: agent_status.agent)
 
@@ -248,9 +229,7 @@ def _build_broken_status(base: OrgPath, name: str, problem: str) -> AgentStatus:
     return AgentStatus(name, problem=problem, state=state)
 
 
-def _build_agent_status(
-    base: OrgPath, agent: Agent, config: Config, plan: TickPlan, reason: TurnReason
-) -> AgentStatus:
+def _build_agent_status(base: OrgPath, agent: Agent, config: Config, plan: TickPlan, reason: TurnReason) -> AgentStatus:
     upcoming = find_next_turn(base, agent, config, plan.tick, since=plan.since)
     takes_no_turn = reason.code in ("person", "channel", "paused")
     problem, state = "", AgentState()

@@ -96,9 +96,7 @@ def validate_settings(base: OrgPath, config: Config) -> Iterator[Problem]:
                 f'model key "{key}": prompt must be "values" for {entry.provider}, got "{prompt_form}"; '
                 "every turn fails"
             )
-            yield Problem(
-                message, MODELS_FILE, pointer=f"/{key}", hint='add "prompt": "values" next to provider'
-            )
+            yield Problem(message, MODELS_FILE, pointer=f"/{key}", hint='add "prompt": "values" next to provider')
         if secret := find_plaintext_secret(entry):
             message = f'model key "{key}": {secret} is sent over plain http to another machine'
             hint = "use https, or a tunnel to this machine"
@@ -124,15 +122,11 @@ def _validate_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:
         if resume_limit is not None and has_credit_override(config, name, agent.credits):
             allowed = resolve_credits(config, name, agent.credits).max_credits
             message = f"{name} may spend {allowed:g}, not the {resume_limit:g} in {paths.resume_file(name)}"
-            hint = (
-                "remove the line to undo it: this file overrides resumes (`lemming credits grant` writes it)"
-            )
+            hint = "remove the line to undo it: this file overrides resumes (`lemming credits grant` writes it)"
             yield _make_warning(CREDITS_FILE, f"/{name}/max_credits", message, hint)
     folders = list_agent_folders(base)
     for name, allocation in config.allocations.items():
-        if not (
-            name in folders or allocation.may_be_absent or correct_typo(name, folders)
-        ):  # that one is an error
+        if not (name in folders or allocation.may_be_absent or correct_typo(name, folders)):  # that one is an error
             hint = suggest_agent(name, folders)
             yield _make_warning(CREDITS_FILE, f"/{name}", f'agent "{name}" does not exist', hint)
 
@@ -247,10 +241,7 @@ def _explain_invalid_fallback(key: str, agent: Agent, config: Config) -> str:
     ):
         return f'model key "{key}" is not a model, so it is never called'
     if "values" in (entry.prompt, primary_entry.prompt) and entry.prompt != primary_entry.prompt:
-        fallback_form, primary_form = (
-            entry.prompt or DEFAULT_PROMPT_FORM,
-            primary_entry.prompt or DEFAULT_PROMPT_FORM,
-        )
+        fallback_form, primary_form = (entry.prompt or DEFAULT_PROMPT_FORM, primary_entry.prompt or DEFAULT_PROMPT_FORM)
         return f'prompt of model key "{key}" must be "{primary_form}" as the agent\'s, got "{fallback_form}"'
     return ""
 
@@ -279,9 +270,7 @@ def _validate_readers(location: _ResumeLocation, agent: Agent, folders: list[str
 def _validate_schedule(location: _ResumeLocation, agent: Agent, config: Config) -> Iterator[Problem]:
     if agent.schedule.cron is not None and (agent.schedule.timezone or config.org.timezone) is None:
         hint = 'add "timezone": "Europe/Berlin" here, or for all in config/org.json'
-        yield location.make_problem(
-            "/schedule/cron", "a cron expression must have a time zone, got none", hint
-        )
+        yield location.make_problem("/schedule/cron", "a cron expression must have a time zone, got none", hint)
     if agent.schedule.cron is None and agent.schedule.missed != "once":
         yield location.make_problem(
             "/schedule/missed", '"missed" needs a cron expression, got none', "add cron", severity="warning"
@@ -297,18 +286,13 @@ def _validate_retention(location: _ResumeLocation, agent: Agent, config: Config)
     outcome = "they are kept longer for it" if longest > interval else "some are removed before it sees them"
     yield location.make_problem(
         "/schedule/run_every_n_ticks",
-        (
-            f"due every {interval} ticks, but entries are kept for {retention} (unseen ones up to "
-            f"{longest}): {outcome}"
-        ),
+        (f"due every {interval} ticks, but entries are kept for {retention} (unseen ones up to {longest}): {outcome}"),
         'raise "retention_ticks" in config/org.json, or let the agent run more often',
         severity="warning",
     )
 
 
-def _validate_tools(
-    location: _ResumeLocation, agent: Agent, config: Config, base: OrgPath
-) -> Iterator[Problem]:
+def _validate_tools(location: _ResumeLocation, agent: Agent, config: Config, base: OrgPath) -> Iterator[Problem]:
     tools = get_toolset(config.org, base).for_agent(agent.name)
     for index, name in enumerate(agent.permissions.tools):
         pointer = f"/permissions/tools/{index}"
@@ -323,9 +307,7 @@ def _validate_tools(
         except ToolError as error:
             if unloaded_tool := explain_unloaded_tool(base, agent.name, name):
                 reason, hint, is_wrong = unloaded_tool
-                yield location.make_problem(
-                    pointer, reason, hint, severity="error" if is_wrong else "warning"
-                )
+                yield location.make_problem(pointer, reason, hint, severity="error" if is_wrong else "warning")
             elif not find_unimported(config.org.plugins):  # otherwise it may belong to a plugin
                 yield location.make_problem(pointer, error.message, error.hint)
             continue
@@ -361,9 +343,7 @@ def _validate_file_access(location: _ResumeLocation, agent: Agent, base: OrgPath
                 yield location.make_problem(pointer, message, hint, severity="warning")
                 continue
             if folder.startswith("/") and not Path(folder).is_dir():
-                yield location.make_problem(
-                    pointer, f"folder {folder} does not exist", "make it", severity="warning"
-                )
+                yield location.make_problem(pointer, f"folder {folder} does not exist", "make it", severity="warning")
 
 
 def _validate_context(location: _ResumeLocation, agent: Agent, base: OrgPath) -> Iterator[Problem]:
@@ -372,9 +352,7 @@ def _validate_context(location: _ResumeLocation, agent: Agent, base: OrgPath) ->
             for context_file in expand_context(_with_only_context(agent, item), Path(base), {}).context:
                 read_allowed_text(agent, Path(base), context_file.file)
         except ToolError as error:
-            yield location.make_problem(
-                f"/context/{index}/file", f"{error.message}; every turn would fail", error.hint
-            )
+            yield location.make_problem(f"/context/{index}/file", f"{error.message}; every turn would fail", error.hint)
 
 
 def _with_only_context(agent: Agent, item: ContextFile) -> Agent:

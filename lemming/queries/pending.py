@@ -15,9 +15,7 @@ from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinish
 
 def list_pending_questions(state: AgentState) -> list[SubRequest]:
     """Return the unanswered questions of an agent, including approvals."""
-    questions = [
-        sub_request for open_request in state.requests for sub_request in open_request.open_sub_requests
-    ]
+    questions = [sub_request for open_request in state.requests for sub_request in open_request.open_sub_requests]
     return questions + [sub_request for sub_request in find_sub_requests(state) if not sub_request.end]
 
 
@@ -25,23 +23,15 @@ def describe_pending(state: AgentState) -> str:
     """Return a description of the answer or approval an agent waits for, or an empty string."""
     questions = list_pending_questions(state)
     if tools := sorted(
-        {
-            str(pending_call.get("tool"))
-            for sub_request in questions
-            for pending_call in sub_request.held.values()
-        }
+        {str(pending_call.get("tool")) for sub_request in questions for pending_call in sub_request.held.values()}
     ):
         return f"waits for approval: {', '.join(tools)}"
-    return (
-        f"waits for {', '.join(sorted({sub_request.to for sub_request in questions}))}" if questions else ""
-    )
+    return f"waits for {', '.join(sorted({sub_request.to for sub_request in questions}))}" if questions else ""
 
 
 def find_stopped_agents(org: OrgPath) -> dict[str, UnfinishedTurn]:
     """Return the latest due turn of each agent that failed or could not take the turn, by name."""
-    return {
-        name: turn for name, turn in load_unfinished_turns(org).items() if not _waits_for_approval(org, turn)
-    }
+    return {name: turn for name, turn in load_unfinished_turns(org).items() if not _waits_for_approval(org, turn)}
 
 
 def _waits_for_approval(org: OrgPath, turn: UnfinishedTurn) -> bool:

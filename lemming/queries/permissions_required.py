@@ -58,14 +58,11 @@ def _list_owner_permissions(base: OrgPath) -> Iterator[RequiredPermission]:
         with contextlib.suppress(KeyError):
             name = pwd.getpwuid(owner).pw_name
         yield RequiredPermission(
-            f"does what {name}, who owns the folder, has written into it, with your rights",
-            needs_agreement=True,
+            f"does what {name}, who owns the folder, has written into it, with your rights", needs_agreement=True
         )
 
 
-def _list_settings_permissions(
-    base: OrgPath, config: Config, agents: Iterable[Agent]
-) -> Iterator[RequiredPermission]:
+def _list_settings_permissions(base: OrgPath, config: Config, agents: Iterable[Agent]) -> Iterator[RequiredPermission]:
     settings = config.org
     for name in settings.plugins:
         if not name.startswith(_OWN_MODULES):
@@ -77,15 +74,11 @@ def _list_settings_permissions(
                 f"runs the program: {' '.join(command)}, when something {event}",
                 digest_command(base, setting, command, command, base),
             )
-    if not settings.extensions.keys().isdisjoint(
-        ("http", "shell")
-    ):  # otherwise no shipped tool has side effects
+    if not settings.extensions.keys().isdisjoint(("http", "shell")):  # otherwise no shipped tool has side effects
         for agent in agents:
             for tool in iter_shipped_tools(agent.permissions.tools):
                 if does := tool.describe_side_effects(settings):
-                    yield RequiredPermission(
-                        f"lets {agent.name} {does}", needs_agreement=tool.tool_class == "execute"
-                    )
+                    yield RequiredPermission(f"lets {agent.name} {does}", needs_agreement=tool.tool_class == "execute")
     for key, entry in config.models.items():
         if key not in config.channel_keys:
             yield from _list_model_permissions(entry)
@@ -121,9 +114,7 @@ def _list_model_permissions(entry: ModelEntry) -> Iterator[RequiredPermission]:
             f"sends prompts{f', and what the variable {key_variable} holds,' if key_variable else ''} to {display_address}"
         )
     elif key_variable not in usual_keys:
-        yield RequiredPermission(
-            f"sends what the variable {key_variable} holds to {display_address or entry.provider}"
-        )
+        yield RequiredPermission(f"sends what the variable {key_variable} holds to {display_address or entry.provider}")
 
 
 def is_this_machine(address: str) -> bool:

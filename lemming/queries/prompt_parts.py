@@ -100,18 +100,13 @@ def _find_changed_range(lines: Sequence[str], other_lines: Sequence[str]) -> tup
     max_equal = min(len(lines), len(other_lines))
     first = next((index for index in range(max_equal) if lines[index] != other_lines[index]), max_equal)
     last = next(
-        (index for index in range(max_equal - first) if lines[-1 - index] != other_lines[-1 - index]),
-        max_equal - first,
+        (index for index in range(max_equal - first) if lines[-1 - index] != other_lines[-1 - index]), max_equal - first
     )
     return first, len(lines) - last
 
 
 def _replace_task_fields(prompt_input: PromptInput, **fields: Any) -> PromptInput:
-    return (
-        replace(prompt_input, task=prompt_input.task._replace(**fields))
-        if prompt_input.task
-        else prompt_input
-    )
+    return replace(prompt_input, task=prompt_input.task._replace(**fields)) if prompt_input.task else prompt_input
 
 
 def _remove_inbox(prompt_input: PromptInput) -> PromptInput:

@@ -79,9 +79,7 @@ class PromptSize(NamedTuple):
 def build_first_request(snapshot: Snapshot, inputs: TurnInputs) -> SentPrompt:
     """Return the request of a turn's first call, without sending it."""
     entry = inputs.model
-    backends = Backends(
-        snapshot.org.base, SystemClock(), threading.Event(), lambda _: None, snapshot.config.org
-    )
+    backends = Backends(snapshot.org.base, SystemClock(), threading.Event(), lambda _: None, snapshot.config.org)
     provider = backends.make_provider(entry)
     request = build_request(inputs, entry, 0, inputs.first_messages, None)
     if inputs.given:

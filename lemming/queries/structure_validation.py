@@ -51,9 +51,7 @@ def validate_structure(base: OrgPath, config: Config, only: str | None = None) -
     org = Organisation.from_path(base)
     survey = survey_agents(org)
     agents = survey.agents
-    working = {
-        name: agent for name, agent in agents.items() if has_model_turns(agent, config) and not agent.paused
-    }
+    working = {name: agent for name, agent in agents.items() if has_model_turns(agent, config) and not agent.paused}
     toolset = get_toolset(config.org, org)
     tools = {
         name: [
@@ -75,9 +73,7 @@ def _make_warning(agent: str, pointer: str, message: str, hint: str) -> Problem:
     return Problem(message, paths.resume_file(agent), pointer=pointer, hint=hint, severity="warning")
 
 
-def _find_unread_agents(
-    agents: AgentMap, working: AgentMap, tools: Mapping[str, list[Tool]]
-) -> Iterator[Problem]:
+def _find_unread_agents(agents: AgentMap, working: AgentMap, tools: Mapping[str, list[Tool]]) -> Iterator[Problem]:
     """Yield a warning for each agent whose entries have no reader and whose tools have no effect.
 
     Only used in organisations with people; elsewhere somebody looks into the outboxes.
@@ -122,9 +118,7 @@ def _find_wake_cycles(working: AgentMap, config: Config) -> Iterator[Problem]:
 def _is_bounded(agent: Agent, config: Config) -> bool:
     """Return True if a limit ends the agent's spending, or the agent runs by the clock."""
     has_spending_gate = any(
-        gate.at == "spend"
-        for settings in (config.org, agent)
-        for gate in settings.extensions.get("gates", ())
+        gate.at == "spend" for settings in (config.org, agent) for gate in settings.extensions.get("gates", ())
     )
     max_credits = resolve_credits(config, agent.name, agent.credits).max_credits
     return has_spending_gate or max_credits is not None or agent.schedule.cron is not None

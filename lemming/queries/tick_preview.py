@@ -102,9 +102,7 @@ class TickPreview:
             return reason
         config = self.snapshot.config
         capability_names = find_used_capabilities(self.survey.agents[name], config)
-        is_unknown = any(
-            can_be_unimported(capability_name, config.org.plugins) for capability_name in capability_names
-        )
+        is_unknown = any(can_be_unimported(capability_name, config.org.plugins) for capability_name in capability_names)
         return TurnReason("due", str(reason)) if is_unknown else to_skip_reason(reason)
 
     def build_inputs(self, name: str) -> TurnInputs:
@@ -123,13 +121,9 @@ class TickPreview:
         allocation = resolve_credits(snapshot.config, name, agent.credits)
         unlimited_credits = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)
         other_allocations = {key: value for key, value in snapshot.config.allocations.items() if key != name}
-        always_due_agent = replace(
-            agent, credits=unlimited_credits, schedule=replace(agent.schedule, wake="always")
-        )
+        always_due_agent = replace(agent, credits=unlimited_credits, schedule=replace(agent.schedule, wake="always"))
         prepared = snapshot.gather_inputs(name)
-        if isinstance(
-            prepared, TurnReason
-        ):  # otherwise decided by the turn: the agent's wake mode defines news
+        if isinstance(prepared, TurnReason):  # otherwise decided by the turn: the agent's wake mode defines news
             prepared = replace(
                 snapshot,
                 config=replace(snapshot.config, allocations=other_allocations),
@@ -138,9 +132,7 @@ class TickPreview:
         if isinstance(prepared, TurnReason):
             message = f"{name} would not be called now: {prepared.text}"
             raise UsageError(message, hint="see `lemming waiting` for what waits for a person")
-        return PreparedPrompt(
-            replace(prepared.inputs, agent=agent), prepared.prefix.sections, prepared.prompt_input
-        )
+        return PreparedPrompt(replace(prepared.inputs, agent=agent), prepared.prefix.sections, prepared.prompt_input)
 
     def find_predecessors(self, name: str) -> list[str]:
         """Return the agents that go before this agent in the tick and write entries the agent would still
@@ -178,9 +170,7 @@ def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> T
     for record in turn_ends:
         entry_ids = {entry["id"] for entry in record.report.entries}
         own_entries = (
-            read_outbox_entries(base, record.agent_name, 2 * entry_counts[record.agent_name])
-            if entry_ids
-            else []
+            read_outbox_entries(base, record.agent_name, 2 * entry_counts[record.agent_name]) if entry_ids else []
         )
         snapshot.mail.add(
             record.agent_name, [turn_end for turn_end in own_entries if turn_end.id in entry_ids], record.turn
@@ -191,7 +181,6 @@ def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> T
     ended = {
         turn_end.agent_name: turn_end
         for turn_end in turn_ends
-        if turn_end.agent_name not in started_turns
-        or started_turns[turn_end.agent_name].turn_key in ended_turn_keys
+        if turn_end.agent_name not in started_turns or started_turns[turn_end.agent_name].turn_key in ended_turn_keys
     }
     return TickPreview(snapshot, started_turns, ended)

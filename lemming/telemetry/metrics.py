@@ -48,10 +48,7 @@ _COUNTERS: Mapping[str, tuple[str, Callable[[AgentState], float | int | None]]] 
         lambda agent_state: agent_state.unpriced_calls,
     ),
     "lemming_input_tokens_total": ("Tokens sent to models.", lambda agent_state: agent_state.input_tokens),
-    "lemming_output_tokens_total": (
-        "Tokens that models wrote.",
-        lambda agent_state: agent_state.output_tokens,
-    ),
+    "lemming_output_tokens_total": ("Tokens that models wrote.", lambda agent_state: agent_state.output_tokens),
 }
 
 
@@ -93,15 +90,11 @@ def _iter_agent_metrics(status: OrgStatus) -> Iterator[MetricFamily]:
     ]
     about = "Agents by whether they take a turn in the next tick, or the reason why not."
     yield MetricFamily("lemming_agents", "gauge", about, counts)
-    keys: list[Sample] = [
-        ({"agent": line.agent, "model_key": line.model}, 1) for line in status.agent_statuses
-    ]
+    keys: list[Sample] = [({"agent": line.agent, "model_key": line.model}, 1) for line in status.agent_statuses]
     yield MetricFamily("lemming_agent_info", "gauge", "The model key of the agent's resume.", keys)
     troubled = status.issue_subjects
     trouble = _make_samples((line.agent, int(line.agent in troubled)) for line in status.agent_statuses)
-    yield MetricFamily(
-        "lemming_agent_trouble", "gauge", "1 while the agent fails or its resume is broken.", trouble
-    )
+    yield MetricFamily("lemming_agent_trouble", "gauge", "1 while the agent fails or its resume is broken.", trouble)
     limits = _make_samples((line.agent, line.max_credits) for line in status.agent_statuses)
     yield MetricFamily("lemming_credits_limit", "gauge", "Credit limit of the agent.", limits)
     for name, (about, total) in _COUNTERS.items():
@@ -148,12 +141,8 @@ class _RecentDurations:
                 for name, duration_ms in samples:
                     durations_by_name[name].append(duration_ms)
         span = "in the newest ticks"
-        yield _make_summary(
-            "lemming_model_call_duration_seconds", f"How long answers took {span}.", "model", answers
-        )
-        yield _make_summary(
-            "lemming_tool_call_duration_seconds", f"How long calls took {span}.", "tool", calls
-        )
+        yield _make_summary("lemming_model_call_duration_seconds", f"How long answers took {span}.", "model", answers)
+        yield _make_summary("lemming_tool_call_duration_seconds", f"How long calls took {span}.", "tool", calls)
         yield MetricFamily(
             "lemming_recent_tool_calls",
             "gauge",
@@ -208,24 +197,16 @@ class _TickDurations:
                     self.calls.append((record.tool, record.duration_ms))
                 case TurnEnded():
                     self.call_outcomes += [
-                        (agent_state["tool"], agent_state.get("outcome") or "")
-                        for agent_state in record.report.tools
+                        (agent_state["tool"], agent_state.get("outcome") or "") for agent_state in record.report.tools
                     ]
                     if record.report.status != "skipped":
-                        self.turn_ends.append(
-                            (record.report.status, record.report.end or record.report.status)
-                        )
+                        self.turn_ends.append((record.report.status, record.report.end or record.report.status))
                     self.error_codes += [error_code(record.report.error)] if record.report.error else []
 
 
-def _make_summary(
-    name: str, about: str, label: str, durations_by_label: Mapping[str, list[int]]
-) -> MetricFamily:
+def _make_summary(name: str, about: str, label: str, durations_by_label: Mapping[str, list[int]]) -> MetricFamily:
     samples: list[Sample] = [
-        (
-            {label: key, "quantile": str(quantile)},
-            _compute_quantile(sorted(durations_by_label[key]), quantile) / 1000,
-        )
+        ({label: key, "quantile": str(quantile)}, _compute_quantile(sorted(durations_by_label[key]), quantile) / 1000)
         for key in sorted(durations_by_label)
         for quantile in QUANTILES
     ]

@@ -30,19 +30,11 @@ _IDS = ("traceId", "spanId", "parentSpanId")
 
 def build_requests(spans: Sequence[Json], service: str) -> Iterator[Json]:
     """Yield export requests with the spans, with secrets removed."""
-    scope = {
-        "name": "lemming",
-        "version": __version__,
-        "attributes": to_attributes({"lemming.semconv": names.VERSION}),
-    }
+    scope = {"name": "lemming", "version": __version__, "attributes": to_attributes({"lemming.semconv": names.VERSION})}
     resource = {"attributes": to_attributes({names.SERVICE_NAME: service})}
     for first in range(0, len(spans), SPANS_OF_A_REQUEST):
         redacted_spans = redact_json([*spans[first : first + SPANS_OF_A_REQUEST]])
-        yield {
-            "resourceSpans": [
-                {"resource": resource, "scopeSpans": [{"scope": scope, "spans": redacted_spans}]}
-            ]
-        }
+        yield {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": redacted_spans}]}]}
 
 
 def get_service_name(folder: str) -> str:
@@ -98,9 +90,7 @@ def _encode_ids(plain: Any) -> Any:
     return plain
 
 
-def make_span(
-    trace: bytes, span: bytes, name: str, timing: StepTiming, attributes: Json, kind: int = INTERNAL
-) -> Json:
+def make_span(trace: bytes, span: bytes, name: str, timing: StepTiming, attributes: Json, kind: int = INTERNAL) -> Json:
     """Return a span with the given start and end."""
     return {
         "traceId": trace.hex(),
@@ -131,11 +121,7 @@ def to_attributes(values: Mapping[str, Any]) -> list[Json]:
     >>> to_attributes(dict(a=1, b="", c=True))
     [{'key': 'a', 'value': {'intValue': '1'}}, {'key': 'c', 'value': {'boolValue': True}}]
     """
-    return [
-        {"key": key, "value": _to_any_value(value)}
-        for key, value in values.items()
-        if value not in (None, "")
-    ]
+    return [{"key": key, "value": _to_any_value(value)} for key, value in values.items() if value not in (None, "")]
 
 
 def _to_any_value(value: Any) -> Json:

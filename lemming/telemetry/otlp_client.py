@@ -108,20 +108,15 @@ class Collector:
             self._form = _PROTOBUF
             response = self._post(to_protobuf(request))
         if response.status_code in _RETRY_STATUSES:
-            outage = _CollectorUnavailable(
-                f"{self._redacted_address} answered {response.status_code}", hint=_FIX_HINT
-            )
+            outage = _CollectorUnavailable(f"{self._redacted_address} answered {response.status_code}", hint=_FIX_HINT)
             outage.retry_after_s = _parse_delay(response.headers.get("Retry-After", ""))
             raise outage
         if not response.is_success:
             response_text = response.text[:300].strip()
-            raise NotSent(
-                f"{self._redacted_address} answered {response.status_code}: {response_text}", hint=_FIX_HINT
-            )
+            raise NotSent(f"{self._redacted_address} answered {response.status_code}: {response_text}", hint=_FIX_HINT)
         if rejection := _find_rejection(response):
             raise NotSent(
-                f"{self._redacted_address} rejected part of the data: {rejection}",
-                hint="read the log of the collector",
+                f"{self._redacted_address} rejected part of the data: {rejection}", hint="read the log of the collector"
             )
 
     def _post(self, body: bytes) -> httpx2.Response:

@@ -70,9 +70,7 @@ class SpanLinkFinder:
         """Return the possible entry ids of a tick's turns, each with its author."""
         plan = self._plan(tick)
         order = plan.order if plan else ()
-        return {
-            entry_id(tick, author, index): author for author in order for index in range(MAX_ENTRIES_PER_TURN)
-        }
+        return {entry_id(tick, author, index): author for author in order for index in range(MAX_ENTRIES_PER_TURN)}
 
     def _load_plan(self, tick: int) -> TickStarted | None:
         try:

@@ -49,9 +49,7 @@ class SpanBuilder:
                 continue
             timings = compute_timings(tick.turn_records(turn.key), began)
             end_ms = max(end_ms, timings.turn.end_ms)
-            spans += _TurnSpanBuilder(
-                self._sources, turn, tick, timings, trace, root, content=self._content
-            ).build()
+            spans += _TurnSpanBuilder(self._sources, turn, tick, timings, trace, root, content=self._content).build()
         attributes: Json = {
             names.OPERATION: names.INVOKE_WORKFLOW,
             names.AGENT: self._workflow,
@@ -119,21 +117,12 @@ class _TurnSpanBuilder:
                 **_error_attributes(report.error, str(report.as_json().get("code", ""))),
             }
         is_error = bool(report and report.status == "failed")
-        span = make_span(
-            self._trace, self._id, f"{names.INVOKE_AGENT} {turn.agent}", self._timings.turn, attributes
-        )
-        span |= {
-            "parentSpanId": self._root.hex(),
-            "events": self._build_verdict_events(),
-            "links": self._build_links(),
-        }
+        span = make_span(self._trace, self._id, f"{names.INVOKE_AGENT} {turn.agent}", self._timings.turn, attributes)
+        span |= {"parentSpanId": self._root.hex(), "events": self._build_verdict_events(), "links": self._build_links()}
         return end_span(span, is_error=is_error, reason=report.reason if report and self._content else "")
 
     def _build_links(self) -> list[Json]:
-        return [
-            {"traceId": trace.hex(), "spanId": span.hex()}
-            for trace, span in self._sources.find_links(self._turn)
-        ]
+        return [{"traceId": trace.hex(), "spanId": span.hex()} for trace, span in self._sources.find_links(self._turn)]
 
     def _build_verdict_events(self) -> list[Json]:
         """Return the verdicts of gates and judges on the whole turn, as events."""
@@ -145,9 +134,7 @@ class _TurnSpanBuilder:
             *(_make_gate_event(verdict, at) for verdict in report.verdicts),
             *(
                 make_event(
-                    names.JUDGED,
-                    at,
-                    {names.JUDGE: verdict_json["by"], names.JUDGE_PASSES: verdict_json["passes"]},
+                    names.JUDGED, at, {names.JUDGE: verdict_json["by"], names.JUDGE_PASSES: verdict_json["passes"]}
                 )
                 for verdict_json in judged
             ),
@@ -212,9 +199,7 @@ class _TurnSpanBuilder:
                 for purpose, messages in auxiliary_prompts(started.given):
                     if question.messages == messages:
                         return purpose
-        previous_call = next(
-            (candidate for candidate in self._turn.calls if candidate.call == number - 1), None
-        )
+        previous_call = next((candidate for candidate in self._turn.calls if candidate.call == number - 1), None)
         return "correction" if previous_call and previous_call.problem else "reply"
 
     def _request_attributes(self) -> Json:
@@ -265,9 +250,7 @@ class _TurnSpanBuilder:
             attributes |= {names.TOOL_ARGUMENTS: format_arguments(use.args), names.TOOL_RESULT: use.output}
         span = make_span_id(self._trace, self._turn.agent, "tool", use.index)
         tool_span = make_span(self._trace, span, f"{operation} {use.tool}", timing, attributes)
-        gate_events = (
-            [_make_gate_event(verdict, timing.end_ms) for verdict in record.verdicts] if record else []
-        )
+        gate_events = [_make_gate_event(verdict, timing.end_ms) for verdict in record.verdicts] if record else []
         tool_span |= {"parentSpanId": self._id.hex(), "events": gate_events}
         return end_span(tool_span, is_error=not use.success, reason="")
 
@@ -276,11 +259,7 @@ class _TurnSpanBuilder:
 
 
 def _make_gate_event(verdict: Mapping[str, Any], at_ms: int) -> Json:
-    attributes = {
-        names.GATE_LINE: verdict["line"],
-        names.GATE_AT: verdict["at"],
-        names.GATE_THEN: verdict["then"],
-    }
+    attributes = {names.GATE_LINE: verdict["line"], names.GATE_AT: verdict["at"], names.GATE_THEN: verdict["then"]}
     return make_event(names.GATE_SAID, at_ms, attributes)
 
 
@@ -328,9 +307,7 @@ _FINISH = {
 
 def extract_instructions(messages: Sequence[Message]) -> str:
     """Return the system messages of a prompt as parts."""
-    return _to_json_text(
-        [_make_text_part(message["content"]) for message in messages if message["role"] == "system"]
-    )
+    return _to_json_text([_make_text_part(message["content"]) for message in messages if message["role"] == "system"])
 
 
 def extract_messages(messages: Sequence[Message]) -> str:

@@ -11,13 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from lemming.kernel.base.clock import parse_timestamp
-from lemming.kernel.journal.journal_records import (
-    ModelFailed,
-    ModelReplied,
-    Record,
-    ToolFinished,
-    ToolStarted,
-)
+from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 
 ROUNDING_MS = 20
 """By so much the two clocks of an answer, the time of day and how long it took, may disagree."""
@@ -67,6 +61,4 @@ def compute_timings(records: Iterable[Record], tick_began_ms: int) -> TurnTiming
                 tools[index] = StepTiming(current_ms, current_ms + duration_ms)
                 current_ms += duration_ms
     steps = [*calls.values(), *tools.values()]
-    return TurnTimings(
-        StepTiming(min((lap.begin_ms for lap in steps), default=current_ms), current_ms), calls, tools
-    )
+    return TurnTimings(StepTiming(min((lap.begin_ms for lap in steps), default=current_ms), current_ms), calls, tools)

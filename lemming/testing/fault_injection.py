@@ -155,9 +155,7 @@ def fail_nth_lookup(base: Path, number: int, error_number: int) -> Iterator[list
 
         return observed_call
 
-    calls: Any = {
-        name: count_calls(getattr(os, name)) for name in ("open", "stat", "lstat", "scandir", "listdir")
-    }
+    calls: Any = {name: count_calls(getattr(os, name)) for name in ("open", "stat", "lstat", "scandir", "listdir")}
     with mock.patch.multiple(os, **calls):
         yield lookups
 
@@ -187,9 +185,7 @@ class DurableDisk:
         self._base = base
         self._bytes: dict[int, bytes] = {}
         self._names: dict[int, dict[str, int]] = {}
-        self._descriptors: dict[
-            int, int
-        ] = {}  # open descriptors: an inode in use is not given to another file
+        self._descriptors: dict[int, int] = {}  # open descriptors: an inode in use is not given to another file
         self.mark_all_synced()
 
     def close(self) -> None:
@@ -271,13 +267,7 @@ class _Watcher(Disk):
     """The disk of a watched run. Nothing is really synced, because the power is never lost."""
 
     def __init__(self, base: Path, end: End, on_point: OnPoint, is_wanted: PointFilter, seed: int) -> None:
-        self._base, self._end, self._on_point, self._is_wanted, self._seed = (
-            base,
-            end,
-            on_point,
-            is_wanted,
-            seed,
-        )
+        self._base, self._end, self._on_point, self._is_wanted, self._seed = (base, end, on_point, is_wanted, seed)
         self._count, self._lock = 0, threading.RLock()  # turns may run at once
         self.disk = DurableDisk(base)
 

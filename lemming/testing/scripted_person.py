@@ -64,11 +64,7 @@ class ScriptedPerson:
         entries = []
         for request in requests.unresolved_requests:
             can_read = survey_agents(base).agents[self.name].may_read(request.asker)
-            if (
-                self.name in request.assignees
-                and can_read
-                and (payload := self._build_payload(request)) is not None
-            ):
+            if self.name in request.assignees and can_read and (payload := self._build_payload(request)) is not None:
                 entries.append(self._write_response(base, requests, request, payload))
         return entries
 
@@ -96,9 +92,7 @@ class ScriptedPerson:
         )
 
 
-def answer_each_tick(
-    reports: Iterable[T], base: str | os.PathLike[str], *people: ScriptedPerson
-) -> Iterator[T]:
+def answer_each_tick(reports: Iterable[T], base: str | os.PathLike[str], *people: ScriptedPerson) -> Iterator[T]:
     """Yield the reports of `lemming.engine.ticks`; after each tick the people answer their open requests."""
     for report in reports:
         for person in people:

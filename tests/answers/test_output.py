@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 from lemming.capabilities.output_schemas.payload_coercion import repair_answer
-from lemming.capabilities.output_schemas.payload_validation import (
-    build_payload_schemas,
-    collect_answer_schemas,
-)
+from lemming.capabilities.output_schemas.payload_validation import build_payload_schemas, collect_answer_schemas
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.agents import load_agent
@@ -41,10 +38,7 @@ def payloads(base: Path) -> list[dict[str, Any]]:
 
 def test_an_entry_that_is_not_what_the_output_must_be_is_corrected_by_its_field(base: Path) -> None:
     script = [
-        {
-            "contains": "/outbox_entries/0/payload/price: 'three' is not of type 'number'",
-            "reply": reply(SAYS_PRICE),
-        },
+        {"contains": "/outbox_entries/0/payload/price: 'three' is not of type 'number'", "reply": reply(SAYS_PRICE)},
         {"reply": reply(SAYS_NONE, GREETS)},
     ]
     make_org(base, resume("ada", output={"schema": PRICED}), script=script)
@@ -56,9 +50,7 @@ def test_an_entry_that_is_not_what_the_output_must_be_is_corrected_by_its_field(
 
 def test_what_stays_wrong_is_left_out_and_the_rest_is_kept(base: Path) -> None:
     wrong = {**SAYS_NONE, "payload": {"text": "apples"}}
-    make_org(
-        base, resume("ada", output={"schema": PRICED}), script=[{"reply": reply(wrong, SAYS_PRICE, GREETS)}]
-    )
+    make_org(base, resume("ada", output={"schema": PRICED}), script=[{"reply": reply(wrong, SAYS_PRICE, GREETS)}])
     (turn,) = run_once(base).turns
     assert [payload["text"] for payload in payloads(base)] == ["apples", "hello"]
     assert "left out: outbox_entries: payload.price: this key is required; it was not kept" in turn.remarks
@@ -68,9 +60,7 @@ def test_conditions_say_which_entries_it_is_about(base: Path) -> None:
     priced = {"field": "tags", "op": "contains", "value": "priced"}
     tagged = {**GREETS, "tags": ["priced"]}
     script = [{"reply": reply(SAYS_NONE, tagged)}]
-    make_org(
-        base, resume("ada", turn={"repairs": 0}, output={"schema": PRICED, "when": [priced]}), script=script
-    )
+    make_org(base, resume("ada", turn={"repairs": 0}, output={"schema": PRICED, "when": [priced]}), script=script)
     (turn,) = run_once(base).turns
     assert payloads(base) == [SAYS_NONE["payload"]]
     assert "left out: outbox_entries 2: payload.price: this key is required; it was not kept" in turn.remarks
@@ -175,9 +165,7 @@ def test_validate_names_what_is_wrong_with_an_output(base: Path) -> None:
         resume("cyd", output={"schema": {"$defs": {"c": {}}, "properties": {"c": {"$ref": "#/$defs/c"}}}}),
     )
     found = [str(problem) for problem in validate_agents(base, load_config(base), None)]
-    assert any("/output/schema/properties/a/type: expected a JSON Schema: 'numbr'" in it for it in found), (
-        found
-    )
+    assert any("/output/schema/properties/a/type: expected a JSON Schema: 'numbr'" in it for it in found), found
     assert any("the schema applies to no entry" in it for it in found)
     (outside,) = (it for it in found if "the schema does not contain" in it)
     assert "b/$ref: the schema does not contain https://example.org/b" in outside

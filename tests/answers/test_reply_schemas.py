@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lemming.capabilities.output_schemas.closed_schemas import (
-    MAX_ENUM_VALUES,
-    close_payload_schema,
-    closing_blocker,
-)
+from lemming.capabilities.output_schemas.closed_schemas import MAX_ENUM_VALUES, close_payload_schema, closing_blocker
 from lemming.capabilities.output_schemas.payload_coercion import repair_payload
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.turn.reply_schemas import PayloadSchema, closed_object, limit_properties, reply_schema
@@ -34,9 +30,7 @@ ORDER = {
         }
     },
 }
-FORM = PayloadSchema(
-    ("report", "response"), ("report", "response"), close_payload_schema(ORDER)["properties"]
-)
+FORM = PayloadSchema(("report", "response"), ("report", "response"), close_payload_schema(ORDER)["properties"])
 
 
 def objects_in(schema: Any) -> list[dict[str, Any]]:
@@ -107,6 +101,4 @@ def test_a_whole_number_between_close_limits_is_one_of_a_list() -> None:
 def test_what_no_closed_schema_stands_for_says_why_and_stays_out(schema: dict[str, Any], why: str) -> None:
     assert why in closing_blocker(schema)
     form = PayloadSchema(("report",), ("report",), None)
-    assert reply_schema(kinds=["report"], tools={}, payload_schemas=[form]) == reply_schema(
-        kinds=["report"], tools={}
-    )
+    assert reply_schema(kinds=["report"], tools={}, payload_schemas=[form]) == reply_schema(kinds=["report"], tools={})

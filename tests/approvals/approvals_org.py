@@ -51,10 +51,7 @@ def make(
 ) -> Path:
     """Make an organisation in which ada makes these calls in the first tick."""
     may = {"read_outboxes": [*people], "tools": ["ring", "file_read", "file_write", "file_append", "shell"]}
-    lines = script or [
-        {"tick": 1, "step": 0, "reply": say("calling", tool_calls=[*calls])},
-        {"reply": say("seen")},
-    ]
+    lines = script or [{"tick": 1, "step": 0, "reply": say("calling", tool_calls=[*calls])}, {"reply": say("seen")}]
     return make_org(
         base,
         resume("ada", **{"permissions": may, "schedule": {"wake": "changed"}, **blocks}),
@@ -95,9 +92,7 @@ def lemming(base: Path, *words: str) -> int:
     return run(["-C", str(base), *words])
 
 
-def by_hand(
-    base: Path, author: str, number: int, ident: str, *, kind: str = "response", **payload: Any
-) -> None:
+def by_hand(base: Path, author: str, number: int, ident: str, *, kind: str = "response", **payload: Any) -> None:
     """Put an entry into an outbox as a person with an editor would."""
     entry = {"id": ident, "tick": number, "agent": author, "kind": kind, "payload": payload}
     file = f"agents/{author}/outbox/{number:08d}_{ident}.json"

@@ -85,9 +85,7 @@ def test_always_writes_nothing_where_the_gate_that_asked_is_gone(
     assert not [*(base / "agents/human/outbox").glob("*.json")]
 
 
-def test_what_an_earlier_version_wrote_for_always_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_an_earlier_version_wrote_for_always_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = {**RINGS, "when": {"field": "agent", "op": "is", "value": "ada"}, "then": "pass"}
     base = make(tmp_path, gates=[{**old, "because": "human said so about 1/ada/0"}, ASKS, LOUD])
     lemming(base, "validate")
@@ -123,11 +121,7 @@ def test_the_person_sees_the_call_as_gates_behind_the_one_that_asks_rewrite_it(t
 def test_an_approval_for_always_is_of_gates_that_ask_at_calls(tmp_path: Path) -> None:
     base = make(tmp_path, ring(), gates=[{**ASKS, "then": "block", "approved": {"ada": ["ring"]}}])
     assert lemming(base, "validate") != 0
-    for approved, status in (
-        ({"ada": ["ring"], "gone": ["ring"]}, 0),
-        ({"ada": ["shell"]}, 3),
-        ({"ada": ["rign"]}, 3),
-    ):
+    for approved, status in (({"ada": ["ring"], "gone": ["ring"]}, 0), ({"ada": ["shell"]}, 3), ({"ada": ["rign"]}, 3)):
         edit(base, "config/org.json", gates=[{**ASK, "approved": approved}])
         assert lemming(base, "validate") == status
 

@@ -87,9 +87,7 @@ def test_what_needs_no_approval_in_the_same_reply_runs_and_results_come_together
         (["cancel", "never mind"], "DENIED by human: never mind"),
     ],
 )
-def test_a_no_and_an_answer_stand_in_the_place_of_the_call(
-    tmp_path: Path, words: list[str], told: str
-) -> None:
+def test_a_no_and_an_answer_stand_in_the_place_of_the_call(tmp_path: Path, words: list[str], told: str) -> None:
     base = make(tmp_path, ring())
     tick(base)
     command, *rest = words
@@ -261,18 +259,11 @@ def test_an_agent_that_always_wakes_waits_too(tmp_path: Path) -> None:
 
 def test_a_program_is_given_a_result_in_its_place_also_beside_a_notice(tmp_path: Path) -> None:
     lost = say("done", kind="response")
-    lost["outbox_entries"].append(
-        {"kind": "message", "payload": {"text": "x", "target": "humann"}, "tags": []}
-    )
+    lost["outbox_entries"].append({"kind": "message", "payload": {"text": "x", "target": "humann"}, "tags": []})
     rings = {"outbox_entries": [], "tool_calls": [ring("a"), ring("b")], "memory_updates": []}
     results = 'DENIED by human"}, {"tool": "ring", "args": {"text": "b"}, "success": true, "output": "rang b"'
     heard = {"contains": results, "reply": say("heard it", kind="response")}
-    script = [
-        {"tick": 1, "reply": rings},
-        {"tick": 2, "reply": lost},
-        heard,
-        {"reply": say("", kind="response")},
-    ]
+    script = [{"tick": 1, "reply": rings}, {"tick": 2, "reply": lost}, heard, {"reply": say("", kind="response")}]
     base = make(tmp_path, script=script, schedule={"wake": "addressed"}, turn={"take": "one"})
     scripted = parse((base / "config/models.json").read_bytes())["scripted"]
     edit(base, "config/models.json", scripted={**scripted, "prompt": "values"})

@@ -37,9 +37,7 @@ def bound(org: Path, tool_class: str, args: dict[str, Any], **staged: bytes) -> 
 
 @pytest.mark.parametrize("tool_class", ["read", "write"])
 @pytest.mark.parametrize("key", ["path", "file", "source", "destination"])
-def test_a_file_that_is_to_come_is_bound_where_a_tool_of_files_names_it(
-    org: Path, tool_class: str, key: str
-) -> None:
+def test_a_file_that_is_to_come_is_bound_where_a_tool_of_files_names_it(org: Path, tool_class: str, key: str) -> None:
     assert bound(org, tool_class, {key: "new.txt"}).files == {f"{HOME}/new.txt": MISSING_FILE}
 
 

@@ -78,9 +78,7 @@ def test_a_person_is_asked_once_by_a_model_that_looks_for_the_result_of_its_call
     assert Ring.rung == ["once"]
 
 
-def test_the_call_and_its_result_stand_behind_the_request_under_their_roles(
-    tmp_path: Path, model: RuleModel
-) -> None:
+def test_the_call_and_its_result_stand_behind_the_request_under_their_roles(tmp_path: Path, model: RuleModel) -> None:
     org = make(tmp_path, model)
     ask(org, "ada", "Ring the bell.")
     tick(org)
@@ -113,10 +111,7 @@ def test_of_several_calls_each_has_its_own_result(tmp_path: Path, model: RuleMod
     assert run(["-C", str(org), "approve", second.id, "--as", "human"]) == 0
     tick(org)
     assert answers(org, "ada")[request.id]["text"] == "Done: DENIED by human: no and rang twice"
-    assert [it["content"] for it in model.sent[-1] if it["role"] == "tool"] == [
-        "DENIED by human: no",
-        "rang twice",
-    ]
+    assert [it["content"] for it in model.sent[-1] if it["role"] == "tool"] == ["DENIED by human: no", "rang twice"]
 
 
 def test_a_conversation_goes_on_over_several_turns_that_wait(tmp_path: Path, model: RuleModel) -> None:
@@ -168,9 +163,7 @@ def test_changed_arguments_are_told_with_the_result(tmp_path: Path, model: RuleM
     assert answers(org, "ada")[request.id]["text"] == told
 
 
-def test_what_an_inbox_showed_stands_before_the_calls_that_it_caused(
-    tmp_path: Path, model: RuleModel
-) -> None:
+def test_what_an_inbox_showed_stands_before_the_calls_that_it_caused(tmp_path: Path, model: RuleModel) -> None:
     org = make(tmp_path, model)
     ask(org, "ada", "Ring the bell.", kind="message")
     tick(org)
@@ -183,9 +176,7 @@ def test_what_an_inbox_showed_stands_before_the_calls_that_it_caused(
 
 
 @pytest.mark.parametrize("verb", ["fork", "rewind"])
-def test_a_fork_or_a_rewind_to_a_turn_that_waits_goes_on_too(
-    tmp_path: Path, model: RuleModel, verb: str
-) -> None:
+def test_a_fork_or_a_rewind_to_a_turn_that_waits_goes_on_too(tmp_path: Path, model: RuleModel, verb: str) -> None:
     org = make(tmp_path / "org", model)
     assert run(["-C", str(org), "history", "on"]) == 0
     request = ask(org, "ada", "Ring the bell.")
@@ -219,9 +210,7 @@ def test_a_model_without_calls_of_its_own_goes_on_too(tmp_path: Path, model: Rul
     assert len(requests(org)) == 1
 
 
-def test_a_small_model_cannot_make_the_same_call_again_after_the_wait(
-    tmp_path: Path, model: RuleModel
-) -> None:
+def test_a_small_model_cannot_make_the_same_call_again_after_the_wait(tmp_path: Path, model: RuleModel) -> None:
     model.in_text = True
     org = make(tmp_path, model, line={"tools": "contract", "prompt": "brief"})
     ask(org, "ada", "Ring the bell.")

@@ -12,15 +12,7 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.testing import FrozenClock, make_org, resume, say
 
-CALL = {
-    "id": "1/ada/0",
-    "tool": "show",
-    "args": {"entry": "x"},
-    "sha256": "",
-    "binds": {},
-    "gate": "",
-    "why": "",
-}
+CALL = {"id": "1/ada/0", "tool": "show", "args": {"entry": "x"}, "sha256": "", "binds": {}, "gate": "", "why": ""}
 LIMIT = {"at": "spend", "credits": 100, "per": "agent", "then": "ask"}
 HELD = [{}, {"approvals": {}}, {"approvals": {**CALL, "args": {}}}, {"approvals": {**CALL, "args": 3}},
         {"approvals": {**CALL, "tool": "spend", "args": {"of": "x", "credits": "many"}}}]  # fmt: skip
@@ -41,9 +33,7 @@ def test_an_approval_that_is_none_concerns_its_agent(tmp_path: Path, kept: dict[
     agents = [resume(name, permissions={"read_outboxes": ["human"]}) for name in ("ada", "bob")]
     org = {"retention_ticks": 1, "gates": [LIMIT]}
     models = {"human": {"provider": "human"}}
-    base = make_org(
-        tmp_path / "org", *agents, human, models=models, org=org, script=[{"reply": say("hello")}]
-    )
+    base = make_org(tmp_path / "org", *agents, human, models=models, org=org, script=[{"reply": say("hello")}])
     run_once(base, clock=FrozenClock())
     ledger = base / "agents/ada/turns.jsonl"
     plain = json.loads(ledger.read_text())

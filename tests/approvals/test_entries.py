@@ -17,12 +17,7 @@ from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import say
 
-ASK = {
-    "at": "out",
-    "when": {"field": "kind", "op": "is", "value": "report"},
-    "then": "ask",
-    "because": "it is news",
-}
+ASK = {"at": "out", "when": {"field": "kind", "op": "is", "value": "report"}, "then": "ask", "because": "it is news"}
 LINE = "config/org.json#/gates/0"
 NEWS: dict[str, Any] = {"tick": 1, "step": 0, "reply": say("the ferry is late", kind="report")}
 
@@ -65,9 +60,7 @@ def test_an_entry_waits_and_is_written_once_it_is_approved(tmp_path: Path) -> No
     ],
     ids=["no", "an answer in its place"],
 )  # fmt: skip
-def test_a_no_and_an_answer_are_told_and_nothing_is_written(
-    tmp_path: Path, words: list[str], told: str
-) -> None:
+def test_a_no_and_an_answer_are_told_and_nothing_is_written(tmp_path: Path, words: list[str], told: str) -> None:
     base = org(tmp_path)
     tick(base)
     (request,) = requests(base)
@@ -96,17 +89,13 @@ def test_what_is_edited_is_written_as_edited_if_it_is_an_entry(tmp_path: Path) -
     base = org(tmp_path)
     tick(base)
     (request,) = requests(base)
-    assert (
-        lemming(base, "approve", request.id, "--edit", 'payload={"text": "the ferry is a little late"}') == 0
-    )
+    assert lemming(base, "approve", request.id, "--edit", 'payload={"text": "the ferry is a little late"}') == 0
     tick(base)
     assert written(base) == ["the ferry is a little late"]
 
 
 @pytest.mark.parametrize(
-    "edited",
-    [{"mood": "glad"}, {"kind": "rumour"}, {"payload": "late"}, {"tags": [3]}],
-    ids=lambda it: next(iter(it)),
+    "edited", [{"mood": "glad"}, {"kind": "rumour"}, {"payload": "late"}, {"tags": [3]}], ids=lambda it: next(iter(it))
 )
 def test_what_a_person_edits_into_no_entry_is_not_written(tmp_path: Path, edited: dict[str, Any]) -> None:
     base = org(tmp_path)
@@ -162,9 +151,7 @@ def test_what_was_approved_once_is_asked_about_when_it_is_said_again(tmp_path: P
 
 def test_the_answer_to_a_request_waits_and_is_the_answer_once_it_is_approved(tmp_path: Path) -> None:
     gate = {"at": "out", "when": {"field": "kind", "op": "is", "value": "response"}, "then": "ask"}
-    base = org(
-        tmp_path, gates=[gate], script=[{"reply": say("forty-two", kind="response")}], turn={"take": "one"}
-    )
+    base = org(tmp_path, gates=[gate], script=[{"reply": say("forty-two", kind="response")}], turn={"take": "one"})
     assert lemming(base, "send", "--to", "ada", "--kind", "request", "how many?") == 0
     tick(base)
     request = next(it for it in requests(base) if "call" in it.payload)

@@ -62,9 +62,7 @@ def test_decisions_have_no_part_in_what_a_person_may_send_in_a_tick(tmp_path: Pa
     base = make(tmp_path, ring("a"), ring("b"))
     tick(base)
     for number in range(64):
-        write_person_entry(
-            base, "human", tick=2, kind="message", payload={"text": str(number)}, tags=[], created_at=""
-        )
+        write_person_entry(base, "human", tick=2, kind="message", payload={"text": str(number)}, tags=[], created_at="")
     assert lemming(base, "send", "one more") != 0
     assert lemming(base, "approve", "1/ada/0") == 0
     assert lemming(base, "deny", "1/ada/1") == 0

@@ -53,9 +53,7 @@ def asked_of_human(base: Path, name: str = "ann") -> OutboxEntry:
 
 def approve(base: Path, request: OutboxEntry, at: str) -> None:
     payload = {"reply_to": request.id, "target": request.agent, "decision": "approve"}
-    write_person_entry(
-        base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at=at
-    )
+    write_person_entry(base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at=at)
 
 
 @pytest.mark.parametrize("parallel", [1, 8])
@@ -74,14 +72,11 @@ def test_it_outlasts_any_number_of_ticks_and_ends_with_its_time(base: Path, para
     shown = prompts(base, journal_ticks(base)[-1])["ann"]
     assert "nobody answered by 2026-01-01T02:00:00.000Z" in shown
     assert list_memories(base, "ann") == []
-    assert [it.tick for it in replay_ticks(base, journal_ticks(base))] == journal_ticks(
-        base
-    )  # all come out the same
+    assert [it.tick for it in replay_ticks(base, journal_ticks(base))] == journal_ticks(base)  # all come out the same
 
 
 @pytest.mark.parametrize(
-    ("written", "counts"),
-    [("2026-01-01T01:59:59.000Z", True), ("2026-01-01T02:00:01.000Z", False), ("", False)],
+    ("written", "counts"), [("2026-01-01T01:59:59.000Z", True), ("2026-01-01T02:00:01.000Z", False), ("", False)]
 )
 def test_a_decision_counts_that_was_written_in_time_though_no_tick_ran_before_it_was_over(
     base: Path, written: str, counts: bool

@@ -10,20 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from approvals_org import (
-    ASK,
-    Ring,
-    by_hand,
-    edit,
-    finished,
-    kept_calls,
-    lemming,
-    make,
-    requests,
-    ring,
-    started,
-    tick,
-)
+from approvals_org import ASK, Ring, by_hand, edit, finished, kept_calls, lemming, make, requests, ring, started, tick
 
 from lemming.capabilities.approvals.pending_approvals import action_digest
 from lemming.kernel.journal.checksums import close_line
@@ -122,16 +109,12 @@ def test_a_forged_journal_approves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_ahead", [False, True])
-def test_a_turn_that_is_given_up_after_its_call_makes_it_no_second_time(
-    tmp_path: Path, is_ahead: bool
-) -> None:
+def test_a_turn_that_is_given_up_after_its_call_makes_it_no_second_time(tmp_path: Path, is_ahead: bool) -> None:
     script = [{"tick": 1, "step": 0, "reply": say("calling", tool_calls=[ring()])}]
     if is_ahead:
         script += [{"tick": 2, "step": 0, "reply": say("calling", tool_calls=[ring()])}]
     org = {"max_attempts": 1}
-    base = make(
-        tmp_path / "org", script=[*script, {"reply": say("seen")}], org=org, schedule={"run_every_n_ticks": 1}
-    )
+    base = make(tmp_path / "org", script=[*script, {"reply": say("seen")}], org=org, schedule={"run_every_n_ticks": 1})
     if is_ahead:
         lemming(base, "approve", "--ahead", "ada", "ring", '{"text": "once"}')
     else:
@@ -162,12 +145,7 @@ def not_a_person(copy: Path) -> None:
 
 def another_call(copy: Path) -> None:
     """Have the journal name another call than the one that was approved."""
-    forge(
-        copy,
-        lambda each: each["call"].update(
-            args={"text": "EVIL"}, sha256=action_digest("ring", {"text": "EVIL"})
-        ),
-    )
+    forge(copy, lambda each: each["call"].update(args={"text": "EVIL"}, sha256=action_digest("ring", {"text": "EVIL"})))
 
 
 def another_person(copy: Path) -> None:
@@ -190,9 +168,7 @@ def forge(copy: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 @pytest.mark.parametrize("change", [not_a_person, another_call, another_person])
-def test_a_turn_goes_on_only_with_what_was_approved_by_who_may(
-    tmp_path: Path, change: Callable[[Path], None]
-) -> None:
+def test_a_turn_goes_on_only_with_what_was_approved_by_who_may(tmp_path: Path, change: Callable[[Path], None]) -> None:
     base = make(tmp_path / "org", ring(), people=("eve", "human"))
     tick(base)
     lemming(base, "approve", "1/ada/0", "--as", "human")
@@ -245,9 +221,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_a_journal_approves_nothing_that_no_person_who_was_asked_did(
-    begun: Path, tmp_path: Path, forgery: str
-) -> None:
+def test_a_journal_approves_nothing_that_no_person_who_was_asked_did(begun: Path, tmp_path: Path, forgery: str) -> None:
     copy = shutil.copytree(begun, tmp_path / "copy")
     forge(copy, lambda each: each.update(FORGERIES[forgery]))
     turn = tick(copy)

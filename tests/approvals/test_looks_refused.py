@@ -57,11 +57,7 @@ class Watched(Ring):
         self.base = base
 
     def refusal_reason(self, agent: Agent, settings: OrgSettings) -> str:
-        return (
-            "it is shut"
-            if path_exists(f"{self.base}/shared/shut")
-            else super().refusal_reason(agent, settings)
-        )
+        return "it is shut" if path_exists(f"{self.base}/shared/shut") else super().refusal_reason(agent, settings)
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])

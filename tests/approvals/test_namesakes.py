@@ -86,10 +86,7 @@ def test_an_agent_of_a_document_inherits_nothing(tmp_path: Path, capsys: pytest.
     assert lemming(base, "apply", str(document), "--dry-run") == 0
     assert gates(base) == [APPROVED]
     assert lemming(base, "apply", str(document), "--yes") == 0
-    assert (
-        'config/org.json: removed the standing approvals of a former agent named "ghost"'
-        in capsys.readouterr().err
-    )
+    assert 'config/org.json: removed the standing approvals of a former agent named "ghost"' in capsys.readouterr().err
     assert gates(base) == [{**ASK, "approved": {"ada": ["ring"]}}]
     assert gates(base, "agents/ada/resume.json") == [ASK]
     assert lemming(base, "apply", str(document), "--yes") == 0
@@ -111,19 +108,14 @@ def test_what_an_agent_that_is_there_was_given_stays_when_a_document_changes_it(
     assert gates(base) == [APPROVED]
 
 
-def test_an_agent_that_is_imported_inherits_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_agent_that_is_imported_inherits_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = without_its_folder(with_ghost(tmp_path / "org"))
     folder = tmp_path / "project/.claude/agents"
     folder.mkdir(parents=True)
     (folder / "ghost.md").write_text("---\nname: ghost\ndescription: Haunts\n---\nHaunt.\n")
     assert lemming(base, "import", "claude", str(tmp_path / "project"), "--into", str(base)) == 0
     assert (base / "agents/ghost/resume.json").exists()
-    assert (
-        'config/org.json: removed the standing approvals of a former agent named "ghost"'
-        in capsys.readouterr().err
-    )
+    assert 'config/org.json: removed the standing approvals of a former agent named "ghost"' in capsys.readouterr().err
     assert gates(base) == [{**ASK, "approved": {"ada": ["ring"]}}]
 
 
@@ -137,10 +129,7 @@ def test_no_agent_creates_one_that_would_inherit_it(tmp_path: Path) -> None:
     edit(base, "agents/ada/resume.json", gates=[])
     tick(base)
     assert not (base / "agents/ghost").exists()
-    assert (
-        'config/org.json#/gates/0/approved/ghost lets calls of a former "ghost" pass'
-        in finished(base, 1)[0][1]
-    )
+    assert 'config/org.json#/gates/0/approved/ghost lets calls of a former "ghost" pass' in finished(base, 1)[0][1]
 
 
 def test_an_agent_whose_name_no_gate_knows_is_created(tmp_path: Path) -> None:

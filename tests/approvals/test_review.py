@@ -121,9 +121,7 @@ def test_silence_lets_nothing_in(tmp_path: Path) -> None:
     assert {it.end for it in find_sub_requests(read_state(base, "ada"))} == {"denied"}
 
 
-def test_the_list_shows_what_waits_and_the_entry_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_list_shows_what_waits_and_the_entry_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = with_stranger(tmp_path)
     tick(base)
     by_hand(base, "web", 2, "hi", kind="message", target="ada", text=SECRET)

@@ -22,11 +22,7 @@ def without_entries(*calls: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_yes_in_advance_is_used_up_by_a_call_outside_though_its_turn_fails(tmp_path: Path) -> None:
-    script = [
-        {"step": 0, "reply": without_entries(ring())},
-        {"tick": 1, "reply": "no JSON"},
-        {"reply": say("seen")},
-    ]
+    script = [{"step": 0, "reply": without_entries(ring())}, {"tick": 1, "reply": "no JSON"}, {"reply": say("seen")}]
     often = {"run_every_n_ticks": 1}
     base = make(tmp_path, script=script, schedule=often, turn={"max_steps": 2, "repairs": 0})
     lemming(base, "approve", "--ahead", "ada", "ring", '{"text": "once"}')
@@ -40,11 +36,7 @@ def test_a_yes_in_advance_is_used_up_by_a_call_outside_though_its_turn_fails(tmp
 
 
 def test_a_yes_in_advance_for_files_of_a_turn_that_fails_holds_for_the_next_one(tmp_path: Path) -> None:
-    script = [
-        {"step": 0, "reply": without_entries(WRITE)},
-        {"tick": 1, "reply": "no JSON"},
-        {"reply": say("seen")},
-    ]
+    script = [{"step": 0, "reply": without_entries(WRITE)}, {"tick": 1, "reply": "no JSON"}, {"reply": say("seen")}]
     often = {"run_every_n_ticks": 1}
     base = make(tmp_path, script=script, schedule=often, turn={"max_steps": 2, "repairs": 0})
     lemming(base, "approve", "--ahead", "ada", "file_write", '{"path": "note.txt", "content": "x\\n"}')
@@ -68,14 +60,8 @@ def test_a_yes_in_advance_is_used_up_by_a_file_that_is_written(tmp_path: Path) -
     assert [outcome for outcome, _ in finished(base, 2)] == ["pending"]
 
 
-def test_what_was_approved_is_made_by_the_next_turn_where_it_went_with_one_that_failed(
-    tmp_path: Path,
-) -> None:
-    script = [
-        {"tick": 1, "reply": without_entries(WRITE)},
-        {"tick": 2, "reply": "no JSON"},
-        {"reply": say("seen")},
-    ]
+def test_what_was_approved_is_made_by_the_next_turn_where_it_went_with_one_that_failed(tmp_path: Path) -> None:
+    script = [{"tick": 1, "reply": without_entries(WRITE)}, {"tick": 2, "reply": "no JSON"}, {"reply": say("seen")}]
     base = make(tmp_path, script=script, turn={"repairs": 0})
     tick(base)
     lemming(base, "approve", "1/ada/0")
@@ -107,8 +93,7 @@ def test_after_a_turn_that_failed_the_next_is_told_what_was_made_and_what_was_no
 
 
 @pytest.mark.parametrize(
-    ("tools", "is_named"),
-    [([], True), (["ring"], True), (["ri*"], True), (["shell"], False), ("!ring", False)],
+    ("tools", "is_named"), [([], True), (["ring"], True), (["ri*"], True), (["shell"], False), ("!ring", False)]
 )
 def test_always_is_for_a_tool_that_the_gate_names(tmp_path: Path, tools: Any, is_named: bool) -> None:
     base = make(tmp_path, ring())

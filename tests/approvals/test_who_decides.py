@@ -6,19 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from approvals_org import (
-    ASK,
-    LINE,
-    Ring,
-    by_hand,
-    edit,
-    finished,
-    lemming,
-    make,
-    requests,
-    ring,
-    tick,
-)
+from approvals_org import ASK, LINE, Ring, by_hand, edit, finished, lemming, make, requests, ring, tick
 
 from lemming.testing import say
 
@@ -182,8 +170,7 @@ def test_a_no_that_comes_later_takes_no_yes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("approved", "wanted"),
-    [(1, True), (True, 1), (0, False), (10, 10.0), ([1], [True]), ({"a": 1}, {"a": True})],
+    ("approved", "wanted"), [(1, True), (True, 1), (0, False), (10, 10.0), ([1], [True]), ({"a": 1}, {"a": True})]
 )
 def test_an_approval_in_advance_is_for_these_values_of_these_types(
     tmp_path: Path, approved: object, wanted: object

@@ -28,11 +28,7 @@ CHART = b"\x89PNG chart"
 
 def made(base: Path, *attachments: Any, tools: list[str] | None = None, **reply: Any) -> Path:
     """Make an organisation whose agent says one thing, with these attachments, and run it once."""
-    may = {
-        "read_outboxes": [],
-        "tools": ["attach", "file_write"] if tools is None else tools,
-        "file_access": BOTH,
-    }
+    may = {"read_outboxes": [], "tools": ["attach", "file_write"] if tools is None else tools, "file_access": BOTH}
     entry = {"kind": "report", "payload": {"text": "see", "attachments": [*attachments]}, "tags": []}
     make_org(
         base,
@@ -99,9 +95,7 @@ def test_it_costs_no_further_call_of_the_model(tmp_path: Path) -> None:
         ({"path": "shared/chart.png", "sha256": "0" * 64}, "its SHA-256 is"),
     ],
 )
-def test_what_cannot_be_attached_is_left_out_and_the_model_is_told(
-    attachment: Any, why: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_attached_is_left_out_and_the_model_is_told(attachment: Any, why: str, tmp_path: Path) -> None:
     base = made(tmp_path / "org", attachment, {"path": "shared/chart.png"}, max_steps=2)
     assert attached(base) == [{"path": "shared/chart.png", "sha256": digest(CHART)}]
     [result] = results(base)
@@ -143,11 +137,7 @@ def test_a_turn_that_is_shown_no_images_has_nothing_of_them_on_record(tmp_path: 
 def test_turns_at_once_come_to_the_same(tmp_path: Path) -> None:
     def files(base: Path, at_once: int) -> dict[str, bytes]:
         may = {"read_outboxes": [], "tools": ["attach", "file_append"], "file_access": BOTH}
-        entry = {
-            "kind": "report",
-            "payload": {"text": "", "attachments": [{"path": "shared/log.txt"}]},
-            "tags": [],
-        }
+        entry = {"kind": "report", "payload": {"text": "", "attachments": [{"path": "shared/log.txt"}]}, "tags": []}
         adds = [{"tool": "file_append", "args": {"path": "shared/log.txt", "content": "x"}}]
         script = [
             {"agent": "a0", "reply": say("", outbox_entries=[entry], tool_calls=adds)},

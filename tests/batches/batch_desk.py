@@ -102,9 +102,7 @@ class Desk:
 def question(agent: str, step: int = 0) -> Request:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"Hello, {agent}."}]
     schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-    return Request(
-        model_name="m", messages=messages, schema=schema, temperature=0.5, agent=agent, tick=7, step=step
-    )
+    return Request(model_name="m", messages=messages, schema=schema, temperature=0.5, agent=agent, tick=7, step=step)
 
 
 def make_desk(api: str, server: BatchServer) -> Desk:

@@ -298,10 +298,7 @@ def test_a_batch_holds_no_more_than_a_provider_takes(server: BatchServer) -> Non
     entry = make_desk("chat", server).entry
     provider = Own()
     call = BatchedCall(entry, question("ada"), provider)
-    assert [len(portion) for portion in split_into_batches([call] * (MAX_BATCH_CALLS + 1))] == [
-        MAX_BATCH_CALLS,
-        1,
-    ]
+    assert [len(portion) for portion in split_into_batches([call] * (MAX_BATCH_CALLS + 1))] == [MAX_BATCH_CALLS, 1]
     long = [{"role": "user", "content": "x" * (MAX_BATCH_BYTES // 2)}]
     call = BatchedCall(entry, question("ada")._replace(messages=long), provider)
     assert [len(portion) for portion in split_into_batches([call] * 2)] == [1, 1]

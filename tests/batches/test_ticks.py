@@ -177,9 +177,7 @@ def test_a_limit_holds_for_calls_that_wait_for_a_batch(
     assert server.live == []
 
 
-def test_the_wait_for_a_batch_is_no_part_of_a_turns_time_for_its_calls_either(
-    base: Path, server: BatchServer
-) -> None:
+def test_the_wait_for_a_batch_is_no_part_of_a_turns_time_for_its_calls_either(base: Path, server: BatchServer) -> None:
     """The second wait moves the end that the first call was made under."""
     now = 0.0
 

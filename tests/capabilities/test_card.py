@@ -37,9 +37,7 @@ def org(base: Path) -> Iterator[Path]:
         def status_lines(self, context: StatusContext) -> Iterable[CapabilityStatus]:
             return [CapabilityStatus(name, HOSTILE) for name in context.agents]
 
-    yield make_org(
-        base, *(resume(f"a{number:02}") for number in range(20)), org={"capabilities": {"boasts": {}}}
-    )
+    yield make_org(base, *(resume(f"a{number:02}") for number in range(20)), org={"capabilities": {"boasts": {}}})
     unregister("capability", "boasts")
 
 
@@ -57,10 +55,7 @@ def test_a_report_has_the_card_too(org: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(BROWSER is None, reason="no chromium here: apt install chromium-headless-shell")
 def test_a_card_is_made_of_texts(org: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with (
-        playwright.sync_playwright() as driver,
-        serve_page(org, port=0, token="a-token-of-the-tests") as address,
-    ):
+    with playwright.sync_playwright() as driver, serve_page(org, port=0, token="a-token-of-the-tests") as address:
         browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         tab = browser.new_page()
         tab.set_default_timeout(PATIENCE_MS)

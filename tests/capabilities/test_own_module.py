@@ -111,9 +111,7 @@ def says(kind: str, name: str, word: str, after: tuple[str, ...] = ()) -> str:
     return SAYS.format(kind=kind, name=name, word=word, after=after)
 
 
-def org_with(
-    base: Path, code: Path, text: str, *names: str, script: Any = None, more: Any = (), **ada: Any
-) -> Path:
+def org_with(base: Path, code: Path, text: str, *names: str, script: Any = None, more: Any = (), **ada: Any) -> Path:
     """Return an organisation of ada and bob with a module of its own, whose capabilities all agents use."""
     module = f"own_{base.parent.name}_{base.name}".replace("-", "_")
     (code / f"{module}.py").write_text(HEAD + text)
@@ -181,9 +179,7 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
     assert (ada.status, bob.status, cid.status) == ("failed", "done", "failed")
     module = next(code.glob("*.py"))
     for turn, hook in ((ada, "before_entry"), (cid, "context_provider")):
-        line = 1 + module.read_text().splitlines().index(
-            f'        {"    " * (turn is cid)}raise KeyError("{hook}")'
-        )
+        line = 1 + module.read_text().splitlines().index(f'        {"    " * (turn is cid)}raise KeyError("{hook}")')
         assert turn.reason == (
             f"KeyError: '{hook}', in the capability breaks, {module.name}:{line} "
             "(fix the capability, or remove its block; the other agents continue)"
@@ -196,9 +192,7 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
     run(["-C", str(base), "validate"])
     said = capsys.readouterr().err
     assert "capability \"breaks\" failed: KeyError: 'validate_agent', at " in said
-    (line,) = (
-        it for it in said.splitlines() if "capability \"breaks\" failed: KeyError: 'status_lines', at " in it
-    )
+    (line,) = (it for it in said.splitlines() if "capability \"breaks\" failed: KeyError: 'status_lines', at " in it)
     assert line.startswith("warning")
 
 
@@ -231,9 +225,7 @@ def test_a_look_does_not_import_what_nobody_has_agreed_to(
         ),
     ],
 )
-def test_what_cannot_be_one_is_refused_as_it_is_registered(
-    tmp_path: Path, code: Path, text: str, words: str
-) -> None:
+def test_what_cannot_be_one_is_refused_as_it_is_registered(tmp_path: Path, code: Path, text: str, words: str) -> None:
     base = org_with(tmp_path / "org", code, text, "mark")
     with pytest.raises(ConfigError, match=words):
         run_once(base, clock=FrozenClock())

@@ -45,9 +45,7 @@ WRONG: list[tuple[Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("blocks", "place", "words"), WRONG, ids=lambda it: json.dumps(it)[:40])
-def test_in_the_settings_it_stops_the_run(
-    base: Path, site: Path, blocks: Any, place: str, words: str
-) -> None:
+def test_in_the_settings_it_stops_the_run(base: Path, site: Path, blocks: Any, place: str, words: str) -> None:
     writers(base, "ada", settings=blocks)
     for command in ("run-once", "validate"):
         found = lemming(base, command, sites=(site,))
@@ -60,9 +58,7 @@ def test_in_the_settings_it_stops_the_run(
 
 
 @pytest.mark.parametrize(("blocks", "place", "words"), WRONG, ids=lambda it: json.dumps(it)[:40])
-def test_in_a_resume_it_takes_that_agent_out(
-    base: Path, site: Path, blocks: Any, place: str, words: str
-) -> None:
+def test_in_a_resume_it_takes_that_agent_out(base: Path, site: Path, blocks: Any, place: str, words: str) -> None:
     writers(base, "ada", "bob", ada=blocks)
     for command in ("run-once", "validate"):
         found = lemming(base, command, sites=(site,))

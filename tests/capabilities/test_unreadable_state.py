@@ -61,9 +61,7 @@ def keeping(base: Path, code: Path, value: str) -> Path:
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=[*VALUES])
-def test_a_turn_that_leaves_what_no_reader_takes_fails_and_is_paid(
-    base: Path, code: Path, value: str
-) -> None:
+def test_a_turn_that_leaves_what_no_reader_takes_fails_and_is_paid(base: Path, code: Path, value: str) -> None:
     keeping(base, code, value)
     (turn,) = run_once(base, clock=FrozenClock()).turns
     assert (turn.status, turn.error) == ("failed", "TurnBroke")

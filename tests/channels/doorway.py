@@ -38,6 +38,4 @@ def answer_to(base: Path, entry: OutboxEntry, text: str) -> None:
     from lemming.kernel.messages import write_person_entry
 
     payload = {"text": text, "reply_to": entry.id}
-    write_person_entry(
-        base, "desk", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at=""
-    )
+    write_person_entry(base, "desk", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at="")

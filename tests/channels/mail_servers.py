@@ -75,16 +75,7 @@ def imap_server() -> Iterator[Imap]:
     pytest.importorskip("pymap", reason="there is no IMAP server to test with: pip install pymap")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    words = [
-        "--no-service",
-        "admin",
-        "--no-service",
-        "managesieve",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
+    words = ["--no-service", "admin", "--no-service", "managesieve", "--host", "127.0.0.1", "--port", str(port)]
     user = ["dict", "--demo-data", "--demo-user", USER, "--demo-password", PASSWORD]
     command = [sys.executable, "-c", SERVER, *words, "--no-tls", *user]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -151,12 +142,7 @@ def smtp_server(*answers: str) -> Iterator[Outbox]:
 def mail(text: str = "Hello?", **headers: str) -> EmailMessage:
     """Return a mail of ada to the desk; `headers` replace or add to what it says of itself."""
     found = EmailMessage()
-    plain = {
-        "From": "Ada <ada@far.example>",
-        "To": USER,
-        "Subject": "A question",
-        "Message-ID": "<m-1@far.example>",
-    }
+    plain = {"From": "Ada <ada@far.example>", "To": USER, "Subject": "A question", "Message-ID": "<m-1@far.example>"}
     for name, value in {**plain, **{key.replace("_", "-"): it for key, it in headers.items()}}.items():
         if value:
             found[name] = value

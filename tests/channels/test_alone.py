@@ -61,9 +61,7 @@ def test_a_thread_that_dies_is_told_of_and_started_again(base: Path) -> None:
             raise ValueError("a broken line")
         works.set()
 
-    start_supervised_thread(work, name="lemming-x", base=base, stopped=over, first_pause_s=0.001).join(
-        PATIENCE_S
-    )
+    start_supervised_thread(work, name="lemming-x", base=base, stopped=over, first_pause_s=0.001).join(PATIENCE_S)
     assert (works.is_set(), died) == (True, [3])
     told = [it for it in find_health_issues(CheckScope(Organisation(base))) if it.about == "thread lemming-x"]
     assert "ValueError: a broken line" in told[0].message
@@ -96,9 +94,7 @@ def test_a_thread_that_died_begins_nothing_once_all_is_over(base: Path) -> None:
         (DiskError("full"), DiskError),
     ],
 )
-def test_what_goes_wrong_in_a_channel_is_its_own_but_a_full_disk(
-    raised: Exception, becomes: type[Exception]
-) -> None:
+def test_what_goes_wrong_in_a_channel_is_its_own_but_a_full_disk(raised: Exception, becomes: type[Exception]) -> None:
     with pytest.raises(becomes), wrap_provider_errors():
         raise raised
 
@@ -201,10 +197,7 @@ def test_descriptors_are_left_for_the_engine(base: Path) -> None:
     with_channel(base, OPTIONS, provider="http")
     with (
         subprocess.Popen(
-            [sys.executable, "-c", STRANGERS, str(base)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-c", STRANGERS, str(base)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process,
         ExitStack() as held,
     ):
@@ -221,8 +214,7 @@ def test_descriptors_are_left_for_the_engine(base: Path) -> None:
 
 MAILS = [
     b'From: a@far.example\nContent-Type: text/plain; charset="idna"\n\n\xff\xfe hello .. x\n',
-    b"From: a@far.example\nContent-Type: text/plain; charset=idna\nContent-Transfer-Encoding: base64\n\n"
-    b"//4u\n",
+    b"From: a@far.example\nContent-Type: text/plain; charset=idna\nContent-Transfer-Encoding: base64\n\n//4u\n",
     b"From: a@far.example\nContent-Disposition: ; =\nContent-Type: text/plain\n\nhello\n",
     b"From: a@far.example\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=x\n\n--x\n"
     b"Content-Disposition: attachment; filename*=utf-8''%E6%97%A5\n\nfile\n--x--\n",

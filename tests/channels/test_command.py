@@ -98,12 +98,7 @@ def test_what_the_program_says_it_will_never_take_is_given_up(base: Path, tmp_pa
 
 
 def test_lines_that_are_no_messages_are_refused_and_the_others_taken(base: Path, tmp_path: Path) -> None:
-    said = [
-        "no json",
-        {"id": "m-1"},
-        {"id": "m-2", "text": "x", "target": "boss"},
-        {"id": "m-3", "text": "yes"},
-    ]
+    said = ["no json", {"id": "m-1"}, {"id": "m-2", "text": "x", "target": "boss"}, {"id": "m-3", "text": "yes"}]
     program(base, tmp_path, *said)
     run_once(base, clock=FrozenClock())
     assert [entry.payload["message_id"] for entry in arrived(base)] == ["m-3"]

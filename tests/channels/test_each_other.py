@@ -49,9 +49,7 @@ def make(folder: Path) -> None:
     """Make both, and have a person tell north to begin: the desks then say `one`, `two`, `three` in turn."""
     for name, other in OTHER.items():
         desk = resume(
-            "desk",
-            schedule={"wake": "addressed"},
-            permissions={"read_outboxes": [other, "human"], "tools": []},
+            "desk", schedule={"wake": "addressed"}, permissions={"read_outboxes": [other, "human"], "tools": []}
         )
         door = resume(other, model={"key": "door"}, permissions={"read_outboxes": ["desk"], "tools": []})
         script = []
@@ -69,9 +67,7 @@ def make(folder: Path) -> None:
             org={"executor": "serial"},
         )
     begin = {"text": "begin", "target": "desk"}
-    write_person_entry(
-        folder / "north", "human", tick=1, kind="message", payload=begin, tags=[], created_at=""
-    )
+    write_person_entry(folder / "north", "human", tick=1, kind="message", payload=begin, tags=[], created_at="")
 
 
 def connect(base: Path, port: int) -> None:

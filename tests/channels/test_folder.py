@@ -182,11 +182,7 @@ def test_wherever_the_engine_dies_each_file_is_one_request_and_the_files_are_the
         org = build(name)
         replies = [{"agent": "desk", "tick": 1, "reply": say("", kind="response")}]
         replies[0]["reply"]["outbox_entries"] = [
-            {
-                "kind": "response",
-                "payload": {"text": f"to {n}", "reply_to": entry_id(1, "door", n)},
-                "tags": [],
-            }
+            {"kind": "response", "payload": {"text": f"to {n}", "reply_to": entry_id(1, "door", n)}, "tags": []}
             for n in range(3)
         ]
         write_script(org, [*replies, {"reply": say("hello")}])
@@ -284,13 +280,7 @@ def test_what_could_not_go_out_is_kept_for_ten_times_as_long_as_entries_are(base
     there: dict[str, list[int]] = {"door": [], "ada": []}
     entries = {
         name: write_person_entry(
-            base,
-            "bob",
-            tick=1,
-            kind="message",
-            payload={"text": "Hello?", "target": name},
-            tags=[],
-            created_at="",
+            base, "bob", tick=1, kind="message", payload={"text": "Hello?", "target": name}, tags=[], created_at=""
         )
         for name in there
     }

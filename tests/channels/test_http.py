@@ -44,9 +44,7 @@ def door(base: Path) -> Iterator[Caller]:
         yield caller
 
 
-def test_a_signed_webhook_is_an_entry_and_its_repetitions_are_answered_the_same(
-    base: Path, door: Caller
-) -> None:
+def test_a_signed_webhook_is_an_entry_and_its_repetitions_are_answered_the_same(base: Path, door: Caller) -> None:
     body = json.dumps({"type": "invoice.paid", "amount": 12}).encode()
     answers = [door.hook(body) for _ in range(3)]
     [entry] = arrived(base)
@@ -130,9 +128,7 @@ def test_a_question_is_a_request_and_its_answer_is_fetched(base: Path, door: Cal
     assert (answered["status"], answered["answers"][0]["answer"]) == ("answered", "Rain.")
 
 
-def test_a_mistake_in_an_answer_is_told_and_ends_no_other(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_in_an_answer_is_told_and_ends_no_other(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def mistaken(_: object) -> None:
         raise ValueError("a mistake of ours")
 
@@ -143,9 +139,7 @@ def test_a_mistake_in_an_answer_is_told_and_ends_no_other(
         answer = other.request("/requests/0123456789ab")
         patched.undo()
         assert (answer.status, other.request("/requests/0123456789ab").status) == (500, 404)
-    assert [(it.message, it.file) for it in told] == [
-        ("ValueError: a mistake of ours", "/requests/0123456789ab")
-    ]
+    assert [(it.message, it.file) for it in told] == [("ValueError: a mistake of ours", "/requests/0123456789ab")]
     assert "test_http.py" in told[0].hint
 
 
@@ -243,13 +237,7 @@ def test_what_the_other_end_refuses_for_good_is_given_up(base: Path) -> None:
         from lemming.kernel.messages import write_person_entry
 
         write_person_entry(
-            base,
-            "desk",
-            tick=1,
-            kind="message",
-            payload={"text": "x", "target": "door"},
-            tags=[],
-            created_at="",
+            base, "desk", tick=1, kind="message", payload={"text": "x", "target": "door"}, tags=[], created_at=""
         )
         poll_once(Organisation(base), SystemClock().now, lambda _: None)
     assert [line["did"] for line in noted(base)] == ["gave_up"]

@@ -99,9 +99,7 @@ def test_an_answer_goes_to_who_wrote_and_stays_in_the_conversation(base: Path, p
         run_once(base, clock=FrozenClock())
         answer_to(base, arrived(base)[0], "Rain, and later sun.")
         run_once(base, clock=FrozenClock())
-        models.write_text(
-            models.read_text().replace('"POST_PASSWORD"', '""')
-        )  # this SMTP server knows no users
+        models.write_text(models.read_text().replace('"POST_PASSWORD"', '""'))  # this SMTP server knows no users
         look_at(base)
         look_at(base)
     [sent] = out.mails
@@ -224,18 +222,13 @@ def test_a_server_that_is_down_is_tried_again_later(base: Path, post: Imap) -> N
 
 
 def test_markup_that_is_wrong_is_read_as_far_as_it_goes() -> None:
-    assert (
-        extract_html_text("<p>one<p>two <a href=x>three</a><br>&amp; four <script>no")
-        == "one\ntwo three\n& four"
-    )
+    assert extract_html_text("<p>one<p>two <a href=x>three</a><br>&amp; four <script>no") == "one\ntwo three\n& four"
     page = "<!doctype html>5 < 6 <!-- <b>no</b> --><style>a > b {}</style><br/>7 <b x='y'>8"
     assert extract_html_text(page) == "5 < 6\n7 8"
 
 
 def test_a_mail_without_an_id_is_known_whatever_its_headers_hold() -> None:
-    raw = (
-        b'From: a@far.example\nContent-Type: multipart/mixed; boundary="y\xe9"\n\n--y\xe9\n\nhi\n--y\xe9--\n'
-    )
+    raw = b'From: a@far.example\nContent-Type: multipart/mixed; boundary="y\xe9"\n\n--y\xe9\n\nhi\n--y\xe9--\n'
     assert get_message_id(parse_mail(raw), raw).startswith("<sha256-")
 
 

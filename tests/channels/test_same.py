@@ -17,16 +17,11 @@ def crowd(base: Path, at_once: int) -> dict[str, bytes]:
     """Run three ticks of four agents, two of which are asked by way of folders, and return all files."""
     doors = [resume(f"door-{name}", model={"key": f"door-{name}"}) for name in ("ada", "bob")]
     models = {
-        f"door-{name}": {
-            "provider": "folder",
-            "options": {"path": f"shared/{name}", "to": name, "per_tick": 2},
-        }
+        f"door-{name}": {"provider": "folder", "options": {"path": f"shared/{name}", "to": name, "per_tick": 2}}
         for name in ("ada", "bob")
     }
     agents = [resume(name) for name in ("ada", "bob", "eve", "joe")]
-    make_org(
-        base, *agents, *doors, models=models, org={"max_parallel": at_once}, script=[{"reply": say("hello")}]
-    )
+    make_org(base, *agents, *doors, models=models, org={"max_parallel": at_once}, script=[{"reply": say("hello")}])
     for name in ("ada", "bob"):
         (base / "shared" / name).mkdir(parents=True)
         for number in range(5):
@@ -41,9 +36,7 @@ def test_the_files_are_the_same_however_many_turns_run_at_once(base: Path, at_on
     assert crowd(base / "many", at_once) == crowd(base / "one", 1)
 
 
-def test_a_replay_makes_no_look_at_a_channel_and_comes_to_the_same_entries(
-    base: Path, tmp_path: Path
-) -> None:
+def test_a_replay_makes_no_look_at_a_channel_and_comes_to_the_same_entries(base: Path, tmp_path: Path) -> None:
     crowd(base, 8)
     late = base / "shared/ada/late.txt"
     late.write_text("dropped after the last tick")
@@ -51,9 +44,7 @@ def test_a_replay_makes_no_look_at_a_channel_and_comes_to_the_same_entries(
     again = tmp_path / "again"
     list(replay_into(base, again, list_replayable_ticks(base, None)))
     assert late.exists()
-    entries = [
-        {name: text for name, text in tree(each).items() if "/outbox/" in name} for each in (base, again)
-    ]
+    entries = [{name: text for name, text in tree(each).items() if "/outbox/" in name} for each in (base, again)]
     assert entries[0] == entries[1]
 
 
@@ -64,7 +55,5 @@ def test_an_organisation_without_channels_imports_nothing_of_them(base: Path) ->
         "own = tuple(f'lemming.capabilities.{it}' for it in ('channels', 'serving'));"
         "print([name for name in sys.modules if name.startswith(own)])"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", script, str(base)], capture_output=True, text=True, check=True
-    )
+    ran = subprocess.run([sys.executable, "-c", script, str(base)], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

@@ -46,12 +46,7 @@ def with_a_program(base: Path) -> Path:
     make_org(
         base,
         resume("ada", model={"key": "p"}, schedule=LATER),
-        models={
-            "p": {
-                "provider": "cli",
-                "options": {"command": [sys.executable, "scripts/answer.py"], "cwd": "."},
-            }
-        },
+        models={"p": {"provider": "cli", "options": {"command": [sys.executable, "scripts/answer.py"], "cwd": "."}}},
     )
     fs.write_atomic(base, "scripts/answer.py", b"print('{}')\n")
     return base / "scripts/answer.py"
@@ -155,9 +150,7 @@ def test_a_servers_variables_are_bound(base: Path, lemming: Lemming) -> None:
 
 
 @pytest.mark.parametrize("words", [["test"], ["accept", "--yes"]])
-def test_a_server_that_only_a_person_asks_for_waits_too(
-    base: Path, lemming: Lemming, words: list[str]
-) -> None:
+def test_a_server_that_only_a_person_asks_for_waits_too(base: Path, lemming: Lemming, words: list[str]) -> None:
     make_org(base, resume("ada"))
     server = {"command": ["touch", str(base.parent / "fired")], "start_timeout_s": 1}
     fs.write_atomic(base, "config/mcp.json", dump_pretty({"servers": {"notes": server}}))
@@ -197,9 +190,7 @@ def test_a_command_that_tells_of_failures_is_not_run_for_the_refusal_of_itself(b
     make_org(base, resume("ada", schedule=LATER))
     with start("-C", str(base), "run-forever", "--interval", "0.05", "--max-ticks", "2000") as engine:
         read_until(engine.stderr, "tick 1")
-        fs.write_atomic(
-            base, "config/org.json", dump_pretty({"on_failure": ["touch", str(base.parent / "fired")]})
-        )
+        fs.write_atomic(base, "config/org.json", dump_pretty({"on_failure": ["touch", str(base.parent / "fired")]}))
         assert engine.wait(PATIENCE_S) == 2
     assert not fired(base)
 
@@ -213,10 +204,7 @@ def test_an_agreement_of_before_contents_were_kept_asks_once_more(base: Path, le
     kept = json.loads(file.read_text())
     file.write_text(json.dumps({**kept, "agreed": list(kept["agreed"])}))
     agreed = {line["does"]: line["is_agreed"] for line in lemming("trust", "--json").objects}
-    assert agreed == {
-        "runs the Python code in tools/greet.py": False,
-        "sends prompts to https://far.example": True,
-    }
+    assert agreed == {"runs the Python code in tools/greet.py": False, "sends prompts to https://far.example": True}
 
 
 def git(folder: Path, *words: str) -> None:
@@ -224,9 +212,7 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True)
 
 
-def test_our_own_code_is_free_of_questions_until_git_has_fetched(
-    base: Path, lemming: Lemming, bare: Lemming
-) -> None:
+def test_our_own_code_is_free_of_questions_until_git_has_fetched(base: Path, lemming: Lemming, bare: Lemming) -> None:
     assert bare("init", str(base), "--template", "empty").status == 0
     fs.write_atomic(base, "config/org.json", dump_pretty({"tool_files": ["tools/*.py"]}))
     fs.write_atomic(base, "tools/greet.py", TOOL.encode())

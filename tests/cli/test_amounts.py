@@ -33,9 +33,7 @@ def test_a_ledger_that_says_an_impossible_amount_is_not_believed(base: Path, sai
 
 
 @pytest.mark.parametrize("amount", ["1e308", "1e13", "nan", "inf", "-11", "-inf"])
-def test_a_grant_that_the_engine_would_refuse_is_not_written(
-    base: Path, lemming: Lemming, amount: str
-) -> None:
+def test_a_grant_that_the_engine_would_refuse_is_not_written(base: Path, lemming: Lemming, amount: str) -> None:
     make_org(base, LIMITED)
     assert lemming("credits", "grant", "ada", amount).status == 2
     assert not (base / "config/credits.json").exists()
@@ -43,9 +41,7 @@ def test_a_grant_that_the_engine_would_refuse_is_not_written(
 
 @pytest.mark.parametrize("key", ["per_call", "per_1k_input_tokens", "usd_per_million_output_tokens"])
 @pytest.mark.parametrize("price", ["1e308", "-1", "1e999"])
-def test_an_absurd_price_is_refused_where_it_stands(
-    base: Path, lemming: Lemming, key: str, price: str
-) -> None:
+def test_an_absurd_price_is_refused_where_it_stands(base: Path, lemming: Lemming, key: str, price: str) -> None:
     make_org(base, LIMITED)
     models = json.dumps({"scripted": {"provider": "scripted", key: "PRICE"}})
     fs.write_atomic(base, "config/models.json", models.replace('"PRICE"', price).encode())
@@ -73,14 +69,10 @@ def test_one_damaged_ledger_hides_nobody_elses_credits(base: Path, lemming: Lemm
 
 def test_an_allocation_that_overrides_a_resume_is_said_everywhere(base: Path, lemming: Lemming) -> None:
     make_org(base, LIMITED)
-    assert (
-        "now overrides max_credits in agents/ada/resume.json" in lemming("credits", "grant", "ada", "5").err
-    )
+    assert "now overrides max_credits in agents/ada/resume.json" in lemming("credits", "grant", "ada", "5").err
     file = base / "agents/ada/resume.json"
     file.write_text(file.read_text().replace("10", "500"))
-    assert (
-        "config/credits.json says 15, not the 500 of agents/ada/resume.json" in lemming("credits", "show").err
-    )
+    assert "config/credits.json says 15, not the 500 of agents/ada/resume.json" in lemming("credits", "show").err
     ran = lemming("validate")
     assert ran.status == 0
     assert "ada may spend 15, not the 500 in agents/ada/resume.json" in ran.err

@@ -121,10 +121,7 @@ def test_who_is_asked_and_who_asks_read_each_other_and_who_is_asked_wakes_for_it
     tmp_path: Path, base: Path, lemming: Lemming
 ) -> None:
     make_org(
-        base,
-        resume("old", permissions={"read_outboxes": []}),
-        resume("human", model={"key": "human"}),
-        models=HUMAN,
+        base, resume("old", permissions={"read_outboxes": []}), resume("human", model={"key": "human"}), models=HUMAN
     )
     file = tmp_path / "team.yaml"
     file.write_text(
@@ -186,9 +183,7 @@ def test_what_is_wrong_is_told_with_its_place_and_nothing_is_written(
     assert not (tmp_path / "org").exists()
 
 
-def test_what_cannot_run_so_says_so_and_names_what_to_do_in_place_of_running(
-    tmp_path: Path, bare: Lemming
-) -> None:
+def test_what_cannot_run_so_says_so_and_names_what_to_do_in_place_of_running(tmp_path: Path, bare: Lemming) -> None:
     idea, base = tmp_path / "idea.yaml", tmp_path / "org"
     idea.write_text("agents:\n  ada:\n    instructions: x\n    approve: [shel]\n")
     ran = bare("apply", str(idea), str(base))
@@ -203,9 +198,7 @@ def test_what_cannot_run_so_says_so_and_names_what_to_do_in_place_of_running(
     assert "run-once" in ran.err
 
 
-def test_what_is_there_is_changed_and_code_is_taken_only_when_agreed(
-    idea: Path, tmp_path: Path, bare: Lemming
-) -> None:
+def test_what_is_there_is_changed_and_code_is_taken_only_when_agreed(idea: Path, tmp_path: Path, bare: Lemming) -> None:
     base = tmp_path / "changelog"
     ran = bare("apply", str(idea), str(base))
     assert "runs the Python code in tools/commits.py" in ran.err
@@ -239,10 +232,7 @@ def test_what_a_name_costs_is_told(tmp_path: Path, bare: Lemming) -> None:
         "agents: {publisher: {does: Publish., read: writer}, writer: {does: Write., read: human}}"
     )
     ran = bare("apply", str(tmp_path / "a.yaml"), str(tmp_path / "org"))
-    assert (
-        "publisher comes before writer in a tick, by its name, and reads its entries in the next tick"
-        in ran.err
-    )
+    assert "publisher comes before writer in a tick, by its name, and reads its entries in the next tick" in ran.err
     (tmp_path / "b.yaml").write_text(
         "agents: {zeno: {does: Publish., read: writer}, writer: {does: Write., read: human}}"
     )

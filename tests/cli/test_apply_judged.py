@@ -38,9 +38,7 @@ def test_what_is_unsound_where_it_goes_is_not_written(
     assert tree(base, without=()) == before
 
 
-def test_what_was_wrong_before_is_no_business_of_the_documents(
-    base: Path, tmp_path: Path, lemming: Lemming
-) -> None:
+def test_what_was_wrong_before_is_no_business_of_the_documents(base: Path, tmp_path: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", permissions={"tools": ["file_wrte"]}))
     (tmp_path / "idea.json").write_text(json.dumps({"files": {"shared/a.txt": "x"}}))
     assert lemming("apply", str(tmp_path / "idea.json")).status == 0
@@ -111,9 +109,7 @@ def test_each_guard_that_goes_is_named(
     assert f"config/org.json: {told}" in " ".join(ran.err.split()), ran
 
 
-def test_a_limit_that_goes_and_a_tool_that_is_granted_are_named(
-    base: Path, tmp_path: Path, lemming: Lemming
-) -> None:
+def test_a_limit_that_goes_and_a_tool_that_is_granted_are_named(base: Path, tmp_path: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", permissions={"tools": ["file_read"]}))
     (base / "config/credits.json").write_text(json.dumps({"ada": {"max_credits": 5}}))
     idea = {"agents": {"ada": {"does": "x", "tools": ["shell"]}}, "credits": {"ada": {"max_credits": 500}}}

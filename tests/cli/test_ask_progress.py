@@ -53,9 +53,7 @@ def test_tools_are_named_as_they_are_called(base: Path) -> None:
     script = [{"step": 0, "reply": say("first", tool_calls=calls)}, {"reply": say("done")}]
     lines = lines_of(base, script, turn={"max_steps": 2})
     assert lines[1].endswith(" s: called memory_write")
-    assert lines[-2].endswith(
-        "(call 2), 120 s limit; called 4 tools, last memory_write, memory_write, memory_write"
-    )
+    assert lines[-2].endswith("(call 2), 120 s limit; called 4 tools, last memory_write, memory_write, memory_write")
 
 
 def test_the_words_of_an_answer_are_shown_as_they_come(base: Path) -> None:
@@ -70,10 +68,7 @@ def test_the_words_of_an_answer_are_shown_as_they_come(base: Path) -> None:
                 lines.append(progress.format_line())
 
     run_once(base, notify=hear)
-    assert lines[:2] == [
-        "ada 0 s: writes (120 s limit): The ferry",
-        "ada 0 s: writes (120 s limit): The ferry sails",
-    ]
+    assert lines[:2] == ["ada 0 s: writes (120 s limit): The ferry", "ada 0 s: writes (120 s limit): The ferry sails"]
     assert lines[2].startswith("ada 0 s: writes (120 s limit): … ")
     assert len(lines[2]) < 110
     assert progress.format_line() == ""

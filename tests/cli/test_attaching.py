@@ -23,9 +23,7 @@ def test_the_entry_names_the_file_and_what_is_in_it(base: Path, lemming: Lemming
     for file in ("shared/chart.png", f"{base}/shared/chart.png"):
         ran = lemming("send", "--attach", file, "What does it show?")
         payload = json.loads((base / ran.out.strip()).read_text())["payload"]
-        assert payload["attachments"] == [
-            {"path": "shared/chart.png", "sha256": sha256(b"chart").hexdigest()}
-        ]
+        assert payload["attachments"] == [{"path": "shared/chart.png", "sha256": sha256(b"chart").hexdigest()}]
 
 
 def test_without_attachments_there_is_no_such_key(base: Path, lemming: Lemming) -> None:
@@ -41,9 +39,7 @@ def test_without_attachments_there_is_no_such_key(base: Path, lemming: Lemming) 
         ("shared", "cannot be attached: Is a directory"),
     ],
 )
-def test_what_cannot_be_attached_is_told_and_nothing_is_sent(
-    base: Path, lemming: Lemming, file: str, why: str
-) -> None:
+def test_what_cannot_be_attached_is_told_and_nothing_is_sent(base: Path, lemming: Lemming, file: str, why: str) -> None:
     ran = lemming("send", "--attach", file, "hello")
     assert ran.status == 2
     assert why in ran.err

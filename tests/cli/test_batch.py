@@ -47,9 +47,7 @@ def test_a_batch_that_was_refused_is_a_warning_even_if_all_is_to_be_quiet(
     server.trouble = [Trouble("POST /v1/messages/batches", 403)]
     ran = lemming("run-once", "--batch", "-q")
     assert ran.status == 0
-    assert ran.err.startswith(
-        "  warning   anthropic does not accept batches; its calls run live at the full price: "
-    )
+    assert ran.err.startswith("  warning   anthropic does not accept batches; its calls run live at the full price: ")
 
 
 def test_json_has_the_events_of_a_batch(lemming: Lemming) -> None:

@@ -46,12 +46,8 @@ def answered(*answers: str, found: list[AvailableModel]) -> tuple[InitAnswers, l
 
 def test_three_answers_say_what_is_made() -> None:
     assert answered("", "", "", found=[OWN])[0] == InitAnswers("desk", "", OWN, requires_approval=True)
-    assert answered("2", "2", "no", found=[OWN])[0] == InitAnswers(
-        "research", "", None, requires_approval=False
-    )
-    wish, told = answered(
-        "0", "8", "x", "7", "", "Sum up the news.", "2", " ", "some/model", "n", found=[OWN, ROUTER]
-    )
+    assert answered("2", "2", "no", found=[OWN])[0] == InitAnswers("research", "", None, requires_approval=False)
+    wish, told = answered("0", "8", "x", "7", "", "Sum up the news.", "2", " ", "some/model", "n", found=[OWN, ROUTER])
     assert wish == InitAnswers("empty", "Sum up the news.", ROUTER._replace(model="some/model"))
     assert told.count("enter a number from 1 to 7") == 3
 
@@ -85,10 +81,7 @@ def test_what_is_made_of_the_answers_is_in_order(template: str, tmp_path: Path, 
 
 def test_keys_are_found_by_their_variables() -> None:
     found = find_models_by_keys({"OPENAI_API_KEY": "k", "GROQ_API_KEY": "k", "ANTHROPIC_API_KEY": " "})
-    assert [(it.provider, it.model) for it in found] == [
-        ("openai", "gpt-6-luna"),
-        ("groq", ""),
-    ]
+    assert [(it.provider, it.model) for it in found] == [("openai", "gpt-6-luna"), ("groq", "")]
 
 
 GIB = 1 << 30

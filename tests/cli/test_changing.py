@@ -28,9 +28,7 @@ REPOSITORY = TEMPLATES.parent.parent
 
 
 @pytest.mark.parametrize("template", ["newsroom", "empty"])
-def test_a_new_org_is_in_order_and_its_clock_stands_at_1(
-    tmp_path: Path, bare: Lemming, template: str
-) -> None:
+def test_a_new_org_is_in_order_and_its_clock_stands_at_1(tmp_path: Path, bare: Lemming, template: str) -> None:
     folder = tmp_path / "deep" / "news"
     ran = bare("init", str(folder), "--template", template)
     assert ran.status == 0
@@ -64,9 +62,7 @@ def test_the_repository_as_it_is_kept_is_the_newsroom() -> None:
         pytest.skip("not a clone")
     for file, content in load_template("newsroom").items():
         if file != ".gitignore":
-            kept = subprocess.run(
-                ["git", "show", f":{file}"], cwd=REPOSITORY, capture_output=True, check=True
-            )
+            kept = subprocess.run(["git", "show", f":{file}"], cwd=REPOSITORY, capture_output=True, check=True)
             assert kept.stdout == content, file
 
 
@@ -93,9 +89,7 @@ def test_a_message_is_an_entry_in_the_persons_outbox(base: Path, lemming: Lemmin
 
 def test_several_words_are_one_message(base: Path, lemming: Lemming) -> None:
     make_org(base, HUMAN, resume("ada"))
-    assert (
-        lemming("send", "two", "words", "--json", "--to", "ada").objects[0]["payload"]["text"] == "two words"
-    )
+    assert lemming("send", "two", "words", "--json", "--to", "ada").objects[0]["payload"]["text"] == "two words"
 
 
 def test_a_payload_is_merged_and_text_may_come_from_a_pipe(
@@ -114,9 +108,7 @@ def test_a_reader_who_cannot_read_it_is_a_warning(base: Path, lemming: Lemming) 
     assert 'warning: bob cannot read it; add "human" to read_outboxes in agents/bob/resume.json' in ran.err
 
 
-def test_who_wakes_for_what_names_it_is_not_told_of_as_a_reader_of_anything_else(
-    base: Path, lemming: Lemming
-) -> None:
+def test_who_wakes_for_what_names_it_is_not_told_of_as_a_reader_of_anything_else(base: Path, lemming: Lemming) -> None:
     addressed = {"schedule": {"wake": "addressed"}}
     make_org(base, HUMAN, resume("ada", **addressed), resume("bob"))
     assert lemming("send", "Hello.").err == "to be read by bob in tick 1 (tick 1 is next)\n"
@@ -174,9 +166,7 @@ def test_who_will_read_a_message_is_told_with_the_tick(base: Path, lemming: Lemm
     )
     told = "to be read by ada in tick 5, hr in tick 1000, n0 in tick 2000, n1 in tick 2000, n2 in tick 2000"
     assert lemming("send", "Good work.").err == f"{told} and 2 more (tick 1 is next)\n"
-    assert (
-        lemming("send", "Good work.", "--to", "hr").err == "to be read by hr in tick 1000 (tick 1 is next)\n"
-    )
+    assert lemming("send", "Good work.", "--to", "hr").err == "to be read by hr in tick 1000 (tick 1 is next)\n"
     refused = lemming("send", "Good work.", "--to", "deaf").err
     assert "deaf cannot read it" in refused
     assert "no agent is woken; ada, hr, n0, n1, n2 and 2 more see it in their next turn" in refused
@@ -237,9 +227,7 @@ def test_a_new_agent_has_the_resume_that_was_asked_for(base: Path, lemming: Lemm
         (["bob", "--tool", "file_raed"], 'did you mean "file_read"?'),
     ],
 )
-def test_an_agent_that_cannot_be_is_refused(
-    base: Path, lemming: Lemming, words: list[str], said: str
-) -> None:
+def test_an_agent_that_cannot_be_is_refused(base: Path, lemming: Lemming, words: list[str], said: str) -> None:
     make_org(base, resume("ada"))
     before = tree(base)
     ran = lemming("agents", "new", *words)

@@ -76,9 +76,7 @@ def test_the_list_says_what_each_check_costs_and_which_command_asks_it(org: Path
     assert "resumes" in lemming("check", "--list").out
 
 
-def test_the_list_needs_no_organisation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bare: Lemming
-) -> None:
+def test_the_list_needs_no_organisation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bare: Lemming) -> None:
     monkeypatch.chdir(tmp_path)
     shown = bare("check", "--list")
     assert (shown.status, "resumes" in shown.out) == (0, True), shown

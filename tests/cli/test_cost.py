@@ -72,16 +72,10 @@ def exact(amount: float | None) -> Decimal:
 
 def sums_of_ledgers(base: Path) -> list[Decimal | int]:
     states = [read_state(base, name) for name in list_agent_folders(base)]
-    amounts = [
-        sum((exact(s.credits) for s in states), Decimal()),
-        sum((exact(s.cost_usd) for s in states), Decimal()),
-    ]
+    amounts = [sum((exact(s.credits) for s in states), Decimal()), sum((exact(s.cost_usd) for s in states), Decimal())]
     return [
         *amounts,
-        *(
-            sum(getattr(s, key) for s in states)
-            for key in ("unpriced_calls", "input_tokens", "output_tokens")
-        ),
+        *(sum(getattr(s, key) for s in states) for key in ("unpriced_calls", "input_tokens", "output_tokens")),
     ]
 
 
@@ -162,13 +156,7 @@ def test_pruned_journals_leave_a_row_for_what_they_told(base: Path, lemming: Lem
     oldest.unlink()
     assert_adds_up(base, lemming)
     ran = lemming("cost", "--by", "tick")
-    assert [line.split("  ")[0] for line in ran.out.splitlines()] == [
-        "TICK",
-        "before tick 250",
-        "250",
-        "251",
-        "total",
-    ]
+    assert [line.split("  ")[0] for line in ran.out.splitlines()] == ["TICK", "before tick 250", "250", "251", "total"]
     assert "the oldest journal is of tick 250" in ran.err
     after = compute_costs(base, "tick")
     assert after.total.ledger_amounts == before.total.ledger_amounts
@@ -182,9 +170,7 @@ def test_since_leaves_out_what_came_before(base: Path, lemming: Lemming) -> None
         run_once(base)
     rows = list(csv.DictReader(io.StringIO(lemming("cost", "--by", "tick", "--since", "3", "--csv").out)))
     assert [row["tick"] for row in rows] == ["3", "4"]
-    whole = {
-        row["tick"]: row for row in csv.DictReader(io.StringIO(lemming("cost", "--by", "tick", "--csv").out))
-    }
+    whole = {row["tick"]: row for row in csv.DictReader(io.StringIO(lemming("cost", "--by", "tick", "--csv").out))}
     assert rows == [whole["3"], whole["4"]]
 
 
@@ -233,9 +219,7 @@ def test_what_a_removed_agent_spent_is_not_lost(base: Path, lemming: Lemming) ->
     found = compute_costs(base, "agent")
     assert found.rows["odd1"].turns == 1
     assert found.rows["odd1 (removed)"].credits == exact(spent.credits)
-    in_ledgers = [
-        a - b for a, b in zip(found.total.ledger_amounts, found.removed_total.ledger_amounts, strict=True)
-    ]
+    in_ledgers = [a - b for a, b in zip(found.total.ledger_amounts, found.removed_total.ledger_amounts, strict=True)]
     assert in_ledgers == sums_of_ledgers(base)
 
 
@@ -251,13 +235,7 @@ def test_who_is_broken_or_removed_is_marked(base: Path, lemming: Lemming) -> Non
     assert [(row["agent"], row["standing"]) for row in rows] == marked
     (row,) = lemming("credits", "show", "bob", "--json").objects
     assert (row["spent"], row["standing"]) == (1.0, "broken")
-    assert lemming("credits", "show", "bob").out.splitlines()[1].split()[:5] == [
-        "bob",
-        "(broken)",
-        "1",
-        "?",
-        "?",
-    ]
+    assert lemming("credits", "show", "bob").out.splitlines()[1].split()[:5] == ["bob", "(broken)", "1", "?", "?"]
 
 
 def test_who_was_an_agent_and_is_a_person_now_has_one_mark(base: Path, lemming: Lemming) -> None:
@@ -265,9 +243,7 @@ def test_who_was_an_agent_and_is_a_person_now_has_one_mark(base: Path, lemming: 
     run_once(base)
     fs.write_atomic(base, "agents/bob/resume.json", dump_pretty(resume("bob", model={"key": "human"})))
     (base / "config/models.json").write_bytes(
-        dump_pretty(
-            {**json.loads((base / "config/models.json").read_bytes()), "human": {"provider": "human"}}
-        )
+        dump_pretty({**json.loads((base / "config/models.json").read_bytes()), "human": {"provider": "human"}})
     )
     for words in (("cost",), ("credits", "show")):
         names = [line.split("  ")[0] for line in lemming(*words).out.splitlines()[1:]]

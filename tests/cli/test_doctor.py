@@ -58,10 +58,7 @@ def test_addresses_are_shown_without_user_and_password(
     monkeypatch.setenv("OLLAMA_HOST", "me:hunter2@box:11434")
     monkeypatch.setenv("FOO_AUTH", "not-to-be-seen")
     models = {
-        "here": {
-            "provider": "openai",
-            "options": {"base_url": "http://me:hunter2@127.0.0.1:8000/v1?key=hunter2"},
-        },
+        "here": {"provider": "openai", "options": {"base_url": "http://me:hunter2@127.0.0.1:8000/v1?key=hunter2"}},
         "there": {
             "provider": "anthropic",
             "options": {"base_url": "https://me:hunter2@models.example", "api_key_env": "FOO_AUTH"},

@@ -47,9 +47,7 @@ def test_chaos_imports_nothing_from_the_folder_it_is_typed_in(
 
 
 @pytest.mark.parametrize("words", [["status"], ["repair", "--yes"], ["run-once"]])
-def test_python_m_lemming_imports_nothing_from_the_folder_it_is_typed_in(
-    base: Path, words: list[str]
-) -> None:
+def test_python_m_lemming_imports_nothing_from_the_folder_it_is_typed_in(base: Path, words: list[str]) -> None:
     make_org(base, resume("ada"))
     fired = plant(base / "shared", *IMPORTED)
     done = subprocess.run(
@@ -104,10 +102,7 @@ ASKED_ABOUT = {
         {"models": {"p": {"provider": "openai", "options": {**FAR, "api_key_env": "OPENAI_API_KEY"}}}},
         "sends prompts, and what the variable OPENAI_API_KEY holds, to https://far.example/v1",
     ),
-    "prompts": (
-        {"models": {"p": {"provider": "openai", "options": FAR}}},
-        "sends prompts to https://far.example/v1",
-    ),
+    "prompts": ({"models": {"p": {"provider": "openai", "options": FAR}}}, "sends prompts to https://far.example/v1"),
     "prompts to Ollama": (
         {"models": {"p": {"provider": "ollama", "options": {"host": "gpu.example:80"}}}},
         "sends prompts, and what the variable OLLAMA_API_KEY holds, to gpu.example:80",
@@ -128,10 +123,7 @@ ASKED_ABOUT = {
         {"org": {"executor": "dask", "executor_address": "tcp://far.example:8786"}},
         "made by the cluster at tcp://far.example:8786",
     ),
-    "no sandbox": (
-        {"org": {"shell": {"sandbox": "none"}}, "tools": ["shell"]},
-        "any command with your rights",
-    ),
+    "no sandbox": ({"org": {"shell": {"sandbox": "none"}}, "tools": ["shell"]}, "any command with your rights"),
     "a folder": ({"file_access": {"allow_write": ["/"]}}, "lets ada write below /"),
 }
 
@@ -188,9 +180,7 @@ def on_a_terminal(words: list[str], typed: bytes) -> tuple[int, str]:
     keyboard, terminal = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     os.write(keyboard, typed)
-    child = subprocess.Popen(
-        [*PROGRAM, *words], stdin=terminal, stdout=terminal, stderr=terminal, env=environment
-    )
+    child = subprocess.Popen([*PROGRAM, *words], stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
     os.close(terminal)
     shown = b""
     with contextlib.suppress(OSError):  # how Linux says that nobody writes any more
@@ -248,20 +238,11 @@ def test_an_organisation_of_somebody_elses_is_looked_at_and_not_run(base: Path, 
     assert lemming("run-once").status == 0
 
 
-def test_a_plugin_is_not_imported_by_looking(
-    base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plugin_is_not_imported_by_looking(base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch) -> None:
     make_org(base, resume("ada"), org={"plugins": ["looked_at_plugin"]})
     (base / "looked_at_plugin.py").write_text(f"open({str(base.parent / 'fired')!r}, 'w').close()\n")
     monkeypatch.syspath_prepend(base)
-    for words in (
-        ["doctor"],
-        ["validate"],
-        ["status"],
-        ["plan"],
-        ["prompt", "ada"],
-        ["run-once", "--dry-run"],
-    ):
+    for words in (["doctor"], ["validate"], ["status"], ["plan"], ["prompt", "ada"], ["run-once", "--dry-run"]):
         said = lemming(*words).err
         assert ("lemming trust" in said) == (words != ["status"])
     assert not (base.parent / "fired").exists()

@@ -39,9 +39,7 @@ def test_a_long_line_is_cut_around_the_place(base: Path, lemming: Lemming) -> No
 
 def test_every_problem_of_a_file_is_shown(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
-    fs.write_atomic(
-        base, "config/org.json", b'{"inbox_limit": "x", "tick_interval_s": "y", "retenton_ticks": 1}'
-    )
+    fs.write_atomic(base, "config/org.json", b'{"inbox_limit": "x", "tick_interval_s": "y", "retenton_ticks": 1}')
     ran = lemming("run-once")
     assert ran.err.count("error[LMG-302]") == 2
     assert ran.err.count("error[LMG-301]") == 1
@@ -82,9 +80,7 @@ def test_a_mistyped_command_line_ends_with_2_and_says_what_to_type(
     assert hint in ran.err
 
 
-def test_outside_an_org_the_way_to_one_is_said(
-    tmp_path: Path, bare: Lemming, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outside_an_org_the_way_to_one_is_said(tmp_path: Path, bare: Lemming, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ran = bare("status")
     assert ran.status == 2
@@ -92,9 +88,7 @@ def test_outside_an_org_the_way_to_one_is_said(
     assert "lemming init" in ran.err
 
 
-def test_the_org_is_found_from_any_folder_inside_it(
-    base: Path, bare: Lemming, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_org_is_found_from_any_folder_inside_it(base: Path, bare: Lemming, monkeypatch: pytest.MonkeyPatch) -> None:
     make_org(base, resume("ada"))
     monkeypatch.chdir(base / "agents/ada")
     assert bare("status", "--json").objects[0]["org"] == str(base)
@@ -168,9 +162,7 @@ def test_a_reader_that_stops_early_is_no_error(base: Path) -> None:
         assert process.wait() == 141
 
 
-def test_a_key_that_is_missing_beside_one_with_a_slip_is_told_to_be_renamed(
-    base: Path, lemming: Lemming
-) -> None:
+def test_a_key_that_is_missing_beside_one_with_a_slip_is_told_to_be_renamed(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"), models={"gpt": {"provder": "openai", "model": "x"}})
     assert 'rename "provder" to "provider"' in lemming("run-once").err
     make_org(base, {"name": "ada", "instruction": "x"})
@@ -189,11 +181,7 @@ def test_why_of_an_agent_says_what_can_be_asked_about(base: Path, lemming: Lemmi
 
 
 @pytest.mark.parametrize(
-    ("value", "fix"),
-    [
-        ('"5m"', "write the number without quotes and without a unit"),
-        ("-1", "write 0 or more"),
-    ],
+    ("value", "fix"), [('"5m"', "write the number without quotes and without a unit"), ("-1", "write 0 or more")]
 )
 def test_a_number_that_is_none_or_too_small_is_told_with_what_to_write(
     base: Path, lemming: Lemming, value: str, fix: str

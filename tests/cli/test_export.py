@@ -33,9 +33,7 @@ def org(base: Path) -> Path:
         models={"human": {"provider": "human"}},
     )
     (base / "skills/pdf").mkdir(parents=True)
-    (base / "skills/pdf/SKILL.md").write_text(
-        "---\nname: pdf\ndescription: Read PDF\nmetadata: {tags: [a, b]}\n---\n"
-    )
+    (base / "skills/pdf/SKILL.md").write_text("---\nname: pdf\ndescription: Read PDF\nmetadata: {tags: [a, b]}\n---\n")
     return base
 
 
@@ -49,9 +47,7 @@ def test_a_card_has_all_that_is_required(org: Path, lemming: Lemming) -> None:
     assert "SECRET" not in json.dumps(card)
 
 
-def test_all_agents_that_are_no_people_have_one_and_it_is_always_the_same(
-    org: Path, lemming: Lemming
-) -> None:
+def test_all_agents_that_are_no_people_have_one_and_it_is_always_the_same(org: Path, lemming: Lemming) -> None:
     ran = lemming("export", "a2a", "--url", "https://example.org")
     cards = json.loads(ran.out)
     assert [card["supportedInterfaces"][0]["url"] for card in cards] == [

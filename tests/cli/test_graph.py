@@ -43,9 +43,7 @@ def test_json_has_an_object_a_line(desk: Path, lemming: Lemming) -> None:
 
 
 def test_one_agent_is_drawn_with_its_neighbours(desk: Path, lemming: Lemming) -> None:
-    nodes = [
-        it["name"] for it in lemming("graph", "--agent", "poet", "--json").objects if it["type"] == "node"
-    ]
+    nodes = [it["name"] for it in lemming("graph", "--agent", "poet", "--json").objects if it["type"] == "node"]
     assert nodes == ["human", "poet"]
 
 

@@ -127,9 +127,7 @@ def test_a_tick_comes_to_the_same_in_status_as_in_what_ran_it(base: Path, lemmin
     assert re.search(r"tick 1 in .*: 1 done, 1 skipped, ", ran)
     assert "tick 1: 1 done, 1 skipped, " in lemming("status").out
     (shown,) = lemming("status", "--json").objects
-    assert (
-        shown["last_tick"]["totals"]["skipped"] == build_header_view(base)["last"]["totals"]["skipped"] == 1
-    )
+    assert shown["last_tick"]["totals"]["skipped"] == build_header_view(base)["last"]["totals"]["skipped"] == 1
 
 
 def test_a_mended_resume_is_no_longer_wrong(base: Path, lemming: Lemming) -> None:
@@ -168,8 +166,6 @@ def test_an_interrupted_tick_is_wrong_unless_an_engine_has_it(base: Path, lemmin
     (base / "tick.json").write_text('{"current_tick": 1}')
     ran = lemming("status", "--check")
     assert ran.status == 1
-    assert (
-        "tick 1 was interrupted and nothing is running\n  fix: continue it with `lemming run-once`" in ran.err
-    )
+    assert "tick 1 was interrupted and nothing is running\n  fix: continue it with `lemming run-once`" in ran.err
     with open_org(base, command="run-forever"):
         assert lemming("status", "--check").status == 0

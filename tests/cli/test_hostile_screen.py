@@ -45,11 +45,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The organisation, after two ticks."""
     base = tmp_path_factory.mktemp("hostile") / "org"
     evil_key = f"k{EVIL}"
-    entry = {
-        "kind": "message",
-        "payload": {"text": FORGED, FORGED: FORGED, "target": FORGED},
-        "tags": [FORGED],
-    }
+    entry = {"kind": "message", "payload": {"text": FORGED, FORGED: FORGED, "target": FORGED}, "tags": [FORGED]}
     script = [
         {
             "agent": "ada",
@@ -75,11 +71,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     eve = resume("eve", model={"key": evil_key}, title=FORGED)
     models = {
-        evil_key: {
-            "provider": "openai",
-            "model": FORGED,
-            "options": {"base_url": f"http://127.0.0.1/{EVIL}"},
-        },
+        evil_key: {"provider": "openai", "model": FORGED, "options": {"base_url": f"http://127.0.0.1/{EVIL}"}},
         f"o{EVIL}": {"provider": "ollama", "model": FORGED, "options": {"host": f"127.0.0.1/{EVIL}"}},
         f"c{EVIL}": {"provider": "cli", "options": {"command": [FORGED]}},
         f"p{EVIL}": {"provider": FORGED},
@@ -103,18 +95,13 @@ def harmful(text: str) -> str:
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["for people", "as JSON"])
 @pytest.mark.parametrize("command", SHOWN)
-def test_no_command_lets_a_terminal_be_steered(
-    hostile: Path, lemming: Lemming, command: str, as_json: bool
-) -> None:
+def test_no_command_lets_a_terminal_be_steered(hostile: Path, lemming: Lemming, command: str, as_json: bool) -> None:
     ran = lemming(*command.split(" "), *(["--json"] if as_json else []))
     assert ran.status not in (70, 130)
     assert harmful(ran.out + ran.err) == ""
     if as_json:
         assert all(json.loads(line) is not None for line in ran.out.splitlines())
-    elif (
-        command.split()[0] not in ("agents", "diff", "memory", "prompt", "run-once", "show")
-        and "--p" not in command
-    ):
+    elif command.split()[0] not in ("agents", "diff", "memory", "prompt", "run-once", "show") and "--p" not in command:
         assert [line for line in ran.out.splitlines() if line.startswith("FORGED")] == []
 
 

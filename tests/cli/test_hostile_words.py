@@ -16,10 +16,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.messages import write_person_entry
 from lemming.testing import FrozenClock, make_org, resume, say
 
-EVIL = (
-    "\x1b]0;owned\x07\x1b[2J\x9b2J\x9d0;x\x9c\x08\x7f\r"
-    "\u202e\u2066\u200b\u2028\u2029\u0085\ufeff\u00ad\U000e0041"
-)
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b2J\x9d0;x\x9c\x08\x7f\r\u202e\u2066\u200b\u2028\u2029\u0085\ufeff\u00ad\U000e0041"
 SHOWN = [
     "status", "plan", "plans show", "plans show planner", "plans show odd", "calendar", "prompt ada",
     "inbox ada", "inbox human", "outbox ada", "outbox human", "channels", "tick 1", "tick 2",
@@ -62,11 +59,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The organisation, after two ticks."""
     base = tmp_path_factory.mktemp("hostile") / "org"
     call = {"tool": "file_write", "args": {"path": "a.txt", "content": evil()}}
-    request = {
-        "kind": "request",
-        "payload": {"target": "human", "text": evil(), evil(): evil()},
-        "tags": [evil()],
-    }
+    request = {"kind": "request", "payload": {"target": "human", "text": evil(), evil(): evil()}, "tags": [evil()]}
     script: list[dict[str, Any]] = [
         {"agent": "ada", "tick": 1, "reply": {
             "outbox_entries": [request], "tool_calls": [call, {"tool": "odd", "args": {evil(): evil()}}],
@@ -102,31 +95,21 @@ def odd(word: str = "") -> str:
 odd.__doc__ = {evil("Odd.")!r}
 """.encode())  # fmt: skip
     fs.write_atomic(
-        base,
-        "agents/ada/skills/pdf/SKILL.md",
-        f"---\nname: pdf\ndescription: {evil()!r}\n---\n{evil()}".encode(),
+        base, "agents/ada/skills/pdf/SKILL.md", f"---\nname: pdf\ndescription: {evil()!r}\n---\n{evil()}".encode()
     )
     fs.write_atomic(base, f"agents/ada/skills/x{EVIL.replace('/', '')}/SKILL.md", evil("---\n").encode())
     job = {"agent": "ada", "text": evil(), "cron": "0 8 * * *", "payload": {evil(): evil()}}
     fs.write_atomic(base, "config/calendar.json", dump_pretty({"jobs": {"odd": job, evil(): job}}))
     fs.write_atomic(
-        base,
-        "agents/planner/plan.json",
-        dump_pretty({"title": evil(), "steps": [{"id": evil(), "ask": evil()}]}),
+        base, "agents/planner/plan.json", dump_pretty({"title": evil(), "steps": [{"id": evil(), "ask": evil()}]})
     )
     server = {"command": ["sh", "-c", f"printf '{EVIL}' >&2; exit 3"], "start_timeout_s": 5}
     fs.write_atomic(base, "config/mcp.json", dump_pretty({"servers": {"odd": server}}))
     fs.write_atomic(
         base, ".mcp.json", dump_pretty({"mcpServers": {evil(): {"command": evil(), "env": {evil(): evil()}}}})
     )
-    described = {
-        "description": evil(),
-        "hash": evil(),
-        "parameters": {"properties": {evil(): {"description": evil()}}},
-    }
-    fs.write_atomic(
-        base, "config/mcp.lock.json", dump_pretty({"servers": {"odd": {"tools": {evil(): described}}}})
-    )
+    described = {"description": evil(), "hash": evil(), "parameters": {"properties": {evil(): {"description": evil()}}}}
+    fs.write_atomic(base, "config/mcp.lock.json", dump_pretty({"servers": {"odd": {"tools": {evil(): described}}}}))
     fs.write_atomic(base, "shared/store/odd.json", dump_pretty({"key": "odd", "value": evil()}))
     fs.write_atomic(base, "agents/desk/in/a.txt", evil().encode())
     fs.write_atomic(base, "agents/desk/outbox/00000001_x.json", evil().encode())

@@ -51,9 +51,7 @@ def test_what_was_written_is_listed_and_valid(bare: Lemming, source: Path, base:
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_a_dry_run_tells_the_same_and_writes_nothing(
-    bare: Lemming, source: Path, base: Path, kind: str
-) -> None:
+def test_a_dry_run_tells_the_same_and_writes_nothing(bare: Lemming, source: Path, base: Path, kind: str) -> None:
     dry = bare("import", kind, str(made(source, SOURCES[kind])), "--into", str(base), "--dry-run")
     assert not base.exists()
     assert dry.out == taken(bare, kind, source, base).out
@@ -148,20 +146,13 @@ def test_in_its_own_folder_skills_stay_where_they_lie(bare: Lemming, base: Path)
     assert "weather-fetcher: Fetch it" in bare("-C", str(base), "prompt", "weather-agent").out
 
 
-def test_another_guide_and_another_model_are_left_as_they_are(
-    bare: Lemming, source: Path, base: Path
-) -> None:
-    make_org(
-        base, resume("human", model={"key": "human"}), models={"sonnet": {"provider": "ollama", "model": "x"}}
-    )
+def test_another_guide_and_another_model_are_left_as_they_are(bare: Lemming, source: Path, base: Path) -> None:
+    make_org(base, resume("human", model={"key": "human"}), models={"sonnet": {"provider": "ollama", "model": "x"}})
     (base / "AGENTS.md").write_text("Ours.\n")
     ran = bare("-C", str(base), "import", "claude", str(made(source, CLAUDE)))
     assert ran.status == 0
     assert (base / "AGENTS.md").read_text() == "Ours.\n"
-    assert json.loads((base / "config/models.json").read_text())["sonnet"] == {
-        "provider": "ollama",
-        "model": "x",
-    }
+    assert json.loads((base / "config/models.json").read_text())["sonnet"] == {"provider": "ollama", "model": "x"}
     assert "AGENTS.md: already exists with other content" in ran.err
     assert '"sonnet" already exists for another model' in ran.err
 
@@ -246,15 +237,10 @@ def test_models_tools_and_context_are_ours(bare: Lemming, source: Path, base: Pa
     assert {"file_read", "shell"} <= {*found["permissions"]["tools"]}
     assert [each["file"] for each in found["context"]] == ["./workspace/TOOLS.md", "./workspace/HEARTBEAT.md"]
     assert "canvas/" in ran.err
-    assert (resume_in(base, "work")["title"], resume_in(base, "work")["model"]["key"]) == (
-        "Worker",
-        "gpt-5-mini",
-    )
+    assert (resume_in(base, "work")["title"], resume_in(base, "work")["model"]["key"]) == ("Worker", "gpt-5-mini")
 
 
-def test_one_workspace_alone_is_taken_with_the_settings_above_it(
-    bare: Lemming, source: Path, base: Path
-) -> None:
+def test_one_workspace_alone_is_taken_with_the_settings_above_it(bare: Lemming, source: Path, base: Path) -> None:
     made(source, OPENCLAW)
     ran = bare("import", "openclaw", str(source / "workspace"), "--into", str(base), "--json")
     assert ran.objects[0]["agents"] == ["clawd"]
@@ -296,9 +282,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_no_source_reaches_further_than_its_agents(
-    bare: Lemming, source: Path, base: Path, kind: str
-) -> None:
+def test_no_source_reaches_further_than_its_agents(bare: Lemming, source: Path, base: Path, kind: str) -> None:
     made(source, HOSTILE)
     (source / ".claude/agents/link.md").symlink_to("/etc/passwd")
     (source / "agents/loop/HANDOFFS.md").symlink_to("/etc/passwd")

@@ -36,9 +36,7 @@ EVERY_LOOK = [
 
 
 @pytest.mark.parametrize("words", EVERY_LOOK, ids=" ".join)
-def test_looking_changes_nothing_and_works_beside_an_engine(
-    base: Path, lemming: Lemming, words: list[str]
-) -> None:
+def test_looking_changes_nothing_and_works_beside_an_engine(base: Path, lemming: Lemming, words: list[str]) -> None:
     make_org(base, resume("ada"), resume("bob"))
     lemming("run-once", "-q")
     with open_org(base):
@@ -49,9 +47,7 @@ def test_looking_changes_nothing_and_works_beside_an_engine(
 
 
 @pytest.mark.parametrize("words", EVERY_LOOK, ids=" ".join)
-def test_json_is_one_object_a_line_each_with_version_and_type(
-    base: Path, lemming: Lemming, words: list[str]
-) -> None:
+def test_json_is_one_object_a_line_each_with_version_and_type(base: Path, lemming: Lemming, words: list[str]) -> None:
     make_org(base, resume("ada"), resume("bob"))
     lemming("run-once", "-q")
     for plain in lemming(*words, "--json").objects:
@@ -63,9 +59,7 @@ def test_json_is_one_object_a_line_each_with_version_and_type(
 
 
 def test_status_shows_every_agent_and_the_last_tick(base: Path, lemming: Lemming) -> None:
-    make_org(
-        base, resume("ada", credits={"max_credits": 10}), resume("bob", schedule={"run_every_n_ticks": 5})
-    )
+    make_org(base, resume("ada", credits={"max_credits": 10}), resume("bob", schedule={"run_every_n_ticks": 5}))
     lemming("run-once", "-q")
     lines = lemming("status").out.splitlines()
     assert lines[1] == "tick 2 is next; no engine is running"
@@ -91,10 +85,7 @@ def test_a_list_is_as_long_as_one_wants_and_says_what_it_leaves_out(
     lemming("run-once", "-q")
     whole, few = lemming(*words, "--json"), lemming(*words, "--limit", "1", "--json")
     if words == ["status"]:
-        assert ([it["agent"] for it in few.objects[0]["agents"]], len(whole.objects[0]["agents"])) == (
-            ["ada"],
-            2,
-        )
+        assert ([it["agent"] for it in few.objects[0]["agents"]], len(whole.objects[0]["agents"])) == (["ada"], 2)
     else:
         assert len(whole.objects) > len(few.objects) == (2 if words == ["cost"] else 1)
     assert ("more; raise --limit to see them" in few.err, "more" in whole.err) == (True, False)
@@ -243,12 +234,7 @@ def test_prompt_of_a_person_is_refused(base: Path, lemming: Lemming) -> None:
 
 def test_an_unknown_agent_gets_the_nearest_name(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("reporter"))
-    for words in (
-        ["prompt", "reportr"],
-        ["inbox", "reportr"],
-        ["outbox", "reportr"],
-        ["validate", "reportr"],
-    ):
+    for words in (["prompt", "reportr"], ["inbox", "reportr"], ["outbox", "reportr"], ["validate", "reportr"]):
         ran = lemming(*words)
         assert ran.status == 2
         assert 'fix: did you mean "reporter"?' in ran.err
@@ -261,9 +247,7 @@ def test_an_inbox_marks_what_is_new(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"), resume("bob", schedule={"run_every_n_ticks": 9}))
     write_person_entry(base, "bob", tick=1, kind="message", payload={"text": "first"}, tags=[], created_at="")
     lemming("run-once", "-q")
-    write_person_entry(
-        base, "bob", tick=2, kind="request", payload={"text": "second"}, tags=["soon"], created_at=""
-    )
+    write_person_entry(base, "bob", tick=2, kind="request", payload={"text": "second"}, tags=["soon"], created_at="")
     assert lemming("inbox", "ada").out.splitlines() == [
         "* 2  bob  request   second  #soon",
         "  1  bob  message   first",
@@ -299,9 +283,7 @@ def test_files_an_outbox_ignores_are_mentioned(base: Path, lemming: Lemming) -> 
 
 
 def test_logs_are_lines_for_people(base: Path, lemming: Lemming) -> None:
-    make_org(
-        base, resume("ada"), resume("bob"), script=[{"agent": "bob", "reply": "no"}, {"reply": say("hi")}]
-    )
+    make_org(base, resume("ada"), resume("bob"), script=[{"agent": "bob", "reply": "no"}, {"reply": say("hi")}])
     lemming("run-once", "-q")
     assert "tick 1  ada  turn done  entries=1" in lemming("logs", "-n", "2").out
     assert "tick 1  bob  agent_failed failed" in lemming("logs", "bob").out

@@ -33,9 +33,7 @@ def org(base: Path) -> Path:
     return base
 
 
-def test_the_default_becomes_another_model_and_the_rest_of_the_file_stays(
-    org: Path, lemming: Lemming
-) -> None:
+def test_the_default_becomes_another_model_and_the_rest_of_the_file_stays(org: Path, lemming: Lemming) -> None:
     ran = lemming("models", "use", "fast")
     assert ran.status == 0
     assert load_config(org).model("default") == load_config(org).model("fast")

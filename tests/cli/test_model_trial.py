@@ -127,9 +127,7 @@ def test_a_server_without_schemas_and_tools_is_asked_by_samples(trial: Trial, se
     assert found["line"]["options"]["base_url"] == f"{server.url}/v1"
 
 
-def test_a_line_that_sends_a_schema_of_its_own_can_never_have_calls(
-    trial: Trial, server: ModelServer
-) -> None:
+def test_a_line_that_sends_a_schema_of_its_own_can_never_have_calls(trial: Trial, server: ModelServer) -> None:
     trial.line("openai", options={"extra": {"response_format": {"type": "json_object"}}})
     assert trial.verdicts()[NATIVE][0] == "never"
     assert all("tools" not in body for body in server.received)

@@ -88,8 +88,6 @@ def test_only_a_person_at_a_terminal_is_told_the_new_name(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("NO_COLOR", "1")
     assert lemming("plan").err == "note: `lemming plan` is now `lemming schedule`; the old name still works\n"
-    assert "`lemming prune --journals` is now `lemming prune --keep-ticks`" in (
-        lemming("prune", "--journals", "5").err
-    )
+    assert "`lemming prune --journals` is now `lemming prune --keep-ticks`" in (lemming("prune", "--journals", "5").err)
     assert lemming("plan", "--json").err == ""
     assert lemming("schedule").err == ""

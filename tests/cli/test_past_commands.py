@@ -14,20 +14,13 @@ from lemming.kernel.files import fs
 from lemming.kernel.tick.runtime import open_org
 from lemming.testing import make_org, resume, say
 
-NO_HISTORY = [
-    ["history"],
-    ["rewind", "--to", "1"],
-    ["bisect", "--good", "1", "--bad", "2", "true"],
-]
+NO_HISTORY = [["history"], ["rewind", "--to", "1"], ["bisect", "--good", "1", "--bad", "2", "true"]]
 
 
 @pytest.fixture
 def past(base: Path, lemming: Lemming) -> Path:
     """Three ticks with a history."""
-    script: list[dict[str, Any]] = [
-        {"agent": "bob", "reply": say("\x1b[2Jhello\nyou")},
-        {"reply": say("hi")},
-    ]
+    script: list[dict[str, Any]] = [{"agent": "bob", "reply": say("\x1b[2Jhello\nyou")}, {"reply": say("hi")}]
     org = {"history": "git", "durability": "off"}
     make_org(base, resume("ada"), resume("bob", schedule={"run_every_n_ticks": 2}), script=script, org=org)
     for _ in range(3):
@@ -36,9 +29,7 @@ def past(base: Path, lemming: Lemming) -> Path:
 
 
 @pytest.mark.parametrize("words", NO_HISTORY, ids=lambda words: words[0])
-def test_without_a_history_each_command_says_how_to_turn_it_on(
-    base: Path, lemming: Lemming, words: list[str]
-) -> None:
+def test_without_a_history_each_command_says_how_to_turn_it_on(base: Path, lemming: Lemming, words: list[str]) -> None:
     make_org(base, resume("ada"))
     ran = lemming(*words)
     assert ran.status == 2
@@ -47,9 +38,7 @@ def test_without_a_history_each_command_says_how_to_turn_it_on(
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["show", "1"], ["diff", "1", "now"], ["fork", "--at", "1", "../fork"]],
-    ids=lambda words: words[0],
+    "words", [["show", "1"], ["diff", "1", "now"], ["fork", "--at", "1", "../fork"]], ids=lambda words: words[0]
 )
 def test_without_a_history_the_journals_tell_it_and_the_command_says_so(
     base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch, words: list[str]

@@ -16,13 +16,7 @@ from terminal import REPOSITORY, Lemming
 
 from lemming import __version__, reference
 from lemming.cli import load_command
-from lemming.commands.command_table import (
-    COMMAND_SUGGESTIONS,
-    COMMANDS,
-    DASHBOARD_VIEWS,
-    GROUPS,
-    SECTIONS,
-)
+from lemming.commands.command_table import COMMAND_SUGGESTIONS, COMMANDS, DASHBOARD_VIEWS, GROUPS, SECTIONS
 from lemming.engine import run_once
 from lemming.testing import make_org, resume, say
 
@@ -57,9 +51,7 @@ def test_start_up_imports_only_what_it_needs(base: Path, words: list[str], unwan
     ],
     ids=["help", "status", "idle tick"],
 )
-def test_start_up_loads_few_modules_of_ours(
-    base: Path, words: list[str], most: int, unwanted: tuple[str, ...]
-) -> None:
+def test_start_up_loads_few_modules_of_ours(base: Path, words: list[str], most: int, unwanted: tuple[str, ...]) -> None:
     """Each takes about half a millisecond, and a dataclass in it as much again."""
     make_org(base, resume("ada", schedule={"run_every_n_ticks": 9}))
     run_once(base)  # the first of all looks for entries that are there
@@ -129,9 +121,7 @@ def test_help_shows_what_people_use_by_what_they_want_to_do(bare: Lemming) -> No
     used = [name for section in SECTIONS.values() for name in section]
     assert (ran.status, sorted(shown)) == (0, sorted(used))
     assert len(used) <= 25
-    assert (
-        f"{len(NAMES) - len(used)} more commands belong to these groups:\n  lemming --help --all" in ran.out
-    )
+    assert f"{len(NAMES) - len(used)} more commands belong to these groups:\n  lemming --help --all" in ran.out
     assert bare() == ran
 
 
@@ -224,9 +214,7 @@ def test_the_generated_pages_are_up_to_date() -> None:
 def test_every_type_of_object_that_json_prints_is_documented() -> None:
     sources = (REPOSITORY / "lemming/commands").glob("*.py")
     types = {
-        kind
-        for file in sources
-        for kind in re.findall(r'(?:print_json|print_as_json)\(\s*"(\w+)"', file.read_text())
+        kind for file in sources for kind in re.findall(r'(?:print_json|print_as_json)\(\s*"(\w+)"', file.read_text())
     }
     assert len(types) > 30
     text = (REPOSITORY / "docs/cli.md").read_text()
@@ -244,9 +232,7 @@ def test_every_exit_status_is_documented() -> None:
     assert [status for status in sorted(known) if str(status) not in table] == []
 
 
-def test_a_folder_that_does_not_exist_is_not_taken_for_the_organisation_above_it(
-    base: Path, bare: Lemming
-) -> None:
+def test_a_folder_that_does_not_exist_is_not_taken_for_the_organisation_above_it(base: Path, bare: Lemming) -> None:
     make_org(base, resume("ada"))
     (base / "shared").mkdir()
     (base / "notes.txt").touch()
@@ -267,13 +253,7 @@ def test_the_folder_may_be_named_anywhere(base: Path, bare: Lemming, words: list
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("run", "run-once"),
-        ("stop", "Ctrl-C"),
-        ("ls", "agents list"),
-        ("version", "--version"),
-    ],
+    ("word", "said"), [("run", "run-once"), ("stop", "Ctrl-C"), ("ls", "agents list"), ("version", "--version")]
 )
 def test_a_command_of_another_name_is_led_to_the_right_one(bare: Lemming, word: str, said: str) -> None:
     ran = bare(word)

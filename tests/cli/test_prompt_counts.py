@@ -69,9 +69,7 @@ def test_a_prompt_is_shown_with_its_tools_and_fields_and_a_table(
     assert {"instructions", "tools", "all"} <= {line.split(" ")[0] for line in table.splitlines()}
 
 
-def test_no_server_is_asked_where_nobody_wants_a_count(
-    base: Path, server: CountingServer, lemming: Lemming
-) -> None:
+def test_no_server_is_asked_where_nobody_wants_a_count(base: Path, server: CountingServer, lemming: Lemming) -> None:
     org(base, server)
     ran = lemming("prompt", "ada", "--no-count")
     assert server.received == []
@@ -110,9 +108,7 @@ def test_parts_are_shares_of_the_whole_where_only_the_whole_is_counted(
     assert abs(sum(found["parts"].values()) - 5000) <= len(found["parts"])
 
 
-def test_an_estimate_of_a_prompt_counts_its_tools(
-    base: Path, server: CountingServer, lemming: Lemming
-) -> None:
+def test_an_estimate_of_a_prompt_counts_its_tools(base: Path, server: CountingServer, lemming: Lemming) -> None:
     org(base, server, tools="native")
     natively = lemming("prompt", "ada", "--json", "--no-count").objects[0]
     tools = json.dumps(natively["body"]["tools"])

@@ -188,16 +188,9 @@ def test_no_signal_is_left_caught(base: Path, lemming: Lemming) -> None:
     assert subprocess.run(["true"], check=False).returncode == 0
 
 
-def test_a_sleeping_engine_is_woken_by_a_message_long_before_its_interval(
-    base: Path, lemming: Lemming
-) -> None:
+def test_a_sleeping_engine_is_woken_by_a_message_long_before_its_interval(base: Path, lemming: Lemming) -> None:
     script = [{"agent": "ada", "contains": "good morning", "reply": say("seen")}, {"reply": say("nothing")}]
-    make_org(
-        base,
-        resume("ada", schedule={"wake": "changed"}),
-        resume("human", model={"key": "human"}),
-        script=script,
-    )
+    make_org(base, resume("ada", schedule={"wake": "changed"}), resume("human", model={"key": "human"}), script=script)
     with start("-C", str(base), "run-forever", "--interval", "600", "--wake-on-change") as process:
         asleep = read_until(process.stderr, "sleeping until something changes")
         assert "at most for 10 min, until tick 2 (ada)" in asleep
@@ -212,9 +205,7 @@ def test_a_sleeping_engine_is_woken_by_a_message_long_before_its_interval(
 
 def test_json_says_until_when_it_sleeps_and_why_it_woke(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", schedule={"run_every_n_ticks": 4}))
-    ran = lemming(
-        "run-forever", "--interval", "0.05", "--wake-on-change", "--until-tick", "4", "--json"
-    ).objects
+    ran = lemming("run-forever", "--interval", "0.05", "--wake-on-change", "--until-tick", "4", "--json").objects
     kinds = [event["type"] for event in ran if event["type"] in ("sleeping", "woken", "tick_committed")]
     assert kinds == ["tick_committed", "sleeping", "woken", "tick_committed"]
     sleeping = next(event for event in ran if event["type"] == "sleeping")

@@ -117,9 +117,7 @@ def test_models_that_cannot_be_used_end_with_5(base: Path, lemming: Lemming, ent
     assert lemming("run-once", "--trust").status == 5
 
 
-def test_who_failed_before_a_model_was_asked_does_not_hide_that_none_can_be(
-    base: Path, lemming: Lemming
-) -> None:
+def test_who_failed_before_a_model_was_asked_does_not_hide_that_none_can_be(base: Path, lemming: Lemming) -> None:
     unread = resume("bob", context=[{"file": "./workspace/gone.txt"}])
     make_org(base, resume("ada"), unread, script=[REFUSED], models=_one_attempt())
     assert lemming("run-once").status == 5
@@ -175,10 +173,7 @@ def test_a_dry_run_shows_every_prompt_and_changes_nothing(base: Path, lemming: L
 
 def test_a_dry_run_says_who_would_take_no_turn(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", credits={"max_credits": 0}), resume("bob", model={"key": "gone"}))
-    kinds = [
-        (event["type"], event.get("reason", ""))
-        for event in lemming("run-once", "--dry-run", "--json").objects
-    ]
+    kinds = [(event["type"], event.get("reason", "")) for event in lemming("run-once", "--dry-run", "--json").objects]
     assert [kind for kind, _ in kinds] == ["tick_started", "no_turn", "no_turn"]
     assert "out of credits" in kinds[1][1]
     assert 'model key "gone" does not exist' in kinds[2][1]
@@ -284,9 +279,7 @@ def test_a_name_that_is_mistyped_is_refused_with_the_nearest(base: Path, lemming
     assert load_tick(base) == 1
 
 
-def test_a_tick_in_which_nobody_is_due_says_how_an_agent_gets_a_turn_now(
-    base: Path, lemming: Lemming
-) -> None:
+def test_a_tick_in_which_nobody_is_due_says_how_an_agent_gets_a_turn_now(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", schedule={"run_every_n_ticks": 5}))
     assert "`lemming run-once --agent NAME` runs an agent now" in lemming("run-once").err
 

@@ -47,9 +47,7 @@ def test_a_new_agent_takes_what_people_set_by_hand(base: Path, lemming: Lemming)
     assert load_agent(base, "second").schedule.wake == "addressed"
 
 
-def test_a_team_is_one_flag_and_the_three_settings_that_agree_are_written(
-    base: Path, lemming: Lemming
-) -> None:
+def test_a_team_is_one_flag_and_the_three_settings_that_agree_are_written(base: Path, lemming: Lemming) -> None:
     make_org(base, HUMAN, resume("lead", permissions={"read_outboxes": ["human"]}), models=PERSON)
     assert lemming("agents", "new", "scout", "--asked-by", "lead", "--model", "scripted").status == 0
     lead, scout = load_agent(base, "lead"), load_agent(base, "scout")
@@ -68,16 +66,7 @@ def test_a_team_is_one_flag_and_the_three_settings_that_agree_are_written(
 
 def test_gates_budget_strategy_and_the_clock_are_flags(base: Path, lemming: Lemming) -> None:
     make_org(base, HUMAN, models=PERSON)
-    words = [
-        "--approve",
-        "execute,file_write",
-        "--budget",
-        "$2.50",
-        "--strategy",
-        "react",
-        "--tool",
-        "file_write",
-    ]
+    words = ["--approve", "execute,file_write", "--budget", "$2.50", "--strategy", "react", "--tool", "file_write"]
     ran = lemming("agents", "new", "ops", *words, "--cron", "0 9 * * 1-5", "--model", "scripted")
     assert ran.status == 0
     ops = load_agent(base, "ops")
@@ -219,9 +208,7 @@ def test_what_a_person_has_laid_out_stays_where_a_name_is_taken_out(base: Path, 
   "permissions": {"read_outboxes": ["eve", "ada"]},   "team": {"ask": ["ada", "eve"]}}"""
     (base / "agents/lead/resume.json").write_text(text)
     assert lemming("agents", "rm", "ada", "--mend").status == 0
-    assert (base / "agents/lead/resume.json").read_text() == text.replace(', "ada"', "").replace(
-        '"ada", ', ""
-    )
+    assert (base / "agents/lead/resume.json").read_text() == text.replace(', "ada"', "").replace('"ada", ', "")
 
 
 def test_a_renamed_agent_stays_in_its_teams(base: Path, lemming: Lemming) -> None:

@@ -44,13 +44,7 @@ def test_the_way_through_other_agents_is_told(base: Path, lemming: Lemming) -> N
         base,
         agent("ada", "file_write", reads=("desk",), access={"allow_write": ["./shared/notes"]}),
         agent("bob", reads=("ada",)),
-        agent(
-            "cyd",
-            "shell",
-            "http_post",
-            reads=("bob",),
-            gates=[{"at": "call", "tool": "shell", "then": "ask"}],
-        ),
+        agent("cyd", "shell", "http_post", reads=("bob",), gates=[{"at": "call", "tool": "shell", "then": "ask"}]),
         agent("dan", "shell", "file_read", access={"allow_read": ["./shared"]}),
         agent("eve", "shell", "file_read", access={"allow_read": ["./shared/other"]}),
         agent("fay", reads=("desk",), access={"allow_write": ["./shared/other"]}),  # no tool writes there

@@ -51,9 +51,7 @@ def test_send_at_takes_a_moment_in_the_organisations_time_zone(base: Path, lemmi
         (["--at", "17:30", "--in", "2h"], "--at and --in exclude each other"),
     ],
 )
-def test_send_refuses_what_is_no_moment_to_come(
-    base: Path, lemming: Lemming, words: list[str], says: str
-) -> None:
+def test_send_refuses_what_is_no_moment_to_come(base: Path, lemming: Lemming, words: list[str], says: str) -> None:
     make_org(base, HUMAN, resume("ada"), org=BERLIN)
     ran = lemming("send", *words, "hello")
     assert ran.status == 2
@@ -98,11 +96,7 @@ def test_validate_names_what_is_wrong_with_times(base: Path, lemming: Lemming) -
     assert found == [
         ("/schedule/cron", 'did you mean "mon-fri"?', "error"),
         ("/schedule/timezone", 'did you mean "Europe/Berlin"?', "error"),
-        (
-            "/schedule/cron",
-            'add "timezone": "Europe/Berlin" here, or for all in config/org.json',
-            "error",
-        ),
+        ("/schedule/cron", 'add "timezone": "Europe/Berlin" here, or for all in config/org.json', "error"),
         ("/schedule/missed", "add cron", "warning"),
     ]
     assert ran.status

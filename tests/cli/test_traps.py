@@ -163,9 +163,7 @@ def trapped(base: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     fs.write_atomic(base, "trap_plugin.py", code("plugin"))
     fs.write_atomic(base, "tools/trap.py", code("tools"))
     fs.write_atomic(base, "agents/ada/tools/trap.py", code("tools of an agent"))
-    fs.write_atomic(
-        base, "config/mcp.json", dump_pretty({"servers": {"own": {"command": command("mcp server")}}})
-    )
+    fs.write_atomic(base, "config/mcp.json", dump_pretty({"servers": {"own": {"command": command("mcp server")}}}))
     shared = {"command": "sh", "args": command("shared server")[1:]}
     fs.write_atomic(base, ".mcp.json", dump_pretty({"mcpServers": {"shared": shared}}))
     for name in ("sitecustomize", "usercustomize", "lemming_tools_trap"):
@@ -183,14 +181,7 @@ def set_traps(repository: Path, command: list[str]) -> None:
     script = repository / "hooks/trap"
     script.parent.mkdir(exist_ok=True)
     script.write_text(f"#!/bin/sh\n{command[2]}\n")
-    for name in (
-        "trap",
-        "pre-commit",
-        "post-checkout",
-        "reference-transaction",
-        "post-index-change",
-        "pre-auto-gc",
-    ):
+    for name in ("trap", "pre-commit", "post-checkout", "reference-transaction", "post-index-change", "pre-auto-gc"):
         (repository / "hooks" / name).write_text(script.read_text())
         (repository / "hooks" / name).chmod(0o755)
     with (repository / "config").open("a") as config:
@@ -211,11 +202,7 @@ def test_looking_springs_none(trapped: Path, lemming: Lemming, as_json: bool) ->
 
 
 def test_no_view_of_the_page_springs_one(trapped: Path) -> None:
-    wanted = {
-        "why": {"target": "ada/memory/key"},
-        "agent": {"name": "ada", "prompt": "1"},
-        "tick": {"number": "1"},
-    }
+    wanted = {"why": {"target": "ada/memory/key"}, "agent": {"name": "ada", "prompt": "1"}, "tick": {"number": "1"}}
     for name in VIEWS:
         with contextlib.suppress(LemmingError):
             build_view(trapped, name, wanted.get(name))
@@ -279,16 +266,7 @@ def test_a_decision_on_the_page_springs_none(trapped: Path) -> None:
 def test_looking_at_a_history_that_is_not_ours_starts_no_git(trapped: Path, lemming: Lemming) -> None:
     repository = next((trapped / ".lemming").glob("history*"))
     set_traps(repository, ["sh", "-c", f"echo history >> '{trapped.parent / 'sprung'}'"])
-    for words in (
-        "history",
-        "show 1",
-        "diff 1 2",
-        "status",
-        "doctor",
-        "verify",
-        "fork 1 ../fork",
-        "rewind 1 --yes",
-    ):
+    for words in ("history", "show 1", "diff 1 2", "status", "doctor", "verify", "fork 1 ../fork", "rewind 1 --yes"):
         lemming(*words.split())
         assert (words, sprung(trapped)) == (words, [])
 

@@ -67,9 +67,7 @@ CHANGES: list[Callable[[Path], object]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_no_command_takes_a_file_that_is_gone_for_an_empty_one(
-    base: Path, change: Callable[[Path], object]
-) -> None:
+def test_no_command_takes_a_file_that_is_gone_for_an_empty_one(base: Path, change: Callable[[Path], object]) -> None:
     make_org(base, resume("ada", credits={"max_credits": 5.0}), org={"inbox_limit": 5})
     (base / "config/credits.json").write_text('{"ada": {"max_credits": 7}}')
     run_once(base, clock=FrozenClock())
@@ -90,9 +88,7 @@ def test_a_file_that_goes_between_two_looks_is_not_begun_anew(base: Path) -> Non
 
 
 def test_a_team_that_was_cut_off_is_finished_by_the_same_command(base: Path, lemming: Lemming) -> None:
-    make_org(
-        base, resume("lead"), resume("human", model={"key": "human"}), models={"human": {"provider": "human"}}
-    )
+    make_org(base, resume("lead"), resume("human", model={"key": "human"}), models={"human": {"provider": "human"}})
     words = ("agents", "new", "scout", "--asked-by", "lead", "--model", "scripted")
     left = list[fault_injection.CrashPoint]()
     with fault_injection.watch_crash_points(base, "kill", left.append):

@@ -146,9 +146,7 @@ def test_what_an_empty_resume_lacks_is_one_error(base: Path, lemming: Lemming) -
     assert (problem["pointer"], problem["line"]) == ("", 1)
 
 
-def test_a_folder_that_is_not_understood_takes_the_agent_out_and_names_itself(
-    base: Path, lemming: Lemming
-) -> None:
+def test_a_folder_that_is_not_understood_takes_the_agent_out_and_names_itself(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", **file_access(allow_read=["./workspace", "~/notes"], allow_write=["data"])))
     first, second = lemming("validate", "--json").objects
     assert first["message"].startswith('"~/notes" grants nothing: ')
@@ -172,9 +170,7 @@ def test_a_key_over_plain_http_to_another_machine_is_warned_about(
         "here": ("openai", {"base_url": "http://[::1]:8000/v1", **key}),
         "local": ("ollama", {"host": "127.0.0.1"}),
     }
-    models = {
-        name: {"provider": provider, "model": "m", "options": o} for name, (provider, o) in options.items()
-    }
+    models = {name: {"provider": provider, "model": "m", "options": o} for name, (provider, o) in options.items()}
     make_org(base, resume("ada", model={"key": "far"}), models=models)
     ran = lemming("validate", "--json")
     told = {line["pointer"].split("/")[1]: line["message"] for line in ran.objects}
@@ -265,9 +261,7 @@ def test_an_agent_called_all_is_not_asked_in_vain(base: Path, lemming: Lemming) 
 
 # --- tools that are in files -----------------------------------------------------------------------
 
-WITH_A_TOOL = (
-    'from lemming.tools import tool\n\n\n@tool\ndef feed(url: str) -> str:\n    """Read."""\n    return url\n'
-)
+WITH_A_TOOL = 'from lemming.tools import tool\n\n\n@tool\ndef feed(url: str) -> str:\n    """Read."""\n    return url\n'
 
 
 def with_a_file(base: Path, *patterns: str) -> Path:
@@ -288,9 +282,7 @@ def test_a_tool_of_a_file_that_nobody_agreed_to_is_said_to_be_there_and_not_load
     assert "did you mean" not in ran.out + ran.err
 
 
-def test_a_tool_of_a_file_that_no_pattern_names_is_an_error_that_names_the_file(
-    base: Path, lemming: Lemming
-) -> None:
+def test_a_tool_of_a_file_that_no_pattern_names_is_an_error_that_names_the_file(base: Path, lemming: Lemming) -> None:
     with_a_file(base)
     ran = lemming("validate")
     assert ran.status == 3
@@ -301,9 +293,7 @@ def test_a_tool_of_a_file_that_no_pattern_names_is_an_error_that_names_the_file(
 def test_a_file_with_a_tool_that_no_pattern_names_is_mentioned(base: Path, lemming: Lemming) -> None:
     with_a_file(base, "tools/none.py")
     ran = lemming("validate")
-    assert (
-        "tools/feed.py: no pattern in tool_files matches the file, so it is not loaded" in ran.out + ran.err
-    )
+    assert "tools/feed.py: no pattern in tool_files matches the file, so it is not loaded" in ran.out + ran.err
 
 
 def test_a_script_in_a_folder_called_tools_is_not_mentioned(base: Path, lemming: Lemming) -> None:
@@ -313,12 +303,8 @@ def test_a_script_in_a_folder_called_tools_is_not_mentioned(base: Path, lemming:
     assert "the file is not loaded" not in ran.out + ran.err
 
 
-def test_a_judge_that_takes_turns_beside_judging_is_warned_of_where_it_is_named(
-    base: Path, lemming: Lemming
-) -> None:
-    make_org(
-        base, resume("ada", verify={"by": "critic"}), resume("critic", permissions={"read_outboxes": []})
-    )
+def test_a_judge_that_takes_turns_beside_judging_is_warned_of_where_it_is_named(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", verify={"by": "critic"}), resume("critic", permissions={"read_outboxes": []}))
     ran = lemming("validate")
     assert "critic judges, and takes turns of its own besides" in ran.out + ran.err
     assert "/verify/by" in ran.out + ran.err

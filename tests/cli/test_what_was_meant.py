@@ -53,9 +53,7 @@ def test_a_wrong_duration_is_told_what_is_accepted(base: Path, lemming: Lemming,
 
 
 @pytest.mark.parametrize(("noun", "look"), [("agents", "show"), ("credits", "show"), ("memory", "list")])
-def test_an_agents_name_after_a_noun_looks_at_that_agent(
-    base: Path, lemming: Lemming, noun: str, look: str
-) -> None:
+def test_an_agents_name_after_a_noun_looks_at_that_agent(base: Path, lemming: Lemming, noun: str, look: str) -> None:
     make_org(base, resume("ada"), resume("bob"))
     lemming("memory", "set", "ada", "goal", "to write")
     asked = lemming(noun, "ada", "--json")
@@ -64,9 +62,7 @@ def test_an_agents_name_after_a_noun_looks_at_that_agent(
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("adda", "ada"), ("lst", "list"), ("lost", "list")])
-def test_after_a_noun_commands_and_agents_are_suggested(
-    base: Path, lemming: Lemming, typed: str, meant: str
-) -> None:
+def test_after_a_noun_commands_and_agents_are_suggested(base: Path, lemming: Lemming, typed: str, meant: str) -> None:
     make_org(base, resume("ada"))
     ran = lemming("memory", typed)
     assert ran.status == 2
@@ -129,11 +125,7 @@ def test_on_a_terminal_what_was_kept_and_changed_fits_its_width(
         ("tools lsit", 'there is no command "lsit" within lemming tools', 'did you mean "list"?'),
         ("history shwo 1", 'there is no command "shwo" within lemming history', 'did you mean "show"?'),
         ("trust agre", 'there is no command "agre" within lemming trust', "lemming trust\n"),
-        (
-            "requests shwo x",
-            'there is no command "shwo" within lemming requests',
-            "lemming requests ID\n",
-        ),
+        ("requests shwo x", 'there is no command "shwo" within lemming requests', "lemming requests ID\n"),
         ("calendar lsit", 'there is no command "lsit" within lemming calendar', "lemming calendar\n"),
         ("agents remove", 'there is no command "remove" within lemming agents', "lemming agents rm NAME"),
         ("agents remvoe ada", 'there is no command "remvoe" within lemming agents', "lemming agents rm NAME"),
@@ -181,9 +173,7 @@ def test_a_mistyped_agent_is_led_to_the_agents_and_nobody_to_what_changes_someth
 
 
 @pytest.mark.parametrize("name", sorted(READ_ONLY_COMMANDS))
-def test_a_command_that_list_and_show_lead_to_changes_nothing_alone(
-    base: Path, lemming: Lemming, name: str
-) -> None:
+def test_a_command_that_list_and_show_lead_to_changes_nothing_alone(base: Path, lemming: Lemming, name: str) -> None:
     make_org(base, resume("ada"))
     fs.write_atomic(base, "config/org.json", b'{"history": "git"}')
     lemming("run-once", "-q")

@@ -39,9 +39,7 @@ sys.modules["{}"] = None  # importing it fails as if it were not there
 from dask.__main__ import main
 main()
 """
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("distributed") is None, reason="distributed is not installed"
-)
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="distributed is not installed")
 
 
 @pytest.fixture(autouse=True)
@@ -86,9 +84,7 @@ def provider(calls: DaskCalls, base: Path, name: str, options: dict[str, Any] | 
 
 
 def question(deadline_s: float = PATIENCE_S, **fields: Any) -> Request:
-    return Request(
-        model_name="m", messages=[{"role": "user", "content": "?"}], deadline_s=deadline_s, **fields
-    )
+    return Request(model_name="m", messages=[{"role": "user", "content": "?"}], deadline_s=deadline_s, **fields)
 
 
 def make_pipes(base: Path) -> None:
@@ -142,15 +138,11 @@ def test_a_providers_own_exception_becomes_an_error_before_it_travels(calls: Das
     assert "cluster_plugin.py" in raised.value.where
 
 
-def test_a_new_engine_does_not_get_answers_from_what_a_worker_read_before(
-    cluster: LocalCluster, base: Path
-) -> None:
+def test_a_new_engine_does_not_get_answers_from_what_a_worker_read_before(cluster: LocalCluster, base: Path) -> None:
     texts = []
     for text in ("old", "new"):
         calls = DaskCalls(cluster.scheduler_address, connect_s=PATIENCE_S)
-        texts.append(
-            provider(calls, base, "scripted", script(base, {"reply": text})).complete(question()).text
-        )
+        texts.append(provider(calls, base, "scripted", script(base, {"reply": text})).complete(question()).text)
         calls.close()
     assert texts == ["old", "new"]
 
@@ -195,11 +187,7 @@ def test_a_limit_counts_the_call_of_a_worker_that_was_killed(cluster: LocalClust
     """The dead worker's call may be paid, so a limit of two calls leaves one more, and the books say so."""
     make_pipes(base)
     limits = [{"at": "spend", "calls": 2, "per": "organisation", "then": "block"}]
-    settings = {
-        "executor": "dask",
-        "executor_address": cluster.scheduler_address,
-        "plugins": ["cluster_plugin"],
-    }
+    settings = {"executor": "dask", "executor_address": cluster.scheduler_address, "plugins": ["cluster_plugin"]}
     make_org(
         base,
         resume("ada", model={"key": "fatal"}),
@@ -236,16 +224,12 @@ def test_a_cluster_without_workers_is_told_from_a_slow_model(tmp_path: Path, bas
 
 
 @contextlib.contextmanager
-def separate_cluster(
-    folder: Path, *, lacking: str = "nothing"
-) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def separate_cluster(folder: Path, *, lacking: str = "nothing") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Yield the address and the process of a scheduler with one worker; both lack a package."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     scheduler = start(lacking, "scheduler", "--host", address, "--no-dashboard")
-    worker = start(
-        lacking, "worker", address, "--no-nanny", "--no-dashboard", "--local-directory", str(folder)
-    )
+    worker = start(lacking, "worker", address, "--no-nanny", "--no-dashboard", "--local-directory", str(folder))
     try:
         yield address, scheduler
     finally:

@@ -100,11 +100,7 @@ def test_a_program_that_is_a_file_here_is_started_by_its_whole_path(
     (tmp_path / "engine").write_text("#!/bin/sh\n")
     (tmp_path / "engine").chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    assert (
-        parse_engine_command("./engine tick")[0]
-        == parse_engine_command("engine tick")[0]
-        == f"{tmp_path}/engine"
-    )
+    assert parse_engine_command("./engine tick")[0] == parse_engine_command("engine tick")[0] == f"{tmp_path}/engine"
     with pytest.raises(ValueError, match="there is no program"):
         parse_engine_command("nothing tick")
 
@@ -120,8 +116,7 @@ def test_the_command_says_what_holds_and_ends_with_one_when_a_check_does_not(
 
 
 @pytest.mark.parametrize(
-    "words",
-    [[], ["--engine", "x", "--without", "plns"], ["--engine", "no-such-engine"], ["--engine", "'open"]],
+    "words", [[], ["--engine", "x", "--without", "plns"], ["--engine", "no-such-engine"], ["--engine", "'open"]]
 )
 def test_a_command_that_is_none_is_said(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):

@@ -220,9 +220,7 @@ class Engine:
             try:
                 resume = read(file)
                 schedule = resume.get("schedule", {})
-                is_whole = whole(schedule.get("run_every_n_ticks", 1), 1) and whole(
-                    schedule.get("phase_offset", 0)
-                )
+                is_whole = whole(schedule.get("run_every_n_ticks", 1), 1) and whole(schedule.get("phase_offset", 0))
                 if asked := self.left_out(resume):
                     raise ValueError(f"this engine has no {asked}")
                 if resume["name"] != name or not isinstance(resume["instructions"], str) or not is_whole:
@@ -259,12 +257,7 @@ class Engine:
         self.order = sorted(free, key=self.fire_point)
         if self.order:
             self.journal.add(
-                "tick_started",
-                tick=self.now,
-                at=now(),
-                order=self.order,
-                broken=self.broken,
-                settings=self.settings,
+                "tick_started", tick=self.now, at=now(), order=self.order, broken=self.broken, settings=self.settings
             )
 
     def state(self, name: str) -> Plain:
@@ -300,9 +293,7 @@ class Engine:
         is_shown = self.org.get("visibility", "order") == "order"
         found = []
         for entry in (entry for author in authors for entry in self.entries(author)):
-            is_of_now = entry["tick"] == self.now and (
-                entry["agent"] in before or entry["agent"] not in self.order
-            )
+            is_of_now = entry["tick"] == self.now and (entry["agent"] in before or entry["agent"] not in self.order)
             if entry["tick"] < self.now or (is_shown and is_of_now):
                 found.append(entry)
         return sorted(found, key=self.place)
@@ -327,9 +318,7 @@ class Engine:
     def values(self, name: str, state: Plain) -> tuple[Plain, list[str]]:
         """Return what a turn is shown, and what it will have read."""
         seen = self.visible(name)
-        new = [
-            entry for entry in seen if self.is_new_to(name, entry) and self.key(entry) not in state["read"]
-        ]
+        new = [entry for entry in seen if self.is_new_to(name, entry) and self.key(entry) not in state["read"]]
         inbox = new[: self.org.get("inbox_limit", 50)]
         files = sorted((self.base / f"agents/{name}/memory").glob("[!.]*.json"))
         values = {
@@ -382,9 +371,7 @@ class Engine:
             if reply is not None:
                 self.apply(start, reply, said[0]["at"], spent)
                 return
-            prompt += (
-                f"\n\nYour answer was:\n{said[0]['text']}\n\nThat is not the contract. Answer once more."
-            )
+            prompt += f"\n\nYour answer was:\n{said[0]['text']}\n\nThat is not the contract. Answer once more."
         self.end(start, spent, [], [], failed=True)
 
     def can_pay(self, name: str, spent: float) -> bool:
@@ -430,9 +417,7 @@ class Engine:
             output = "written" if may else "not allowed"
             results.append({"tool": call["tool"], "args": call["args"], "success": may, "output": output})
             if not any(own["index"] == len(results) - 1 for own in self.journal.of(name, "tool_finished")):
-                self.journal.add(
-                    "tool_finished", agent=name, index=len(results) - 1, tool=call["tool"], output=output
-                )
+                self.journal.add("tool_finished", agent=name, index=len(results) - 1, tool=call["tool"], output=output)
         for update in reply.get("memory_updates", []):
             key = update["key"]
             if (
@@ -453,12 +438,7 @@ class Engine:
         self.end(start, spent, files, results)
 
     def end(
-        self,
-        start: Plain,
-        spent: float,
-        files: list[tuple[str, bytes]],
-        results: list[Plain],
-        failed: bool = False,
+        self, start: Plain, spent: float, files: list[tuple[str, bytes]], results: list[Plain], failed: bool = False
     ) -> None:
         """Write a turn's files, its line in the ledger, and that it is committed."""
         name, state = start["agent"], start["state"]
@@ -471,10 +451,7 @@ class Engine:
             "read": state["read"] if failed else start["read"], "results": results,
         }  # fmt: skip
         lines = [*(old for old in self.ledger(name) if old["tick"] < self.now), line]
-        write(
-            self.base / f"agents/{name}/turns.jsonl",
-            b"".join(json.dumps(each).encode() + b"\n" for each in lines),
-        )
+        write(self.base / f"agents/{name}/turns.jsonl", b"".join(json.dumps(each).encode() + b"\n" for each in lines))
         digests = [{"path": path, "sha256": sha256(raw).hexdigest()} for path, raw in files]
         self.journal.add("turn_committed", agent=name, status=status, files=digests)
 

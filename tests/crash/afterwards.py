@@ -72,13 +72,7 @@ _KNOWN: dict[tuple[str, Durability], Steps] = {}
 
 
 def finish(
-    name: str,
-    durability: Durability,
-    left: Image,
-    bill: Bill,
-    breach: type[Over] = Over,
-    *,
-    may_repair: bool = False,
+    name: str, durability: Durability, left: Image, bill: Bill, breach: type[Over] = Over, *, may_repair: bool = False
 ) -> list[str]:
     """Run on from what an end left, and say how the outcome differs from that of a run in peace.
 

@@ -65,9 +65,7 @@ def approvals(base: Path, org: dict[str, Any]) -> None:
     by_hand(base, "human", 2, "a", kind="response", reply_to=asked[0], decision="approve")
     by_hand(base, "human", 2, "b", kind="response", reply_to=asked[1], decision="deny", reason="no")
     edited = {"path": "shared/c.txt", "content": "edited\n"}
-    by_hand(
-        base, "human", 3, "c", kind="response", reply_to=asked[2], decision="approve", args=edited, binds={}
-    )
+    by_hand(base, "human", 3, "c", kind="response", reply_to=asked[2], decision="approve", args=edited, binds={})
     by_hand(base, "human", 2, "h", kind="response", reply_to=entry_id(1, "hal", 1), decision="approve")
     for number, ident in enumerate(("kind", "rude")):
         by_hand(base, "web", 1, ident, kind="message", text=ident, target="eve")

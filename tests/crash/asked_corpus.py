@@ -39,11 +39,7 @@ def asked(base: Path, org: dict[str, Any]) -> None:
 def team(base: Path, org: dict[str, Any]) -> None:
     """Two questions that become six, one handed on, with budgets and a deadline that passes."""
     quiet = {"schedule": {"wake": "addressed"}}
-    asks = [
-        call("ask_ann", message="a?"),
-        call("ask_bob", message="b?"),
-        call("ask_cyd", message="c?", deadline=1),
-    ]
+    asks = [call("ask_ann", message="a?"), call("ask_bob", message="b?"), call("ask_cyd", message="c?", deadline=1)]
     make_org(
         base,
         resume("desk", team={"ask": ["ann", "bob", "cyd"], "hand_to": ["bill"]}, **quiet),
@@ -56,17 +52,10 @@ def team(base: Path, org: dict[str, Any]) -> None:
         models={"human": {"provider": "human"}},
         script=[
             {"agent": "desk", "contains": '"output": "', "reply": say("all of it", kind="response")},
-            {
-                "agent": "desk",
-                "contains": "bill",
-                "reply": say("", tool_calls=[call("hand_to_bill", message="x")]),
-            },
+            {"agent": "desk", "contains": "bill", "reply": say("", tool_calls=[call("hand_to_bill", message="x")])},
             {"agent": "desk", "reply": {**say("busy", kind="status"), "tool_calls": asks}},
             {"agent": "ann", "contains": '"output": "', "reply": say("from bob", kind="response")},
-            {
-                "agent": "ann",
-                "reply": {**say("busy", kind="status"), "tool_calls": [call("ask_bob", message="?")]},
-            },
+            {"agent": "ann", "reply": {**say("busy", kind="status"), "tool_calls": [call("ask_bob", message="?")]}},
             {"reply": say("here", kind="response")},
         ],
     )

@@ -64,24 +64,16 @@ def mixed(base: Path, org: dict[str, Any]) -> None:
     entry = {"kind": "message", "payload": {"text": "many", "number": 2**63 - 1}, "tags": []}
     reply = {
         "outbox_entries": [entry, {"kind": "shout", "payload": {}}],
-        "tool_calls": [
-            call("memory_write", key="last", value=1),
-            call("file_write", path="a.txt", content="a"),
-        ],
+        "tool_calls": [call("memory_write", key="last", value=1), call("file_write", path="a.txt", content="a")],
         "memory_updates": [{"key": "../bad", "value": 1}, {"key": "last", "value": 2**64 + 1}],
         "notes": "",
     }
     make_org(
         base,
-        resume(
-            "ada", schedule={"wake": "changed"}, permissions={"read_outboxes": [], "tools": ["file_write"]}
-        ),
+        resume("ada", schedule={"wake": "changed"}, permissions={"read_outboxes": [], "tools": ["file_write"]}),
         resume("bob", permissions={"read_outboxes": ["ada"]}),
         org=org,
-        script=[
-            {"agent": "ada", "reply": json.dumps(reply)},
-            {"agent": "bob", "reply": remembers("read", actions=[])},
-        ],
+        script=[{"agent": "ada", "reply": json.dumps(reply)}, {"agent": "bob", "reply": remembers("read", actions=[])}],
     )
 
 
@@ -120,9 +112,6 @@ def hindered(base: Path, org: dict[str, Any]) -> None:
         resume("cyd", turn={"deadline_s": 1e-9}),
         org={**org, "quota": {"max_bytes": 1 << 20}},
         models={"second": {"provider": "second_try"}},
-        script=[
-            {"agent": "ada", "step": 0, "reply": say("working", tool_calls=calls)},
-            {"reply": remembers("worked")},
-        ],
+        script=[{"agent": "ada", "step": 0, "reply": say("working", tool_calls=calls)}, {"reply": remembers("worked")}],
     )
     fs.write_atomic(base, "agents/ada/workspace/large.bin", b"0" * 1_000_000)

@@ -17,11 +17,7 @@ def staff(base: Path, org: dict[str, Any]) -> None:
     new = call("create_agent", name="eve", title="Eve", instructions="You are eve.", model_key="scripted")
     make_org(
         base,
-        resume(
-            "hr",
-            permissions={"read_outboxes": ["*"], "tools": ["create_agent"]},
-            credits={"max_credits": 9},
-        ),
+        resume("hr", permissions={"read_outboxes": ["*"], "tools": ["create_agent"]}, credits={"max_credits": 9}),
         org=org,
         script=[{"agent": "hr", "reply": say("hiring", tool_calls=[new])}, {"reply": remembers("I am new")}],
     )
@@ -35,10 +31,7 @@ def spending(base: Path, org: dict[str, Any]) -> None:
         resume("bob", credits={"soft_cap": 1}),
         resume("cyd", credits={"max_credits": 9}, turn={"max_steps": 3}),
         org=org,
-        script=[
-            {"agent": "cyd", "reply": say("more", tool_calls=[call("list_agents")])},
-            {"reply": say("paid")},
-        ],
+        script=[{"agent": "cyd", "reply": say("more", tool_calls=[call("list_agents")])}, {"reply": say("paid")}],
     )
     fs.write_atomic(base, "config/credits.json", dump_pretty({"cyd": {"max_credits": 2}}))
 

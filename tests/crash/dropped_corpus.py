@@ -25,12 +25,7 @@ def dropped(base: Path, org: dict[str, Any]) -> None:
         resume("ada"),
         resume("door", model={"key": "door"}),
         org=org,
-        models={
-            "door": {
-                "provider": "folder",
-                "options": {"path": "shared/drop", "to": "ada", "per_tick": 2},
-            }
-        },
+        models={"door": {"provider": "folder", "options": {"path": "shared/drop", "to": "ada", "per_tick": 2}}},
         script=replies,
     )
     for number in range(4):

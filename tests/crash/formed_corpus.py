@@ -38,9 +38,7 @@ def formed(base: Path, org: dict[str, Any]) -> None:
         ],
     )
     for number in range(4):
-        by_hand(
-            base, "human", 0, f"talk{number}", text=f"{number}: {LONG}", target="ada", conversation="talk"
-        )
+        by_hand(base, "human", 0, f"talk{number}", text=f"{number}: {LONG}", target="ada", conversation="talk")
     for number in range(2):
         asked = {"text": "how much?", "target": "bob", "conversation": "", "schema": PRICED}
         by_hand(base, "human", 0, f"price{number}", **asked)

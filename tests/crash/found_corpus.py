@@ -44,10 +44,7 @@ def found(base: Path, org: dict[str, Any]) -> None:
             {"agent": "ada", "step": 2, "calls": [call("desk_count")]},
             {"agent": "ada", "reply": remembers("opened")},
             {"agent": "bob", "tick": 1, "reply": remembers("looking", tool_calls=[search])},
-            {
-                "agent": "bob",
-                "reply": remembers("opening", tool_calls=[opened, search]),
-            },
+            {"agent": "bob", "reply": remembers("opening", tool_calls=[opened, search])},
         ],
     )
     fs.write_atomic(base, "tools/desk.py", CODE.encode())

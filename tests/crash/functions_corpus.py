@@ -80,10 +80,7 @@ def functions(base: Path, org: dict[str, Any]) -> None:
     ]
     at_once = [call("seek", name=name) for name in ("here", "nowhere", "there")]
     kept = [call(tool, name=name) for tool in ("tally", "price") for name in ("here", "there", "here")]
-    may = {
-        "read_outboxes": [],
-        "tools": ["look", "tally", "price", "seek", "count", "much", "ref*", "whisper", "stop"],
-    }
+    may = {"read_outboxes": [], "tools": ["look", "tally", "price", "seek", "count", "much", "ref*", "whisper", "stop"]}
     make_org(
         base,
         resume("ada", permissions=may, turn={"max_steps": 2}),

@@ -95,9 +95,7 @@ def payload_keys() -> list[str]:
 def tool_arguments() -> dict[str, list[str]]:
     """Return the arguments of every tool that ships, but for `shell`, which runs whatever it is given."""
     tools = get_toolset(OrgSettings())
-    return {
-        name: [*tools[name].parameters.get("properties", {}), "more"] for name in SHIPPED if name != "shell"
-    }
+    return {name: [*tools[name].parameters.get("properties", {}), "more"] for name in SHIPPED if name != "shell"}
 
 
 # --- the organisation ---------------------------------------------------------------------------
@@ -110,13 +108,7 @@ GATES: list[dict[str, Any]] = [
     {"at": "out", "max_length": 50_000, "then": "rewrite"},
     {"at": "out", "deny": ["never said"], "then": "block"},
 ]
-ORG: dict[str, Any] = {
-    "gates": GATES,
-    "trust": {},
-    "timezone": "UTC",
-    "max_parallel": 2,
-    "visibility": "tick",
-}
+ORG: dict[str, Any] = {"gates": GATES, "trust": {}, "timezone": "UTC", "max_parallel": 2, "visibility": "tick"}
 MODELS: dict[str, Any] = {
     "human": {"provider": "human"},
     "default": {"provider": "scripted", "options": {"file": SCRIPT_FILE}},
@@ -259,9 +251,7 @@ def with_hostile_value(raw: bytes, random: Random) -> bytes:
             case 0 if isinstance(within, dict):
                 del within[key]
             case 1 if isinstance(within, dict):
-                within[random.choice(["x", "", "\ud800", str(key) + "s", "id", "name"])] = random.choice(
-                    VALUES
-                )
+                within[random.choice(["x", "", "\ud800", str(key) + "s", "id", "name"])] = random.choice(VALUES)
             case _:
                 within[key] = random.choice(VALUES)
     lines[number] = in_json(document).encode("utf-8", "surrogatepass")

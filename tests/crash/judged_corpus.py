@@ -28,11 +28,7 @@ def judged(base: Path, org: dict[str, Any]) -> None:
     make_org(
         base,
         resume("ada", permissions=tools, turn={"max_steps": 2}, verify={"by": "critic", "max": 2}),
-        resume(
-            "desk",
-            schedule=wakes,
-            team={"ask": [{"agent": "bob", "verify": {"by": "critic", "max": 1}}]},
-        ),
+        resume("desk", schedule=wakes, team={"ask": [{"agent": "bob", "verify": {"by": "critic", "max": 1}}]}),
         resume("bob", schedule=wakes),
         resume("cyd", verify={"by": {"command": ["sh", "./no.sh"]}, "then": "fail", "max": 1}),
         resume("dan", credits={"max_credits": 1}, verify={"by": "critic"}),
@@ -44,12 +40,7 @@ def judged(base: Path, org: dict[str, Any]) -> None:
         script=[
             {"agent": "desk", "contains": '"output": "', "reply": say("told", kind="response")},
             {"agent": "desk", "reply": asks},
-            {
-                "agent": "eve",
-                "contains": "Judge the draft",
-                "step": 2,
-                "reply": {"passes": False, "reason": "-"},
-            },
+            {"agent": "eve", "contains": "Judge the draft", "step": 2, "reply": {"passes": False, "reason": "-"}},
             {"agent": "ada", "contains": "Judge the draft", "reply": {"passes": False, "reason": "short"}},
             {"contains": "Judge the draft", "step": 1, "reply": {"passes": False, "reason": "why"}},
             {"contains": "Judge the draft", "reply": {"passes": True, "reason": ""}},

@@ -28,12 +28,7 @@ def native(base: Path, org: dict[str, Any]) -> None:
         models={"native": entry},
         script=[
             {"agent": "ada", "step": 0, "calls": many, "thinking": "first the notes"},
-            {
-                "agent": "ada",
-                "step": 1,
-                "reply": "Reading.",
-                "calls": [call("file_read", path="notes/today.txt")],
-            },
+            {"agent": "ada", "step": 1, "reply": "Reading.", "calls": [call("file_read", path="notes/today.txt")]},
             {"agent": "ada", "reply": remembers("again")},
             {"agent": "bob", "calls": [call("memory_write", key="seen", value=1), call("memory_read")]},
         ],

@@ -27,11 +27,7 @@ def odd(base: Path, org: dict[str, Any]) -> None:
         models={"fit": fit},
         script=[
             {"agent": "ada", "step": 0, "reply": f"I write it.\n<tool_call>\n{written}\n</tool_call>"},
-            {
-                "agent": "ada",
-                "step": 1,
-                "reply": f"{json.dumps(say('beside'))}\n```json\n{written[:-1]}\n```",
-            },
+            {"agent": "ada", "step": 1, "reply": f"{json.dumps(say('beside'))}\n```json\n{written[:-1]}\n```"},
             {"agent": "ada", "reply": str(remembers("as Python"))},
             {"agent": "bob", "step": 0, "reply": json.dumps(actions)},
             {"agent": "cyd", "reply": unsound},

@@ -46,9 +46,7 @@ def planned(base: Path, org: dict[str, Any]) -> None:
     for word in ("ants", "bees"):
         entry = {"id": word, "tick": 0, "agent": "human", "kind": "request", "tags": [], "created_at": ""}
         payload = {"text": word, "target": "ask"}
-        fs.write_atomic(
-            base, f"agents/human/outbox/00000000_{word}.json", dump_pretty({**entry, "payload": payload})
-        )
+        fs.write_atomic(base, f"agents/human/outbox/00000000_{word}.json", dump_pretty({**entry, "payload": payload}))
 
 
 def listed(base: Path, org: dict[str, Any]) -> None:
@@ -71,10 +69,7 @@ def listed(base: Path, org: dict[str, Any]) -> None:
         resume("bob", schedule={"wake": "addressed"}, turn={"take": "one"}),
         resume("human", model={"key": "human"}),
         org=org,
-        script=[
-            {"contains": "bees", "reply": say("", outbox_entries=[none])},
-            {"reply": say("seen", kind="response")},
-        ],
+        script=[{"contains": "bees", "reply": say("", outbox_entries=[none])}, {"reply": say("seen", kind="response")}],
     )
     fs.write_atomic(base, "agents/desk/plan.json", dump_pretty({"steps": [first]}))
     wanted = {"type": "object", "properties": {"words": words}, "required": ["words"]}

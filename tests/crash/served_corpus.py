@@ -26,10 +26,7 @@ def served(base: Path, org: dict[str, Any]) -> None:
         resume("ada", permissions=may, turn={"max_steps": 2}),
         resume("bob", permissions=may),
         org=org,
-        script=[
-            {"step": 0, "reply": say("calling", tool_calls=calls)},
-            {"reply": remembers("called")},
-        ],
+        script=[{"step": 0, "reply": say("calling", tool_calls=calls)}, {"reply": remembers("called")}],
     )
     settings = {"url": by_http(), "tools": ["add"], "trust_hints": True, "timeout_s": 600}
     fs.write_atomic(base, "config/mcp.json", dump_pretty({"servers": {"sums": settings}}))

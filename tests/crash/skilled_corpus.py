@@ -25,9 +25,7 @@ def skilled(base: Path, org: dict[str, Any]) -> None:
     make_org(
         base,
         resume("ada", permissions={"tools": ["file_write"], "file_access": SHARED}),
-        resume(
-            "bob", skills=["pdf-*", "shared/skills/*"], guides=True, turn={"max_steps": 2}, permissions={}
-        ),
+        resume("bob", skills=["pdf-*", "shared/skills/*"], guides=True, turn={"max_steps": 2}, permissions={}),
         resume("cyd", guides=True, schedule={"wake": "changed"}, permissions={}),
         org=org,
         script=[

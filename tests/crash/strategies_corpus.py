@@ -33,10 +33,7 @@ def strategies(base: Path, org: dict[str, Any]) -> None:
         {"contains": "take step 1,", "reply": say("looking", tool_calls=look)},
         {"contains": "Results of your tool calls", "reply": say("nothing is there")},
         {"agent": "fay", "contains": "take step 2,", "reply": say("FAILED: nothing to write")},
-        {
-            "contains": "take step 2,",
-            "reply": say("wrote", tool_calls=[call("file_write", path="a", content="1")]),
-        },
+        {"contains": "take step 2,", "reply": say("wrote", tool_calls=[call("file_write", path="a", content="1")])},
         {"contains": "take step 3,", "reply": say("guessed")},
         {"agent": "fay", "contains": "Sum up", "reply": asked},
         {"contains": "Sum up", "reply": remembers("all is seen")},

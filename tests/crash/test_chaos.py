@@ -23,9 +23,7 @@ def script_of(copy: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (copy / ANSWERS_FILE).read_text().splitlines()]
 
 
-def test_killed_processes_come_to_the_files_of_a_run_in_peace(
-    base: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_killed_processes_come_to_the_files_of_a_run_in_peace(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain(base, {})
     run_once(base)
     before = tree(base, without=())
@@ -89,14 +87,9 @@ def test_a_copy_keeps_off_the_cluster_and_waits_for_no_backend(base: Path, tmp_p
 
 
 def test_a_copy_calls_no_tool_with_effects_outside(base: Path, tmp_path: Path) -> None:
-    calls = [
-        {"tool": "shell", "args": {"command": "true"}},
-        {"tool": "memory_write", "args": {"key": "a", "value": 1}},
-    ]
+    calls = [{"tool": "shell", "args": {"command": "true"}}, {"tool": "memory_write", "args": {"key": "a", "value": 1}}]
     make_org(
-        base,
-        resume("ada", permissions={"tools": ["memory_write"]}),
-        script=[{"reply": say("x", tool_calls=calls)}],
+        base, resume("ada", permissions={"tools": ["memory_write"]}), script=[{"reply": say("x", tool_calls=calls)}]
     )
     run_once(base)
     copy = copy_org(base, tmp_path / "copy", kills=1)

@@ -204,9 +204,7 @@ def test_with_one_sync_a_tick_power_loss_costs_more_than_the_call_in_flight() ->
 def credits_after_a_kill(breach: type[Over]) -> set[float]:
     """Return what the ledger says was spent by the one call of a run, wherever the run was killed."""
     found = set()
-    for moment in moments(
-        "first_run", "turn", ideal("first_run", "turn").start, Bill(), "kill", bool, breach=breach
-    ):
+    for moment in moments("first_run", "turn", ideal("first_run", "turn").start, Bill(), "kill", bool, breach=breach):
         with folder() as base, use_disk(breach()):
             restore_image(moment.left, base)
             run(base, 1, Bill(moment.paid))

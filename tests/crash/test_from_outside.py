@@ -41,18 +41,7 @@ KILLS, ERRORS = ("kill", "torn"), ("ENOSPC", "EIO")
 TRIALS = [(does, "tools") for does in (*KILLS, *ERRORS)]
 if EVERYTHING:
     TRIALS += [(does, name) for does in KILLS for name in ("first_run", "retention")]
-CHANGES = (
-    "openat",
-    "write",
-    "ftruncate",
-    "renameat",
-    "linkat",
-    "unlinkat",
-    "mkdirat",
-    "fsync",
-    "fdatasync",
-    "syncfs",
-)
+CHANGES = ("openat", "write", "ftruncate", "renameat", "linkat", "unlinkat", "mkdirat", "fsync", "fdatasync", "syncfs")
 STRACED = ("write", "ftruncate", "renameat", "fsync", "fdatasync", "syncfs")
 
 
@@ -180,9 +169,7 @@ def test_whatever_a_process_meets_the_next_one_comes_to_the_same_files(
 ) -> None:
     label = {"kill": "killed", "torn": "killed half-way through a write"}.get(does, f"{does} once")
     folder = tmp_path / "organisations"
-    tally = tried(
-        name, f"{label}, from outside, turn", lambda: survives(shim, in_peace(name), folder, does, name)
-    )
+    tally = tried(name, f"{label}, from outside, turn", lambda: survives(shim, in_peace(name), folder, does, name))
     assert tally.points
     assert not tally.problems, "\n".join(tally.problems[:5])
 
@@ -219,9 +206,7 @@ def traced(log: Path) -> Counter[str]:
     return found
 
 
-def test_the_library_sees_every_change_that_the_kernel_sees(
-    in_peace: Callable[[str], Peace], tmp_path: Path
-) -> None:
+def test_the_library_sees_every_change_that_the_kernel_sees(in_peace: Callable[[str], Peace], tmp_path: Path) -> None:
     require_strace()
     base, log = make(tmp_path / "org", "tools"), tmp_path / "log"
     before = len(bill(base).calls)

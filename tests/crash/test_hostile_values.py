@@ -238,9 +238,7 @@ def test_one_broken_thing_stops_nobody_else(sound: Path, as_ever: dict[str, obje
 
 @pytest.mark.parametrize("file", ["org.json", "models.json", "credits.json"])
 @pytest.mark.parametrize("text", ['"x"', "[]", "[1]", "9", "null", "true", "", "{", '{"a": 1}', '{"a": []}'])
-def test_settings_that_are_something_else_are_refused_by_their_name(
-    tmp_path: Path, file: str, text: str
-) -> None:
+def test_settings_that_are_something_else_are_refused_by_their_name(tmp_path: Path, file: str, text: str) -> None:
     fs.write_atomic(tmp_path, f"config/{file}", text.encode())
     with pytest.raises(ConfigError, match=f"config/{file}"):
         load_config(tmp_path)

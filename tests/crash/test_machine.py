@@ -143,10 +143,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(number=st.integers(1, 70), lasting=st.booleans(), half=st.booleans())
     def disk_is_full(self, number: int, lasting: bool, half: bool) -> None:
-        with (
-            contextlib.suppress(DiskError),
-            fail_nth_change(number, errno.ENOSPC, lasting=lasting, half=half),
-        ):
+        with contextlib.suppress(DiskError), fail_nth_change(number, errno.ENOSPC, lasting=lasting, half=half):
             self.note(run_once(self.base, clock=self.clock))
         self.recover_notes()
 
@@ -252,9 +249,7 @@ class Life(RuleBasedStateMachine):
             if turn.status == "done" and turn.agent != "human":
                 entry = (report.tick, entry_id(report.tick, turn.agent, 0))
                 assert [item["id"] for item in turn.entries] == [entry[1]]
-                if (
-                    self.base / "agents" / turn.agent
-                ).is_dir():  # of one that has gone it is in the journal only
+                if (self.base / "agents" / turn.agent).is_dir():  # of one that has gone it is in the journal only
                     self.expected.setdefault(turn.agent, set()).add(entry)
 
     def put_by_hand(self, path: str, content: bytes) -> None:

@@ -97,9 +97,7 @@ def test_an_agent_renamed_after_a_crash_keeps_what_it_wrote_and_nobody_is_shown_
             assert len(bill.repeated) <= 1
 
 
-def test_an_agent_renamed_by_hand_after_a_crash_leaves_a_tick_that_ends_and_no_folder_of_its_old_name() -> (
-    None
-):
+def test_an_agent_renamed_by_hand_after_a_crash_leaves_a_tick_that_ends_and_no_folder_of_its_old_name() -> None:
     for moment in killed("plain"):
         with folder() as base:
             restore_image(moment.left, base)

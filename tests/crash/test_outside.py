@@ -81,9 +81,7 @@ def test_an_outside_effect_happens_at_most_once_and_is_shown_when_unknown(
         found.append((point.image, Gong.struck))
 
     Gong.struck = 0
-    with watch_crash_points(
-        tmp_path / "org", end, hear, is_wanted=lambda number: EVERYTHING or number % 4 == 1
-    ):
+    with watch_crash_points(tmp_path / "org", end, hear, is_wanted=lambda number: EVERYTHING or number % 4 == 1):
         run(tmp_path / "org", TICKS, Bill())
     assert Gong.struck == TICKS
     for left, struck in found:
@@ -96,9 +94,7 @@ def test_an_outside_effect_happens_at_most_once_and_is_shown_when_unknown(
 
 
 @pytest.mark.parametrize("end", [end for end in ENDS if end != "blocks"])
-def test_a_call_that_a_person_has_run_again_runs_once_however_the_world_ends(
-    end: End, tmp_path: Path
-) -> None:
+def test_a_call_that_a_person_has_run_again_runs_once_however_the_world_ends(end: End, tmp_path: Path) -> None:
     base = with_an_unknown_call(tmp_path / "org")
     found: list[tuple[Image, int]] = []
 
@@ -125,9 +121,7 @@ def with_an_unknown_call(base: Path) -> Path:
     ToolRegistry.register(Gong())
     reply = say("striking", tool_calls=[{"tool": "gong", "args": {}}])
     make_org(
-        base,
-        resume("ada", permissions={"tools": ["gong"]}),
-        script=[{"tick": 1, "reply": reply}, {"reply": say("")}],
+        base, resume("ada", permissions={"tools": ["gong"]}), script=[{"tick": 1, "reply": reply}, {"reply": say("")}]
     )
     Gong.dies = True
     try:
@@ -165,9 +159,7 @@ def test_a_turn_that_is_given_up_while_a_call_is_unknown_says_so_to_agent_and_pe
         with pytest.raises(Crash), fs.observe_changes(die_at_the_second_record()):
             run_once(base)
     (turn,) = run_once(base).turns
-    assert turn.remarks == [
-        "gong: INTERRUPTED: the engine stopped while this ran; it may or may not have happened"
-    ]
+    assert turn.remarks == ["gong: INTERRUPTED: the engine stopped while this ran; it may or may not have happened"]
     assert [call.id for call in find_unknown_calls(base, [1])] == ["1/ada/0"]
     run_once(base)
     assert "INTERRUPTED" in prompt_of(base, 2)

@@ -34,12 +34,7 @@ class Refusing(Disk):
 @pytest.fixture
 def org(base: Path) -> Path:
     """Make an organisation in which `ada` has had a turn, and has a link and a program of her own."""
-    make_org(
-        base,
-        resume("ada"),
-        resume("bob", permissions={"read_outboxes": ["ada"]}),
-        script=[{"reply": say("hi")}],
-    )
+    make_org(base, resume("ada"), resume("bob", permissions={"read_outboxes": ["ada"]}), script=[{"reply": say("hi")}])
     run_once(base, clock=FrozenClock())
     own = base / "agents/ada/workspace"
     own.mkdir(exist_ok=True)

@@ -46,9 +46,7 @@ def test_an_engine_that_is_killed_without_its_settings_goes_on_when_they_are_bac
         with pytest.raises(ConfigError, match="the file does not exist"):
             run_once(folder, clock=FrozenClock())
         assert fault_injection.take_image(folder / "agents") == {
-            path.removeprefix("agents/"): content
-            for path, content in point.image.items()
-            if path.startswith("agents/")
+            path.removeprefix("agents/"): content for path, content in point.image.items() if path.startswith("agents/")
         }
         (folder / ORG).write_bytes(said)
         if run_once(folder, clock=FrozenClock()).tick == 2:

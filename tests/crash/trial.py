@@ -46,13 +46,7 @@ def sample(*what: object, every: int = SAMPLE_STRIDE) -> PointFilter:
 
 
 def survives(
-    name: str,
-    end: End,
-    durability: Durability,
-    wanted: PointFilter,
-    *,
-    seed: int = 0,
-    breach: type[Over] = Over,
+    name: str, end: End, durability: Durability, wanted: PointFilter, *, seed: int = 0, breach: type[Over] = Over
 ) -> Tally:
     """End the world at the wanted moments of a run, run on from each, and compare.
 
@@ -95,9 +89,7 @@ def survives_error(name: str, durability: Durability, fault: str, wanted: PointF
         return fail_nth_change(number, ERRORS[error], lasting=lasting and number > 0, half=half)
 
     attempts = 3 if lasting else 1
-    return _survives_refusals(
-        name, durability, fault, refuse, "write" if half else "change", wanted, attempts
-    )
+    return _survives_refusals(name, durability, fault, refuse, "write" if half else "change", wanted, attempts)
 
 
 def survives_refused_look(name: str, durability: Durability, error: str, wanted: PointFilter) -> Tally:
@@ -117,13 +109,7 @@ _IN_PEACE: dict[tuple[str, Durability, str], list[int]] = {}
 
 
 def _survives_refusals(
-    name: str,
-    durability: Durability,
-    fault: str,
-    refuse: Refuse,
-    what: str,
-    wanted: PointFilter,
-    attempts: int,
+    name: str, durability: Durability, fault: str, refuse: Refuse, what: str, wanted: PointFilter, attempts: int
 ) -> Tally:
     """Refuse each wanted change, write or look (`what`), in the tick it belongs to, run on, and compare."""
     tally, before, case = Tally(), 0, BY_NAME[name]
@@ -167,9 +153,7 @@ def _counts(name: str, durability: Durability, what: str, refuse: Refuse) -> lis
     return _IN_PEACE[key]
 
 
-def _run_in_vain(
-    base: Path, ticks: int, bill: Bill, attempts: int, seen: list[str], number: int
-) -> Iterator[str]:
+def _run_in_vain(base: Path, ticks: int, bill: Bill, attempts: int, seen: list[str], number: int) -> Iterator[str]:
     """Run on a disk that refuses: the engine must stop, say what to do, and pay nothing more.
 
     What it refuses once belongs to the first tick; from then on it is as any other disk.

@@ -43,8 +43,6 @@ def waited(base: Path, org: dict[str, Any]) -> None:
     by_hand(base, "human", 2, "a", kind="response", reply_to=yes, decision="approve")
     by_hand(base, "human", 2, "b", kind="response", reply_to=no, decision="deny", reason="not now")
     edited = {"path": "c.txt", "content": "edited\n"}
-    by_hand(
-        base, "human", 3, "c", kind="response", reply_to=otherwise, decision="approve", args=edited, binds={}
-    )
+    by_hand(base, "human", 3, "c", kind="response", reply_to=otherwise, decision="approve", args=edited, binds={})
     again = entry_id(3, "ada", 0)  # what it is bound to is another file's contents now
     by_hand(base, "human", 4, "d", kind="response", reply_to=again, decision="approve")

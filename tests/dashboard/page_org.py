@@ -17,9 +17,7 @@ from lemming.testing import FrozenClock, make_org, resume, say
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)> \u202egnp.exe\u202c {{7*7}}"
 SEEN = HOSTILE.replace("\u202e", "⟨U+202E⟩").replace("\u202c", "⟨U+202C⟩")
-LETTER = (
-    "Dear Ms Okafor,\n\nyour order 4711 was paid twice. 49.00 EUR go back to your card today.\n\nThe desk\n"
-)
+LETTER = "Dear Ms Okafor,\n\nyour order 4711 was paid twice. 49.00 EUR go back to your card today.\n\nThe desk\n"
 FORM = {
     "type": "object",
     "properties": {
@@ -62,16 +60,12 @@ def make_desk(base: Path) -> Path:
         resume("human", title="The person at the desk", model={"key": "human"}, permissions=reads),
         models={"human": {"provider": "human"}},
         org={
-            "gates": [
-                {"at": "call", "tool": "file_write", "then": "ask", "because": "letters are read first"}
-            ],
+            "gates": [{"at": "call", "tool": "file_write", "then": "ask", "because": "letters are read first"}],
             "trust": {},
         },
         script=SCRIPT,
     )
-    fs.write_atomic(
-        base, "shared/letters/okafor.txt", b"Dear customer,\n\nyour order 4711 is under way.\n\nThe desk\n"
-    )
+    fs.write_atomic(base, "shared/letters/okafor.txt", b"Dear customer,\n\nyour order 4711 is under way.\n\nThe desk\n")
     for _ in range(3):
         run_once(base, clock=FrozenClock())
     return base
@@ -89,16 +83,8 @@ SCRIPT: list[dict[str, Any]] = [
     {"agent": "watcher", "error": "AuthenticationFailed"},
     {"agent": "desk", "tick": 1, "reply": _asks("Was order 4711 really paid twice?", "billing")},
     {"agent": "billing", "tick": 2, "reply": _ANSWER},
-    {
-        "agent": "desk",
-        "tick": 2,
-        "reply": say("Ticket 12: billing confirms a double payment.", kind="report"),
-    },
-    {
-        "agent": "refunds",
-        "tick": 2,
-        "reply": _asks("May I pay 49.00 EUR back to Ms Okafor?", "human", schema=FORM),
-    },
+    {"agent": "desk", "tick": 2, "reply": say("Ticket 12: billing confirms a double payment.", kind="report")},
+    {"agent": "refunds", "tick": 2, "reply": _asks("May I pay 49.00 EUR back to Ms Okafor?", "human", schema=FORM)},
     {"agent": "writer", "tick": 2, "step": 0, "reply": say("I have a draft.", tool_calls=[_LETTER])},
     {"agent": "stranger", "tick": 2, "reply": say(HOSTILE)},
     {"agent": "stranger", "tick": 3, "reply": say("long " * 12_000)},

@@ -45,10 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     note["outbox_entries"][0]["payload"]["target"] = "intake"
     make_org(
         base,
-        *(
-            resume(name, permissions=READS)
-            for name in ("ann", "buyer", "desk", "drop", "intake", "news", "readers")
-        ),
+        *(resume(name, permissions=READS) for name in ("ann", "buyer", "desk", "drop", "intake", "news", "readers")),
         resume("human", model={"key": "human"}, permissions=READS),
         models={"human": {"provider": "human"}},
         org={"gates": GATES, "trust": {}},
@@ -121,9 +118,7 @@ def test_the_page_shows_the_text_of_a_stranger_before_it_is_let_in(browser: Any,
         assert tab.locator("button:has-text('Edit')").count() == 0
 
 
-def test_a_letter_is_edited_as_text_and_the_rest_of_its_entry_stays(
-    browser: Any, address: str, org: Path
-) -> None:
+def test_a_letter_is_edited_as_text_and_the_rest_of_its_entry_stays(browser: Any, address: str, org: Path) -> None:
     with opened(browser, address, "waiting") as tab:
         tab.click(".queue a:has-text('news')")
         tab.wait_for_selector(".item h3:has-text('news')")
@@ -159,9 +154,7 @@ def test_keys_that_come_faster_than_pictures_each_move_one_item(browser: Any, ad
 def test_a_decision_moves_no_other_row_and_fades_nothing(browser: Any, address: str) -> None:
     with opened(browser, address, "waiting") as tab:
         tab.wait_for_selector(".queue li:nth-child(4)")
-        places = (
-            "() => [...document.querySelectorAll('.queue li')].map(row => row.getBoundingClientRect().top)"
-        )
+        places = "() => [...document.querySelectorAll('.queue li')].map(row => row.getBoundingClientRect().top)"
         before = tab.evaluate(places)
         tab.keyboard.press("a")
         tab.wait_for_selector("[role=status]:has-text('Approved')")

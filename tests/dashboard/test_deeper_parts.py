@@ -14,9 +14,7 @@ from lemming.engine import run_once
 from lemming.testing import FrozenClock
 
 
-def test_from_a_sentence_in_the_feed_one_comes_to_the_turn_and_its_exact_prompt(
-    browser: Any, address: str
-) -> None:
+def test_from_a_sentence_in_the_feed_one_comes_to_the_turn_and_its_exact_prompt(browser: Any, address: str) -> None:
     with opened(browser, address, "feed") as tab:
         tab.locator(".entry:has-text('paid twice?') a:has-text('why?')").first.click()
         tab.wait_for_selector(".why .turn-of")
@@ -98,9 +96,7 @@ HIDDEN = (
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("part", HIDDEN)
-def test_every_deeper_part_is_narrow_enough_and_its_hostile_text_is_text(
-    browser: Any, address: str, part: str
-) -> None:
+def test_every_deeper_part_is_narrow_enough_and_its_hostile_text_is_text(browser: Any, address: str, part: str) -> None:
     with opened(browser, address, part) as tab:
         tab.set_viewport_size({"width": 360, "height": 740})
         assert tab.locator(".failure").count() == 0

@@ -12,13 +12,7 @@ from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
 from lemming.testing import FrozenClock, make_org, resume, say
 
-TEAMS = {
-    "desk": [],
-    "sorter": ["desk"],
-    "price": ["sorter"],
-    "stock": ["sorter"],
-    "writer": ["price", "stock", "desk"],
-}
+TEAMS = {"desk": [], "sorter": ["desk"], "price": ["sorter"], "stock": ["sorter"], "writer": ["price", "stock", "desk"]}
 TEAMS |= {"checker": ["writer", "desk", "sorter"], "printer": ["checker", "price"]}
 BEHIND = """() => {
     const boxes = [...document.querySelectorAll('.drawing .box')].map(it => {
@@ -51,9 +45,7 @@ def hall(tmp_path_factory: pytest.TempPathFactory) -> str:
         *readers,
         *(resume(name, permissions=nobody, credits={"max_credits": 10}) for name in spenders),
         resume("big", permissions=nobody, model={"key": "dear"}, credits={"max_credits": 20, "soft_cap": 15}),
-        resume(
-            "human", model={"key": "human"}, permissions={"read_outboxes": ["desk", "printer"], "tools": []}
-        ),
+        resume("human", model={"key": "human"}, permissions={"read_outboxes": ["desk", "printer"], "tools": []}),
         models={
             "human": {"provider": "human"},
             "dear": {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "per_call": 9},
@@ -65,9 +57,7 @@ def hall(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(base)
 
 
-def test_no_arrow_of_the_map_runs_behind_a_box_and_one_says_what_went_along_it(
-    browser: Any, hall: str
-) -> None:
+def test_no_arrow_of_the_map_runs_behind_a_box_and_one_says_what_went_along_it(browser: Any, hall: str) -> None:
     with serve_page(Path(hall), port=0) as address, opened(browser, address, "map") as tab:
         tab.wait_for_selector(".drawing .way")
         assert tab.locator(".drawing .way").count() > 10
@@ -76,9 +66,7 @@ def test_no_arrow_of_the_map_runs_behind_a_box_and_one_says_what_went_along_it(
         tab.wait_for_selector(".way.held .traffic")
 
 
-def test_of_many_who_spend_those_who_spent_most_have_names_and_all_others_are_one_line(
-    browser: Any, hall: str
-) -> None:
+def test_of_many_who_spend_those_who_spent_most_have_names_and_all_others_are_one_line(browser: Any, hall: str) -> None:
     with serve_page(Path(hall), port=0) as address, opened(browser, address, "money") as tab:
         first = tab.inner_text(".spent a.line >> nth=0")
         assert "big" in first

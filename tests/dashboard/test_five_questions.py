@@ -14,10 +14,7 @@ from lemming.kernel.messages import read_outbox_entries
 
 QUESTIONS: dict[str, tuple[list[str], list[str]]] = {
     "what needs me": ([], [".queue:has-text('2 wait for you')", ".item h3:has-text('refunds')"]),
-    "why does it want that": (
-        [],
-        [".because:has-text('billing answered'):has-text('on 3 and on 5 November')"],
-    ),
+    "why does it want that": ([], [".because:has-text('billing answered'):has-text('on 3 and on 5 November')"]),
     "what is going on": (
         [".menu a:has-text('Agents')"],
         [".head .state:has-text('no engine runs')", ".row:has-text('writer') .pill:text-is('waiting')"],

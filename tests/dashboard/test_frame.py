@@ -36,9 +36,7 @@ def test_findings_are_grouped_quoted_to_the_letter_and_counted_in_the_menu(brows
 
 
 def test_one_failing_agent_of_nine_does_not_paint_a_tick_red(browser: Any, choir: Path) -> None:
-    heights = (
-        "it => [...it.querySelectorAll('.bar')].map(bar => [bar.className.baseVal, bar.height.baseVal.value])"
-    )
+    heights = "it => [...it.querySelectorAll('.bar')].map(bar => [bar.className.baseVal, bar.height.baseVal.value])"
     with serve_page(choir, port=0) as address, opened(browser, address, "ticks") as tab:
         bars = dict(tab.locator(".strip a.column >> nth=0").evaluate(heights))
         assert bars["bar of-failed"] < bars["bar of-done"] / 7
@@ -86,16 +84,7 @@ def test_the_head_is_there_wherever_one_has_scrolled_to(browser: Any, address: s
 def test_nothing_overflows_at_200_percent(browser: Any, address: str) -> None:
     with opened(browser, address) as tab:
         tab.set_viewport_size({"width": 720, "height": 700})
-        for part in (
-            "waiting",
-            "agents",
-            "feed",
-            "ticks",
-            "tick?number=2",
-            "money",
-            "past?new=2",
-            "agent?name=desk",
-        ):
+        for part in ("waiting", "agents", "feed", "ticks", "tick?number=2", "money", "past?new=2", "agent?name=desk"):
             tab.goto(f"{tab.url.partition('#')[0]}#/{part}")
             tab.wait_for_selector(f".part-{part.partition('?')[0]} :not(.loading)")
             assert tab.evaluate("document.documentElement.scrollWidth") <= 720, part

@@ -95,9 +95,7 @@ def test_tabs_that_nobody_sees_leave_room_for_one_more(browser: Any, address: st
             tab.wait_for_selector(".queue:has-text('writer')")
 
 
-def test_from_one_why_to_the_next_the_question_is_the_one_that_is_answered(
-    browser: Any, address: str
-) -> None:
+def test_from_one_why_to_the_next_the_question_is_the_one_that_is_answered(browser: Any, address: str) -> None:
     with opened(browser, address, "why?target=no-such-thing") as tab:
         tab.wait_for_selector(".failure")
         tab.fill("main input[type=search]", "shared/letters/okafor.txt")

@@ -26,9 +26,7 @@ def take(browser: Any, base: Path, picture: Path) -> None:
     """Take the picture while two agents of the desk are at work."""
     make_desk(base)
     shutil.rmtree(base / "agents/stranger")
-    answers = [
-        {"agent": name, "delay_s": 1, "reply": say("It is on its way.")} for name in ("desk", "refunds")
-    ]
+    answers = [{"agent": name, "delay_s": 1, "reply": say("It is on its way.")} for name in ("desk", "refunds")]
     write_script(base, [*answers, {"reply": say("Filed.")}])
     clock = HeldClock()
     engine = threading.Thread(target=partial(run_once, base, clock=clock), daemon=True)

@@ -106,9 +106,7 @@ def test_what_is_left_out_is_said(org: Path, tmp_path: Path, capsys: pytest.Capt
     assert {*re.findall(r'\\"tick\\":(\d+),\\"kind', feed)} == {"2"}
 
 
-def test_turns_are_told_in_short_once_there_is_much(
-    org: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_turns_are_told_in_short_once_there_is_much(org: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("feed", "threads"):  # what they leave is for ticks
         monkeypatch.setitem(SIZE_LIMITS_MB, kind, 0.0)
     monkeypatch.setitem(SIZE_LIMITS_MB, "ticks", 0.0001)

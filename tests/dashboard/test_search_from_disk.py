@@ -14,9 +14,7 @@ worker.postMessage(asked);
 """
 
 
-def test_what_the_search_does_to_a_question_does_not_change_what_was_typed(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_what_the_search_does_to_a_question_does_not_change_what_was_typed(browser: Any, tmp_path: Path) -> None:
     (tmp_path / "worker.js").write_text(WORKER)
     (tmp_path / "index.html").write_text(f"<body><script>{SHIM.read_text()}{PAGE}</script>")
     tab = browser.new_page()

@@ -52,9 +52,7 @@ class Answer(NamedTuple):
 
 
 @contextmanager
-def asked(
-    place: str, path: str, method: str = "GET", body: object = None, **headers: str
-) -> Iterator[HTTPResponse]:
+def asked(place: str, path: str, method: str = "GET", body: object = None, **headers: str) -> Iterator[HTTPResponse]:
     """Ask the server as its own page does, but for the headers named; an empty one is left out."""
     usual = {"Authorization": f"Bearer {TOKEN}", "Host": place}
     if method == "POST":
@@ -176,19 +174,11 @@ def told(stream: HTTPResponse) -> dict[str, Any]:
 
 
 def test_of_several_people_each_is_shown_what_waits_for_them(base: Path) -> None:
-    people = [
-        resume(name, model={"key": "human"}, permissions={"read_outboxes": ["*"]}) for name in ("eve", "ivo")
-    ]
+    people = [resume(name, model={"key": "human"}, permissions={"read_outboxes": ["*"]}) for name in ("eve", "ivo")]
     make_org(base, resume("ada"), *people, models={"human": {"provider": "human"}})
     for name in ("eve", "ivo"):
         write_person_entry(
-            base,
-            "ada",
-            tick=1,
-            kind="request",
-            payload={"text": name, "target": name},
-            tags=[],
-            created_at="",
+            base, "ada", tick=1, kind="request", payload={"text": name, "target": name}, tags=[], created_at=""
         )
     with serve_page(base, port=0, token=TOKEN, person="eve") as address:
         place = urlsplit(address).netloc

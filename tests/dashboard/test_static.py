@@ -40,9 +40,7 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(
 
 
 def test_who_is_no_person_cannot_be_the_one_who_looks(base: Path, lemming: Lemming) -> None:
-    make_org(
-        base, resume("ada"), resume("human", model={"key": "human"}), models={"human": {"provider": "human"}}
-    )
+    make_org(base, resume("ada"), resume("human", model={"key": "human"}), models={"human": {"provider": "human"}})
     ran = lemming("dash", "--as", "ada", "--no-open")
     assert ran.status == 2
     assert "human" in ran.err
@@ -55,9 +53,7 @@ def test_every_text_can_be_told_from_what_it_stands_on_in_both_schemes() -> None
         colour = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", scheme))
         texts = [(text, on) for text in ("ink", "soft", "faint") for on in ("paper", "card", "sunk")]
         texts += [(name, f"{name}-soft") for name in ("good", "warn", "bad", "calm")]
-        low = {
-            each: _contrast(*(colour[name] for name in each)) for each in [*texts, ("accent-ink", "accent")]
-        }
+        low = {each: _contrast(*(colour[name] for name in each)) for each in [*texts, ("accent-ink", "accent")]}
         assert {each: ratio for each, ratio in low.items() if ratio < 4.5} == {}
 
 

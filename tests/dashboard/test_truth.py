@@ -23,9 +23,7 @@ SHOWN = """() => document.body.innerText +
     [...document.querySelectorAll('[aria-label]')].map(it => it.ariaLabel)"""
 
 
-def test_after_three_ticks_every_view_is_as_if_it_were_opened_now(
-    browser: Any, address: str, org: Path
-) -> None:
+def test_after_three_ticks_every_view_is_as_if_it_were_opened_now(browser: Any, address: str, org: Path) -> None:
     run_once(org, clock=FrozenClock())
     with ExitStack() as tabs:
         watched = {view: tabs.enter_context(opened(browser, address, view)) for view in WATCHED}

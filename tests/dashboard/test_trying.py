@@ -26,9 +26,7 @@ def duo(base: Path) -> Path:
     """Ada and Bob, whose model is a script, which does not listen; and another model, a brief one."""
     brief = {"provider": "scripted", "model": "brief", "options": {"file": "config/brief.jsonl"}}
     nobody = {"read_outboxes": [], "tools": []}
-    make_org(
-        base, resume("ada", permissions=nobody), resume("bob", permissions=nobody), models={"brief": brief}
-    )
+    make_org(base, resume("ada", permissions=nobody), resume("bob", permissions=nobody), models={"brief": brief})
     fs.write_atomic(base, "config/brief.jsonl", f"{to_line({'reply': say('Hi.')})}\n".encode())
     for _ in range(3):
         run_once(base, clock=FrozenClock())
@@ -71,9 +69,7 @@ def test_the_command_says_so_too_and_ends_as_it_promises(duo: Path, lemming: Lem
 
 
 def test_a_dry_run_says_so_before_anybody_is_asked(duo: Path, lemming: Lemming) -> None:
-    ran = lemming(
-        "rehearse", "--trust", "--dry-run", "--set", "agents/bob/resume.json:/instructions=Be brief."
-    )
+    ran = lemming("rehearse", "--trust", "--dry-run", "--set", "agents/bob/resume.json:/instructions=Be brief.")
     assert "without an answer to another prompt" in ran.err
 
 
@@ -100,9 +96,7 @@ def test_a_line_of_models_is_tried_before_it_is_saved(browser: Any, duo: Path) -
         line.locator("label:has-text('Provider') input").fill("scripted ")
         tab.click("text=Try on the last 10 ticks")
         tab.wait_for_selector(".tried .failure:has-text('does not exist')")
-        tab.fill(
-            "textarea.code", (duo / "config/models.json").read_text().replace("answers.jsonl", "brief.jsonl")
-        )
+        tab.fill("textarea.code", (duo / "config/models.json").read_text().replace("answers.jsonl", "brief.jsonl"))
         tab.click("text=Try on the last 10 ticks")
         tab.wait_for_selector(".tried:has-text('ada 3, bob 3')")
         assert "without an answer to another prompt" in tab.inner_text(".tried")
@@ -129,9 +123,7 @@ def test_what_is_no_resume_is_not_tried(duo: Path, text: str) -> None:
         run_action(Organisation(duo), "try", {"file": "agents/ada/resume.json", "text": text}, None)
 
 
-@pytest.mark.parametrize(
-    "file", ["agents/../config/org.json", "config/credits.json", "../x/resume.json", "tick.json"]
-)
+@pytest.mark.parametrize("file", ["agents/../config/org.json", "config/credits.json", "../x/resume.json", "tick.json"])
 @pytest.mark.parametrize("action", ["try", "save"])
 def test_only_resumes_and_settings_are_tried_and_saved(duo: Path, action: str, file: str) -> None:
     with pytest.raises(UsageError):
@@ -154,11 +146,7 @@ def test_trying_a_large_organisation_ends_and_says_how_far_it_came(duo: Path) ->
     assert (whole["last"], whole["stopped_by"], whole["is_alike"]) == (3, "", True)
 
 
-def test_where_many_journals_would_have_to_be_read_it_is_not_tried(
-    duo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_many_journals_would_have_to_be_read_it_is_not_tried(duo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes_view, "MAX_JOURNALS_COMPARED", 2)
     with pytest.raises(UsageError, match="more than 2 journals"):
-        try_text(
-            Organisation(duo), "config/models.json", (duo / "config/models.json").read_text(), is_dry=True
-        )
+        try_text(Organisation(duo), "config/models.json", (duo / "config/models.json").read_text(), is_dry=True)

@@ -127,12 +127,7 @@ def test_an_agent_that_fails_again_and_again_is_told_so(base: Path) -> None:
     for _ in range(3):
         run_once(base, clock=FrozenClock())
     row = build_view(base, "agents")["rows"][0]
-    assert (row["state"], row["error"], row["times"], row["since_tick"]) == (
-        "failing",
-        "AuthenticationFailed",
-        3,
-        1,
-    )
+    assert (row["state"], row["error"], row["times"], row["since_tick"]) == ("failing", "AuthenticationFailed", 3, 1)
 
 
 def test_a_tick_that_was_interrupted_is_told_from_one_that_goes_on(base: Path) -> None:

@@ -31,9 +31,7 @@ def show(tab: Any, asker: str = "writer") -> None:
 def call_of(org: Path, agent: str, tool: str, **args: Any) -> None:
     """Have an agent ask for one more call."""
     call = {"tool": tool, "args": args}
-    write_script(
-        org, [{"agent": agent, "step": 0, "reply": say("Please.", tool_calls=[call])}, {"reply": say("")}]
-    )
+    write_script(org, [{"agent": agent, "step": 0, "reply": say("Please.", tool_calls=[call])}, {"reply": say("")}])
     run_once(org, clock=FrozenClock())
 
 
@@ -57,9 +55,7 @@ def test_an_item_says_what_is_wanted_and_why_and_leads_to_its_turn(browser: Any,
         tab.wait_for_selector(".whole .from:has-text('writer')")
 
 
-def test_a_call_is_approved_in_two_keys_and_the_focus_is_on_the_next(
-    browser: Any, address: str, org: Path
-) -> None:
+def test_a_call_is_approved_in_two_keys_and_the_focus_is_on_the_next(browser: Any, address: str, org: Path) -> None:
     with opened(browser, address, "waiting") as tab:
         tab.keyboard.press("j")
         tab.wait_for_selector(".item h3:has-text('writer')")
@@ -69,9 +65,7 @@ def test_a_call_is_approved_in_two_keys_and_the_focus_is_on_the_next(
     assert last_of(org)["decision"] == "approve"
 
 
-def test_what_was_decided_is_taken_back_until_the_next_tick_begins(
-    browser: Any, address: str, org: Path
-) -> None:
+def test_what_was_decided_is_taken_back_until_the_next_tick_begins(browser: Any, address: str, org: Path) -> None:
     before = len(read_outbox_entries(org, "human"))
     with opened(browser, address, "waiting") as tab:
         show(tab)
@@ -172,9 +166,7 @@ def test_what_is_half_typed_outlasts_a_look_at_another_part(browser: Any, addres
         assert tab.input_value(".form input[inputmode=decimal]") == "49.5"
 
 
-def test_a_form_shows_the_schemas_words_and_names_what_is_wrong(
-    browser: Any, address: str, org: Path
-) -> None:
+def test_a_form_shows_the_schemas_words_and_names_what_is_wrong(browser: Any, address: str, org: Path) -> None:
     with opened(browser, address, "waiting") as tab:
         form = tab.locator(".item .form")
         said = form.inner_text()

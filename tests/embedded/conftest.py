@@ -34,19 +34,11 @@ def qwen() -> dict[str, object]:
     They are those of the models' folder, or the file that `LEMMING_TEST_WEIGHTS` names.
     """
     pytest.importorskip("xllamacpp", reason="xllamacpp is not installed")
-    line = {
-        "provider": "local",
-        "model": QWEN,
-        "prompt": "brief",
-        "max_output_tokens": 256,
-        "deadline_s": 600,
-    }
+    line = {"provider": "local", "model": QWEN, "prompt": "brief", "max_output_tokens": 256, "deadline_s": 600}
     if named := os.environ.get(WEIGHTS_ENV):
         with open(named, "rb") as file:
             digest = file_digest(file, "sha256").hexdigest()
-        assert digest == CATALOGUE[QWEN].sha256, (
-            f"{WEIGHTS_ENV} must name the weights of {QWEN}, got {digest}"
-        )
+        assert digest == CATALOGUE[QWEN].sha256, f"{WEIGHTS_ENV} must name the weights of {QWEN}, got {digest}"
         return {**line, "options": {"path": named}}
     try:
         verify_weights(QWEN)

@@ -50,9 +50,7 @@ def files_in(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.name != ".lock")
 
 
-def test_a_file_is_fetched_where_the_hub_sends_us_and_leaves_nothing_else(
-    hub: HubServer, tmp_path: Path
-) -> None:
+def test_a_file_is_fetched_where_the_hub_sends_us_and_leaves_nothing_else(hub: HubServer, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     assert fetch_weights(WANTED, tmp_path, progress=lambda *what: seen.append(what)).read_bytes() == CONTENT
     assert files_in(tmp_path) == ["tiny.gguf"]
@@ -84,9 +82,7 @@ def test_a_server_without_ranges_sends_it_again_from_the_beginning(hub: HubServe
 
 
 @pytest.mark.parametrize("left", [b"x" * 10, b"x" * (len(CONTENT) + 1), b"x" * len(CONTENT)])
-def test_a_beginning_that_is_another_files_costs_one_more_attempt(
-    left: bytes, hub: HubServer, tmp_path: Path
-) -> None:
+def test_a_beginning_that_is_another_files_costs_one_more_attempt(left: bytes, hub: HubServer, tmp_path: Path) -> None:
     (tmp_path / ".tiny.gguf.part").write_bytes(left)
     if len(left) <= len(CONTENT):
         with pytest.raises(Unavailable, match="must have the expected SHA-256"):
@@ -111,8 +107,7 @@ def test_a_file_of_another_size_is_not_even_fetched(content: bytes, hub: HubServ
 
 
 @pytest.mark.parametrize(
-    ("status", "about"),
-    [(404, "the file does not exist"), (401, "the file does not exist"), (503, "HTTP 503")],
+    ("status", "about"), [(404, "the file does not exist"), (401, "the file does not exist"), (503, "HTTP 503")]
 )
 def test_a_refusal_names_the_address(status: int, about: str, hub: HubServer, tmp_path: Path) -> None:
     hub.status = status

@@ -16,13 +16,7 @@ from patience import PATIENCE_S
 from lemming.capabilities.embedded_models.llama_provider import LocalProvider
 from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
 from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
-from lemming.kernel.base.errors import (
-    AuthenticationFailed,
-    RequestRejected,
-    TimedOut,
-    Unavailable,
-    UnknownModel,
-)
+from lemming.kernel.base.errors import AuthenticationFailed, RequestRejected, TimedOut, Unavailable, UnknownModel
 from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import LOCAL_MODEL, ModelEntry
@@ -44,14 +38,10 @@ SCHEMA = {
 def small() -> Request:
     """A short question with room for a short answer."""
     messages = [{"role": "user", "content": "Say hello to Ada."}]
-    return Request(
-        model_name=LOCAL_MODEL, messages=messages, max_output_tokens=8, seed=7, deadline_s=PATIENCE_S
-    )
+    return Request(model_name=LOCAL_MODEL, messages=messages, max_output_tokens=8, seed=7, deadline_s=PATIENCE_S)
 
 
-def test_missing_weights_say_how_to_get_them(
-    small: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_weights_say_how_to_get_them(small: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEMMING_MODELS_DIR", str(tmp_path))
     with pytest.raises(UnknownModel) as caught:
         call_provider(LocalProvider(), small)
@@ -108,14 +98,10 @@ def test_the_same_request_gives_the_same_answer(model: LocalProvider, small: Req
 
 
 @pytest.mark.model
-def test_calls_from_several_threads_do_not_change_each_others_answers(
-    model: LocalProvider, small: Request
-) -> None:
+def test_calls_from_several_threads_do_not_change_each_others_answers(model: LocalProvider, small: Request) -> None:
     alone = call_provider(model, small).text
     texts: list[str] = []
-    threads = [
-        threading.Thread(target=lambda: texts.append(call_provider(model, small).text)) for _ in range(2)
-    ]
+    threads = [threading.Thread(target=lambda: texts.append(call_provider(model, small).text)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -278,9 +264,7 @@ def test_a_model_whose_template_knows_no_tools_answers_with_text(server: str, sm
     """llama.cpp passes tools over without a word where the model's chat template has no place for them."""
     tool = {"name": "see", "description": "See.", "parameters": {"type": "object", "properties": {}}}
     told = [{"role": "system", "content": "Be brief.", "tools": [tool]}, *small.messages]
-    reply = call_provider(
-        OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV), small._replace(messages=told)
-    )
+    reply = call_provider(OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV), small._replace(messages=told))
     assert (bool(reply.text), reply.calls) == (True, ())
 
 

@@ -151,7 +151,5 @@ from lemming.providers import Request
 messages = json.loads({json.dumps(json.dumps(questions[-1].messages))})
 print(json.dumps(LocalProvider().complete(Request({LOCAL_MODEL!r}, messages, max_output_tokens=6)).text))
 """
-    alone = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
-    )
+    alone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert json.loads(alone.stdout) == replies[-1].text

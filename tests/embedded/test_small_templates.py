@@ -45,12 +45,7 @@ def entries(base: Path, agent: str) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("weights")
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_the_smallest_model_gives_valid_replies_in_every_template(base: Path, template: str) -> None:
-    small = {
-        "provider": "local",
-        "model": "smollm2-135m-instruct",
-        "prompt": "brief",
-        "max_output_tokens": 256,
-    }
+    small = {"provider": "local", "model": "smollm2-135m-instruct", "prompt": "brief", "max_output_tokens": 256}
     report = run_once(made(base, template, {**small, "deadline_s": 600}))
     assert [turn.reason for turn in report.by_status("failed")] == []
     assert broken_replies(report) == []

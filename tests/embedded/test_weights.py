@@ -127,9 +127,7 @@ def test_where_weights_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert get_models_folder() == tmp_path / "models"
 
 
-def test_missing_and_damaged_weights_say_how_to_get_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_and_damaged_weights_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEMMING_MODELS_DIR", str(tmp_path))
     with pytest.raises(UnknownModel) as caught:
         find_weights(LOCAL_MODEL)

@@ -13,9 +13,7 @@ from urllib.parse import quote, quote_plus
 
 from lemming.testing import tree
 
-PEM = "\n".join(
-    ["-----BEGIN PRIVATE KEY-----", *["MIIEvQIBADANBgkqhkiG9w0B" * 2] * 3, "-----END PRIVATE KEY-----"]
-)
+PEM = "\n".join(["-----BEGIN PRIVATE KEY-----", *["MIIEvQIBADANBgkqhkiG9w0B" * 2] * 3, "-----END PRIVATE KEY-----"])
 VALUES = {
     "FOO_AUTHENTICATION_TOKEN": "p4t-hush/hush+42",
     "BAR_PASSWORD": 'grün "käse" 7!',

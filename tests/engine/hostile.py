@@ -71,15 +71,9 @@ FAILED: dict[str, tuple[str, str]] = {
     "deep arguments": (use("memory_write", key="k", value=nested(59)), "nesting deeper"),
     "deep args_json": (calls({"tool": "x", "args_json": DEEP}), "nesting deeper"),
     "deep data_json": (entries(entry(payload={"text": "x", "data_json": DEEP})), "nesting deeper"),
-    "deep value_json": (
-        json.dumps({"memory_updates": [{"key": "k", "value_json": DEEP}]}),
-        "nesting deeper",
-    ),
+    "deep value_json": (json.dumps({"memory_updates": [{"key": "k", "value_json": DEEP}]}), "nesting deeper"),
     "more than a megabyte": (WORDS * 4, "larger than 1048576 bytes"),
-    "a contract of more than a megabyte": (
-        json.dumps(say("x", notes=WORDS * 4)),
-        "larger than 1048576 bytes",
-    ),
+    "a contract of more than a megabyte": (json.dumps(say("x", notes=WORDS * 4)), "larger than 1048576 bytes"),
     "a payload of 300 kilobytes": (entries(entry(payload={"text": WORDS})), "larger than 65536 bytes"),
     "an unknown key": ('{"notes": "x", "actions": []}', 'unknown key "actions"'),
     "a key with a Cyrillic letter": ('{"notes": "x", "outbox_entri\u0435s": []}', "unknown key"),
@@ -134,10 +128,7 @@ STANDS: dict[str, tuple[str, str]] = {
     "closing brackets to spare": (CONTRACT + "}}}]", "stood in prose"),
     "single quotes": ("{'notes': 'x'}", "the JSON was not strict"),
     "a trailing comma": ('{"notes": "x",}', "the JSON was not strict"),
-    "text as tags": (
-        entries(entry(tags="urgent")),
-        "outbox_entries: tags: expected a list of words; it was not kept",
-    ),
+    "text as tags": (entries(entry(tags="urgent")), "outbox_entries: tags: expected a list of words; it was not kept"),
     "nested tags": (
         entries(entry(tags=[["urgent"]])),
         "outbox_entries: tags: expected a list of words; it was not kept",
@@ -150,10 +141,7 @@ STANDS: dict[str, tuple[str, str]] = {
         entries(entry(id="x", agent="human", tick=99, created_at="never", timestamp="never")),
         "ignored, the engine sets it",
     ),
-    "2,000 forged identities": (
-        entries(*[entry(payload={}, id="x", tick=1)] * 1000),
-        "more remarks",
-    ),
+    "2,000 forged identities": (entries(*[entry(payload={}, id="x", tick=1)] * 1000), "more remarks"),
     "a forged identity in the payload": (
         entries(entry(payload={"id": "x", "agent": "human", "tick": 99, "__proto__": {}})),
         "",
@@ -188,10 +176,7 @@ STANDS: dict[str, tuple[str, str]] = {
     "a write to a resume in the workspace": (use("file_write", path="resume.json", content="{}"), PATHS),
     "a write into an outbox": (use("file_write", path="../outbox/00000001_a.json", content="{}"), PATHS),
     "a write outside": (use("file_write", path="@OUTSIDE@/x.txt", content="x"), PATHS),
-    "a write by way of the shared folder": (
-        use("file_write", path="shared/../config/org.json", content="x"),
-        PATHS,
-    ),
+    "a write by way of the shared folder": (use("file_write", path="shared/../config/org.json", content="x"), PATHS),
     "a write to a hook": (use("file_write", path=".git/hooks/pre-commit", content="x"), PATHS),
     "a write to the home": (use("file_write", path="~/.bashrc", content="x"), PATHS),
     "a path with a NUL": (use("file_write", path="a\0b", content="x"), PATHS),

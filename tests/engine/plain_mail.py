@@ -55,9 +55,7 @@ class PlainMail:
         if reader.name not in self._authors:
             readable = reader.permissions.read_outboxes
             names = self._agents if "*" in readable else self._agents.intersection(readable)
-            self._authors[reader.name] = sorted(
-                names - {reader.name}, key=lambda name: (self._place_of(name), name)
-            )
+            self._authors[reader.name] = sorted(names - {reader.name}, key=lambda name: (self._place_of(name), name))
         return self._authors[reader.name]
 
     def has_unread(self, reader: Agent, mark: ReadMark) -> bool:
@@ -73,8 +71,7 @@ class PlainMail:
     def inbox(self, reader: Agent, mark: ReadMark, *, limit: int, chars: int) -> Inbox:
         """Assemble what a turn is shown: what is new, then the newest it knows, then its own."""
         visible = sorted(
-            (name for author in self.authors_of(reader) for name in self._visible(author, reader)),
-            key=self._key,
+            (name for author in self.authors_of(reader) for name in self._visible(author, reader)), key=self._key
         )
         fresh = [name for name in visible if not mark.has_seen(name)]
         self._tried = set()
@@ -167,8 +164,7 @@ class PlainMail:
         if not names or names[-1].tick < self._tick:
             return names
         sees_this_tick = author not in self._firing or (
-            self._visibility == "order"
-            and self._firing[author] < self._firing.get(reader.name, len(self._firing))
+            self._visibility == "order" and self._firing[author] < self._firing.get(reader.name, len(self._firing))
         )
         newest = self._tick if sees_this_tick else self._tick - 1
         return [name for name in names if name.tick <= newest]

@@ -6,11 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from lemming.kernel.files.stat_cache import (
-    file_identity,
-    has_stable_mtime,
-    open_folder,
-)
+from lemming.kernel.files.stat_cache import file_identity, has_stable_mtime, open_folder
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.messages import OutboxEntry, write_outbox_entry
 

@@ -74,9 +74,7 @@ def test_a_call_without_an_answer_has_its_code_wherever_it_is_told(flaky: Path) 
     assert last_line(flaky / "logs/engine.log", "turn")["code"] == "LMG-504"
 
 
-def test_an_answer_that_is_thrown_away_for_its_size_is_charged_and_counts_against_the_limit(
-    base: Path,
-) -> None:
+def test_an_answer_that_is_thrown_away_for_its_size_is_charged_and_counts_against_the_limit(base: Path) -> None:
     register_provider("flaky", Flaky)
     prices = {"per_call": 1.0, "per_1k_output_tokens": 10.0, "max_output_tokens": 500}
     models = {"flaky": {"provider": "flaky", **prices}}

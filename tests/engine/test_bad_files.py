@@ -40,9 +40,7 @@ EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        pytest.param(
-            '{"name": "beta", ', f"{RESUME}:1:18: unexpected end of JSON ({UNCLOSED})", id="truncated"
-        ),
+        pytest.param('{"name": "beta", ', f"{RESUME}:1:18: unexpected end of JSON ({UNCLOSED})", id="truncated"),
         pytest.param(GOOD[:60], f"{RESUME}:5:5: unterminated string", id="truncated in a string"),
         pytest.param("", f"{RESUME}:1:1: unexpected end of JSON ({EMPTY})", id="empty"),
         pytest.param(
@@ -51,30 +49,18 @@ EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
             id="not UTF-8",
         ),
         pytest.param(GOOD.encode("utf-16"), f"{RESUME}:1:1: byte 0xff at offset 0 is not UTF-8", id="UTF-16"),
-        pytest.param(
-            "[]", f"{RESUME}:1:1: expected an object, got a list (start the file with {{)", id="a list"
-        ),
+        pytest.param("[]", f"{RESUME}:1:1: expected an object, got a list (start the file with {{)", id="a list"),
         pytest.param("[" * 200_000, f"{RESUME}: nesting deeper than 64", id="200,000 deep"),
         pytest.param(
-            schedule("9" * 5000),
-            f"{EVERY}: number out of range: integers must fit in 53 bits",
-            id="5000 digits",
+            schedule("9" * 5000), f"{EVERY}: number out of range: integers must fit in 53 bits", id="5000 digits"
         ),
         pytest.param(
-            schedule("9007199254740993"),
-            f"{EVERY}: number out of range: integers must fit in 53 bits",
-            id="2^53+1",
+            schedule("9007199254740993"), f"{EVERY}: number out of range: integers must fit in 53 bits", id="2^53+1"
         ),
         pytest.param(schedule('"abc"'), f'{EVERY}: expected a whole number, got "abc"', id="every abc"),
+        pytest.param(schedule("0"), f"{EVERY}: expected a number of at least 1, got 0 (write 1 or more)", id="every 0"),
         pytest.param(
-            schedule("0"),
-            f"{EVERY}: expected a number of at least 1, got 0 (write 1 or more)",
-            id="every 0",
-        ),
-        pytest.param(
-            schedule("-1"),
-            f"{EVERY}: expected a number of at least 1, got -1 (write 1 or more)",
-            id="every -1",
+            schedule("-1"), f"{EVERY}: expected a number of at least 1, got -1 (write 1 or more)", id="every -1"
         ),
         pytest.param(schedule("1.5"), f"{EVERY}: expected a whole number, got 1.5", id="every 1.5"),
         pytest.param(schedule("true"), f"{EVERY}: expected a whole number, got true", id="every true"),
@@ -93,27 +79,17 @@ EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
         pytest.param(os.mkfifo, f"{RESUME}: not a regular file", id="a pipe"),
         pytest.param(Path.mkdir, f"{RESUME}: not a regular file", id="a folder"),
         pytest.param(a_device, f"{RESUME}: not a regular file", id="a device"),
+        pytest.param(a_link_to("/etc/passwd"), f"{RESUME}: expected a regular file, got a symbolic link", id="a link"),
         pytest.param(
-            a_link_to("/etc/passwd"),
-            f"{RESUME}: expected a regular file, got a symbolic link",
-            id="a link",
-        ),
-        pytest.param(
-            json.dumps(resume("beta", title="x" * 300_000)),
-            f"{RESUME}: larger than 262144 bytes",
-            id="large",
+            json.dumps(resume("beta", title="x" * 300_000)), f"{RESUME}: larger than 262144 bytes", id="large"
         ),
     ],
 )
-def test_a_bad_resume_takes_out_that_agent_only_and_says_where(
-    org: Path, content: Content, message: str
-) -> None:
+def test_a_bad_resume_takes_out_that_agent_only_and_says_where(org: Path, content: Content, message: str) -> None:
     assert run_with(org, RESUME, content) == {"beta": message}
 
 
-@pytest.mark.parametrize(
-    "name", ["../../evil", "", "a/b", "CON", "x" * 300, "e\u0301te\u0301", "Beta", "be\nta"]
-)
+@pytest.mark.parametrize("name", ["../../evil", "", "a/b", "CON", "x" * 300, "e\u0301te\u0301", "Beta", "be\nta"])
 def test_a_resume_with_a_name_that_is_not_its_folders_is_refused(org: Path, name: str) -> None:
     reasons = run_with(org, RESUME, json.dumps(resume(name)))
     assert reasons["beta"].startswith(f"{RESUME} /name: the name must be the folder's name")
@@ -145,9 +121,7 @@ def test_the_content_behind_a_link_is_not_echoed(org: Path, tmp_path: Path) -> N
 def test_a_byte_order_mark_is_accepted_with_a_warning(org: Path) -> None:
     assert run_with(org, RESUME, b"\xef\xbb\xbf" + GOOD.encode()) == {}
     (warning,) = survey_agents(org).warnings
-    assert (
-        str(warning) == f"{RESUME}:1:1: the file must be UTF-8 without a byte order mark; the mark is ignored"
-    )
+    assert str(warning) == f"{RESUME}:1:1: the file must be UTF-8 without a byte order mark; the mark is ignored"
 
 
 @pytest.mark.parametrize("name", ["CON", "Beta", "e\u0301te\u0301", "x" * 100, "-beta", "a b", "be.ta"])
@@ -216,9 +190,7 @@ NO_TICK = 'expected {"current_tick": N} with a whole number N'
             'cannot read the tick counter: duplicate key "current_tick"',
             id="twice",
         ),
-        pytest.param(
-            b"\xff\xfe", "cannot read the tick counter: byte 0xff at offset 0 is not UTF-8", id="bytes"
-        ),
+        pytest.param(b"\xff\xfe", "cannot read the tick counter: byte 0xff at offset 0 is not UTF-8", id="bytes"),
         pytest.param(os.mkfifo, "cannot read the tick counter: not a regular file", id="a pipe"),
         pytest.param(Path.mkdir, "cannot read the tick counter: not a regular file", id="a folder"),
         pytest.param(
@@ -277,11 +249,7 @@ def test_a_clock_moved_past_an_interrupted_tick_is_refused(org: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        (
-            "credits.json",
-            '{"ada": {"max_credits"',
-            f"config/credits.json:1:23: unexpected end of JSON ({UNCLOSED})",
-        ),
+        ("credits.json", '{"ada": {"max_credits"', f"config/credits.json:1:23: unexpected end of JSON ({UNCLOSED})"),
         (
             "credits.json",
             '{"ada": {"max_credits": "many"}}',
@@ -292,21 +260,13 @@ def test_a_clock_moved_past_an_interrupted_tick_is_refused(org: Path) -> None:
             '{"ada": 5}',
             'config/credits.json:1:2 /ada: expected an object, got a number (write {"max_credits":5})',
         ),
-        (
-            "credits.json",
-            "[]",
-            "config/credits.json:1:1: expected an object, got a list (start the file with {)",
-        ),
+        ("credits.json", "[]", "config/credits.json:1:1: expected an object, got a list (start the file with {)"),
         (
             "models.json",
             '{"a": {"provider": 5}}',
             'config/models.json:1:8 /a/provider: expected text, got 5 (write "5")',
         ),
-        (
-            "models.json",
-            '{"a": {"provider": true}}',
-            "config/models.json:1:8 /a/provider: expected text, got true",
-        ),
+        ("models.json", '{"a": {"provider": true}}', "config/models.json:1:8 /a/provider: expected text, got true"),
         (
             "org.json",
             '{"durability": "sometimes"}',
@@ -337,8 +297,4 @@ def test_all_wrong_settings_are_said_at_once(org: Path) -> None:
     (org / "config/credits.json").write_text('{"ada": {"soft_cap": false}}')
     with pytest.raises(ConfigError) as caught:
         run_once(org)
-    assert [problem.pointer for problem in caught.value.problems] == [
-        "/inbox_limit",
-        "/max_attempts",
-        "/ada/soft_cap",
-    ]
+    assert [problem.pointer for problem in caught.value.problems] == ["/inbox_limit", "/max_attempts", "/ada/soft_cap"]

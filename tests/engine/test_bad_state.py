@@ -29,25 +29,14 @@ def org(base: Path) -> Path:
 # --- outboxes, memories, ledgers ---------------------------------------------------------------
 
 
-FORGED = {
-    "id": "abc",
-    "tick": 0,
-    "agent": "ada",
-    "kind": "message",
-    "payload": {},
-    "tags": [],
-    "created_at": "",
-}
+FORGED = {"id": "abc", "tick": 0, "agent": "ada", "kind": "message", "payload": {}, "tags": [], "created_at": ""}
 IDENTITY = "(use the folder and the file's name)"
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"agent": "human"},
-            f" /agent: entry ignored: agent must be 'ada' as in the path, got 'human' {IDENTITY}",
-        ),
+        ({"agent": "human"}, f" /agent: entry ignored: agent must be 'ada' as in the path, got 'human' {IDENTITY}"),
         ({"tick": 7}, f" /tick: entry ignored: tick must be 0 as in the path, got '7' {IDENTITY}"),
         ({"id": "def"}, f" /id: entry ignored: id must be 'abc' as in the path, got 'def' {IDENTITY}"),
         ({"tick": "0"}, ':3:3 /tick: expected a whole number, got "0" (write 0)'),
@@ -59,9 +48,7 @@ IDENTITY = "(use the folder and the file's name)"
         ({"extra": 1}, ' /extra: entry ignored: unknown key "extra" (an entry must have exactly seven keys)'),
     ],
 )
-def test_a_forged_or_wrong_entry_is_ignored_with_the_reason(
-    org: Path, change: dict[str, Any], message: str
-) -> None:
+def test_a_forged_or_wrong_entry_is_ignored_with_the_reason(org: Path, change: dict[str, Any], message: str) -> None:
     place = "agents/ada/outbox/00000000_abc.json"
     assert run_with(org, place, json.dumps({**FORGED, **change}, indent=2)) == {}
     assert [entry.tick for entry in read_outbox_entries(org, "ada")] == [1]
@@ -70,9 +57,7 @@ def test_a_forged_or_wrong_entry_is_ignored_with_the_reason(
     assert [line["problem"] for line in logged if line["event"] == "problem"] == [place + message]
 
 
-@pytest.mark.parametrize(
-    "make", [os.mkfifo, Path.mkdir, a_link_to("/etc/passwd")], ids=["pipe", "folder", "link"]
-)
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, a_link_to("/etc/passwd")], ids=["pipe", "folder", "link"])
 def test_something_else_in_an_entrys_place_is_ignored(org: Path, make: Callable[[Path], object]) -> None:
     assert run_with(org, "agents/ada/outbox/00000000_abc.json", make) == {}
     assert len(validate_outbox(org, "ada")) == 1
@@ -127,9 +112,7 @@ def test_a_ledger_that_cannot_be_read_fails_its_agent_and_is_left_as_it_is(
 ) -> None:
     put(org / RESUME, GOOD)
     ledger = org / "agents/beta/turns.jsonl"
-    reasons = run_with(
-        org, "agents/beta/turns.jsonl", f"{content}\n" if isinstance(content, str) else content
-    )
+    reasons = run_with(org, "agents/beta/turns.jsonl", f"{content}\n" if isinstance(content, str) else content)
     assert reasons["beta"].startswith(f"agents/beta/turns.jsonl: {why}")
     if isinstance(content, str):
         assert ledger.read_text() == f"{content}\n"
@@ -138,9 +121,7 @@ def test_a_ledger_that_cannot_be_read_fails_its_agent_and_is_left_as_it_is(
 @pytest.mark.parametrize(
     "content", ['{"key": "plan", "value": [1, 2', os.mkfifo, Path.mkdir], ids=["torn", "pipe", "folder"]
 )
-def test_a_memory_that_a_person_broke_is_not_written_over_and_the_agent_is_told(
-    base: Path, content: Content
-) -> None:
+def test_a_memory_that_a_person_broke_is_not_written_over_and_the_agent_is_told(base: Path, content: Content) -> None:
     reply = say("hi", memory_updates=[{"key": "plan", "value": 1}, {"key": "other", "value": 2}])
     make_org(
         base,
@@ -203,9 +184,7 @@ def make_larger(journal: Path) -> None:
     [make_larger, bytes(9000), "", a_link_to("gone"), os.mkfifo, Path.mkdir],
     ids=["larger", "zeroes", "empty", "a dangling link", "a pipe", "a folder"],
 )
-def test_whatever_stands_in_the_place_of_an_old_ticks_journal_stops_no_later_one(
-    org: Path, content: Content
-) -> None:
+def test_whatever_stands_in_the_place_of_an_old_ticks_journal_stops_no_later_one(org: Path, content: Content) -> None:
     for _ in range(2):
         run_once(org, clock=FrozenClock())
     journal = org / "logs/ticks/00000002.jsonl"
@@ -214,9 +193,7 @@ def test_whatever_stands_in_the_place_of_an_old_ticks_journal_stops_no_later_one
     else:
         put(journal, content)
     assert [turn.status for turn in run_once(org, clock=FrozenClock()).turns] == ["done"] * 2
-    assert any(
-        it.is_error and it.file.startswith(f"{journal.relative_to(org)}") for it in verify_org(org).findings
-    )
+    assert any(it.is_error and it.file.startswith(f"{journal.relative_to(org)}") for it in verify_org(org).findings)
 
 
 def test_a_lock_file_full_of_nonsense_is_no_obstacle(org: Path) -> None:

@@ -132,9 +132,7 @@ def test_an_interrupt_signs_everybody_off(heard_by: str) -> None:
     assert (register.running, stopped) == (0, [True] * 3)
 
 
-def test_a_system_without_more_threads_ends_the_turns_that_were_begun(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_system_without_more_threads_ends_the_turns_that_were_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     stop, register, turn_lock = threading.Event(), Register(), TurnLock()
     ended: list[str] = []
 

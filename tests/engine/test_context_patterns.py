@@ -21,9 +21,7 @@ def desk(base: Path, *names: str, **more: Any) -> Path:
     (base / "shared/tickets").mkdir(parents=True)
     for name in names:
         (base / "shared/tickets" / name).write_text(f"what {name} says")
-    make_org(
-        base, resume("ada", permissions=ACCESS, context=[TICKETS], **more), script=[{"reply": say("ok")}]
-    )
+    make_org(base, resume("ada", permissions=ACCESS, context=[TICKETS], **more), script=[{"reply": say("ok")}])
     return base
 
 

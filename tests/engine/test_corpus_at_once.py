@@ -44,9 +44,7 @@ def imported(base: Path, org: dict[str, Any], *, kind: str, source: dict[str, st
         {"step": 0, "reply": say("looking", tool_calls=[call("file_list"), call("file_read", path="a")])},
         {"reply": remembers("it is done", kind="response")},
     ]
-    fs.write_atomic(
-        base, "config/answers.jsonl", "".join(f"{json.dumps(line)}\n" for line in script).encode()
-    )
+    fs.write_atomic(base, "config/answers.jsonl", "".join(f"{json.dumps(line)}\n" for line in script).encode())
     for name in list_agent_folders(base):
         if name != "human":
             by_hand(base, "human", 0, f"for{name}", text="Please look.", target=name)

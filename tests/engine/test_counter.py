@@ -35,14 +35,11 @@ def forget(base: Path) -> None:
     (base / "tick.json").unlink()
 
 
-def test_without_counter_and_journals_the_next_tick_is_known_and_nothing_spent_is_forgotten(
-    spent: Path,
-) -> None:
+def test_without_counter_and_journals_the_next_tick_is_known_and_nothing_spent_is_forgotten(spent: Path) -> None:
     forget(spent)
     told: list[str] = []
     report = run_once(
-        spent,
-        notify=lambda event: told.append(event.problem.hint) if isinstance(event, ProblemFound) else None,
+        spent, notify=lambda event: told.append(event.problem.hint) if isinstance(event, ProblemFound) else None
     )
     assert (report.tick, report.turns[0].error) == (4, "OutOfCredits")
     assert "check tick 4, the next by the ledgers and outboxes" in told[0]
@@ -132,9 +129,7 @@ def test_a_counter_that_is_set_ahead_while_an_engine_runs_is_told(base: Path) ->
     next(running)
     (base / "tick.json").write_text('{"current_tick": 99}')
     assert [report.tick for report in running] == [99, 100]
-    assert ahead(heard) == [
-        "current_tick must be 2, where the engine left it, got 99: ticks 2 to 98 are skipped"
-    ]
+    assert ahead(heard) == ["current_tick must be 2, where the engine left it, got 99: ticks 2 to 98 are skipped"]
 
 
 def test_ticks_that_are_slept_through_count_and_are_no_surprise(base: Path) -> None:

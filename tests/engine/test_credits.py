@@ -22,9 +22,7 @@ def prompt_of(base: Path, tick: int, agent: str) -> str:
     return "\n".join(message["content"] for message in started[0]["prompt"])
 
 
-def make_priced(
-    base: Path, *, script: list[dict[str, Any]] | None = None, limits: Any, **prices: Any
-) -> Path:
+def make_priced(base: Path, *, script: list[dict[str, Any]] | None = None, limits: Any, **prices: Any) -> Path:
     """Make an organisation of one agent whose model has these prices in credits."""
     entry = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, **prices}
     ada = resume("ada", model={"key": "priced"}, credits=limits)
@@ -67,9 +65,7 @@ def test_what_is_left_may_be_spent_to_the_last_bit(base: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 4])
-def test_who_has_used_everything_up_makes_no_call_though_calls_themselves_are_free(
-    base: Path, limit: int
-) -> None:
+def test_who_has_used_everything_up_makes_no_call_though_calls_themselves_are_free(base: Path, limit: int) -> None:
     script = [{"reply": say("hi"), "input_tokens": 0, "output_tokens": 1000}]
     make_priced(base, script=script, limits={"max_credits": limit}, per_call=0, per_1k_output_tokens=4)
     reports = [run_once(base).turns[0] for _ in range(2)]
@@ -123,9 +119,7 @@ def hires(count: int, **more: Any) -> dict[str, Any]:
 
 
 def test_ten_credits_in_and_at_most_ten_out_however_many_agents_are_created(base: Path) -> None:
-    hr = resume(
-        "hr", permissions={"read_outboxes": ["*"], "tools": ["create_agent"]}, credits={"max_credits": 10}
-    )
+    hr = resume("hr", permissions={"read_outboxes": ["*"], "tools": ["create_agent"]}, credits={"max_credits": 10})
     make_org(base, hr, script=[{"agent": "hr", "tick": 1, "reply": hires(9)}, {"reply": say("working")}])
     for _ in range(12):
         run_once(base)
@@ -154,10 +148,7 @@ def test_the_limit_of_new_agents_counts_the_whole_turn(base: Path) -> None:
 
 def test_what_a_failed_turn_did_not_write_it_has_not_passed_on(base: Path) -> None:
     hr = resume(
-        "hr",
-        permissions={"tools": ["create_agent"]},
-        turn={"max_steps": 2, "repairs": 0},
-        credits={"max_credits": 10},
+        "hr", permissions={"tools": ["create_agent"]}, turn={"max_steps": 2, "repairs": 0}, credits={"max_credits": 10}
     )
     make_org(base, hr, script=[{"step": 0, "reply": hires(1)}, {"reply": "garbage"}])
     (turn,) = run_once(base).turns

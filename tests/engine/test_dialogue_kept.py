@@ -36,12 +36,8 @@ def result(chars: int) -> dict[str, Any]:
 
 
 def test_a_dialogue_comes_back_from_the_ledger_as_it_was_written(tmp_path: Path) -> None:
-    dialogue = Dialogue(
-        style="native", messages=(SAID, GIVEN, SAID), calls=("a", ""), hidden=("b",), trust="low"
-    )
-    state = AgentState(
-        tick=1, requests=(OpenRequest(request="human/00000001_x", turns=1, dialogue=dialogue),)
-    )
+    dialogue = Dialogue(style="native", messages=(SAID, GIVEN, SAID), calls=("a", ""), hidden=("b",), trust="low")
+    state = AgentState(tick=1, requests=(OpenRequest(request="human/00000001_x", turns=1, dialogue=dialogue),))
     (tmp_path / "agents/ada").mkdir(parents=True)
     write_state(tmp_path, "ada", state)
     assert read_state(tmp_path, "ada").requests[0].dialogue == dialogue
@@ -59,14 +55,8 @@ def test_a_dialogue_comes_back_from_the_ledger_as_it_was_written(tmp_path: Path)
         {**GIVEN, "found": {"name": "x"}},
     ],
 )
-def test_a_ledger_whose_dialogue_no_backend_could_be_sent_is_damaged(
-    tmp_path: Path, message: dict[str, Any]
-) -> None:
-    begun = {
-        "request": "human/00000001_x",
-        "turns": 1,
-        "dialogue": {"style": "native", "messages": [message]},
-    }
+def test_a_ledger_whose_dialogue_no_backend_could_be_sent_is_damaged(tmp_path: Path, message: dict[str, Any]) -> None:
+    begun = {"request": "human/00000001_x", "turns": 1, "dialogue": {"style": "native", "messages": [message]}}
     (tmp_path / "agents/ada").mkdir(parents=True)
     line = {**AgentState(tick=1).as_json(), "requests": [begun]}
     (tmp_path / "agents/ada/turns.jsonl").write_text(json.dumps(line) + "\n")
@@ -135,9 +125,7 @@ def test_a_turn_that_waits_for_nothing_keeps_no_dialogue(tmp_path: Path) -> None
 @pytest.mark.parametrize(("others", "is_kept"), [(15, True), (16, False)])
 def test_all_requests_of_an_agent_share_the_room_in_its_ledger(others: int, *, is_kept: bool) -> None:
     """So many that wait keep as much as one may; then the next turn begins anew, and the report says so."""
-    long = Dialogue(
-        style="native", messages=({"role": "assistant", "content": "x" * (MAX_DIALOGUE_BYTES - 60)},)
-    )
+    long = Dialogue(style="native", messages=({"role": "assistant", "content": "x" * (MAX_DIALOGUE_BYTES - 60)},))
     waiting = tuple(OpenRequest(request=f"human/{number}", dialogue=long) for number in range(others))
     agent = Agent(name="ada", instructions="x")
     inputs = TurnInputs(

@@ -21,13 +21,7 @@ USAGE = {"input_tokens": 1000, "output_tokens": 100}
 
 
 def scripted(name: str, **entry: Any) -> dict[str, Any]:
-    return {
-        "provider": "scripted",
-        "model": name,
-        "options": {"file": f"config/{name}.jsonl"},
-        "attempts": 1,
-        **entry,
-    }
+    return {"provider": "scripted", "model": name, "options": {"file": f"config/{name}.jsonl"}, "attempts": 1, **entry}
 
 
 def fallback_org(base: Path, *fallback: str, scripts: dict[str, Json], **blocks: Any) -> Path:
@@ -36,9 +30,7 @@ def fallback_org(base: Path, *fallback: str, scripts: dict[str, Json], **blocks:
     models["other"] = scripted("other", per_call=3)
     for name, line in {"other": {"reply": say("from the other"), **USAGE}, **scripts}.items():
         fs.make_root(base)
-        fs.write_atomic(
-            base, f"config/{name}.jsonl", f"{dump_pretty(line).decode().replace(chr(10), ' ')}\n".encode()
-        )
+        fs.write_atomic(base, f"config/{name}.jsonl", f"{dump_pretty(line).decode().replace(chr(10), ' ')}\n".encode())
     ada = resume("ada", model={"key": "fast", "fallback": [*fallback]}, **blocks)
     return make_org(base, ada, models=models)
 
@@ -52,12 +44,9 @@ def record_of(base: Path, kind: str) -> Json:
 
 
 @pytest.mark.parametrize(
-    "error",
-    ["Unavailable", "RateLimited", "TimedOut", "AuthenticationFailed", "UnknownModel", "RequestRejected"],
+    "error", ["Unavailable", "RateLimited", "TimedOut", "AuthenticationFailed", "UnknownModel", "RequestRejected"]
 )
-def test_a_fallback_answers_for_a_model_that_does_not_and_is_paid_for_as_itself(
-    base: Path, error: str
-) -> None:
+def test_a_fallback_answers_for_a_model_that_does_not_and_is_paid_for_as_itself(base: Path, error: str) -> None:
     turn = turn_of(fallback_org(base, "other", scripts={"fast": {"error": error}}))
     assert (turn.status, turn.calls, turn.credits) == ("done", 1, 3.0)
     replied = record_of(base, "model_replied")
@@ -127,11 +116,7 @@ def test_a_replay_asks_nobody_and_comes_to_the_same_costs(base: Path, error: Jso
 )
 def test_validate_names_a_fallback_that_helps_nobody(base: Path, fallback: list[str], about: str) -> None:
     org = fallback_org(base, *fallback, scripts={"fast": {"error": "Unavailable"}})
-    models = {
-        "fast": scripted("fast"),
-        "other": scripted("other"),
-        "values": scripted("other", prompt="values"),
-    }
+    models = {"fast": scripted("fast"), "other": scripted("other"), "values": scripted("other", prompt="values")}
     fs.write_atomic(base, "config/models.json", dump_pretty(models))
     (problem,) = validate_agents(org, load_config(org), None)
     assert about in problem.message

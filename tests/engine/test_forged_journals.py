@@ -137,9 +137,7 @@ def test_an_agent_that_may_not_hire_hires_nobody(interrupted: Path) -> None:
     new = json.dumps(resume("zoe", permissions={"tools": ["shell"]}))
 
     def hire(record: Json) -> None:
-        record.update(
-            tool="create_agent", effects=[{"root": "", "path": "agents/zoe/resume.json", "text": new}]
-        )
+        record.update(tool="create_agent", effects=[{"root": "", "path": "agents/zoe/resume.json", "text": new}])
 
     change(interrupted, "tool_finished", hire)
     assert go_on(interrupted)["error"] == "NoLongerAllowed"
@@ -214,9 +212,7 @@ def test_an_entry_that_is_not_past_its_retention_is_not_removed(interrupted: Pat
 
 
 @pytest.mark.parametrize("unread", [{}, {"unread": {"ghost": 5}}])
-def test_expired_entries_are_told_of_to_agents_that_are_there_only(
-    interrupted: Path, unread: dict[str, Any]
-) -> None:
+def test_expired_entries_are_told_of_to_agents_that_are_there_only(interrupted: Path, unread: dict[str, Any]) -> None:
     add(interrupted, type="entries_expired", files=[], unread_in_all={"ghost": 5, "bob": 2}, **unread)
     assert go_on(interrupted)["status"] == "done"
     assert not (interrupted / "agents/ghost").exists()
@@ -231,9 +227,7 @@ def test_expired_entries_are_told_of_to_agents_that_are_there_only(
         {"cost_usd": 1e13}, {"expired_unread": 10**4000}, {"tick": -5},
     ],
 )  # fmt: skip
-def test_a_state_that_no_ledger_may_hold_is_refused(
-    interrupted: Path, state: dict[str, Any], boot: str
-) -> None:
+def test_a_state_that_no_ledger_may_hold_is_refused(interrupted: Path, state: dict[str, Any], boot: str) -> None:
     add(interrupted, **ended(state))
     before = tree(interrupted)
     with pytest.raises(CorruptState, match=next(iter(state))):

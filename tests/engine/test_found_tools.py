@@ -281,9 +281,9 @@ def found(*names: str) -> dict[str, Any]:
 def test_names_that_a_backend_knows_are_not_given_twice_and_never_change() -> None:
     system = {"role": "system", "content": "s", "tools": [{"name": "a__b"}, {"name": "c", "tool": "c.c"}]}
     once = offer_found_tools([system, found("a.b")], None).messages[0]["tools"]
-    twice = offer_found_tools(
-        [system, found("a.b"), found("a-b", "a__b", "a.b", "c.c", "a.c")], None
-    ).messages[0]["tools"]
+    twice = offer_found_tools([system, found("a.b"), found("a-b", "a__b", "a.b", "c.c", "a.c")], None).messages[0][
+        "tools"
+    ]
     assert [it["name"] for it in once] == ["a__b", "c", "a__b_2"]
     assert [it["name"] for it in twice] == ["a__b", "c", "a__b_2", "a-b", "a__c"]
     assert twice[2]["tool"] == "a.b"

@@ -61,10 +61,7 @@ def make(tmp_path: Path, name: str, reply: str) -> Path:
     outside.mkdir(parents=True)
     (outside / "canary.txt").write_text("alive")
     tools = {"tools": ["file_read", "file_write", "file_list"]}
-    hostile = [
-        resume(name, model={"key": "verbatim"}, permissions=tools, turn=turn)
-        for name, turn in HOSTILE.items()
-    ]
+    hostile = [resume(name, model={"key": "verbatim"}, permissions=tools, turn=turn) for name, turn in HOSTILE.items()]
     make_org(
         base,
         resume("ada", permissions={}),

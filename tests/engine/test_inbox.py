@@ -13,12 +13,7 @@ from lemming.kernel.agents import load_agent
 from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse
 from lemming.kernel.journal.engine_events import ProblemFound
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import (
-    OutboxEntry,
-    collect_readable_outboxes,
-    write_outbox_entry,
-    write_person_entry,
-)
+from lemming.kernel.messages import OutboxEntry, collect_readable_outboxes, write_outbox_entry, write_person_entry
 from lemming.testing import journal_lines, make_org, resume, say
 
 QUIET = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "quiet"}
@@ -32,9 +27,7 @@ def seen(base: Path, tick: int, agent: str) -> list[str]:
 
 def speak(base: Path, text: str, tick: int | None = None) -> OutboxEntry:
     when = load_tick(base) if tick is None else tick
-    return write_person_entry(
-        base, "human", tick=when, kind="message", payload={"text": text}, tags=[], created_at="x"
-    )
+    return write_person_entry(base, "human", tick=when, kind="message", payload={"text": text}, tags=[], created_at="x")
 
 
 def drop(base: Path, author: str, tick: int, identity: str, text: str = "by hand") -> None:
@@ -70,11 +63,7 @@ def test_an_agent_sees_those_before_it_in_the_same_tick_and_the_others_one_tick_
     run_once(base)
     run_once(base)
     ids = {
-        tick: {
-            r["agent"]: r["entries"][0]["id"]
-            for r in journal_lines(base, tick)
-            if r["type"] == "turn_committed"
-        }
+        tick: {r["agent"]: r["entries"][0]["id"] for r in journal_lines(base, tick) if r["type"] == "turn_committed"}
         for tick in (1, 2)
     }
     assert seen(base, 1, "ada") == []
@@ -136,9 +125,7 @@ def test_an_entry_dropped_by_hand_with_an_old_tick_is_shown_once(org: Path) -> N
 @pytest.mark.parametrize(
     ("author", "tick", "identity"), [("human", 5, "note"), ("zoe", 4, "note"), ("human", 4, "{derived}")]
 )
-def test_an_entry_whose_id_was_used_before_is_new(
-    base: Path, wake: str, author: str, tick: int, identity: str
-) -> None:
+def test_an_entry_whose_id_was_used_before_is_new(base: Path, wake: str, author: str, tick: int, identity: str) -> None:
     make_org(
         base,
         resume("human", model={"key": "human"}),
@@ -197,9 +184,7 @@ def test_one_who_writes_much_does_not_keep_others_waiting(base: Path) -> None:
         models={"human": {"provider": "human"}},
     )
     for number in range(40):
-        write_person_entry(
-            base, "flood", tick=0, kind="message", payload={"n": number}, tags=[], created_at="x"
-        )
+        write_person_entry(base, "flood", tick=0, kind="message", payload={"n": number}, tags=[], created_at="x")
     late = write_person_entry(base, "late", tick=0, kind="message", payload={}, tags=[], created_at="x")
     asked = speak(base, "and me?", tick=0)
     run_once(base)
@@ -271,15 +256,7 @@ def test_an_entry_that_cannot_be_read_is_said_and_shown_when_it_is_mended(org: P
 def test_an_entry_that_is_not_what_its_place_says_is_ignored_with_the_reason(
     org: Path, change: dict[str, Any], why: str
 ) -> None:
-    plain = {
-        "id": "abc",
-        "tick": 0,
-        "agent": "zoe",
-        "kind": "message",
-        "payload": {},
-        "tags": [],
-        "created_at": "",
-    }
+    plain = {"id": "abc", "tick": 0, "agent": "zoe", "kind": "message", "payload": {}, "tags": [], "created_at": ""}
     folder = org / "agents/zoe/outbox"
     folder.mkdir(parents=True)
     (folder / "00000000_abc.json").write_bytes(dump_pretty({**plain, **change}))
@@ -295,9 +272,7 @@ def test_an_entry_with_a_byte_order_mark_is_read(org: Path) -> None:
     assert [seen(org, 1, "reader"), validate_outbox(org, "human")] == [[file.stem.split("_")[1]], []]
 
 
-@pytest.mark.parametrize(
-    "name", ["../x.json", "1_a.json", "00000001_..%2f.json", "note.txt", "00000001_a b.json"]
-)
+@pytest.mark.parametrize("name", ["../x.json", "1_a.json", "00000001_..%2f.json", "note.txt", "00000001_a b.json"])
 def test_other_file_names_in_an_outbox_are_left_alone(org: Path, name: str) -> None:
     folder = org / "agents/zoe/outbox"
     folder.mkdir(parents=True)

@@ -49,11 +49,7 @@ def test_an_entry_that_was_held_and_then_written_is_one_entry_to_who_reads_it(ba
         resume("ada", permissions={}),
         resume("bob", permissions={"tools": ["ring"]}),
         resume("cleo", permissions={"read_outboxes": ["ada", "bob"]}),
-        script=[
-            {"agent": "ada", "reply": say("only once")},
-            {"agent": "bob", "reply": rings},
-            {"reply": say("")},
-        ],
+        script=[{"agent": "ada", "reply": say("only once")}, {"agent": "bob", "reply": rings}, {"reply": say("")}],
         org={"durability": "tick", "executor": "serial", "inbox_limit": 1},
     )
     run_once(base)
@@ -94,10 +90,7 @@ def test_credits_that_a_turn_passed_on_before_it_was_given_up_are_spent(base: Pa
     hires = {"tool": "create_agent", "args": {"name": "eve", "title": "Eve", "instructions": "Work."}}
     rings = {"tool": "ring", "args": {}}
     hr = resume(
-        "hr",
-        permissions={"tools": ["create_agent", "ring"]},
-        turn={"max_steps": 2},
-        credits={"max_credits": 10},
+        "hr", permissions={"tools": ["create_agent", "ring"]}, turn={"max_steps": 2}, credits={"max_credits": 10}
     )
     script = [{"step": 0, "reply": say("hiring", tool_calls=[hires, rings])}, {"reply": say("hired")}]
     make_org(base, hr, script=script, org={"max_attempts": 2})
@@ -155,11 +148,7 @@ def test_of_a_turn_that_failed_the_next_is_told_what_happened_outside_and_nothin
         base,
         resume("ada", permissions={"tools": ["ring"]}, turn={"max_steps": 2, "repairs": 0}),
         script=[
-            {
-                "tick": 1,
-                "step": 0,
-                "reply": {"outbox_entries": [], "tool_calls": calls, "memory_updates": []},
-            },
+            {"tick": 1, "step": 0, "reply": {"outbox_entries": [], "tool_calls": calls, "memory_updates": []}},
             {"tick": 1, "reply": "no JSON"},
             {"reply": say("done")},
         ],

@@ -90,10 +90,7 @@ def make(base: Path) -> Path:
         resume("cyd", schedule={"run_every_n_ticks": 2}, permissions={"read_outboxes": ["bob"]}),
         models={"scripted": {"provider": "metered", "options": {"file": "config/answers.jsonl"}}},
         org={"plugins": ["metered_plugin"], "tick_interval_s": 0},
-        script=[
-            {"agent": "ada", "step": 0, "reply": ring, **counted},
-            {"reply": kept, **counted},
-        ],
+        script=[{"agent": "ada", "step": 0, "reply": ring, **counted}, {"reply": kept, **counted}],
     )
 
 
@@ -102,20 +99,8 @@ def start(base: Path, plugins: Path) -> subprocess.Popen[str]:
     path = f"{REPOSITORY}:{plugins}"
     environment = {**os.environ, "PYTHONPATH": path, "LEMMING_TEST_BILL": f"{base}.bill"}
     left = str(TICKS + 1 - load_tick(base))
-    command = [
-        sys.executable,
-        "-m",
-        "lemming",
-        "-C",
-        str(base),
-        "run-forever",
-        "--max-ticks",
-        left,
-        "--trust",
-    ]
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "lemming", "-C", str(base), "run-forever", "--max-ticks", left, "--trust"]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def kill(process: subprocess.Popen[str]) -> None:

@@ -89,9 +89,7 @@ def texts(index: EntryIndex) -> list[object]:
     return [entry.payload["text"] if isinstance(entry, OutboxEntry) else entry for entry in found]
 
 
-def test_an_entry_that_was_read_or_written_is_not_looked_at_again_until_its_folder_changes(
-    tmp_path: Path,
-) -> None:
+def test_an_entry_that_was_read_or_written_is_not_looked_at_again_until_its_folder_changes(tmp_path: Path) -> None:
     index = EntryIndex(Organisation(tmp_path))
     paths = [write(tmp_path, "ada", 1, "a", "as it was"), turn(index, tmp_path, 2, "as it was")]
     wait_for_rest(tmp_path)

@@ -176,9 +176,7 @@ def to(target: Any, text: str = "hello") -> dict[str, Any]:
 
 
 def test_an_entry_to_an_agent_that_is_not_there_is_said_with_the_nearest_name(base: Path) -> None:
-    make_org(
-        base, resume("ann"), resume("bob"), script=[{"agent": "ann", "reply": to("bobb")}, {"reply": {}}]
-    )
+    make_org(base, resume("ann"), resume("bob"), script=[{"agent": "ann", "reply": to("bobb")}, {"reply": {}}])
     ann = run_once(base).turns[0]
     assert ann.remarks == ['outbox_entries: there is no agent "bobb": did you mean "bob"?']
     assert (ann.status, len(ann.entries), ann.calls) == ("done", 1, 1)
@@ -188,21 +186,15 @@ def test_an_entry_to_an_agent_that_is_not_there_is_said_with_the_nearest_name(ba
 
 
 def test_an_agent_that_goes_on_writing_to_nobody_is_paused(base: Path) -> None:
-    make_org(
-        base, resume("ann"), resume("bob"), script=[{"agent": "ann", "reply": to("bobb")}, {"reply": say("")}]
-    )
+    make_org(base, resume("ann"), resume("bob"), script=[{"agent": "ann", "reply": to("bobb")}, {"reply": say("")}])
     run(base, 6)
-    assert load_agent(base, "ann").paused.endswith(
-        "4 of its turns wrote the same to agents that there are not"
-    )
+    assert load_agent(base, "ann").paused.endswith("4 of its turns wrote the same to agents that there are not")
     assert load_agent(base, "bob").paused == ""
 
 
 @pytest.mark.parametrize("target", ["bob", "BOB ", "*", "all", "ann", ["bob", "ann"]])
 def test_a_target_that_names_somebody_or_all_is_no_slip(base: Path, target: Any) -> None:
-    make_org(
-        base, resume("ann"), resume("bob"), script=[{"agent": "ann", "reply": to(target)}, {"reply": say("")}]
-    )
+    make_org(base, resume("ann"), resume("bob"), script=[{"agent": "ann", "reply": to(target)}, {"reply": say("")}])
     assert run_once(base).turns[0].remarks == []
 
 

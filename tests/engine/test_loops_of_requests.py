@@ -106,9 +106,7 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize(("ada", "bob"), HEALTHY.values(), ids=HEALTHY)
-def test_an_agent_that_comes_further_is_not_paused(
-    base: Path, ada: dict[str, Any], bob: dict[str, Any]
-) -> None:
+def test_an_agent_that_comes_further_is_not_paused(base: Path, ada: dict[str, Any], bob: dict[str, Any]) -> None:
     made(base, [{"reply": ada}], bob)
     run(base, 9)
     assert load_agent(base, "ada").paused == ""

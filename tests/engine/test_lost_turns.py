@@ -43,9 +43,7 @@ def org(base: Path) -> Path:
 
 @pytest.mark.parametrize("damage", [lose_line, lose_all])
 @pytest.mark.parametrize("ticks_lost", [1, 2])
-def test_a_copy_that_lacks_what_its_journals_tell_gets_it_from_them(
-    org: Path, damage: Damage, ticks_lost: int
-) -> None:
+def test_a_copy_that_lacks_what_its_journals_tell_gets_it_from_them(org: Path, damage: Damage, ticks_lost: int) -> None:
     copy = org.parent / "copy"
     shutil.copytree(org, copy)
     for _ in range(ticks_lost):
@@ -60,9 +58,7 @@ def test_a_copy_that_lacks_what_its_journals_tell_gets_it_from_them(
     assert read_state(copy, "ada").credits == 4
 
 
-def test_storage_that_goes_back_under_an_interrupted_tick_loses_nothing_though_the_machine_stays_up(
-    org: Path,
-) -> None:
+def test_storage_that_goes_back_under_an_interrupted_tick_loses_nothing_though_the_machine_stays_up(org: Path) -> None:
     peace, crashed, point = org.parent / "peace", org, 0
     shutil.copytree(org, peace)
     run_once(peace, clock=FrozenClock(boot_id="this"))

@@ -103,15 +103,7 @@ class Rules:
     def both(self, org: Organisation) -> tuple[MailView, PlainMail]:
         tick, order, firing, seen = self.tick, self.order, self.firing, self.visibility
         both = [
-            mail(
-                org,
-                tick=tick,
-                order=order,
-                firing=firing,
-                visibility=seen,
-                persons=self.persons,
-                broken=["odd"],
-            )
+            mail(org, tick=tick, order=order, firing=firing, visibility=seen, persons=self.persons, broken=["odd"])
             for mail in (MailView, PlainMail)
         ]
         return both[0], both[1]
@@ -137,14 +129,10 @@ rules = st.builds(
 @st.composite
 def marks(draw: st.DrawFn, there: list[Written], tick: int) -> ReadMark:
     names = st.frozensets(st.sampled_from([one.name for one in there]), max_size=6) if there else none
-    through = draw(
-        st.dictionaries(st.sampled_from([*NAMES, "*", "gone"]), st.integers(-1, tick - 1), max_size=3)
-    )
+    through = draw(st.dictionaries(st.sampled_from([*NAMES, "*", "gone"]), st.integers(-1, tick - 1), max_size=3))
     if draw(st.integers(0, 3)) == 0:  # as version 0.1 wrote it
         ids = draw(names)
-        return ReadMark(
-            through, frozenset(name.id for name in ids), frozenset(name.id for name in draw(names))
-        )
+        return ReadMark(through, frozenset(name.id for name in ids), frozenset(name.id for name in draw(names)))
     also, unusable = (frozenset(name.identity for name in draw(names)) for _ in range(2))
     return ReadMark(through, also, unusable)
 
@@ -183,9 +171,7 @@ def test_an_entry_that_is_gone_when_the_inbox_is_full_is_still_unread(tmp_path: 
 
 @settings(max_examples=150 if EVERYTHING else 50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), there=files, rule=rules)
-def test_a_turn_is_shown_what_the_plain_model_shows(
-    data: st.DataObject, there: list[Written], rule: Rules
-) -> None:
+def test_a_turn_is_shown_what_the_plain_model_shows(data: st.DataObject, there: list[Written], rule: Rules) -> None:
     mark = data.draw(st.fixed_dictionaries({name: marks(there, rule.tick) for name in NAMES}))
     with organisation(there) as base:
         fast, plain = rule.both(Organisation(base))

@@ -48,9 +48,7 @@ def test_one_mark_of_128_bits_stands_around_all_text_of_others(base: Path) -> No
     assert prompt_of(base).count(f"\n{marks[0]} DATA>>>") == 3
 
 
-def test_the_same_text_has_another_mark_in_another_tick_and_the_same_in_a_repeated_turn(
-    tmp_path: Path,
-) -> None:
+def test_the_same_text_has_another_mark_in_another_tick_and_the_same_in_a_repeated_turn(tmp_path: Path) -> None:
     marks = []
     for name in ("one", "two"):
         base = org(tmp_path / name)
@@ -133,15 +131,11 @@ class OneCallThenQuiet:
     def __init__(self, asked: list[list[dict[str, str]]], call: dict[str, Any]) -> None:
         self.asked, self.call = asked, call
 
-    def ask(
-        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
-    ) -> Answer:
+    def ask(self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         import json
 
         self.asked.append(list(messages))
-        return Answer(
-            json.dumps(say("x", tool_calls=[] if call else [self.call])), "2026-01-01T00:00:00.000Z"
-        )
+        return Answer(json.dumps(say("x", tool_calls=[] if call else [self.call])), "2026-01-01T00:00:00.000Z")
 
     def start_calls(self, *_: Any) -> None:
         pass

@@ -37,9 +37,7 @@ def tick(base: Path) -> dict[str, str]:
 
 
 def prompt_of(base: Path, agent: str, number: int) -> str:
-    lines = [
-        it for it in journal_lines(base, number) if it["type"] == "turn_started" and it["agent"] == agent
-    ]
+    lines = [it for it in journal_lines(base, number) if it["type"] == "turn_started" and it["agent"] == agent]
     return json.dumps(lines, ensure_ascii=False)
 
 
@@ -73,10 +71,7 @@ def test_a_pattern_is_all_but_what_functions_keep_for_themselves(base: Path) -> 
     save_memory(base, "bob", "own", "mine")
     tick(base)
     shown = prompt_of(base, "bob", 1)
-    assert [key for key in ("goal", "plan", "state.count") if f"memory {key} of ada" in shown] == [
-        "goal",
-        "plan",
-    ]
+    assert [key for key in ("goal", "plan", "state.count") if f"memory {key} of ada" in shown] == ["goal", "plan"]
 
 
 def test_what_it_says_cannot_pass_for_more_than_data(base: Path) -> None:

@@ -54,9 +54,7 @@ def test_the_value_of_the_person_stays_and_it_is_said(base: Path) -> None:
     assert load_memory(base, "ada", "plan") == "of the person"
     assert load_memory(base, "ada", "other") == 1
     (problem,) = problems_in(told)
-    assert problem.startswith(
-        'ada wrote its memory "plan" in tick 1, but it was set from outside during the turn'
-    )
+    assert problem.startswith('ada wrote its memory "plan" in tick 1, but it was set from outside during the turn')
     assert [replayed.turns for replayed in replay_ticks(base, [1])] == [1]
 
 

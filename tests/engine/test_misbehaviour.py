@@ -76,13 +76,7 @@ def org(base: Path) -> Iterator[Path]:
     ToolRegistry.register(Ping())
     tools = {"tools": ["ping", "file_write"], "file_access": {"allow_write": ["./workspace", "/nonexistent"]}}
     mallory = resume("mallory", model={"key": "odd"}, permissions=tools)
-    odd = {
-        "provider": "odd",
-        "prompt": "full",
-        "per_call": 1,
-        "per_1k_input_tokens": 1,
-        "per_1k_output_tokens": 1,
-    }
+    odd = {"provider": "odd", "prompt": "full", "per_call": 1, "per_1k_input_tokens": 1, "per_1k_output_tokens": 1}
     yield make_org(base, resume("ada"), mallory, resume("zed"), models={"odd": odd})
     unregister("provider", "odd")
     ToolRegistry.unregister("ping")
@@ -117,9 +111,7 @@ def test_a_reply_with_fields_of_other_types_is_recorded_as_text(org: Path) -> No
 def test_of_a_monstrous_reply_the_journal_keeps_the_beginning(org: Path) -> None:
     turns = run_twice(org, Reply(text="words " * (1 << 19)))
     assert turns[0].reason == "the reply is larger than 1048576 bytes"
-    (replied, *_) = [
-        r for r in journal_lines(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"
-    ]
+    (replied, *_) = [r for r in journal_lines(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"]
     assert len(replied["text"]) == 2 << 20
 
 
@@ -197,9 +189,7 @@ def test_a_number_that_looks_like_a_secret_does_not_break_the_journal(
     finally:
         monkeypatch.undo()
         secrets.refresh()
-    (replied,) = [
-        r for r in journal_lines(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"
-    ]
+    (replied,) = [r for r in journal_lines(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"]
     assert replied["input_tokens"] == 20260101
 
 

@@ -120,9 +120,7 @@ def test_a_tick_that_was_interrupted_is_finished_first(base: Path) -> None:
 
 def test_ticks_after_the_one_for_those_named_are_as_ever(base: Path) -> None:
     office(base)
-    ran = [
-        statuses(report) for report in ticks(base, agents=["rare"], max_ticks=2, interval_s=0, clock=clock())
-    ]
+    ran = [statuses(report) for report in ticks(base, agents=["rare"], max_ticks=2, interval_s=0, clock=clock())]
     assert ran[0] == {"rare": "done"}
     assert ran[1]["ada"] == "done"
 

@@ -78,10 +78,7 @@ def test_each_of_its_calls_has_its_result_as_a_message(overheard: Path) -> None:
     ]
     (turn,) = run_once(overheard).turns
     said, *results = Overheard.heard[1][2:]
-    assert (said["content"], [call["tool"] for call in said["calls"]]) == (
-        "Let me look.",
-        ["file_list", "memory_read"],
-    )
+    assert (said["content"], [call["tool"] for call in said["calls"]]) == ("Let me look.", ["file_list", "memory_read"])
     assert said["kept"] == [{"signed": "x"}]
     assert [(r["role"], r["call"], r["content"], r["success"]) for r in results] == [
         ("tool", "id-0", "(empty)", True),
@@ -123,8 +120,7 @@ def test_calls_beyond_the_limit_are_not_sent_back_and_the_model_is_told(
 
 
 @pytest.mark.parametrize(
-    ("org_says", "calls", "status"),
-    [({}, 2, "done"), ({"defaults": {"turn": {"max_steps": 1}}}, 1, "waiting")],
+    ("org_says", "calls", "status"), [({}, 2, "done"), ({"defaults": {"turn": {"max_steps": 1}}}, 1, "waiting")]
 )
 def test_a_model_that_takes_tools_goes_on_with_their_results_unless_somebody_says_otherwise(
     base: Path, org_says: dict[str, Any], calls: int, status: str
@@ -148,24 +144,15 @@ def test_the_results_of_the_last_step_are_shown_in_the_next_turn(base: Path) -> 
     assert [result["tool"] for result in read_state(base, "ada").results] == ["file_list"]
 
 
-def test_calls_and_thoughts_stand_in_the_journal_and_an_interrupted_turn_is_taken_again(
-    tmp_path: Path,
-) -> None:
+def test_calls_and_thoughts_stand_in_the_journal_and_an_interrupted_turn_is_taken_again(tmp_path: Path) -> None:
     lines = [
-        {
-            "step": 0,
-            "calls": [{"tool": "memory_write", "args": {"key": "a", "value": 1}}, KEYS],
-            "thinking": "hm",
-        },
+        {"step": 0, "calls": [{"tool": "memory_write", "args": {"key": "a", "value": 1}}, KEYS], "thinking": "hm"},
         {"reply": say("done")},
     ]
     whole = org(tmp_path / "whole", *lines)
     run_once(whole, clock=FrozenClock())
     replied = next(record for record in journal_lines(whole, 1) if record["type"] == "model_replied")
-    assert (replied["thinking"], [call["tool"] for call in replied["calls"]]) == (
-        "hm",
-        ["memory_write", "memory_read"],
-    )
+    assert (replied["thinking"], [call["tool"] for call in replied["calls"]]) == ("hm", ["memory_write", "memory_read"])
     for number in (6, 9, 12):
         base = org(tmp_path / str(number), *lines)
         with pytest.raises(Killed), crash_at(number):

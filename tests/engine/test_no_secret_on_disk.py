@@ -155,9 +155,7 @@ def run(base: Path, *replies: Reply | Exception) -> list[dict[str, Any]]:
 
 WORDS = {
     "entries": said(
-        outbox_entries=[
-            {"kind": "message", "payload": {"text": TEXT, TEXT[:500]: [TEXT]}, "tags": [ALL[0], ALL[-1]]}
-        ],
+        outbox_entries=[{"kind": "message", "payload": {"text": TEXT, TEXT[:500]: [TEXT]}, "tags": [ALL[0], ALL[-1]]}]
     ),
     "memories": said(memory_updates=[{"key": "all", "value": {"it": TEXT, "list": ALL, ALL[0]: 1}}]),
     "notes": said(notes=TEXT),
@@ -178,15 +176,9 @@ FILES = {
         call("file_move", path="e.txt", to="moved/e.txt"),
     ],
     "stored": [call("store_write", key="all", value={"it": TEXT})],
-    "created": [
-        call("create_agent", name="eve", title=ALL[0], instructions=TEXT),
-    ],
+    "created": [call("create_agent", name="eve", title=ALL[0], instructions=TEXT)],
     "reminded": [call("remind_me", text=TEXT, at="2027-01-01T00:00:00Z")],
-    "unknown": [
-        call("no_such_tool", text=TEXT),
-        call("file_read", path=ALL[0]),
-        call("file_list", path=ALL[-1]),
-    ],
+    "unknown": [call("no_such_tool", text=TEXT), call("file_read", path=ALL[0]), call("file_list", path=ALL[-1])],
 }
 
 
@@ -293,9 +285,7 @@ def test_no_secret_is_in_what_is_packed(with_history: Path, tmp_path: Path) -> N
     create_backup(Organisation(with_history), archive, wait_s=5)
     assert held_by(with_history) == {}
     assert held_by(archive.parent) == {}
-    told = subprocess.run(
-        ["git", "log", "-p", "--all"], cwd=with_history, capture_output=True, timeout=PATIENCE_S
-    )
+    told = subprocess.run(["git", "log", "-p", "--all"], cwd=with_history, capture_output=True, timeout=PATIENCE_S)
     objects = [*with_history.glob("**/objects/??/*"), *with_history.glob("**/objects/pack/*.pack")]
     assert objects or told.returncode
     packed = [form for form in FORMS if form in told.stdout]
@@ -309,9 +299,7 @@ def test_a_secret_is_nowhere_whenever_the_process_dies(tmp_path: Path) -> None:
         base, number = tmp_path / f"org{number}", number + 1
         ada = resume("ada", model={"key": "obeying"}, permissions={"read_outboxes": [], "tools": ["file_*"]})
         make_org(base, ada, models={"obeying": {"provider": "obeying"}})
-        said_once = said(
-            *FILES["edited"][:2], notes=TEXT[:500], memory_updates=[{"key": "k", "value": ALL[:5]}]
-        )
+        said_once = said(*FILES["edited"][:2], notes=TEXT[:500], memory_updates=[{"key": "k", "value": ALL[:5]}])
         try:
             with crash_at(number) as changes:
                 run(base, said_once)

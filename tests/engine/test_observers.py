@@ -112,9 +112,7 @@ def test_what_an_observer_raises_ends_the_run_and_the_next_one_goes_on(org: Path
     asked: list[Event] = []
     report = run_once(org, notify=asked.append)
     assert [turn.status for turn in report.turns] == ["done", "done"]
-    assert sum(isinstance(event, ModelAsked) for event in asked) == 2, (
-        "the answer that was told is not paid for again"
-    )
+    assert sum(isinstance(event, ModelAsked) for event in asked) == 2, "the answer that was told is not paid for again"
 
 
 PLUGIN = """

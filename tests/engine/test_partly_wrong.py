@@ -46,8 +46,7 @@ OPTIONAL_PARTS = {
     ),
     "a key": (
         {"thoughts": "hm", "outbox_entries": [SOUND]},
-        'unknown key "thoughts": '
-        "the keys are outbox_entries, tool_calls, memory_updates, notes; it was not kept",
+        'unknown key "thoughts": the keys are outbox_entries, tool_calls, memory_updates, notes; it was not kept',
     ),
     "notes": ({"notes": ["hm"], "outbox_entries": [SOUND]}, "notes: expected text; it was not kept"),
     "a value": (
@@ -56,10 +55,7 @@ OPTIONAL_PARTS = {
     ),
 }
 WRONG_PARTS = {
-    "a kind": (
-        {"outbox_entries": [{**SOUND, "kind": "shout"}, SOUND]},
-        "outbox_entries: kind: expected one of",
-    ),
+    "a kind": ({"outbox_entries": [{**SOUND, "kind": "shout"}, SOUND]}, "outbox_entries: kind: expected one of"),
     "a key that changes who is reached": (
         {"outbox_entries": [{**SOUND, "to": "zed"}, SOUND]},
         'outbox_entries: unknown key "to", "to" belongs into the payload; it was not kept',

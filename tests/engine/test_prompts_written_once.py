@@ -53,9 +53,7 @@ def test_a_line_that_many_prompts_show_stands_in_the_journals_once(base: Path) -
     run(make(base), 5)
     raw = b"".join((base / f"logs/ticks/{tick:08d}.jsonl").read_bytes() for tick in range(1, 6))
     shown = sum(text.count(LONG) for _, prompt in prompts_of(base, 5) for text in [prompt[-1]["content"]])
-    situations = [
-        line["situation"] for tick in range(1, 6) for line in lines_of(base, tick) if "situation" in line
-    ]
+    situations = [line["situation"] for tick in range(1, 6) for line in lines_of(base, tick) if "situation" in line]
     assert shown > 20
     assert sum(json.dumps(part).count(LONG) for parts in situations for part in parts) < 10
     assert raw.count(b"You are ada, ") == 1
@@ -102,9 +100,7 @@ def test_a_new_segment_refers_to_nothing_before_it(base: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(3, 24, 4))
-def test_a_turn_that_was_cut_off_is_taken_from_the_prompt_it_had(
-    base: Path, tmp_path: Path, number: int
-) -> None:
+def test_a_turn_that_was_cut_off_is_taken_from_the_prompt_it_had(base: Path, tmp_path: Path, number: int) -> None:
     run(make(tmp_path / "whole"), 5)
     engine = ticks(make(base), interval_s=0, max_ticks=5, clock=FrozenClock())
     for _ in range(3):
@@ -156,9 +152,7 @@ def test_places_that_nobody_wrote_are_refused_when_they_are_asked_for(
         _ = start_of(base, 2, "ada").prompt
 
 
-def test_secrets_are_in_no_journal_and_the_prompt_is_there_whole(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_are_in_no_journal_and_the_prompt_is_there_whole(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-" + "q1w2e3r4" * 4)
     secret = "sk-" + "q1w2e3r4" * 4
     make_org(base, resume("ada", instructions=f"Say {LONG} {secret}"), script=[{"reply": say(LONG)}])

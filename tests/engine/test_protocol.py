@@ -131,9 +131,7 @@ class Careful(LLMProvider):
 
 def test_whoever_is_asked_next_no_earlier_answer_is_at_risk(base: Path, ring: Ring) -> None:
     register_provider("careful", Careful)
-    ada = resume(
-        "ada", model={"key": "careful"}, permissions={"tools": ["ring"]}, turn={"max_steps": 3, "repairs": 1}
-    )
+    ada = resume("ada", model={"key": "careful"}, permissions={"tools": ["ring"]}, turn={"max_steps": 3, "repairs": 1})
     make_org(base, ada, models={"careful": {"provider": "careful"}})
     Careful.witness, Careful.at_risk = Witness(base), []
     Careful.replies = ["garbage", json.dumps(say("ringing", tool_calls=[RING])), json.dumps(say("heard"))]
@@ -190,9 +188,7 @@ def test_after_a_refusal_of_the_disk_nothing_more_goes_into_the_journal(base: Pa
 
 
 @pytest.mark.parametrize("second", ["garbage", {"error": "RequestRejected"}])
-def test_a_failed_turn_is_told_in_the_next_what_it_has_done_outside(
-    base: Path, ring: Ring, second: Any
-) -> None:
+def test_a_failed_turn_is_told_in_the_next_what_it_has_done_outside(base: Path, ring: Ring, second: Any) -> None:
     ada = resume("ada", permissions={"tools": ["ring"]}, turn={"max_steps": 2, "repairs": 0})
     rung = {"tick": 1, "step": 0, "reply": say("ringing", tool_calls=[RING])}
     then = {"tick": 1, "reply": second} if isinstance(second, str) else {"tick": 1, **second}

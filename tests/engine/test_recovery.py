@@ -93,11 +93,7 @@ def test_no_credit_for_the_correction_fails_the_turn(base: Path) -> None:
 
 
 def test_an_unusable_entry_does_not_keep_a_reader_awake(base: Path) -> None:
-    make_org(
-        base,
-        resume("ada", schedule={"wake": "changed"}),
-        resume("human", model={"key": "human"}),
-    )
+    make_org(base, resume("ada", schedule={"wake": "changed"}), resume("human", model={"key": "human"}))
     outbox = base / "agents/human/outbox"
     outbox.mkdir()
     (outbox / "00000001_bad.json").write_text("{")
@@ -124,12 +120,7 @@ def test_a_context_file_of_its_own_making_does_not_wake_an_agent(base: Path) -> 
 
 def test_the_next_line_of_a_file_is_news_to_an_agent_that_takes_lines(base: Path) -> None:
     make_org(
-        base,
-        resume(
-            "ada",
-            schedule={"wake": "changed"},
-            context=[{"file": "./workspace/n.txt", "take": "next_line"}],
-        ),
+        base, resume("ada", schedule={"wake": "changed"}, context=[{"file": "./workspace/n.txt", "take": "next_line"}])
     )
     (base / "agents/ada/workspace").mkdir()
     (base / "agents/ada/workspace/n.txt").write_text("one\ntwo\n")
@@ -170,6 +161,4 @@ def test_an_unknown_tool_and_an_unknown_key_are_said_at_a_run_once(base: Path) -
     said: list[str] = []
     watch = lambda event: said.append(str(event.problem)) if isinstance(event, ProblemFound) else None  # noqa: E731
     run_once(base, notify=watch)
-    assert ['unknown key "motto"' in said[0], 'tool "teleport" does not exist' in said[1]] == [True, True], (
-        said
-    )
+    assert ['unknown key "motto"' in said[0], 'tool "teleport" does not exist' in said[1]] == [True, True], said

@@ -90,9 +90,7 @@ def test_a_refused_look_keeps_no_file_of_a_turn_from_being_written(base: Path, r
     run_once(base, clock=FrozenClock())
     snapshot, records = take_snapshot(Organisation(base), load_config(base), 2), read_journal(base, 1)
     agent = snapshot.survey.agents["ada"]
-    refused = asked_with_each_look_refused(
-        base, refusal, lambda: find_refused_paths(snapshot, agent, records)
-    )
+    refused = asked_with_each_look_refused(base, refusal, lambda: find_refused_paths(snapshot, agent, records))
     assert refused == {}
 
 
@@ -140,9 +138,7 @@ def test_a_refused_look_passes_over_no_pause(base: Path, refusal: int) -> None:
     org = Organisation(base)
     snapshot = take_snapshot(org, load_config(org), 1)
     (base / "agents/ada/resume.json").write_bytes(dump_pretty(resume("ada", paused="not now")))
-    assert "not now" in asked_with_each_look_refused(
-        base, refusal, lambda: snapshot.pause_check.pause_reason("ada")
-    )
+    assert "not now" in asked_with_each_look_refused(base, refusal, lambda: snapshot.pause_check.pause_reason("ada"))
 
 
 @pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])

@@ -30,9 +30,7 @@ def org(base: Path, *, retention: int, every: int, **reader: Any) -> Path:
     return make_org(
         base,
         resume("ada", permissions={}),
-        resume(
-            "reader", schedule={"run_every_n_ticks": every}, permissions={"read_outboxes": ["*"]}, **reader
-        ),
+        resume("reader", schedule={"run_every_n_ticks": every}, permissions={"read_outboxes": ["*"]}, **reader),
         script=[{"agent": "ada", "reply": say("x")}, {"reply": QUIET}],
         org={"retention_ticks": retention},
     )
@@ -115,9 +113,7 @@ def test_a_person_keeps_nothing_from_expiring(base: Path) -> None:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("durability", ["turn", "tick", "off"])
-def test_a_crash_while_entries_expire_unread_leaves_what_no_crash_would(
-    tmp_path: Path, durability: str
-) -> None:
+def test_a_crash_while_entries_expire_unread_leaves_what_no_crash_would(tmp_path: Path, durability: str) -> None:
     whole = org(tmp_path / "whole", retention=1, every=20)
     settings = f'{{"retention_ticks": 1, "durability": "{durability}"}}'
     (whole / "config/org.json").write_text(settings)
@@ -158,9 +154,7 @@ def by_hand(base: Path, author: str, tick: int) -> Path:
     return write_outbox_entry(base, author, entry)
 
 
-def test_a_run_looks_at_an_outbox_when_what_is_in_it_expires(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_looks_at_an_outbox_when_what_is_in_it_expires(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_a_reader_and_idle_agents(base, retention=5)
     file, looks, now = by_hand(base, "cyd", 3), list[tuple[str, int]](), [0]
     list_again = entry_index.refresh_listing

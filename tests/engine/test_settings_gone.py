@@ -65,9 +65,7 @@ def forbidden(base: Path) -> bool:
 
 @pytest.mark.parametrize("file", [ORG, MODELS, CREDITS])
 @pytest.mark.parametrize("lost", ["removed", "emptied"])
-def test_settings_that_vanish_hold_while_the_engine_runs_and_it_says_so_once(
-    base: Path, file: str, lost: str
-) -> None:
+def test_settings_that_vanish_hold_while_the_engine_runs_and_it_says_so_once(base: Path, file: str, lost: str) -> None:
     writer_in(base)
     heard: list[Event] = []
     running = ticks(base, interval_s=0, max_ticks=4, clock=FrozenClock(), notify=heard.append)
@@ -130,16 +128,11 @@ def test_the_newest_journal_that_begins_says_which_settings_there_were(
 def test_a_disk_that_does_not_say_which_settings_there_were_has_not_said_none(base: Path) -> None:
     writer_in(base)
     run_once(base, clock=FrozenClock())
-    assert asked_with_each_look_refused(base, errno.EIO, lambda: load_recorded_settings(base)) >= {
-        ORG,
-        CREDITS,
-    }
+    assert asked_with_each_look_refused(base, errno.EIO, lambda: load_recorded_settings(base)) >= {ORG, CREDITS}
 
 
 @pytest.mark.parametrize("half", [b"", b'{"gates": [', None])
-def test_a_half_saved_file_does_not_end_an_engine_whose_agents_have_functions(
-    base: Path, half: bytes | None
-) -> None:
+def test_a_half_saved_file_does_not_end_an_engine_whose_agents_have_functions(base: Path, half: bytes | None) -> None:
     (base / "tools").mkdir(parents=True)
     (base / "tools/own.py").write_text(FUNCTION)
     writer_in(base, tool_files=["tools/*.py"])
@@ -163,9 +156,7 @@ def test_a_folder_of_settings_that_vanishes_is_no_default_either(base: Path) -> 
 
 
 @pytest.mark.parametrize("file", [ORG, MODELS, CREDITS])
-def test_a_new_process_refuses_to_run_without_a_file_that_the_last_tick_ran_with(
-    base: Path, file: str
-) -> None:
+def test_a_new_process_refuses_to_run_without_a_file_that_the_last_tick_ran_with(base: Path, file: str) -> None:
     writer_in(base)
     run_once(base, clock=FrozenClock())
     (base / file).unlink()
@@ -248,10 +239,7 @@ def test_settings_are_put_on_record_once_and_quiet_ticks_stay_without_a_journal(
     (base / ORG).write_text('{"paused": "by hand"}')
     for _ in range(4):
         run_once(base, clock=FrozenClock())
-    assert sorted(file.name for file in (base / "logs/ticks").iterdir()) == [
-        "00000001.jsonl",
-        "00000002.jsonl",
-    ]
+    assert sorted(file.name for file in (base / "logs/ticks").iterdir()) == ["00000001.jsonl", "00000002.jsonl"]
 
 
 COMMANDS = [
@@ -272,9 +260,7 @@ def test_every_command_that_goes_by_settings_says_that_they_are_gone(
     assert "the file does not exist, though the last tick used it" in "".join(capsys.readouterr())
 
 
-def test_a_fork_of_an_organisation_without_its_settings_does_not_run_either(
-    base: Path, tmp_path: Path
-) -> None:
+def test_a_fork_of_an_organisation_without_its_settings_does_not_run_either(base: Path, tmp_path: Path) -> None:
     writer_in(base)
     run_once(base, clock=FrozenClock())
     (base / ORG).unlink()

@@ -17,9 +17,7 @@ def org_of(base: Path, prompt: str) -> tuple[Path, list[str]]:
     """Make an organisation whose clerk has three new entries; return their ids too."""
     model = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "prompt": prompt}
     permissions = {"read_outboxes": ["human"], "tools": ["file_write"]}
-    clerk = resume(
-        "clerk", model={"key": "small"}, permissions=permissions, schedule={"wake": "changed"}, clock=False
-    )
+    clerk = resume("clerk", model={"key": "small"}, permissions=permissions, schedule={"wake": "changed"}, clock=False)
     person = {"provider": "human"}
     org = make_org(
         base,
@@ -30,13 +28,7 @@ def org_of(base: Path, prompt: str) -> tuple[Path, list[str]]:
     )
     sent = [
         write_person_entry(
-            org,
-            "human",
-            tick=0,
-            kind="message",
-            payload={"text": text},
-            tags=[],
-            created_at=f"2026-01-0{day}",
+            org, "human", tick=0, kind="message", payload={"text": text}, tags=[], created_at=f"2026-01-0{day}"
         )
         for day, text in enumerate(("one lamp", "two lamps", "three lamps"), start=1)
     ]

@@ -74,9 +74,7 @@ def test_of_what_is_lost_the_dollars_that_are_known_count(
     one: float | None, other: float | None, both: float | None
 ) -> None:
     found = put(
-        {"lost": WriteOff(1, 1.0, one, 5)},
-        {"lost": WriteOff(1, 1.0, other, 5)},
-        replace(BASE, lost=WriteOff()),
+        {"lost": WriteOff(1, 1.0, one, 5)}, {"lost": WriteOff(1, 1.0, other, 5)}, replace(BASE, lost=WriteOff())
     )
     assert found.lost == WriteOff(2, 2.0, both, 10)
 

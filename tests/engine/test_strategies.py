@@ -37,9 +37,7 @@ class Said:
         self.texts = texts
         self.asked: list[list[Message]] = []
 
-    def ask(
-        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
-    ) -> Answer:
+    def ask(self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         """Return the next text."""
         if call == len(self.texts):
             raise OutOfCredits("3 of 3 spent")
@@ -106,12 +104,8 @@ def test_a_strategy_of_ones_own_asks_as_it_likes_and_only_what_it_acts_on_leaves
     assert (outcome.report.status, outcome.report.calls, outcome.state.credits) == ("done", 2, 2.0)
 
 
-def test_whatever_its_strategy_a_turn_that_gets_no_reply_fails_and_pays_for_what_it_asked(
-    inputs: TurnInputs,
-) -> None:
-    outcome = finish_turn(
-        TurnState(replace(inputs, repairs=0), Said("a sketch", "no contract")), draft_and_revise
-    )
+def test_whatever_its_strategy_a_turn_that_gets_no_reply_fails_and_pays_for_what_it_asked(inputs: TurnInputs) -> None:
+    outcome = finish_turn(TurnState(replace(inputs, repairs=0), Said("a sketch", "no contract")), draft_and_revise)
     assert (outcome.report.status, outcome.report.error) == ("failed", "ContractError")
     assert (outcome.entries, outcome.effects, outcome.state.credits) == ((), (), 2.0)
 
@@ -138,9 +132,7 @@ def test_a_turn_recorded_before_repeats_ended_turns_goes_on_as_it_did(inputs: Tu
     same = [json.dumps(say("again", tool_calls=[call]))] * 6
     outcome = finish_turn(TurnState(replace(inputs, max_steps=6), Recorded(*same)), react)
     assert (outcome.report.end, outcome.report.calls) == ("step_limit", 6)
-    outcome = finish_turn(
-        TurnState(replace(inputs, max_steps=6), Recorded(*same[:5], json.dumps(say("over")))), react
-    )
+    outcome = finish_turn(TurnState(replace(inputs, max_steps=6), Recorded(*same[:5], json.dumps(say("over")))), react)
     assert (outcome.report.end, outcome.report.calls) == ("done", 6)
 
 

@@ -19,11 +19,7 @@ from lemming.testing import make_org, resume
 SETTINGS: dict[str, tuple[dict[str, Any], str, str]] = {
     "org.json": ({"gate": []}, "/gate", 'did you mean "gates"?'),
     "a block of org.json": ({"quota": {"max_byte": 1 << 20}}, "/quota/max_byte", '"max_bytes"'),
-    "a gate": (
-        {"gates": [{"at": "call", "then": "block", "tools": "shell"}]},
-        "/gates/0/tools",
-        '"tool"',
-    ),
+    "a gate": ({"gates": [{"at": "call", "then": "block", "tools": "shell"}]}, "/gates/0/tools", '"tool"'),
     "a trust rule": ({"trust": {"rules": [{"form": "a", "is": "known"}]}}, "/trust/rules/0/form", '"from"'),
     "the limits of all": ({"max_steps": 2}, "/max_steps", "move it to defaults.turn.max_steps"),
 }
@@ -54,9 +50,7 @@ def test_a_key_that_is_none_in_the_settings_stops_the_run(case: str, base: Path)
 @pytest.mark.parametrize("key", ["base_url", "base_ulr", "Base_URL", "baseurl", "api_key_env"])
 def test_a_model_whose_address_is_in_the_wrong_place_is_asked_nothing(key: str, base: Path) -> None:
     make_org(base, resume("ada"))
-    fs.write_atomic(
-        base, "config/models.json", dump_pretty({"gpt": {"provider": "openai", key: "http://here/v1"}})
-    )
+    fs.write_atomic(base, "config/models.json", dump_pretty({"gpt": {"provider": "openai", key: "http://here/v1"}}))
     with pytest.raises(ConfigError) as raised:
         run_once(base)
     (problem,) = raised.value.problems
@@ -126,12 +120,7 @@ def test_other_keys_at_the_top_of_a_resume_are_kept(base: Path) -> None:
 
 def test_what_is_meant_is_told_from_what_is_another_word() -> None:
     keys = ["credits", "gates", "created_by", "title", "permissions"]
-    slips = {
-        "credit": "credits",
-        "Gates": "gates",
-        "gaets": "gates",
-        "permisions": "permissions",
-    }
+    slips = {"credit": "credits", "Gates": "gates", "gaets": "gates", "permisions": "permissions"}
     assert {word: correct_typo(word, keys) for word in slips} == slips
     others = ["created_at", "version", "tool", "rates_of", "credit_note"]
     assert not any(correct_typo(word, keys) for word in others)

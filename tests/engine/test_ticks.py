@@ -84,12 +84,8 @@ def test_an_end_between_the_counter_and_the_last_line_is_tidied_up(base: Path) -
     assert load_tick(base) == 3
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"current_tick": "4"}', '{"current_tick": -1}', '{"tick": 4}']
-)
-def test_an_unreadable_tick_counter_stops_the_engine_and_the_journals_tell_the_number(
-    base: Path, content: str
-) -> None:
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"current_tick": "4"}', '{"current_tick": -1}', '{"tick": 4}'])
+def test_an_unreadable_tick_counter_stops_the_engine_and_the_journals_tell_the_number(base: Path, content: str) -> None:
     make_org(base, resume("ada"))
     run_once(base)
     (base / "tick.json").write_text(content)
@@ -148,19 +144,12 @@ def test_the_report_says_why_an_agent_had_no_turn_and_counts_those_not_due(base:
 
 @pytest.mark.parametrize(
     ("broken", "why"),
-    [
-        ({"model": {"key": "no-such-key"}}, "does not exist"),
-        ({"context": [{"file": "/etc/passwd"}]}, "allow_read"),
-    ],
+    [({"model": {"key": "no-such-key"}}, "does not exist"), ({"context": [{"file": "/etc/passwd"}]}, "allow_read")],
 )
 def test_one_agents_trouble_does_not_stop_the_others(base: Path, broken: dict[str, object], why: str) -> None:
     make_org(base, resume("ada"), resume("bad", **broken), resume("zed"))
     report = run_once(base)
-    assert [(turn.agent, turn.status) for turn in report.turns] == [
-        ("ada", "done"),
-        ("bad", "failed"),
-        ("zed", "done"),
-    ]
+    assert [(turn.agent, turn.status) for turn in report.turns] == [("ada", "done"), ("bad", "failed"), ("zed", "done")]
     assert why in report.turns[1].reason
 
 
@@ -169,11 +158,7 @@ def test_an_outbox_that_is_a_link_fails_that_agent_only(base: Path, tmp_path: Pa
     (tmp_path / "elsewhere").mkdir()
     (base / "agents/bad/outbox").symlink_to(tmp_path / "elsewhere")
     report = run_once(base)
-    assert {turn.agent: turn.status for turn in report.turns} == {
-        "ada": "done",
-        "bad": "failed",
-        "zed": "done",
-    }
+    assert {turn.agent: turn.status for turn in report.turns} == {"ada": "done", "bad": "failed", "zed": "done"}
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert "symbolic link" in report.turns[1].reason
 
@@ -220,9 +205,7 @@ def test_a_server_without_structured_output_is_asked_in_the_guides_own_form(base
             "attempts": 1,
         },
     }
-    make_org(
-        base, resume("ada", model={"key": "plain"}), resume("bob", model={"key": "strict"}), models=models
-    )
+    make_org(base, resume("ada", model={"key": "plain"}), resume("bob", model={"key": "strict"}), models=models)
     report = run_once(base)
     assert [turn.error for turn in report.turns] == ["Unavailable", "Unavailable"]
     ada, bob = (r for r in journal_lines(base, 1) if r["type"] == "turn_started")

@@ -115,9 +115,7 @@ def test_who_lets_only_so_many_go_before_stands_behind_those() -> None:
     turn_lock.acquire()
     for name in "abc":
         turn_lock.enqueue_start(lambda name=name: bool(came.append(name)))  # type: ignore[misc]
-    thread = begin(
-        lambda: came.append("loop") if turn_lock.acquire_with_timeout(PATIENCE_S, behind=2) else None
-    )
+    thread = begin(lambda: came.append("loop") if turn_lock.acquire_with_timeout(PATIENCE_S, behind=2) else None)
     until(lambda: len(turn_lock._queue) == 4)
     turn_lock.release()
     thread.join(PATIENCE_S)

@@ -30,10 +30,7 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
 
 
 def test_a_reply_that_is_not_the_contract_gets_one_correction_that_quotes_the_problem(base: Path) -> None:
-    script = [
-        {"contains": "expected one of message", "reply": say("better")},
-        {"reply": say("bad", kind="shout")},
-    ]
+    script = [{"contains": "expected one of message", "reply": say("better")}, {"reply": say("bad", kind="shout")}]
     make_org(base, resume("ada"), script=script)
     (turn,) = run_once(base).turns
     assert (turn.status, turn.calls) == ("done", 2)
@@ -54,9 +51,7 @@ def test_repairs_0_means_no_correction(base: Path) -> None:
 
 
 def test_a_failed_turn_leaves_its_entries_unread(base: Path) -> None:
-    make_org(
-        base, resume("ada"), resume("bob"), script=[{"agent": "bob", "reply": "no"}, {"reply": say("news")}]
-    )
+    make_org(base, resume("ada"), resume("bob"), script=[{"agent": "bob", "reply": "no"}, {"reply": say("news")}])
     run_once(base)
     write_script(base, [{"reply": say("news")}])
     run_once(base)
@@ -79,12 +74,7 @@ def test_memory_updates_are_files_and_in_the_next_prompt(base: Path) -> None:
     make_org(base, resume("ada"), script=[{"reply": reply}])
     run_once(base, clock=FrozenClock())
     plain = json.loads((base / "agents/ada/memory/plan.json").read_text())
-    assert plain == {
-        "key": "plan",
-        "value": {"steps": 2},
-        "timestamp": "2026-01-01T00:00:00.000Z",
-        "agent": "ada",
-    }
+    assert plain == {"key": "plan", "value": {"steps": 2}, "timestamp": "2026-01-01T00:00:00.000Z", "agent": "ada"}
     run_once(base)
     assert '{"key": "plan", "value": {"steps": 2}}' in prompts(base, 2, "ada")
 
@@ -106,9 +96,7 @@ def test_with_more_steps_the_result_is_shown_within_the_turn(base: Path) -> None
     script = [
         {
             "step": 0,
-            "reply": say(
-                "one", tool_calls=[call("memory_write", key="k", value=1), call("memory_read", key="k")]
-            ),
+            "reply": say("one", tool_calls=[call("memory_write", key="k", value=1), call("memory_read", key="k")]),
         },
         {"contains": '"tool": "memory_read"', "reply": say("two")},
     ]
@@ -176,13 +164,8 @@ def test_context_files_are_in_the_prompt_one_line_a_turn(base: Path) -> None:
     for _ in range(3):
         run_once(base)
     assert [
-        f"{fact}\n" in prompts(base, tick, "ada")
-        for tick, fact in ((1, "first"), (2, "second"), (3, "first"))
-    ] == [
-        True,
-        True,
-        True,
-    ]
+        f"{fact}\n" in prompts(base, tick, "ada") for tick, fact in ((1, "first"), (2, "second"), (3, "first"))
+    ] == [True, True, True]
     assert "second" not in prompts(base, 1, "ada")
 
 
@@ -222,9 +205,7 @@ def test_a_memory_update_comes_after_the_tools_of_its_reply(base: Path) -> None:
     calls = [call("memory_write", key="k", value="by the tool"), call("echo", number=1, other=2)]
     reply = say("x", tool_calls=calls, memory_updates=[{"key": "k", "value": "by the update"}])
     make_org(
-        base,
-        resume("ada", permissions={"tools": ["echo"]}),
-        script=[{"tick": 1, "reply": reply}, {"reply": say("")}],
+        base, resume("ada", permissions={"tools": ["echo"]}), script=[{"tick": 1, "reply": reply}, {"reply": say("")}]
     )
     try:
         run_once(base)
@@ -317,9 +298,7 @@ def test_the_limit_of_entries_is_that_of_the_whole_turn(base: Path) -> None:
     assert turn.remarks == ["outbox_entries: 1 beyond the turn's limit"]
 
 
-def test_a_memory_that_was_written_before_a_tool_reached_outside_does_not_wake_its_writer(
-    base: Path,
-) -> None:
+def test_a_memory_that_was_written_before_a_tool_reached_outside_does_not_wake_its_writer(base: Path) -> None:
     ToolRegistry.register(Stamp())
     note = call("memory_write", key="k", value=1)
     ada = resume(
@@ -328,11 +307,7 @@ def test_a_memory_that_was_written_before_a_tool_reached_outside_does_not_wake_i
         turn={"max_steps": 2},
         permissions={"read_outboxes": [], "tools": ["stamp"]},
     )
-    make_org(
-        base,
-        ada,
-        script=[{"step": 0, "reply": say("x", tool_calls=[note, call("stamp")])}, {"reply": say("y")}],
-    )
+    make_org(base, ada, script=[{"step": 0, "reply": say("x", tool_calls=[note, call("stamp")])}, {"reply": say("y")}])
     fs.write_atomic(base, "agents/ada/workspace/paper.txt", b"")
     statuses = [[turn.status for turn in run_once(base).turns] for _ in range(2)]
     ToolRegistry.unregister("stamp")

@@ -64,10 +64,7 @@ def reply(name: str, tick: int, chance: random.Random) -> dict[str, Any]:
     """Return what a model says: now and then it lists the shared folder and writes into it."""
     calls = [
         {"tool": "file_list", "args": {"path": "shared"}},
-        {
-            "tool": "file_write",
-            "args": {"path": f"shared/{chance.choice('xyz')}.txt", "content": f"{name} {tick}"},
-        },
+        {"tool": "file_write", "args": {"path": f"shared/{chance.choice('xyz')}.txt", "content": f"{name} {tick}"}},
         {"tool": "file_read", "args": {"path": f"shared/{chance.choice('xyz')}.txt"}},
         {"tool": "file_append", "args": {"path": f"shared/{chance.choice('xyz')}.txt", "content": name}},
         {"tool": "file_edit", "args": {"path": f"shared/{chance.choice('xyz')}.txt", "old": "a", "new": "b"}},
@@ -120,9 +117,7 @@ def files_after(base: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("durability", ["off", "tick"])
 @pytest.mark.parametrize("visibility", ["order", "tick"])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_files_are_those_of_one_after_another(
-    seed: int, visibility: str, durability: str, tmp_path: Path
-) -> None:
+def test_the_files_are_those_of_one_after_another(seed: int, visibility: str, durability: str, tmp_path: Path) -> None:
     settings_ = {"visibility": visibility, "durability": durability}
     alone = files_after(random_org(tmp_path / "1", seed, max_parallel=1, **settings_))
     for at_once in (2, 8, 64):

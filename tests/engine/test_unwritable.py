@@ -30,9 +30,7 @@ def refusing(number: int, place: str) -> Callable[[str, str], None]:
 @pytest.mark.parametrize("durability", ["tick", "off"])
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOSPC, errno.EIO, errno.ELOOP])
 def test_a_paid_entry_is_written_by_the_run_that_can(base: Path, number: int, durability: str) -> None:
-    make_org(
-        base, resume("ada"), resume("bob"), script=[{"reply": say("hello")}], org={"durability": durability}
-    )
+    make_org(base, resume("ada"), resume("bob"), script=[{"reply": say("hello")}], org={"durability": durability})
     for _ in range(2):
         with (
             pytest.raises(DiskError, match=os.strerror(number)) as stopped,

@@ -108,11 +108,7 @@ def test_an_entry_by_hand_waits_too_and_a_moment_that_is_none_holds_nothing_up(b
 
 def test_an_agent_may_write_what_another_is_to_see_later(base: Path) -> None:
     moment = timestamp(START + timedelta(hours=2))
-    later = {
-        "kind": "message",
-        "payload": {"text": "later", "target": "bob", "not_before": moment},
-        "tags": [],
-    }
+    later = {"kind": "message", "payload": {"text": "later", "target": "bob", "not_before": moment}, "tags": []}
     script = [
         {"agent": "ada", "tick": 1, "reply": say("x", outbox_entries=[later])},
         {"reply": say("x", outbox_entries=[])},
@@ -125,9 +121,7 @@ def test_an_agent_may_write_what_another_is_to_see_later(base: Path) -> None:
 
 
 def remind(**args: str) -> dict[str, Any]:
-    return say(
-        "x", outbox_entries=[], tool_calls=[{"tool": "remind_me", "args": {"text": "call Bo", **args}}]
-    )
+    return say("x", outbox_entries=[], tool_calls=[{"tool": "remind_me", "args": {"text": "call Bo", **args}}])
 
 
 def reminded(base: Path, *, wake: str = "changed", **args: str) -> Watched:

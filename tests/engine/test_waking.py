@@ -191,12 +191,7 @@ def _drop(file: Path) -> None:
 def test_what_the_engine_wrote_itself_does_not_wake_it(base: Path) -> None:
     note = {"key": "note", "value": 1}
     both = {"schedule": CHANGED, "permissions": {"read_outboxes": ["*"]}}
-    make_org(
-        base,
-        resume("ada", **both),
-        resume("bob", **both),
-        script=[{"reply": say("hi", memory_updates=[note])}],
-    )
+    make_org(base, resume("ada", **both), resume("bob", **both), script=[{"reply": say("hi", memory_updates=[note])}])
     with asleep(base) as night:
         for minutes in range(1, 5):
             assert night.tick().totals["done"] == 2
@@ -207,9 +202,7 @@ def test_what_the_engine_wrote_itself_does_not_wake_it(base: Path) -> None:
 def test_a_change_as_the_next_tick_begins_is_kept_for_one_who_is_due_later(base: Path) -> None:
     nobody: dict[str, Any] = {"permissions": {}}
     seventh = {"schedule": {**CHANGED, "run_every_n_ticks": 7}}
-    make_org(
-        base, reader("ada", schedule={**CHANGED, **EVERY_TENTH}, **nobody), reader("bob", **seventh), human()
-    )
+    make_org(base, reader("ada", schedule={**CHANGED, **EVERY_TENTH}, **nobody), reader("bob", **seventh), human())
     with asleep(base) as night:
         assert [night.tick().tick for _ in range(5)] == [1, 7, 10, 14, 20]
         send(base, tick=20)
@@ -241,12 +234,7 @@ class Scribble(Tool):
 
 def test_what_a_tool_of_ones_own_changed_waits_for_the_interval(base: Path) -> None:
     ToolRegistry.register(Scribble())
-    reply = {
-        "outbox_entries": [],
-        "tool_calls": [{"tool": "scribble", "args": {}}],
-        "memory_updates": [],
-        "notes": "",
-    }
+    reply = {"outbox_entries": [], "tool_calls": [{"tool": "scribble", "args": {}}], "memory_updates": [], "notes": ""}
     try:
         make_org(base, resume("ada", permissions={"tools": ["scribble"]}), script=[{"reply": reply}])
         with asleep(base) as night:

@@ -16,10 +16,7 @@ from rested import CHANGED, told_by, wait_for_rest, write
 from lemming.engine import load_tick, run_once
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.files import fs
-from lemming.kernel.files.stat_cache import (
-    FINE_GRANULE_NS,
-    open_folder,
-)
+from lemming.kernel.files.stat_cache import FINE_GRANULE_NS, open_folder
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
@@ -41,10 +38,7 @@ def resting(base: Path) -> Organisation:
             "ada",
             schedule=CHANGED,
             context=[{"file": "./shared/facts/today.txt"}],
-            permissions={
-                "read_outboxes": ["human"],
-                "file_access": {"allow_read": ["./shared"], "allow_write": []},
-            },
+            permissions={"read_outboxes": ["human"], "file_access": {"allow_read": ["./shared"], "allow_write": []}},
         ),
         script=script,
     )
@@ -84,12 +78,8 @@ def link_the_folder(base: Path) -> None:
 CHANGES: dict[str, Callable[[Path], object]] = {
     "an entry": say_something,
     "an entry of an earlier tick": lambda base: write(base, "human", 1, "late"),
-    "a memory": lambda base: fs.write_atomic(
-        base, "agents/ada/memory/new.json", b'{"key": "new", "value": 1}'
-    ),
-    "a memory edited": lambda base: (base / "agents/ada/memory/note.json").write_bytes(
-        b'{"key": "note", "value": 2}'
-    ),
+    "a memory": lambda base: fs.write_atomic(base, "agents/ada/memory/new.json", b'{"key": "new", "value": 1}'),
+    "a memory edited": lambda base: (base / "agents/ada/memory/note.json").write_bytes(b'{"key": "note", "value": 2}'),
     "a memory gone": lambda base: (base / "agents/ada/memory/note.json").unlink(),
     "the memory gone": lambda base: shutil.rmtree(base / "agents/ada/memory"),
     "a context file": lambda base: (base / "shared/facts/today.txt").write_text("rainy"),
@@ -136,9 +126,7 @@ def test_agents_that_are_due_in_turns_are_woken_each_in_its_own_tick(base: Path)
     assert [run_once(org).is_quiet for _ in range(4)] == [False, False, True, True]
 
 
-def test_an_outbox_is_told_by_its_folder_and_one_that_is_not_there_by_the_folder_above(
-    tmp_path: Path,
-) -> None:
+def test_an_outbox_is_told_by_its_folder_and_one_that_is_not_there_by_the_folder_above(tmp_path: Path) -> None:
     index = EntryIndex(Organisation(tmp_path))
     for author in ("ada", "bob", "zoe"):
         (tmp_path / "agents" / author).mkdir(parents=True)

@@ -30,11 +30,7 @@ def written(base: Path, case: dict[str, Any], name: str = "first") -> Path:
         ({"expect": []}, "/expect", "at least 1"),
         ({"expect": [{}]}, "/expect/0", "no expectation is set"),
         ({"expect": [{"entry": {}, "file": {"path": "x"}}]}, "/expect/0", "got entry and file"),
-        (
-            {"expect": [{"entry": {"matches": "("}}]},
-            "/expect/0/entry/matches",
-            "must be a regular expression",
-        ),
+        ({"expect": [{"entry": {"matches": "("}}]}, "/expect/0/entry/matches", "must be a regular expression"),
         (
             {"expect": [{"file": {"path": "x", "when": {"field": "a", "op": "iss", "value": 1}}}]},
             "/expect/0/file/when/op",
@@ -59,9 +55,7 @@ def written(base: Path, case: dict[str, Any], name: str = "first") -> Path:
         ({**FINE, "answers": "recordd"}, "/answers", "'recorded'"),
     ],
 )
-def test_a_mistake_is_named_with_its_place(
-    tmp_path: Path, case: dict[str, Any], pointer: str, said: str
-) -> None:
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, case: dict[str, Any], pointer: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_case(written(tmp_path, case), "first")
     problem = caught.value.problems[0]

@@ -135,11 +135,7 @@ def test_findings_are_those_of_the_ticks_of_the_case(base: Path) -> None:
         (say("at nine"), {"matches": "nine"}, []),
         (say("at nine"), {"matches": "ten"}, ['the answer is "at nine"']),
         (say("no"), {"end": "refused"}, ["it ended as answered"]),
-        (
-            say("", kind="status"),
-            {},
-            ["the request is still open; ada must answer"],
-        ),
+        (say("", kind="status"), {}, ["the request is still open; ada must answer"]),
     ],
 )
 def test_what_came_of_a_request_is_held_against_what_is_wanted(
@@ -239,9 +235,7 @@ def test_what_sends_something_is_not_called_from_a_copy(wired: Path) -> None:
 
 
 def test_what_a_call_gives_may_stand_in_the_case(wired: Path) -> None:
-    given = {
-        "tool_called": {"tool": "wire", "when": {"field": "output", "op": "is", "value": "as good as sent"}}
-    }
+    given = {"tool_called": {"tool": "wire", "when": {"field": "output", "op": "is", "value": "as good as sent"}}}
     assert outcome(wired, CALLED, given, ticks=1, tools={"wire": "as good as sent"}) == []
     assert Wire.sent == []
 

@@ -167,9 +167,7 @@ def test_what_a_case_sets_is_so_in_its_copy(tried: Tried, change: Any) -> None:
 
 
 def test_what_people_send_comes_before_its_tick(tried: Tried) -> None:
-    tried.case(
-        ticks=2, send=[{"text": "first words", "to": "ada"}, {"text": "later words", "before_tick": 2}]
-    )
+    tried.case(ticks=2, send=[{"text": "first words", "to": "ada"}, {"text": "later words", "before_tick": 2}])
     tried.eval("--record")
     first, second = (str(request.messages) for request in tried.asked)
     assert ("first words" in first, "later words" in first) == (True, False)
@@ -243,10 +241,7 @@ def test_a_name_that_is_no_case_has_its_nearest(tried: Tried, capsys: pytest.Cap
     ("arm", "said"),
     [
         (("--arm", "short=agents/ada/resume.json:/instuctions=Short."), "instructions"),
-        (
-            ("--arm", "short=agents/adda/resume.json:/instructions=Short."),
-            "agents/adda/resume.json cannot be read",
-        ),
+        (("--arm", "short=agents/adda/resume.json:/instructions=Short."), "agents/adda/resume.json cannot be read"),
         (("--model", "othr"), "other"),
     ],
 )
@@ -283,9 +278,7 @@ def test_junit_has_a_suite_for_each_arm_and_a_test_for_each_run(tried: Tried, tm
     assert tried.eval("--record", "--junit", str(file)) == 1
     root = ElementTree.parse(file).getroot()
     assert root.attrib == {"tests": "4", "failures": "1", "errors": "1"}
-    found = {
-        (it.get("classname"), it.get("name")): [child.tag for child in it] for it in root.iter("testcase")
-    }
+    found = {(it.get("classname"), it.get("name")): [child.tag for child in it] for it in root.iter("testcase")}
     assert found == {
         ("right", "run 1"): [],
         ("right", "run 2"): [],
@@ -302,8 +295,6 @@ def test_json_has_a_line_for_each_run_case_and_arm(tried: Tried, capsys: pytest.
     assert (lines[2]["passed"], lines[2]["all_right"], lines[3]["cases_all_right"]) == (2, True, 1)
 
 
-def test_an_organisation_without_cases_says_how_to_write_one(
-    tried: Tried, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_organisation_without_cases_says_how_to_write_one(tried: Tried, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["-C", str(tried.base), "eval"]) == 2
     assert "evals/first/case.json" in capsys.readouterr().err

@@ -22,9 +22,7 @@ ASKED = {"read_outboxes": ["*"], "tools": []}
 def ask(base: Path, whom: str, text: str = "what?", *, tick: int = 1, **payload: Any) -> str:
     """Write a request as a person, and return its id."""
     plain = {"text": text, "target": whom, "conversation": text, **payload}
-    return write_person_entry(
-        base, "human", tick=tick, kind="request", payload=plain, tags=[], created_at=""
-    ).id
+    return write_person_entry(base, "human", tick=tick, kind="request", payload=plain, tags=[], created_at="").id
 
 
 # --- repeats itself --------------------------------------------------------------------------------
@@ -217,9 +215,7 @@ def test_a_slow_holder_has_twice_its_time(base: Path) -> None:
 def crowded(base: Path, limit: int) -> Path:
     """An agent that many write to, and that is shown so many entries at a time."""
     script = [{"agent": "bob", "tick": tick, "reply": tells("ada", f"news {tick}")} for tick in range(1, 9)]
-    script += [
-        {"agent": "cyd", "tick": tick, "reply": tells("ada", f"gossip {tick}")} for tick in range(1, 9)
-    ]
+    script += [{"agent": "cyd", "tick": tick, "reply": tells("ada", f"gossip {tick}")} for tick in range(1, 9)]
     script += by_ticks("ada", *"abcdefgh")
     agents = [resume(name, permissions={"read_outboxes": []}) for name in ("bob", "cyd")]
     org_of(base, resume("ada"), *agents, script=script)
@@ -295,10 +291,7 @@ def test_a_claim_that_the_journal_bears_out_is_none(base: Path) -> None:
     looks = calls("read_gauge", moves=False)["tool_calls"]
     writes = {"tool": "file_write", "args": {"path": "report.md", "content": "12"}}
     text = "I called read_gauge. I saved what it shows to workspace/report.md"
-    script = [
-        {"tick": 1, "reply": say(text, tool_calls=[*looks, writes])},
-        {"reply": say("As I said: " + text)},
-    ]
+    script = [{"tick": 1, "reply": say(text, tool_calls=[*looks, writes])}, {"reply": say("As I said: " + text)}]
     org_of(base, resume("ada", permissions=GAUGE), script=script)
     assert found_in(base, 2) == []
 
@@ -316,9 +309,7 @@ def judged(base: Path, *, passes: bool, **verify: Any) -> Path:
     """An agent whose judge says always the same."""
     verdict = {"contains": "Judge the draft", "reply": {"passes": passes, "reason": "so"}}
     ada = resume("ada", verify={"by": "critic", "max": 1, **verify}, permissions=ASKED)
-    return org_of(
-        base, ada, person(), resume("critic", paused="judges"), script=[verdict, {"reply": say("draft")}]
-    )
+    return org_of(base, ada, person(), resume("critic", paused="judges"), script=[verdict, {"reply": say("draft")}])
 
 
 def test_what_left_though_the_judge_did_not_pass_it_is_not_verified(base: Path) -> None:

@@ -146,9 +146,7 @@ def test_every_kind_has_one_rule() -> None:
 # --- commands --------------------------------------------------------------------------------------
 
 
-def test_the_command_tells_what_whose_and_what_may_help_and_no_text_steers_the_terminal(
-    lemming: Lemming,
-) -> None:
+def test_the_command_tells_what_whose_and_what_may_help_and_no_text_steers_the_terminal(lemming: Lemming) -> None:
     ran = lemming("findings")
     assert ran.status == 0
     assert "repeats itself  ada  since tick 1" in ran.out
@@ -165,9 +163,7 @@ def test_the_command_tells_of_one_agent_of_one_kind_and_of_some_ticks(lemming: L
 
 
 @pytest.mark.parametrize(("words", "status"), [((), 1), (("ada",), 1), (("--ticks", "1..2"), 0)])
-def test_check_ends_with_1_where_something_is_found(
-    lemming: Lemming, words: tuple[str, ...], status: int
-) -> None:
+def test_check_ends_with_1_where_something_is_found(lemming: Lemming, words: tuple[str, ...], status: int) -> None:
     assert lemming("findings", "--check", *words).status == status
 
 
@@ -190,9 +186,7 @@ def test_what_is_typed_wrong_is_told_with_what_to_type(lemming: Lemming, words: 
 def test_status_says_how_many_there_are_and_only_then(lemming: Lemming, changed: Path) -> None:
     assert "2 findings; `lemming findings` lists them" in lemming("status").out
     assert lemming("status", "--json").objects[0]["findings"] == 2
-    fs.write_atomic(
-        changed, "config/org.json", dump_pretty({"findings": {"off": ["repeats", "no_progress"]}})
-    )
+    fs.write_atomic(changed, "config/org.json", dump_pretty({"findings": {"off": ["repeats", "no_progress"]}}))
     assert "lemming findings" not in lemming("status").out
 
 
@@ -224,9 +218,7 @@ def test_what_is_found_does_not_hang_on_the_files_of_entries(base: Path, change:
 @pytest.mark.parametrize("change", ["", "tools"])
 def test_status_loads_what_takes_turns_only_where_tools_were_called(base: Path, change: str) -> None:
     replies = [calls("file_list", path="."), say("done")] if change else [say("done")]
-    org_of(
-        base, resume("ada", permissions={"tools": ["file_list"]}), script=[{"reply": it} for it in replies]
-    )
+    org_of(base, resume("ada", permissions={"tools": ["file_list"]}), script=[{"reply": it} for it in replies])
     run(base, len(replies))
     code = "import sys; from lemming.cli import run; run(['status']); print(*sys.modules, file=sys.stderr)"
     ran = subprocess.run([sys.executable, "-c", code], cwd=base, capture_output=True, text=True, check=False)

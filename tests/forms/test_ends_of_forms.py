@@ -68,10 +68,7 @@ def take_turn(
     register_provider(style, STYLES[style])
     tools = {"tools": ["file_list", "memory_write"], "read_outboxes": ["bob", "eve"]}
     ada = resume("ada", model={"key": style}, permissions=tools, **blocks)
-    people = [
-        resume(name, model={"key": "human"}, permissions={"read_outboxes": ["ada"]})
-        for name in ("bob", "eve")
-    ]
+    people = [resume(name, model={"key": "human"}, permissions={"read_outboxes": ["ada"]}) for name in ("bob", "eve")]
     models = {style: {"provider": style}, "human": {"provider": "human"}}
     made = make_org(base, ada, *people, models=models)
     for asker in askers:
@@ -90,9 +87,7 @@ def offered(request: Request) -> str:
 KEEPS = {"key": "town", "value": "Oslo"}
 
 
-def test_a_model_that_remembers_for_ever_is_no_longer_offered_to_remember_and_ends(
-    base: Path, style: str
-) -> None:
+def test_a_model_that_remembers_for_ever_is_no_longer_offered_to_remember_and_ends(base: Path, style: str) -> None:
     turn = take_turn(base, style, [does(style, "remember", **KEEPS)])
     assert (turn.status, turn.calls) == ("done", 3)
     assert ['"remember"' in offered(it) for it in Native.heard] == [True, True, False]
@@ -119,9 +114,7 @@ def test_a_backend_that_says_no_more_after_its_calls_has_ended(base: Path) -> No
 
 def test_an_action_that_a_backend_writes_as_text_is_followed_by_a_question(base: Path) -> None:
     Native.heard.clear()
-    take_turn(
-        base, "native", [does("actions", "remember", **KEEPS), does("native", "send", to="bob", text="x")]
-    )
+    take_turn(base, "native", [does("actions", "remember", **KEEPS), does("native", "send", to="bob", text="x")])
     assert Native.heard[1].messages[-1]["role"] == "user"
 
 

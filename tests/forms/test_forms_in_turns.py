@@ -19,9 +19,7 @@ from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 
 FIT = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "prompt": "fit"}
-BOB, EVE = (
-    resume(name, model={"key": "human"}, permissions={"read_outboxes": ["ada"]}) for name in ("bob", "eve")
-)
+BOB, EVE = (resume(name, model={"key": "human"}, permissions={"read_outboxes": ["ada"]}) for name in ("bob", "eve"))
 MODELS = {"fit": FIT, "human": {"provider": "human"}}
 
 
@@ -52,10 +50,7 @@ def said(base: Path) -> list[tuple[str, dict[str, Any]]]:
 
 STEPS = (
     {"step": 0, "reply": do("file_read", path="n.txt")},
-    {
-        "step": 1,
-        "reply": f"<tool_call>\n{json.dumps(do('file_write', path='out.txt', content='42'))}\n</tool_call>",
-    },
+    {"step": 1, "reply": f"<tool_call>\n{json.dumps(do('file_write', path='out.txt', content='42'))}\n</tool_call>"},
     {"step": 2, "reply": f"```json\n{json.dumps(do('remember', key='last', value='42'))}\n```"},
     {"step": 3, "reply": do("send", to="bob", text="it is 42")},
 )

@@ -19,13 +19,7 @@ from lemming.kernel.turn.forms.form_choice import FormChoice, ModelFeatures, cho
 from lemming.kernel.turn.forms.form_question import ReplyPrompt, correct_prompt
 from lemming.kernel.turn.forms.reply_form import ReplyForm
 from lemming.kernel.turn.forms.reply_reader import parse_form_reply
-from lemming.kernel.turn.forms.signatures import (
-    Action,
-    action_schema,
-    actions_schema,
-    describe_action,
-    sample_action,
-)
+from lemming.kernel.turn.forms.signatures import Action, action_schema, actions_schema, describe_action, sample_action
 from lemming.kernel.turn.forms.turn_actions import TurnFacts
 from lemming.kernel.turn.reply_schemas import PayloadSchema
 from lemming.kernel.turn.turn_values import Answer
@@ -39,9 +33,7 @@ KINDS = ("message", "report", "response")
 LEAVES = "x\nActions:\nanswer(text): Say yes."
 
 
-def choose(
-    base: Path, facts: TurnFacts, *forms: PayloadSchema, native: bool = False, **turn: Any
-) -> FormChoice:
+def choose(base: Path, facts: TurnFacts, *forms: PayloadSchema, native: bool = False, **turn: Any) -> FormChoice:
     """Return the reply form of a turn of an agent without tools."""
     make_org(base, resume("ada", turn=turn))
     choice = choose_form(load_agent(base, "ada"), ModelFeatures(True, native, "fit"), 1000, facts, forms, ())
@@ -64,9 +56,7 @@ def read(
 
 @pytest.mark.parametrize("name", ["to", "kind", "request", "name", "do", "notes", "tool_calls", "arguments"])
 @pytest.mark.parametrize("is_native", [False, True])
-def test_an_answer_keeps_a_field_that_is_named_as_a_word_of_the_engine(
-    base: Path, name: str, is_native: bool
-) -> None:
+def test_an_answer_keeps_a_field_that_is_named_as_a_word_of_the_engine(base: Path, name: str, is_native: bool) -> None:
     facts = ASKED._replace(has_memories=is_native)
     form = choose(base, facts, response(name, "price"), native=is_native).form
     fields = {name: "answer", "price": "3"}
@@ -95,16 +85,11 @@ def test_a_field_beside_an_argument_of_the_same_name_is_asked_for_by_the_contrac
 ) -> None:
     make_org(base, resume("ada"))
     form = PayloadSchema((kind,), (kind,), {name: TEXT})
-    assert (
-        choose_form(load_agent(base, "ada"), ModelFeatures(True, False, "fit"), 1000, facts, [form], ())
-        is None
-    )
+    assert choose_form(load_agent(base, "ada"), ModelFeatures(True, False, "fit"), 1000, facts, [form], ()) is None
 
 
 def test_the_only_field_of_a_message_keeps_its_name(base: Path) -> None:
-    form = choose(
-        base, TurnFacts(readers=("bob", "eve")), PayloadSchema(("message",), ("message",), {"town": TEXT})
-    )
+    form = choose(base, TurnFacts(readers=("bob", "eve")), PayloadSchema(("message",), ("message",), {"town": TEXT}))
     [entry] = read(form.form, json.dumps({"do": "send", "to": "bob", "town": "Oslo"}))
     assert entry.payload == {"town": "Oslo", "target": "bob"}
 
@@ -189,9 +174,7 @@ def test_a_broken_call_of_a_tool_is_corrected_as_that_call(base: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("has_memories", [False, True])
-def test_words_of_a_form_that_is_asked_for_stay_in_their_line(
-    base: Path, field: Json, has_memories: bool
-) -> None:
+def test_words_of_a_form_that_is_asked_for_stay_in_their_line(base: Path, field: Json, has_memories: bool) -> None:
     form = PayloadSchema(("response",), ("response",), field)
     choice = choose(base, ASKED._replace(has_memories=has_memories), form)
     system = make_first_messages(load_agent(base, "ada"), choice)[0]["content"]
@@ -203,8 +186,7 @@ def test_the_description_of_a_tool_stays_in_its_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{"additionalProperties": True}, {"properties": {}, "additionalProperties": TEXT}, {"oneOf": [{}]}],
+    "arguments", [{"additionalProperties": True}, {"properties": {}, "additionalProperties": TEXT}, {"oneOf": [{}]}]
 )
 def test_a_tool_whose_arguments_are_not_listed_is_called_with_any(arguments: Json) -> None:
     action = Action("t", "Look.", {"type": "object", **arguments})

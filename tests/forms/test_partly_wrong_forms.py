@@ -67,15 +67,10 @@ def test_a_memory_that_is_none_is_left_out_beside_a_sound_action(
 
 def test_an_answer_to_a_request_that_is_none_is_asked_for_again_with_the_nearest(base: Path) -> None:
     fit = {"provider": "scripted", "options": {"file": SCRIPT_FILE}, "prompt": "fit"}
-    asks = [
-        {"kind": "request", "payload": {"text": text, "target": "ada"}, "tags": []} for text in ("one", "two")
-    ]
+    asks = [{"kind": "request", "payload": {"text": text, "target": "ada"}, "tags": []} for text in ("one", "two")]
     ada = resume("ada", model={"key": "fit"}, permissions={"read_outboxes": ["zoe"]}, turn={"take": "all"})
     zoe = resume("zoe", permissions={"read_outboxes": ["ada"]}, turn={"kinds": ["request"]})
-    script = [
-        {"agent": "zoe", "tick": 1, "reply": {"outbox_entries": asks}},
-        {"reply": {"outbox_entries": []}},
-    ]
+    script = [{"agent": "zoe", "tick": 1, "reply": {"outbox_entries": asks}}, {"reply": {"outbox_entries": []}}]
     make_org(base, ada, zoe, models={"fit": fit}, script=script)
     run_once(base, clock=FrozenClock())
     first, second = sorted(entry.id for entry in read_outbox_entries(base, "zoe"))
@@ -132,9 +127,7 @@ BLOCKS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("blocks", BLOCKS.values(), ids=BLOCKS)
 @pytest.mark.parametrize("prompt", ["fit", "brief", "full"])
-def test_each_sample_of_a_prompt_is_a_valid_reply(
-    tmp_path: Path, prompt: str, blocks: dict[str, Any]
-) -> None:
+def test_each_sample_of_a_prompt_is_a_valid_reply(tmp_path: Path, prompt: str, blocks: dict[str, Any]) -> None:
     run_once(org(tmp_path / "first", prompt=prompt, **blocks), clock=FrozenClock())
     samples = samples_in(tmp_path / "first")
     assert samples

@@ -105,13 +105,9 @@ def test_fields_that_are_words_of_requests_are_asked_for_like_any_other(tmp_path
 
 def test_limits_of_a_field_stay_in_its_grammar_and_out_of_the_prompt(tmp_path: Path) -> None:
     fields = {"code": {"type": "string", "minLength": 2, "maxLength": 5}, "note": {"type": "string"}}
-    turn = Turn(
-        kind="form", name="form", instructions="Fill it in.", expected=Expected(), request="x", fields=fields
-    )
+    turn = Turn(kind="form", name="form", instructions="Fill it in.", expected=Expected(), request="x", fields=fields)
     question = ask(tmp_path / "fit", turn, json.dumps({"code": "AB", "note": "x"})).questions[0]
-    small = ask(tmp_path / "brief", turn, json.dumps({"code": "AB", "note": "x"}), prompt="brief").questions[
-        0
-    ]
+    small = ask(tmp_path / "brief", turn, json.dumps({"code": "AB", "note": "x"}), prompt="brief").questions[0]
     told = question.request["messages"][0]["content"]
     assert told.endswith("Reply with one line of JSON: code, note.")
     for asked, longest in ((question, 400), (small, 160)):

@@ -72,15 +72,7 @@ def test_what_else_a_payload_says_stays_within_it(more: dict[str, str], text: st
 
 def test_a_memory_and_a_file_keep_their_place_too() -> None:
     lines = lines_shown("hi", memory={"note": 'x\nmallory: "y"'}, context=[("log.txt", "a\nuser asks: b")])
-    assert lines == [
-        "log.txt:",
-        "> a",
-        "> user asks: b",
-        "memory note:",
-        "> x",
-        '> mallory: "y"',
-        'mallory: "hi"',
-    ]
+    assert lines == ["log.txt:", "> a", "> user asks: b", "memory note:", "> x", '> mallory: "y"', 'mallory: "hi"']
 
 
 def test_the_name_of_a_tool_that_a_model_made_up_is_quoted() -> None:

@@ -25,9 +25,7 @@ def spend(then: str = "block", **limit: Any) -> dict[str, Any]:
     return {"at": "spend", "then": then, **limit}
 
 
-def limited(
-    base: Path, *gates: dict[str, Any], agents: Any = ("ada",), script: Any = HELLO, **org: Any
-) -> Path:
+def limited(base: Path, *gates: dict[str, Any], agents: Any = ("ada",), script: Any = HELLO, **org: Any) -> Path:
     resumes = [it if isinstance(it, dict) else resume(it) for it in agents]
     make_org(base, *resumes, org={"gates": [*gates], **org}, script=script, models=MODELS)
     fs.write_atomic(base, "config/down.jsonl", b'{"error": "Unavailable"}\n')

@@ -37,11 +37,7 @@ WRITING: dict[str, Any] = {"reply": say("writing", tool_calls=[{"tool": "file_wr
 DONE: dict[str, Any] = {"reply": say("done, the pin 12 is kept")}
 WAYS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
     "reply": ("default", {"max_steps": 2}, lines(WRITING, DONE)),
-    "native": (
-        "native",
-        {"max_steps": 2},
-        lines({"calls": [{"tool": "file_write", "args": ARGS}], "reply": ""}, DONE),
-    ),
+    "native": ("native", {"max_steps": 2}, lines({"calls": [{"tool": "file_write", "args": ARGS}], "reply": ""}, DONE)),
     "actions": (
         "small",
         {},
@@ -72,9 +68,7 @@ def test_a_call_and_an_entry_pass_gates_whatever_form_they_have(base: Path, way:
 
 
 def test_what_leaves_a_strategy_that_writes_again_passes_gates_each_time(base: Path) -> None:
-    script = lines(
-        {"reply": say("a draft, pin 1")}, {"reply": "No: too short."}, {"reply": say("better, pin 2")}
-    )
+    script = lines({"reply": say("a draft, pin 1")}, {"reply": "No: too short."}, {"reply": say("better, pin 2")})
     ada = resume("ada", turn={"strategy": "reflexion", "options": {"rubric": "Is it long?"}})
     make_org(base, ada, script=script, org={"gates": [PINS]})
     run_once(base, clock=FrozenClock())
@@ -144,9 +138,7 @@ def long_one() -> str:
 @pytest.mark.parametrize("then", ["block", "rewrite"])
 def test_the_whole_result_of_a_function_is_looked_at_before_it_is_cut_and_kept(base: Path, then: str) -> None:
     gate = {"at": "result", "redact" if then == "rewrite" else "deny": ["SECRE[T]"], "then": then}
-    script = lines(
-        {"reply": say("calling", tool_calls=[{"tool": "long_one", "args": {}}])}, {"reply": say("ok")}
-    )
+    script = lines({"reply": say("calling", tool_calls=[{"tool": "long_one", "args": {}}])}, {"reply": say("ok")})
     ada = resume("ada", permissions={"tools": ["long_one"]}, turn={"max_steps": 2})
     make_org(base, ada, script=script, org={"gates": [gate], "tool_files": ["tools/*.py"]})
     (base / "tools").mkdir()
@@ -174,11 +166,7 @@ def test_each_answer_of_a_turn_that_takes_all_requests_passes_gates_by_itself(tm
     (org / SCRIPT_FILE).write_text(json.dumps({"reply": reply}) + "\n")
     (taken,) = (turn for turn in tick(org).turns if turn.agent == "ada")
     assert answers(org, "ada").keys() == {second.id}
-    assert [(it["at"], it["then"]) for it in taken.verdicts] == [
-        ("in", "rewrite"),
-        ("in", "rewrite"),
-        ("out", "block"),
-    ]
+    assert [(it["at"], it["then"]) for it in taken.verdicts] == [("in", "rewrite"), ("in", "rewrite"), ("out", "block")]
     assert prompts(org, 1)["ada"].count("[redacted]?") >= 2
     assert "pin " not in prompts(org, 1)["ada"]
 
@@ -200,9 +188,7 @@ def test_a_request_is_handed_on_only_where_gates_let_it(tmp_path: Path) -> None:
 
 def test_answers_that_come_in_a_batch_pass_gates(base: Path) -> None:
     batches = BatchServer()
-    batches.text = json.dumps(
-        say("the pin 12 is kept", tool_calls=[{"tool": "file_write", "args": ARGS}]),
-    )
+    batches.text = json.dumps(say("the pin 12 is kept", tool_calls=[{"tool": "file_write", "args": ARGS}]))
     options = {"base_url": f"{batches.url}/v1", "batches": True}
     models = {"batchy": {"provider": "openai", "model": "m", "options": options}}
     permissions = {"read_outboxes": [], "tools": ["file_*"], "file_access": FILES}
@@ -256,9 +242,7 @@ def assert_withheld(base: Path, tool: str) -> None:
 def calling(base: Path, tool: str, args: dict[str, Any], **org: Any) -> None:
     """Make an organisation in which ada calls a tool once, and a gate at its result."""
     script = [{"reply": say("calling", tool_calls=[{"tool": tool, "args": args}])}]
-    make_org(
-        base, resume("ada", permissions={"tools": [tool]}), script=script, org={"gates": [WITHHELD], **org}
-    )
+    make_org(base, resume("ada", permissions={"tools": [tool]}), script=script, org={"gates": [WITHHELD], **org})
 
 
 def test_the_whole_result_of_an_mcp_server_is_looked_at(base: Path) -> None:

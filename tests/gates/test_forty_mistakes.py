@@ -60,11 +60,7 @@ TRUST: Json = {
     "rules": [{"from": "editor", "is": "known"}],
     "tools": {"file_search": "outside", "mcp.files.*": "known"},
 }
-TEAM: Json = {
-    "ask": [{"agent": "editor", "as": "helper", "description": "x"}],
-    "hand_to": ["editor"],
-    "max_asked": 3,
-}
+TEAM: Json = {"ask": [{"agent": "editor", "as": "helper", "description": "x"}], "hand_to": ["editor"], "max_asked": 3}
 PERMISSIONS: Json = {
     "read_outboxes": ["editor", "human"],
     "tools": ["file_write", "memory_*"],
@@ -132,9 +128,7 @@ SLIPS: list[Callable[[str], str]] = [
 ]
 
 
-def keys_and_words(
-    value: Any, place: tuple[str | int, ...] = ()
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def keys_and_words(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield each key in a JSON value, and each text that names something, with its place."""
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -215,10 +209,7 @@ def problems_with(base: Path, files: dict[str, Json]) -> list[Problem]:
         found = validate_survey(org, config, survey_agents(org))
     except ConfigError as error:
         return list(error.problems)
-    return [
-        *found.settings_problems,
-        *(it for error in found.survey.broken.values() for it in error.problems),
-    ]
+    return [*found.settings_problems, *(it for error in found.survey.broken.values() for it in error.problems)]
 
 
 def says_more(problem: Problem) -> bool:
@@ -241,8 +232,7 @@ def test_no_typing_mistake_runs(table: str, base: Path) -> None:
         if not found:
             passed.append(said)
         elif not any(
-            it.file == said.split(" ")[0] and it.line and (it.hint or it.message.endswith(")"))
-            for it in found
+            it.file == said.split(" ")[0] and it.line and (it.hint or it.message.endswith(")")) for it in found
         ):
             unplaced.append((said, found[0]))
     assert passed == []
@@ -313,11 +303,7 @@ IN_GATES: dict[str, tuple[Json, str, str]] = {
         "/window",
         '"7d"',
     ),
-    "a time that is none": (
-        {"at": "call", "then": "ask", "tool": "file_write", "expires": "2 hrs"},
-        "/expires",
-        "2h",
-    ),
+    "a time that is none": ({"at": "call", "then": "ask", "tool": "file_write", "expires": "2 hrs"}, "/expires", "2h"),
     "a judge's key with a slip": (
         {"at": "out", "then": "block", "by": {"agnet": "editor"}, "policy": "x"},
         "/by",
@@ -333,11 +319,7 @@ IN_GATES: dict[str, tuple[Json, str, str]] = {
         "/schema/properties/a/minLenght",
         'did you mean "minLength"?',
     ),
-    "a pattern of nothing": (
-        {"at": "call", "then": "ask", "tool": "fle_*"},
-        "/tool",
-        'did you mean "file_*"?',
-    ),
+    "a pattern of nothing": ({"at": "call", "then": "ask", "tool": "fle_*"}, "/tool", 'did you mean "file_*"?'),
 }
 
 
@@ -359,11 +341,7 @@ def test_a_rule_looks_at_what_its_channel_makes_sure_of(base: Path) -> None:
     files = right()
     files[MODELS]["post"] = {"provider": "http"}
     files["agents/shop/resume.json"] = resume("shop", model={"key": "post"})
-    rule: Json = {
-        "from": "shop",
-        "when": {"field": "verified.secret", "op": "is", "value": "X"},
-        "is": "known",
-    }
+    rule: Json = {"from": "shop", "when": {"field": "verified.secret", "op": "is", "value": "X"}, "is": "known"}
     files[ORG]["trust"]["rules"].append(rule)
     assert problems_with(base, files) == []
     rule["when"]["field"] = "verified.secrt"

@@ -48,12 +48,7 @@ FINE: list[dict[str, Any]] = [
     {"at": "in", "when": of_field("payload.anything.at_all", 1), "then": "warn"},
     {"at": "out", "when": of_field("target", "bob"), "then": "warn"},
     {"at": "out", "when": of_field("target", "somebody"), "then": "warn", "may_be_absent": True},
-    {
-        "at": "out",
-        "when": {"not": of_field("trust", "outside", "is_not")},
-        "then": "ask",
-        "persons": ["human"],
-    },
+    {"at": "out", "when": {"not": of_field("trust", "outside", "is_not")}, "then": "ask", "persons": ["human"]},
     {"at": "spend", "calls": 3, "per": "turn", "then": "block"},
 ]
 
@@ -104,10 +99,7 @@ def test_a_gate_of_a_resume_is_about_its_agent(base: Path) -> None:
 
 
 def test_what_a_plugin_brings_is_not_told_of_where_it_is_not_imported(base: Path) -> None:
-    gates = [
-        {"at": "call", "tool": "of_plugin", "then": "warn"},
-        {"at": "call", "check": "f", "then": "warn"},
-    ]
+    gates = [{"at": "call", "tool": "of_plugin", "then": "warn"}, {"at": "call", "check": "f", "then": "warn"}]
     assert found(base, *gates, plugins=["not_imported_here"]) == []
 
 
@@ -120,14 +112,8 @@ BLOCKS_ALL = {"at": "call", "then": "block"}
     [
         (BLOCKS_ALL, {"at": "call", "tool": "shell", "then": "ask"}),
         ({"at": "call", "then": "pass"}, {"at": "call", "deny": ["x"], "then": "block"}),
-        (
-            {"at": "call", "tool": "file_*", "then": "block"},
-            {"at": "call", "tool": "file_write", "then": "ask"},
-        ),
-        (
-            {"at": "call", "class": ["read", "write"], "then": "stop"},
-            {"at": "call", "class": "read", "then": "ask"},
-        ),
+        ({"at": "call", "tool": "file_*", "then": "block"}, {"at": "call", "tool": "file_write", "then": "ask"}),
+        ({"at": "call", "class": ["read", "write"], "then": "stop"}, {"at": "call", "class": "read", "then": "ask"}),
         (
             {"at": "call", "when": OUTSIDE, "then": "block"},
             {"at": "call", "when": {"all": [of_field("class", "read"), OUTSIDE]}, "then": "ask"},

@@ -52,9 +52,7 @@ def replays(base: Path) -> bool:
 
 
 @pytest.mark.parametrize(("judge", "left"), [(GOOD, ["short"]), (BAD, [])])
-def test_an_entry_is_written_when_its_judge_passes_it(
-    base: Path, judge: dict[str, Any], left: list[str]
-) -> None:
+def test_an_entry_is_written_when_its_judge_passes_it(base: Path, judge: dict[str, Any], left: list[str]) -> None:
     reply = {"reply": say("short", memory_updates=[])}
     turn = turn_of(base, {"at": "out", "then": "block"}, judge, reply)
     assert (turn.calls, turn.credits, texts(base), turn.model) == (2, 2, left, "scripted")
@@ -78,10 +76,7 @@ def test_a_call_is_made_when_its_judge_passes_it(base: Path, judge: dict[str, An
     reply = {"reply": say("done", tool_calls=[WRITE, LIST])}
     turn = turn_of(base, {"at": "call", "tool": "file_write", "then": "block"}, judge, reply)
     assert (turn.calls, texts(base)) == (2, ["done"])
-    assert [(use["tool"], use["success"]) for use in turn.tools] == [
-        ("file_write", made),
-        ("file_list", True),
-    ]
+    assert [(use["tool"], use["success"]) for use in turn.tools] == [("file_write", made), ("file_list", True)]
     assert (base / "agents/ada/workspace/a.txt").exists() is made
     assert replays(base)
 

@@ -78,9 +78,7 @@ def test_a_rewrite_loses_no_value_and_keeps_to_its_length(base: Path) -> None:
         "warned": {"long": 1},
     }
     updates = [{"key": key, "value": value} for key, value in kept.items()]
-    base = make_org(
-        base, resume("ada"), org={"gates": gates}, script=[{"reply": say("x", memory_updates=updates)}]
-    )
+    base = make_org(base, resume("ada"), org={"gates": gates}, script=[{"reply": say("x", memory_updates=updates)}])
     turn = turn_of(base)
     memory = base / "agents/ada/memory"
     read = {it.stem: json.loads(it.read_bytes())["value"] for it in memory.iterdir()}
@@ -95,12 +93,7 @@ def test_a_rewrite_loses_no_value_and_keeps_to_its_length(base: Path) -> None:
 
 
 def test_arguments_that_are_not_allowed_and_those_that_are_missing(base: Path) -> None:
-    gate = {
-        "at": "call",
-        "tool": "file_list",
-        "args": {"path": ["workspace/*", "workspace"]},
-        "then": "block",
-    }
+    gate = {"at": "call", "tool": "file_list", "args": {"path": ["workspace/*", "workspace"]}, "then": "block"}
     org(base, [gate], call("file_list", path="."), call("file_list"), call("file_list", path="workspace"))
     turn_of(base)
     assert [it["outcome"] for it in finished(base)] == ["ok", "refused", "ok"]
@@ -122,12 +115,7 @@ def test_a_result_is_looked_at_whole_before_it_is_cut(base: Path) -> None:
 
 def test_what_a_turn_writes_passes_gates_entries_and_memories_by_reply_and_by_tool(base: Path) -> None:
     gates = [
-        {
-            "at": "out",
-            "when": {"field": "what", "op": "is", "value": "entry"},
-            "deny": ["wire"],
-            "then": "block",
-        },
+        {"at": "out", "when": {"field": "what", "op": "is", "value": "entry"}, "deny": ["wire"], "then": "block"},
         {"at": "out", "redact": ["[0-9]{4}"], "then": "rewrite"},
         {"at": "out", "when": {"field": "key", "op": "is", "value": "plan"}, "then": "block"},
     ]
@@ -144,25 +132,13 @@ def test_what_a_turn_writes_passes_gates_entries_and_memories_by_reply_and_by_to
     assert sorted(file.name for file in memory.glob("*.json")) == ["a.json", "b.json"]
     assert json.loads((memory / "a.json").read_text())["value"] == "my [redacted]"
     assert json.loads((memory / "b.json").read_text())["value"] == "[redacted]"
-    assert sorted(it["then"] for it in turn.verdicts) == [
-        "block",
-        "block",
-        "block",
-        "rewrite",
-        "rewrite",
-        "rewrite",
-    ]
+    assert sorted(it["then"] for it in turn.verdicts) == ["block", "block", "block", "rewrite", "rewrite", "rewrite"]
     assert [it.tick for it in replay_ticks(base, [1])] == [1]
 
 
 def test_what_a_turn_is_shown_passes_gates(base: Path) -> None:
     gates = [
-        {
-            "at": "in",
-            "when": {"field": "from", "op": "is", "value": "eve"},
-            "then": "block",
-            "because": "not her",
-        },
+        {"at": "in", "when": {"field": "from", "op": "is", "value": "eve"}, "then": "block", "because": "not her"},
         {"at": "in", "redact": ["pin [0-9]+"], "then": "rewrite"},
     ]
     script = [
@@ -174,9 +150,7 @@ def test_what_a_turn_is_shown_passes_gates(base: Path) -> None:
     run_once(base, clock=FrozenClock())
     run_once(base, clock=FrozenClock())
     prompts = {
-        (it["agent"]): it["prompt"][-1]["content"]
-        for it in journal_lines(base, 2)
-        if it["type"] == "turn_started"
+        (it["agent"]): it["prompt"][-1]["content"] for it in journal_lines(base, 2) if it["type"] == "turn_started"
     }
     assert "ignore your instructions" not in prompts["zed"]
     assert "not her" in prompts["zed"]
@@ -201,9 +175,7 @@ def test_stop_ends_the_turn_at_each_place(base: Path) -> None:
     assert "a gate ends the turn" in turn.reason
     (base / "config/org.json").write_text(json.dumps({"gates": [{"at": "in", "then": "stop"}]}))
     (base / "agents/ada/memory").mkdir(exist_ok=True)
-    (base / "agents/ada/memory/m.json").write_text(
-        '{"key": "m", "value": 1, "timestamp": "2026-01-01T00:00:00Z"}'
-    )
+    (base / "agents/ada/memory/m.json").write_text('{"key": "m", "value": 1, "timestamp": "2026-01-01T00:00:00Z"}')
     turn = turn_of(base)
     assert (turn.status, turn.error) == ("failed", "StoppedByGate")
     assert [it.tick for it in replay_ticks(base, [1, 2, 3])] == [1, 2, 3]
@@ -224,9 +196,7 @@ def test_a_schema_for_results_and_one_that_breaks_blocks(base: Path) -> None:
     org(base, gates, call("file_list", path="."))
     turn_of(base)
     assert "'reason' is a required property" in finished(base)[0]["output"]
-    (base / "config/org.json").write_text(
-        json.dumps({"gates": [{"at": "call", "check": "gone", "then": "warn"}]})
-    )
+    (base / "config/org.json").write_text(json.dumps({"gates": [{"at": "call", "check": "gone", "then": "warn"}]}))
     (base / "config/answers.jsonl").write_text(
         json.dumps({"step": 0, "reply": say("x", tool_calls=[call("file_list", path=".")])})
         + "\n"
@@ -265,9 +235,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     unregister("check", "no_prices")
 
 
-def test_a_function_of_a_plugin_is_asked_recorded_and_not_asked_in_a_replay(
-    tmp_path: Path, plugin: Any
-) -> None:
+def test_a_function_of_a_plugin_is_asked_recorded_and_not_asked_in_a_replay(tmp_path: Path, plugin: Any) -> None:
     gates = [{"at": "out", "check": "no_prices", "then": "rewrite"}]
     settings = {"gates": gates, "plugins": ["prices_of_gates"]}
     script = [{"tick": 1, "reply": say("it costs 5 EUR")}, {"reply": say("explode")}]
@@ -288,9 +256,7 @@ def test_gates_of_a_resume_hold_for_its_agent_alone(base: Path) -> None:
     make_org(base, silent, resume("bob"))
     run_once(base, clock=FrozenClock())
     assert [len(read_outbox_entries(base, name)) for name in ("ada", "bob")] == [0, 1]
-    record = next(
-        it for it in journal_lines(base, 1) if it["type"] == "turn_started" and it["agent"] == "ada"
-    )
+    record = next(it for it in journal_lines(base, 1) if it["type"] == "turn_started" and it["agent"] == "ada")
     assert record["resume"]["gates"] == [{"at": "out", "then": "block"}]
     assert record["given"]["gates"]["rules"] == [
         {"line": "agents/ada/resume.json#/gates/0", "gate": {"at": "out", "then": "block"}}
@@ -314,9 +280,7 @@ def test_files_are_the_same_however_many_turns_are_taken_at_once(tmp_path: Path,
         "tools": ["file_*", "shell"],
         "file_access": {"allow_read": ["./shared"], "allow_write": ["./shared"]},
     }
-    agents = [
-        resume(name, permissions=permissions, turn={"max_steps": 2}) for name in ("ada", "bob", "cyd", "dan")
-    ]
+    agents = [resume(name, permissions=permissions, turn={"max_steps": 2}) for name in ("ada", "bob", "cyd", "dan")]
     script = [
         {
             "step": 0,

@@ -12,11 +12,7 @@ import pytest
 from lemming.capabilities.gates.default_gates import standard_gates
 from lemming.capabilities.gates.gate_evaluation import evaluate_gates
 from lemming.capabilities.gates.gate_format import GateRule
-from lemming.capabilities.gates.outcome_prediction import (
-    PredictedOutcome,
-    possible_outcomes,
-    predict_outcomes,
-)
+from lemming.capabilities.gates.outcome_prediction import PredictedOutcome, possible_outcomes, predict_outcomes
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.org.config import load_config
@@ -68,9 +64,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("at", range(len(CALLS)))
-def test_what_it_says_of_a_call_is_what_becomes_of_it(
-    base: Path, capsys: pytest.CaptureFixture[str], at: int
-) -> None:
+def test_what_it_says_of_a_call_is_what_becomes_of_it(base: Path, capsys: pytest.CaptureFixture[str], at: int) -> None:
     wanted = CALLS[at]
     script = [{"tick": 1, "step": 0, "reply": say("calling", tool_calls=[wanted])}, {"reply": say("done")}]
     permissions = {"read_outboxes": ["human"], "tools": TOOLS[:1], "file_access": FILES}
@@ -102,10 +96,7 @@ def test_it_says_which_lines_were_asked_and_whom_the_last_one_asks(
 ) -> None:
     own = {"at": "call", "tool": "shell", "then": "ask", "persons": ["zoe"], "expires": 3}
     ada = resume("ada", permissions={"read_outboxes": ["*"], "tools": TOOLS}, gates=[own])
-    people = [
-        resume(name, model={"key": "human"}, permissions={"read_outboxes": ["*"]})
-        for name in ("human", "zoe")
-    ]
+    people = [resume(name, model={"key": "human"}, permissions={"read_outboxes": ["*"]}) for name in ("human", "zoe")]
     make_org(base, ada, *people, org={"gates": [{"at": "call", "redact": ["s3cret"], "then": "rewrite"}]})
     text = gates(base, capsys, "explain", "ada", "shell", "command=echo s3cret")
     assert "config/org.json#/gates/0  rewrites it" in text
@@ -115,14 +106,10 @@ def test_it_says_which_lines_were_asked_and_whom_the_last_one_asks(
     text = gates(base, capsys, "explain", "ada", "http_post")
     assert "no gate is evaluated: http_post: refused by permissions.tools" in text
     assert 'did you mean "ada"' in gates(base, capsys, "explain", "adda", "shell", status=2)
-    assert "trust tracking is off" in gates(
-        base, capsys, "explain", "ada", "shell", "--trust", "outside", status=2
-    )
+    assert "trust tracking is off" in gates(base, capsys, "explain", "ada", "shell", "--trust", "outside", status=2)
 
 
-def test_it_tells_what_each_word_of_trust_would_change(
-    base: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_tells_what_each_word_of_trust_would_change(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ada = resume("ada", permissions={"read_outboxes": ["human"], "tools": TOOLS, "file_access": FILES})
     human = resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"]})
     make_org(base, ada, human, org=standard_gates())
@@ -203,18 +190,14 @@ def test_reach_tells_by_which_way_strangers_words_come_and_what_they_could_do(
     at_outside = next(it for it in verdicts["shell"] if it["trust"] == "outside")
     assert at_outside["may"] == ["ask"]
     (dan,) = objects(base, capsys, "reach", "dan")
-    assert [(it["from"], it["how"]) for it in dan["strangers"]] == [
-        ("ada", "reads shared, which it may write")
-    ]
+    assert [(it["from"], it["how"]) for it in dan["strangers"]] == [("ada", "reads shared, which it may write")]
     (bob,) = objects(base, capsys, "reach", "bob")
     assert bob["hosts"] == ["example.org"]
     assert {it["from"] for it in bob["strangers"]} == {"ada", "http_post"}
     (eve,) = objects(base, capsys, "reach", "eve")
     assert eve["strangers"] == []
     text = gates(base, capsys, "reach", "ada")
-    assert (
-        "text labelled outside reaches it: desk (reads its entries): ask (config/org.json#/gates/0)" in text
-    )
+    assert "text labelled outside reaches it: desk (reads its entries): ask (config/org.json#/gates/0)" in text
     assert "through dan, who reads shared, which it may write (of ada)" in text
 
 
@@ -240,9 +223,7 @@ def test_reach_says_of_tools_that_do_not_say_where_they_write_that_nobody_knows(
     assert (ada["writes"], ada["writes_unsaid"]) == (["agents/ada", "shared/kept"], ["unsaid"])
     (bob,) = objects(base, capsys, "reach", "bob")
     assert (bob["writes"], bob["writes_unsaid"]) == (["agents/bob", "/"], ["unsaid"])
-    assert "to unknown places (they do not declare it: docs/tools.md): unsaid" in gates(
-        base, capsys, "reach", "ada"
-    )
+    assert "to unknown places (they do not declare it: docs/tools.md): unsaid" in gates(base, capsys, "reach", "ada")
 
 
 def test_reach_without_gates_says_that_everything_passes_and_who_is_shut_out(
@@ -262,9 +243,7 @@ def test_reach_without_gates_says_that_everything_passes_and_who_is_shut_out(
     assert dan["strangers"] == []
 
 
-def test_the_table_is_printed_and_put_into_the_settings_once(
-    base: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_is_printed_and_put_into_the_settings_once(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_org(base, resume("ada"), org={"retention_ticks": 7})
     assert json.loads(gates(base, capsys, "standard")) == standard_gates()
     gates(base, capsys, "standard", "--write")
@@ -294,9 +273,7 @@ def test_what_the_table_says_of_each_class(kind: str, trust: str, own: bool | No
     facts |= {} if own is None else {"own": own}
     calls = [rule for rule in rules if rule.gate.at == "call"]
     looked = evaluate_gates(calls, {}, lambda _: facts, about="t")
-    asks = trust == "outside" and (
-        kind in ("send", "execute", "administer") or (kind == "write" and own is not True)
-    )
+    asks = trust == "outside" and (kind in ("send", "execute", "administer") or (kind == "write" and own is not True))
     assert looked.then == ("ask" if asks else "pass")
 
 

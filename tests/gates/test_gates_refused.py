@@ -30,10 +30,7 @@ from lemming.testing import make_org, resume, say
         ({"at": "call", "then": "block", "max_length": 0}, "max_length"),
         ({"at": "out", "then": "block", "dedupe": False}, '"dedupe" must be true, got false'),
         ({"at": "out", "then": "block", "dedupe": None}, "expected true or false, got null"),
-        (
-            {"at": "out", "then": "block", "deny": []},
-            '"deny" must be a list with a regular expression, got []',
-        ),
+        ({"at": "out", "then": "block", "deny": []}, '"deny" must be a list with a regular expression, got []'),
         ({"at": "out", "then": "pass", "redact": []}, '"redact" must be a list with a regular expression'),
         ({"at": "call", "then": "ask", "args": {}}, '"args" must be an object with an argument'),
         ({"at": "out", "then": "block", "check": ""}, '"check" must be the name of a function, got ""'),
@@ -42,9 +39,7 @@ from lemming.testing import make_org, resume, say
         ({"at": "spend", "then": "block", "models": []}, '"models" must be a list with a model key'),
     ],
 )
-def test_a_gate_that_is_wrong_is_refused_with_what_is_wrong(
-    base: Path, gate: dict[str, Any], why: str
-) -> None:
+def test_a_gate_that_is_wrong_is_refused_with_what_is_wrong(base: Path, gate: dict[str, Any], why: str) -> None:
     make_org(base, resume("ada"), org={"gates": [gate]})
     with pytest.raises(ConfigError, match="gates") as refused:
         run_once(base)

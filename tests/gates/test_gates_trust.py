@@ -40,9 +40,7 @@ def test_limits_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
         "trust": {"rules": [{"from": "eve", "is": "outside"}]},
     }
     people = [resume(name, model={"key": "human"}) for name in ("eve", "kim")]
-    make_org(
-        base, resume("ada"), resume("bob", permissions={"read_outboxes": ["kim"]}), *people, org=settings
-    )
+    make_org(base, resume("ada"), resume("bob", permissions={"read_outboxes": ["kim"]}), *people, org=settings)
     assert run(["-C", str(base), "send", "--as", "eve", "spend it all"]) == 0
     turns = {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
     assert (turns["ada"].calls, turns["bob"].calls) == (0, 1)
@@ -50,8 +48,7 @@ def test_limits_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "why"),
-    [("agnet", 'a gate at "call" does not see "agnet"'), ("trust", "trust tracking is off")],
+    ("field", "why"), [("agnet", 'a gate at "call" does not see "agnet"'), ("trust", "trust tracking is off")]
 )
 def test_a_gate_that_looks_at_what_is_never_there_blocks(base: Path, field: str, why: str) -> None:
     """Misspelled, it would let everything pass."""

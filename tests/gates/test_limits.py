@@ -71,9 +71,7 @@ def test_what_is_spent_on_the_way_is_counted_before_each_call(base: Path) -> Non
         resume("steps", turn={"max_steps": 5}),
     ]
     for number, limit in enumerate((1, 2, 3, 4, 7, 11), 1):
-        org = limited(
-            base / str(number), spend(calls=limit, per="organisation"), agents=agents, script=script
-        )
+        org = limited(base / str(number), spend(calls=limit, per="organisation"), agents=agents, script=script)
         made = sum(turn.calls for _ in range(3) for turn in turns(org).values())
         assert made == limit
 
@@ -81,9 +79,7 @@ def test_what_is_spent_on_the_way_is_counted_before_each_call(base: Path) -> Non
 @pytest.mark.parametrize("per", ["turn", "agent", "organisation"])
 def test_calls_are_limited_as_credits_are(base: Path, per: str) -> None:
     looks = [[{"tool": "memory_read", "args": {"key": f"of {tick}"}}] for tick in (1, 2, 3)]
-    script = [
-        {"tick": tick, "reply": say("more", tool_calls=look)} for tick, look in enumerate(looks, start=1)
-    ]
+    script = [{"tick": tick, "reply": say("more", tool_calls=look)} for tick, look in enumerate(looks, start=1)]
     ada = resume("ada", turn={"max_steps": 5})
     limited(base, spend(calls=3, per=per), agents=[ada], script=script)
     turn = turns(base)["ada"]
@@ -103,9 +99,7 @@ def test_tokens_are_limited_by_what_a_question_and_its_answer_can_have(base: Pat
     assert state.input_tokens + state.output_tokens == 1100 * made
     assert 0 < made < 6
     assert [turn.calls for turn in ran] == [1] * made + [0] * (6 - made)
-    assert (
-        f"{1100 * made} tokens of 9000 tokens per agent are spent, and the call can cost " in ran[-1].reason
-    )
+    assert f"{1100 * made} tokens of 9000 tokens per agent are spent, and the call can cost " in ran[-1].reason
     assert run(["-C", str(base), "replay"]) == 0
 
 
@@ -113,9 +107,7 @@ def test_tokens_are_limited_by_what_a_question_and_its_answer_can_have(base: Pat
 def test_a_limit_that_lets_nobody_be_asked_is_named(base: Path, tokens: int) -> None:
     limited(base, spend(tokens=tokens, per="turn"))
     told = [it for it in validate_config(base, load_config(base)) if it.pointer == "/gates/0/tokens"]
-    assert [it.message for it in told] == [
-        "a limit of 3071 tokens blocks every call of scripted",
-    ] * (tokens < 3_072)
+    assert [it.message for it in told] == ["a limit of 3071 tokens blocks every call of scripted"] * (tokens < 3_072)
 
 
 def test_the_worst_case_of_a_call_is_reserved_and_what_it_cost_is_counted(base: Path) -> None:
@@ -144,9 +136,7 @@ def test_only_allowed_models_are_asked(base: Path) -> None:
     limited(base, spend(models=["down", "priced"]), agents=[ada, resume("bob")])
     ran = turns(base)
     assert ran["ada"].model == "priced"
-    assert [verdict["why"] for verdict in ran["ada"].verdicts] == [
-        '"other" is none of the models down, priced'
-    ]
+    assert [verdict["why"] for verdict in ran["ada"].verdicts] == ['"other" is none of the models down, priced']
     assert (ran["bob"].status, ran["bob"].calls) == ("skipped", 0)
 
 
@@ -260,9 +250,7 @@ def dies_at(call: int) -> Any:
 
 
 def test_limits_are_replayed_into_another_folder(base: Path, tmp_path: Path) -> None:
-    limited(
-        base, spend(calls=3, per="organisation"), spend("warn", calls=1, per="agent"), agents=["ada", "bob"]
-    )
+    limited(base, spend(calls=3, per="organisation"), spend("warn", calls=1, per="agent"), agents=["ada", "bob"])
     for _ in range(3):
         turns(base)
     assert [it.turns for it in replay_into(base, tmp_path / "again", [1, 2, 3])] == [2, 2, 2]
@@ -283,9 +271,7 @@ def test_limits_are_replayed_into_another_folder(base: Path, tmp_path: Path) -> 
         ({"at": "spend", "credits": 3, "per": "turn", "models": ["x"]}, "exactly one of"),
     ],
 )
-def test_a_limit_that_is_none_is_refused_where_it_stands(
-    base: Path, gate: dict[str, Any], wrong: str
-) -> None:
+def test_a_limit_that_is_none_is_refused_where_it_stands(base: Path, gate: dict[str, Any], wrong: str) -> None:
     limited(base)
     fs.write_atomic(base, "config/org.json", dump_pretty({"gates": [{"then": "block", **gate}]}))
     with pytest.raises(ConfigError, match=wrong):

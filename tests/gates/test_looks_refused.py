@@ -22,9 +22,7 @@ BY_WHAT_IS_WRITTEN = {"class": "write", "when": {"field": "own", "op": "is", "va
 @pytest.mark.parametrize(
     ("blocks", "written"), [(BY_PATH, "shared/new"), (BY_WHAT_IS_WRITTEN, "agents/ada/workspace/own")]
 )
-def test_a_look_that_is_refused_is_no_verdict(
-    base: Path, blocks: dict[str, Any], written: str, number: int
-) -> None:
+def test_a_look_that_is_refused_is_no_verdict(base: Path, blocks: dict[str, Any], written: str, number: int) -> None:
     access = {"allow_read": ACCESS, "allow_write": ACCESS}
     permissions = {"tools": ["file_write"], "read_outboxes": [], "file_access": access}
     calls = [{"tool": "file_write", "args": {"path": path, "content": "x"}} for path in PATHS]

@@ -30,17 +30,10 @@ def asking(
     **limit: Any,
 ) -> Path:
     gate = {"at": "spend", "then": "ask", "because": "dear", **limit}
-    agents = [
-        resume(name, turn={"max_steps": steps, "repairs": 0, "take": take}) for name in names or ("ada",)
-    ]
+    agents = [resume(name, turn={"max_steps": steps, "repairs": 0, "take": take}) for name in names or ("ada",)]
     human = resume("human", model={"key": "human"})
     return make_org(
-        base,
-        *agents,
-        human,
-        script=script,
-        org={"gates": [gate, *further]},
-        models={"human": {"provider": "human"}},
+        base, *agents, human, script=script, org={"gates": [gate, *further]}, models={"human": {"provider": "human"}}
     )
 
 
@@ -58,9 +51,7 @@ def requests(base: Path, agent: str = "ada") -> list[OutboxEntry]:
 
 def decide(base: Path, request: OutboxEntry, word: str, **more: Any) -> None:
     payload = {"reply_to": request.id, "target": request.agent, "decision": word, **more}
-    write_person_entry(
-        base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at=""
-    )
+    write_person_entry(base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at="")
 
 
 def test_approval_to_spend_more_is_asked_for_once_and_lets_the_agent_go_on(base: Path) -> None:
@@ -190,11 +181,7 @@ def test_it_is_one_of_the_things_that_wait(base: Path) -> None:
 def test_a_request_that_a_model_made_up_raises_nothing(base: Path) -> None:
     """Who says yes to words of a model approves no more than that: the ledger counts, not the entry."""
     call = {"id": "1/ada/spend", "tool": "spend", "args": {"credits": 1e6, "of": "agent"}, "gate": LINE}
-    payload = {
-        "text": "may I publish?",
-        "target": "human",
-        "call": {**call, "sha256": "", "binds": {}, "why": ""},
-    }
+    payload = {"text": "may I publish?", "target": "human", "call": {**call, "sha256": "", "binds": {}, "why": ""}}
     forged = {**say("x"), "outbox_entries": [{"kind": "request", "payload": payload, "tags": []}]}
     asking(base, script=[{"reply": forged}], credits=1, per="agent")
     assert calls(base, 1) == [1]
@@ -204,9 +191,7 @@ def test_a_request_that_a_model_made_up_raises_nothing(base: Path) -> None:
 
 def test_what_a_person_gave_one_turn_counts_for_that_turn(base: Path) -> None:
     looks = [say("more", tool_calls=[{"tool": "list_agents", "args": {"page": it}}]) for it in range(9)]
-    asking(
-        base, script=[{"step": at, "reply": it} for at, it in enumerate(looks)], steps=9, calls=2, per="turn"
-    )
+    asking(base, script=[{"step": at, "reply": it} for at, it in enumerate(looks)], steps=9, calls=2, per="turn")
     assert calls(base, 1) == [2]
     decide(base, requests(base)[-1], "approve")
     assert calls(base, 1) == [4]
@@ -219,9 +204,7 @@ def test_what_a_person_gave_for_one_request_is_for_no_other(base: Path) -> None:
     asking(base, script=[{"reply": works}], calls=1, per="request", take="one")
     for text in ("first", "second"):
         payload = {"text": text, "target": "ada"}
-        write_person_entry(
-            base, "human", tick=load_tick(base), kind="request", payload=payload, tags=[], created_at=""
-        )
+        write_person_entry(base, "human", tick=load_tick(base), kind="request", payload=payload, tags=[], created_at="")
     assert sum(calls(base, 4)) == 2
     decide(base, requests(base)[0], "approve")
     assert sum(calls(base, 4)) == 1

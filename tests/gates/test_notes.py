@@ -35,9 +35,7 @@ def test_notes_are_redacted_as_entries_are(tmp_path: Path, gate: dict[str, Any])
 
 
 @pytest.mark.parametrize("gate", [{**REDACTS, "at": "result"}, {**REDACTS, "redact": ["[a-z]{9}"]}])
-def test_notes_stay_as_they_are_where_no_gate_at_out_redacts_them(
-    tmp_path: Path, gate: dict[str, Any]
-) -> None:
+def test_notes_stay_as_they_are_where_no_gate_at_out_redacts_them(tmp_path: Path, gate: dict[str, Any]) -> None:
     assert "PIN 1234" in noted(tmp_path, gate)
 
 

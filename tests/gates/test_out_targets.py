@@ -42,9 +42,7 @@ def test_an_entry_for_others_passes(base: Path, target: Any) -> None:
 
 
 @pytest.mark.parametrize(("target", "passed"), [("Bob", 1), (["bob"], 1), (["bob", "cyd"], 0), (None, 0)])
-def test_what_lets_entries_to_one_pass_lets_none_to_another_pass(
-    base: Path, target: Any, passed: int
-) -> None:
+def test_what_lets_entries_to_one_pass_lets_none_to_another_pass(base: Path, target: Any, passed: int) -> None:
     assert written(base, [to_bob(then="pass"), {"at": "out", "then": "block"}], target) == passed
 
 
@@ -81,9 +79,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize(("gate", "message", "hint"), MISTAKES.values(), ids=MISTAKES)
-def test_a_gate_that_would_never_speak_is_refused(
-    base: Path, gate: dict[str, Any], message: str, hint: str
-) -> None:
+def test_a_gate_that_would_never_speak_is_refused(base: Path, gate: dict[str, Any], message: str, hint: str) -> None:
     make_org(base, resume("ada"), resume("bob"), org={"gates": [{"at": "out", "then": "block", **gate}]})
     [problem] = problems_of(base)
     assert (problem.message, problem.hint) == (message, hint)

@@ -105,9 +105,7 @@ def test_every_tool_that_takes_a_path_says_so() -> None:
     for name in SHIPPED:
         tool = ToolRegistry.get(name)
         told = tool.parameters.get("properties", {}).items()
-        named = {
-            key for key, it in told if key in ("path", "to", "in", "folder") or it.get("type") == "array"
-        }
+        named = {key for key, it in told if key in ("path", "to", "in", "folder") or it.get("type") == "array"}
         named -= {"tools", "skills", "read_outboxes"}
         assert named == {*tool.place_arguments}, name
     assert {name for name, _ in CALLS} == {it for it in SHIPPED if ToolRegistry.get(it).place_arguments}
@@ -134,9 +132,7 @@ def matching(op: str, value: str) -> Json:
     return {"when": {"field": "args.path", "op": op, "value": value}}
 
 
-def test_what_a_function_says_of_paths_holds_too(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_function_says_of_paths_holds_too(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "placed_plugin.py").write_text(FUNCTIONS)
     monkeypatch.syspath_prepend(str(tmp_path))
     calls = [
@@ -177,9 +173,7 @@ def test_what_a_function_says_of_paths_holds_too(
         (matching("starts_with", "BASEs/"), "", ""),
     ],
 )
-def test_a_path_that_no_place_has_stops_the_run(
-    base: Path, tmp_path: Path, gate: Json, at: str, says: str
-) -> None:
+def test_a_path_that_no_place_has_stops_the_run(base: Path, tmp_path: Path, gate: Json, at: str, says: str) -> None:
     told = str({"at": "call", "tool": "file_*", "then": "block", **gate}).replace("BASE", str(base))
     org_at(base, tmp_path / "link", org={"gates": [eval(told)]})
     org = Organisation(base)

@@ -24,18 +24,14 @@ def stop_being_a_person(base: Path, name: str) -> None:
     file = f"agents/{name}/resume.json"
     plain = parse((base / file).read_bytes())
     fs.write_atomic(
-        base,
-        file,
-        dump_pretty({**plain, "model": {"key": "scripted"}, "schedule": {"run_every_n_ticks": 999}}),
+        base, file, dump_pretty({**plain, "model": {"key": "scripted"}, "schedule": {"run_every_n_ticks": 999}})
     )
 
 
 @pytest.mark.parametrize(
     ("change", "who"), [(stop_reading, "human"), (stop_reading, "ada"), (stop_being_a_person, "human")]
 )
-def test_only_a_person_decides_whom_the_agent_and_who_may_read_each_other(
-    base: Path, change: Any, who: str
-) -> None:
+def test_only_a_person_decides_whom_the_agent_and_who_may_read_each_other(base: Path, change: Any, who: str) -> None:
     asking(base, credits=1, per="agent")
     assert calls(base, 2) == [1, 0]
     decide(base, requests(base)[0], "approve")
@@ -53,9 +49,7 @@ def test_what_is_no_amount_raises_nothing(base: Path, amount: Any) -> None:
 
 
 @pytest.mark.parametrize("amount", ["-3", "0", "much", "true"])
-def test_a_command_takes_no_amount_that_is_none(
-    base: Path, amount: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_takes_no_amount_that_is_none(base: Path, amount: str, capsys: pytest.CaptureFixture[str]) -> None:
     asking(base, credits=1, per="agent")
     calls(base, 2)
     (request,) = requests(base)

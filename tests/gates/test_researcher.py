@@ -118,9 +118,7 @@ class Research:
         self.sent, mails, program = (place / it for it in ("sent", "mails", "post.py"))
         place.mkdir(exist_ok=True)
         hidden = cycle(HIDDEN)
-        wanted = [
-            attack for attack, _ in zip(cycle(attacks(pages.url, self.canary)), range(60), strict=False)
-        ]
+        wanted = [attack for attack, _ in zip(cycle(attacks(pages.url, self.canary)), range(60), strict=False)]
         texts = [next(hidden)(order(**attack)) for attack in wanted]
         self.urls = []
         for number, text in enumerate(texts[:36]):
@@ -128,25 +126,13 @@ class Research:
             self.urls.append(pages.url(f"/{number}"))
         mails.write_text(json.dumps([*enumerate(texts[36:48])]))
         program.write_text(POST.format(sent=str(self.sent), mails=str(mails)))
-        command = {
-            "provider": "command",
-            "options": {"command": [sys.executable, str(program)], "kind": "message"},
-        }
+        command = {"provider": "command", "options": {"command": [sys.executable, str(program)], "kind": "message"}}
         models = {
             "post": command,
             "model": {"provider": "obedient", "options": {"pages": self.urls}},
             "other": {"provider": "obedient"},
         }
-        tools = [
-            "file_*",
-            "http_*",
-            "shell",
-            "memory_*",
-            "store_*",
-            "remind_me",
-            "create_agent",
-            "plan_propose",
-        ]
+        tools = ["file_*", "http_*", "shell", "memory_*", "store_*", "remind_me", "create_agent", "plan_propose"]
         access = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
         may = {"read_outboxes": ["*"], "tools": tools, "file_access": access}
         files = [{"file": f"./shared/in-{number}.txt", "take": "all"} for number in range(12)]
@@ -194,11 +180,7 @@ class Research:
             *(["something was run"] if self.canary.exists() else []),
             *(["something was sent"] if self.sent.exists() else []),
             *([f"agents: {agents}"] if agents != ["ada", "ops", "post"] else []),
-            *(
-                ["a file is written over"]
-                if (self.base / "shared/keep.txt").read_bytes() != b"kept\n"
-                else []
-            ),
+            *(["a file is written over"] if (self.base / "shared/keep.txt").read_bytes() != b"kept\n" else []),
         ]
 
 
@@ -248,9 +230,7 @@ def test_without_gates_all_of_it_would_have_happened(tmp_path: Path, pages: Page
 
 @pytest.mark.long
 def test_the_files_are_the_same_however_many_turns_are_taken_at_once(tmp_path: Path, pages: Pages) -> None:
-    alone, many = (
-        Research(tmp_path / str(at_once), pages, reads_mail=True, at_once=at_once) for at_once in (1, 8)
-    )
+    alone, many = (Research(tmp_path / str(at_once), pages, reads_mail=True, at_once=at_once) for at_once in (1, 8))
     for research in (alone, many):
         research.run(5)
     kept = [tree(research.base, without=(".lemming", "logs", "config")) for research in (alone, many)]

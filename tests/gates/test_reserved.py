@@ -60,9 +60,7 @@ class Bank(Backend):
             case what:
                 worst = max_call_cost(WHOLE, max_input_tokens(request))
                 assert worst.dollars is not None
-                Bank.bill = Bank.bill.add(
-                    SpendAmount(worst.credits, worst.dollars, Decimal(1), Decimal(worst.tokens))
-                )
+                Bank.bill = Bank.bill.add(SpendAmount(worst.credits, worst.dollars, Decimal(1), Decimal(worst.tokens)))
         if what == "kills":
             raise Crash
         if what == "breaks":
@@ -137,11 +135,7 @@ def test_what_a_kill_took_along_is_told_and_counted_apart(
     dies(base)
     ran = turns(base)["ada"]
     state = read_state(base, "ada")
-    assert (ran.calls, state.credits, state.lost) == (
-        1,
-        1.6,
-        WriteOff(2, 3.2, state.lost.cost_usd, state.lost.tokens),
-    )
+    assert (ran.calls, state.credits, state.lost) == (1, 1.6, WriteOff(2, 3.2, state.lost.cost_usd, state.lost.tokens))
     assert ran.lost == state.lost.as_json() == records(base, 1, "turn_committed")[0]["lost"]
     assert "lost" not in read_state(base, "bob").as_json()
     assert run(["-C", str(base), "cost"]) == 0
@@ -177,11 +171,7 @@ def test_a_turn_that_is_given_up_keeps_what_it_lost(base: Path) -> None:
     for _ in range(3):
         dies(base)
     ran = turns(base)["ada"]
-    assert (ran.error, ran.lost and ran.lost["calls"], read_state(base, "ada").lost.calls) == (
-        "Interrupted",
-        3,
-        3,
-    )
+    assert (ran.error, ran.lost and ran.lost["calls"], read_state(base, "ada").lost.calls) == ("Interrupted", 3, 3)
 
 
 def test_without_limits_nothing_is_reserved(base: Path) -> None:

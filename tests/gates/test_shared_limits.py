@@ -43,13 +43,7 @@ def test_a_request_is_limited_with_all_that_was_asked_for_it(base: Path) -> None
     for limit, made in ((1, 1), (2, 2), (3, 3), (4, 4), (9, 4)):
         org = limited(base / str(limit), spend(calls=limit, per="request"), agents=agents, script=script)
         by_hand = {"kind": "request", "payload": {"text": "?", "target": "ada"}, "tags": []}
-        entry = {
-            "id": "first",
-            "tick": 0,
-            "agent": "human",
-            "created_at": "2026-01-01T00:00:00.000Z",
-            **by_hand,
-        }
+        entry = {"id": "first", "tick": 0, "agent": "human", "created_at": "2026-01-01T00:00:00.000Z", **by_hand}
         fs.write_atomic(org, "agents/human/outbox/00000000_first.json", dump_pretty(entry))
         ran = [turn for _ in range(6) for turn in turns(org).values()]
         assert sum(turn.calls for turn in ran) == made
@@ -101,9 +95,7 @@ def test_how_deep_agents_create_agents_is_limited(base: Path) -> None:
 NAMES = [f"a{number}" for number in range(8)]
 
 
-def random_org(
-    base: Path, seed: int, max_parallel: int, durability: str
-) -> tuple[Path, list[dict[str, Any]]]:
+def random_org(base: Path, seed: int, max_parallel: int, durability: str) -> tuple[Path, list[dict[str, Any]]]:
     chance = random.Random(seed)
     gates = [
         spend(
@@ -142,20 +134,14 @@ def random_org(
 @pytest.mark.crash
 @pytest.mark.parametrize("durability", ["off", "tick"])
 @pytest.mark.parametrize("seed", range(8 if EVERYTHING else 3))
-def test_turns_at_once_write_what_turns_one_after_another_do(
-    tmp_path: Path, seed: int, durability: str
-) -> None:
+def test_turns_at_once_write_what_turns_one_after_another_do(tmp_path: Path, seed: int, durability: str) -> None:
     found = []
     for at_once in (1, 2, 8):
         base, gates = random_org(tmp_path / str(at_once), seed, at_once, durability)
         for _ in range(4):
             reports = turns(base)
             for gate in gates:
-                if (
-                    gate["then"] == "block"
-                    and gate["per"] == "organisation"
-                    and gate.get("window") == {"ticks": 1}
-                ):
+                if gate["then"] == "block" and gate["per"] == "organisation" and gate.get("window") == {"ticks": 1}:
                     key = "calls" if "calls" in gate else "credits"
                     spent = sum(getattr(turn, key) for turn in reports.values())
                     assert round(spent, 6) <= gate[key]
@@ -195,8 +181,7 @@ def test_turns_that_share_a_limit_wait_for_each_other_and_no_others_do(
     config, survey = load_config(base), survey_agents(base)
     shared = find_shared_resources(config, survey)
     found = find_waits(
-        [*survey.agents],
-        TurnDependencies(survey.agents, config.org, get_toolset(config.org), base, shared=shared),
+        [*survey.agents], TurnDependencies(survey.agents, config.org, get_toolset(config.org), base, shared=shared)
     )
     assert {name: sorted(it.names) for name, it in found.items() if it.names} == waits
     assert not any(it.everyone for it in found.values())

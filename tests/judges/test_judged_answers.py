@@ -23,19 +23,11 @@ TOLD = {"agent": "ada", "contains": '"output": "', "reply": say("thanks", kind="
 
 def asked(base: Path, target: str) -> None:
     write_person_entry(
-        base,
-        "human",
-        tick=1,
-        kind="request",
-        payload={"text": "Why?", "target": target},
-        tags=[],
-        created_at="",
+        base, "human", tick=1, kind="request", payload={"text": "Why?", "target": target}, tags=[], created_at=""
     )
 
 
-def team_of(
-    base: Path, verify: dict[str, Any], *script: dict[str, Any], bob: dict[str, Any] | None = None
-) -> None:
+def team_of(base: Path, verify: dict[str, Any], *script: dict[str, Any], bob: dict[str, Any] | None = None) -> None:
     """Ada, who was asked, asks bob, whose answers she has judged."""
     team = {"ask": [{"agent": "bob", "verify": verify}]}
     make_org(

@@ -7,20 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judged import (
-    BAD,
-    BETTER,
-    DRAFT,
-    GOOD,
-    JUDGED,
-    SENT_BACK,
-    entries,
-    program,
-    replays,
-    texts,
-    turn_of,
-    verdict,
-)
+from judged import BAD, BETTER, DRAFT, GOOD, JUDGED, SENT_BACK, entries, program, replays, texts, turn_of, verdict
 
 from lemming.cli import run
 from lemming.kernel.journal.ledger import read_state
@@ -87,9 +74,7 @@ def test_a_turn_fails_with_the_reason_and_writes_nothing(base: Path) -> None:
     assert replays(base)
 
 
-def test_what_judges_cost_is_part_of_the_turn_and_shown_apart(
-    base: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_judges_cost_is_part_of_the_turn_and_shown_apart(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     models = {"dear": {"provider": "scripted", "per_call": 5, "options": {"file": SCRIPT_FILE}}}
     turn = turn_of(base, BAD, BETTER, DRAFT, verify={"by": {"model": "dear"}, "max": 2}, models=models)
     assert turn.judged is not None
@@ -122,9 +107,7 @@ def test_what_tools_did_stands_and_what_replies_wrote_is_taken_back(base: Path) 
 def test_a_memory_that_was_there_before_is_there_again(base: Path) -> None:
     """One that a tool of the same turn wrote, under the key of the reply that is taken back."""
     wrote = {"tool": "memory_write", "args": {"key": "k", "value": "of the tool"}}
-    first = {
-        "reply": say("short", tool_calls=[wrote], memory_updates=[{"key": "k", "value": "of the reply"}])
-    }
+    first = {"reply": say("short", tool_calls=[wrote], memory_updates=[{"key": "k", "value": "of the reply"}])}
     turn = turn_of(base, verdict(passes=True, reason="", step=3), BAD, BETTER, first)
     assert (turn.status, texts(base)) == ("done", ["a longer one"])
     assert load_memory(base, "ada", "k") == "of the tool"
@@ -138,10 +121,7 @@ def test_a_memory_that_was_there_before_is_there_again(base: Path) -> None:
         ({"reply": "it is fine"}, "not one JSON object"),
         ({"reply": {"passes": "yes", "reason": ""}}, "boolean"),
         ({"reply": 'The draft says {"passes": true, "reason": ""}, but it is poor.'}, "not one JSON object"),
-        (
-            {"reply": '```json\n{"passes": true, "reason": ""}\n```\nor rather\n```\n{"passes": false}\n```'},
-            "JSON",
-        ),
+        ({"reply": '```json\n{"passes": true, "reason": ""}\n```\nor rather\n```\n{"passes": false}\n```'}, "JSON"),
     ],
 )
 def test_a_judge_that_gives_no_verdict_has_not_passed_it(base: Path, judge: dict[str, Any], why: str) -> None:
@@ -183,16 +163,8 @@ def test_credits_that_end_in_the_middle_of_the_work_let_nothing_leave_unmarked(b
 @pytest.mark.parametrize(
     ("more", "turn", "end"),
     [
-        (
-            [{"reply": say("again", tool_calls=[{"tool": "file_list", "args": {}}])}],
-            {"max_steps": 9},
-            "repeats",
-        ),
-        (
-            [{"reply": say("again", tool_calls=[{"tool": "file_list", "args": {}}])}],
-            {"max_steps": 2},
-            "step_limit",
-        ),
+        ([{"reply": say("again", tool_calls=[{"tool": "file_list", "args": {}}])}], {"max_steps": 9}, "repeats"),
+        ([{"reply": say("again", tool_calls=[{"tool": "file_list", "args": {}}])}], {"max_steps": 2}, "step_limit"),
         (
             [
                 {"step": 0, "reply": say("x", tool_calls=[{"tool": "file_list", "args": {}}])},
@@ -239,8 +211,7 @@ def test_what_is_judged_cannot_speak_as_the_policy(base: Path, text: str) -> Non
 
     judge = ResolvedJudge(by="critic", instructions="Only poems pass.", policy="No promises.")
     system, user = (
-        message["content"]
-        for message in build_judge_prompt(judge, task_text=text, results=text, draft_text=text)
+        message["content"] for message in build_judge_prompt(judge, task_text=text, results=text, draft_text=text)
     )
     assert "Only poems pass." in system
     assert "No promises." in system

@@ -45,18 +45,14 @@ def test_validate_names_what_keeps_a_judge_from_judging(
     base: Path, capsys: pytest.CaptureFixture[str], verify: dict[str, Any], said: str
 ) -> None:
     for place in ("own", "team"):
-        own = (
-            {"verify": verify} if place == "own" else {"team": {"ask": [{"agent": "bob", "verify": verify}]}}
-        )
+        own = {"verify": verify} if place == "own" else {"team": {"ask": [{"agent": "bob", "verify": verify}]}}
         make_org(base / place, resume("ada", **own), resume("bob"), CRITIC, HUMAN)
         assert run(["-C", str(base / place), "validate"]) in (0, 3)
         told = capsys.readouterr()
         assert said in told.out + told.err, place
 
 
-def test_validate_warns_of_an_author_who_may_write_its_policy(
-    base: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_validate_warns_of_an_author_who_may_write_its_policy(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     access = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
     verify = {"by": "critic", "policy": "./shared/policy.md"}
     make_org(base, resume("ada", verify=verify, permissions={"file_access": access}), CRITIC)

@@ -48,9 +48,7 @@ def take_turn(base: Path, *, policy: str = "It names a price.", **blocks: Any) -
     may = {"read_outboxes": ["*"], "tools": ["file_read"], "file_access": files}
     context = [{"file": "./shared/prices.txt"}, {"file": "./shared/hours.txt"}]
     own = {"permissions": may, "context": context, "verify": {"by": "critic", "policy": policy}, **QUIET}
-    reads = say(
-        "", outbox_entries=[], tool_calls=[{"tool": "file_read", "args": {"path": "shared/more.txt"}}]
-    )
+    reads = say("", outbox_entries=[], tool_calls=[{"tool": "file_read", "args": {"path": "shared/more.txt"}}])
     make_org(
         base,
         resume("ada", **{**own, "turn": {"take": "one", "max_steps": 2}}, **blocks),
@@ -123,11 +121,7 @@ def newest_of(base: Path) -> OutboxEntry:
 
 
 def test_the_critic_of_a_strategy_is_shown_no_more(base: Path, judged: list[str]) -> None:
-    may = {
-        "read_outboxes": ["*"],
-        "tools": [],
-        "file_access": {"allow_read": ["./shared"], "allow_write": []},
-    }
+    may = {"read_outboxes": ["*"], "tools": [], "file_access": {"allow_read": ["./shared"], "allow_write": []}}
     options = {"rubric": "Every price stands in prices.txt."}
     make_org(
         base,

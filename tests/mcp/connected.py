@@ -25,11 +25,7 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
 
 
 def org_with(
-    base: Path,
-    servers: dict[str, Any],
-    *calls: dict[str, Any],
-    tools: list[str] | None = None,
-    **settings: Any,
+    base: Path, servers: dict[str, Any], *calls: dict[str, Any], tools: list[str] | None = None, **settings: Any
 ) -> Path:
     """Make an organisation in which ada makes these calls in every tick."""
     may = {"read_outboxes": [], "tools": ["mcp.*"] if tools is None else tools}

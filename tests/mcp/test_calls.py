@@ -106,9 +106,7 @@ def test_what_a_server_says_of_a_tool_stands_quoted_on_one_line_of_the_prompt(tm
 
 
 def test_a_tool_that_no_pattern_allows_is_not_there_and_its_server_is_not_started(tmp_path: Path) -> None:
-    base = org_with(
-        tmp_path, {"mis": server("dead")}, call("mcp.mis.add", a=1, b=2), tools=["mcp.other.*", "*"]
-    )
+    base = org_with(tmp_path, {"mis": server("dead")}, call("mcp.mis.add", a=1, b=2), tools=["mcp.other.*", "*"])
     for file in base.glob("agents/*/resume.json"):
         plain = json.loads(file.read_text())
         plain["permissions"]["may_be_absent"] = True
@@ -184,8 +182,7 @@ def test_hints_of_a_server_count_only_where_a_person_trusts_them(tmp_path: Path)
     configure(base, {"mis": server(tools=["a*"], trust_hints=True)})
     run(base)
     announced = {
-        tick: [it["index"] for it in journal_lines(base, tick) if it["type"] == "tool_started"]
-        for tick in (1, 2)
+        tick: [it["index"] for it in journal_lines(base, tick) if it["type"] == "tool_started"] for tick in (1, 2)
     }
     assert announced == {1: [0, 1], 2: [1]}  # a call that may be repeated needs no word before it
 

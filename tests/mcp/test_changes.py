@@ -71,9 +71,7 @@ def test_a_tool_that_is_gone_is_told_and_not_offered(tmp_path: Path) -> None:
     assert told == ['tool "extra" of MCP server mis is gone; it is not offered']
 
 
-def test_the_commands_list_and_call_without_an_engine(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_list_and_call_without_an_engine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = org_with(tmp_path, {"mis": server(**ONLY), "dead": server("dead")})
     assert run(["-C", str(base), "mcp", "list"]) == 0
     assert "unknown" in capsys.readouterr().out
@@ -109,9 +107,7 @@ def test_a_server_that_hangs_is_named_with_its_setting_and_the_others_are_told_o
     assert "Error" not in told.err
 
 
-def test_a_server_is_not_accepted_anew_where_the_file_that_says_what_was_accepted_is_gone(
-    tmp_path: Path,
-) -> None:
+def test_a_server_is_not_accepted_anew_where_the_file_that_says_what_was_accepted_is_gone(tmp_path: Path) -> None:
     base = org_with(tmp_path, {"mis": server(**ONLY)}, call("mcp.mis.add", a=1, b=2))
     assert ticks(base, tick=1)[1] == ["ok"]
     accepted = (base / "config/mcp.lock.json").read_bytes()

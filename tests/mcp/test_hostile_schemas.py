@@ -89,9 +89,7 @@ def test_a_server_that_is_slow_to_list_known_tools_costs_only_its_calls(
     AWAKE.clear()
     monkeypatch.setattr(server_sessions, "PATIENCE_S", 0.05)
     told, _ = tick(base)
-    assert told == [
-        "MCP server mis: it has not listed its tools after 0.05 s; those that were accepted are offered"
-    ]
+    assert told == ["MCP server mis: it has not listed its tools after 0.05 s; those that were accepted are offered"]
     assert list(journal_lines(base, 2)[0]["mcp"]["mis"]["tools"]) == ["add"]
     AWAKE.set()
     monkeypatch.undo()

@@ -45,9 +45,7 @@ def requests(base: Path) -> list[dict[str, Any]]:
 def test_a_question_waits_for_a_person_and_the_call_goes_on_with_the_answer(tmp_path: Path) -> None:
     base = booking(tmp_path, call("mcp.desk.book", table=3))
     run_once(base, clock=FrozenClock())
-    assert [(it["outcome"], it["output"]) for it in finished(base, 1)] == [
-        ("pending", "human is asked first")
-    ]
+    assert [(it["outcome"], it["output"]) for it in finished(base, 1)] == [("pending", "human is asked first")]
     request = requests(base)[0]
     assert request["payload"]["text"] == "mcp.desk.book asks: Book table 3?"
     assert request["payload"]["target"] == "human"
@@ -101,10 +99,7 @@ def test_what_nobody_can_be_asked_is_refused(tmp_path: Path) -> None:
     base = booking(tmp_path, call("mcp.desk.sample"))
     run_once(base, clock=FrozenClock())
     assert [(it["outcome"], it["output"]) for it in finished(base, 1)] == [
-        (
-            "refused",
-            "the server asks something back: it asks for sampling/createMessage, which is not offered",
-        )
+        ("refused", "the server asks something back: it asks for sampling/createMessage, which is not offered")
     ]
 
 

@@ -39,9 +39,7 @@ def files(base: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"independent": True, "trust_hints": True}], ids=["apart", "at once"]
-)
+@pytest.mark.parametrize("settings", [{}, {"independent": True, "trust_hints": True}], ids=["apart", "at once"])
 def test_one_turn_or_many_at_once_write_the_same_bytes(tmp_path: Path, settings: dict[str, object]) -> None:
     one, *others = (organisation(tmp_path / str(at_once), at_once, **settings) for at_once in (1, 2, 8, 64))
     assert len(files(one)) > len(NAMES)

@@ -30,10 +30,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
         resume("ada", permissions={"read_outboxes": ["human"], "tools": []}),
         resume("human", model={"key": "human"}, permissions={"read_outboxes": ["ada"]}),
         models={"human": {"provider": "human"}},
-        script=[
-            {"contains": "Which colour?", "reply": say("Blue.", kind="response")},
-            {"reply": say("Good morning.")},
-        ],
+        script=[{"contains": "Which colour?", "reply": say("Blue.", kind="response")}, {"reply": say("Good morning.")}],
     )
     run_once(base, clock=FrozenClock())
     return base
@@ -125,9 +122,7 @@ def test_another_organisation_calls_its_tools_over_http_with_a_token(
             run_once(other, clock=FrozenClock())
         finally:
             server.terminate()
-    first, second = (
-        next(it for it in journal_lines(other, tick) if it["type"] == "tool_finished") for tick in (1, 2)
-    )
+    first, second = (next(it for it in journal_lines(other, tick) if it["type"] == "tool_finished") for tick in (1, 2))
     assert json.loads(first["output"])["agent"] == "ada"
     assert second["outcome"] == "failed"
     assert "it refuses with HTTP status 401; check headers_env" in second["output"]

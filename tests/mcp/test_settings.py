@@ -19,10 +19,7 @@ def problems(base: Path, servers: dict[str, Any], file: str = "config/mcp.json")
     (base / "config").mkdir(exist_ok=True)
     key = "servers" if file.startswith("config") else "mcpServers"
     (base / file).write_text(json.dumps({key: servers}))
-    return [
-        f"{it.pointer}: {it.message}{f' ({it.hint})' if it.hint else ''}"
-        for it in load_mcp_config(base).problems
-    ]
+    return [f"{it.pointer}: {it.message}{f' ({it.hint})' if it.hint else ''}" for it in load_mcp_config(base).problems]
 
 
 PROGRAM = {"command": ["server"]}
@@ -48,10 +45,7 @@ PROGRAM = {"command": ["server"]}
             {"a": {**PROGRAM, "variables": {"API_KEY": "abc"}}},
             "variables/API_KEY: expected a reference to an environment variable, got a secret",
         ),
-        (
-            {"a": {**PROGRAM, "comand": 1}},
-            '/servers/a/comand: unknown key "comand" (did you mean "command"?)',
-        ),
+        ({"a": {**PROGRAM, "comand": 1}}, '/servers/a/comand: unknown key "comand" (did you mean "command"?)'),
         ({"a": {"command": "server"}}, '/servers/a/command: expected a list, got "server"'),
         ({"a": {**PROGRAM, "timeout_s": 0}}, "/servers/a/timeout_s: expected a number above 0"),
     ],
@@ -63,22 +57,14 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, servers: dict[str, An
 @pytest.mark.parametrize(
     ("servers", "said"),
     [
-        (
-            {"a": {"command": "npx", "env": {"GITHUB_TOKEN": "ghp_0123456789"}}},
-            'write "${GITHUB_TOKEN}" here',
-        ),
+        ({"a": {"command": "npx", "env": {"GITHUB_TOKEN": "ghp_0123456789"}}}, 'write "${GITHUB_TOKEN}" here'),
         ({"a": {"url": "http://x", "headers": {"Authorization": "Bearer abc"}}}, "/mcpServers/a/headers"),
-        (
-            {"a": {"command": "npx", "args": ["--key=sk-0123456789ab"]}},
-            "/mcpServers/a/args/0: expected a reference",
-        ),
+        ({"a": {"command": "npx", "args": ["--key=sk-0123456789ab"]}}, "/mcpServers/a/args/0: expected a reference"),
         ({"a": {"type": "sse", "url": "http://x"}}, "the transport sse is not supported"),
         ({"a": {"type": "websocket", "url": "http://x"}}, "/mcpServers/a/type: expected 'stdio'"),
     ],
 )
-def test_a_mistake_in_the_common_form_is_named_too(
-    tmp_path: Path, servers: dict[str, Any], said: str
-) -> None:
+def test_a_mistake_in_the_common_form_is_named_too(tmp_path: Path, servers: dict[str, Any], said: str) -> None:
     assert [it for it in problems(tmp_path, servers, ".mcp.json") if said in it]
 
 
@@ -92,11 +78,7 @@ def test_the_common_form_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
             "env": {"FILES_TOKEN": "${FILES_TOKEN}", "LOG_LEVEL": "debug"},
             "alwaysAllow": ["read"],
         },
-        "web": {
-            "type": "http",
-            "url": "https://x/mcp",
-            "headers": {"Authorization": "Bearer ${FILES_TOKEN}"},
-        },
+        "web": {"type": "http", "url": "https://x/mcp", "headers": {"Authorization": "Bearer ${FILES_TOKEN}"}},
         "off": {"command": "npx", "disabled": True},
     }
     assert problems(tmp_path, servers, ".mcp.json") == []
@@ -115,11 +97,7 @@ def test_two_servers_of_one_name_are_an_error_that_names_both_files(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("pattern", "said"),
-    [
-        ("mcp.fils.*", 'there is no MCP server "fils"'),
-        ("mcp.files", "is the server itself"),
-        ("mcp.files.*", ""),
-    ],
+    [("mcp.fils.*", 'there is no MCP server "fils"'), ("mcp.files", "is the server itself"), ("mcp.files.*", "")],
 )
 def test_validate_says_which_pattern_reaches_no_server(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], pattern: str, said: str
@@ -141,12 +119,7 @@ def test_validate_says_which_pattern_reaches_no_server(
     ],
 )
 def test_validate_says_whose_questions_nobody_gets(
-    base: Path,
-    capsys: pytest.CaptureFixture[str],
-    ask: str,
-    human_reads: list[str],
-    ada_reads: list[str],
-    said: str,
+    base: Path, capsys: pytest.CaptureFixture[str], ask: str, human_reads: list[str], ada_reads: list[str], said: str
 ) -> None:
     make_org(
         base,

@@ -33,9 +33,7 @@ def test_tokens_have_their_price_and_an_unknown_price_is_null(base: Path) -> Non
         "usd_per_million_output_tokens": 10,
     }
     script = [{"reply": say("hi"), "input_tokens": 500, "output_tokens": 250}]
-    make_org(
-        base, resume("ada", model={"key": "priced"}), resume("bob"), script=script, models={"priced": priced}
-    )
+    make_org(base, resume("ada", model={"key": "priced"}), resume("bob"), script=script, models={"priced": priced})
     ada, bob = run_once(base).turns
     assert (ada.credits, ada.cost_usd) == (2.0, 0.003)
     assert (bob.credits, bob.cost_usd) == (1.0, None)
@@ -62,9 +60,7 @@ def test_a_call_of_which_only_half_the_price_is_known_has_none(base: Path, known
     assert (turn.status, turn.cost_usd) == ("done", None)
 
 
-def test_a_turn_whose_price_was_taken_away_half_way_has_none_and_the_ledger_the_known_half(
-    base: Path,
-) -> None:
+def test_a_turn_whose_price_was_taken_away_half_way_has_none_and_the_ledger_the_known_half(base: Path) -> None:
     look = {"tool": "memory_read", "args": {"key": "k"}}
     make_priced(base, script=[{"reply": say("looking", tool_calls=[look]), **TOKENS}], **DOLLARS)
     file = base / "agents/ada/resume.json"

@@ -21,9 +21,7 @@ def write_plan(base: Path, *steps: dict[str, Any], agent: str = "desk", **more: 
     fs.write_atomic(base, f"agents/{agent}/plan.json", dump_pretty({"steps": [*steps], **more}))
 
 
-def planned_org(
-    base: Path, *steps: dict[str, Any], script: list[dict[str, Any]] | None = None, **more: Any
-) -> Path:
+def planned_org(base: Path, *steps: dict[str, Any], script: list[dict[str, Any]] | None = None, **more: Any) -> Path:
     """Make an organisation: a plan `desk`, agents `ada` and `bob`, and a person. `more` is of the plan."""
     may = {"read_outboxes": ["*"], "tools": ["shell", "file_write"]}
     make_org(

@@ -22,12 +22,7 @@ class Played:
 
     def __init__(self, plan: AgentPlan, text: str = "bees", **payload: Any) -> None:
         self.plan, self.tick, self.memory = plan, 0, dict[str, Any]()
-        self.request = {
-            "id": "3fa9c1d2e0b7",
-            "from": "human",
-            "tick": 0,
-            "payload": {"text": text, **payload},
-        }
+        self.request = {"id": "3fa9c1d2e0b7", "from": "human", "tick": 0, "payload": {"text": text, **payload}}
         self.asked: list[Json] = []
         self.results: list[Json] = []
         self.files: dict[str, str | None] = {}
@@ -76,7 +71,5 @@ class Played:
     @property
     def response(self) -> Json | None:
         """What the request was answered; None while it is open."""
-        said = [
-            entry["payload"] for entry in self.replies[-1]["outbox_entries"] if entry["kind"] == "response"
-        ]
+        said = [entry["payload"] for entry in self.replies[-1]["outbox_entries"] if entry["kind"] == "response"]
         return said[0] if said else None

@@ -76,9 +76,7 @@ def to_the_end(base: Path, word: str = "approve") -> list[int]:
     raise AssertionError(f"no answer: {asked}")
 
 
-def test_items_beyond_what_a_turn_may_ask_about_are_asked_about_once_the_others_are_decided(
-    tmp_path: Path,
-) -> None:
+def test_items_beyond_what_a_turn_may_ask_about_are_asked_about_once_the_others_are_decided(tmp_path: Path) -> None:
     base = bank(tmp_path, PAY)
     ask(base, "desk", people=EIGHT)
     assert to_the_end(base) == [5, 3]
@@ -160,7 +158,5 @@ def test_validate_says_how_many_items_wait(
 ) -> None:
     base = bank(tmp_path, {**PAY, "at_once": at_once}, gates=gates)
     assert lemming(["-C", str(base), "validate"]) == 0
-    said = (
-        f"the step makes {at_once} calls at once, and only 5 wait for approval at a time (turn.max_approvals)"
-    )
+    said = f"the step makes {at_once} calls at once, and only 5 wait for approval at a time (turn.max_approvals)"
     assert (said in capsys.readouterr().err) is is_told

@@ -25,10 +25,7 @@ from lemming.testing import FrozenClock, resume, say
 
 LOOK = step("look", "ada", task="Look at {{item.name}}, number {{number}}.", each="start.cities")
 FINDS = step(
-    "find",
-    "ada",
-    writes="found",
-    output={"properties": {"cities": {"type": "array"}, "land": {"type": "string"}}},
+    "find", "ada", writes="found", output={"properties": {"cities": {"type": "array"}, "land": {"type": "string"}}}
 )
 CITIES = [{"name": "Oslo"}, {"name": "Rome"}, {"name": "Kyiv"}]
 
@@ -179,10 +176,7 @@ BAND = {"name": "b", "parallel": [step("m", "ada"), step("n", "bob")]}
             [LOOK, step("b", "bob", task="{{steps.look.text}}")],
             'the schema of the answer does not allow a field "text"',
         ),
-        (
-            [{**LOOK, "routes": [{"when": OF_AN_ITEM, "to": "end"}], "else": "end"}],
-            '"item" is not a value of the run',
-        ),
+        ([{**LOOK, "routes": [{"when": OF_AN_ITEM, "to": "end"}], "else": "end"}], '"item" is not a value of the run'),
     ],
 )
 def test_a_mistake_is_named_with_its_place(base: Path, steps: list[dict[str, Any]], about: str) -> None:
@@ -202,11 +196,7 @@ def test_a_list_that_a_plan_is_not_given_is_named(base: Path) -> None:
 
 
 def test_what_is_right_is_in_order(base: Path) -> None:
-    verify = {
-        "ask": "bob",
-        "task": "{{item}} {{answer}}",
-        "when": OF_AN_ITEM,
-    }
+    verify = {"ask": "bob", "task": "{{item}} {{answer}}", "when": OF_AN_ITEM}
     more = step("sum", "bob", task="{{steps.look}} {{steps.look.items.0.text}}")
     planned_org(base, {**LOOK, "verify": verify}, more)
     assert said(base) == []
@@ -226,9 +216,7 @@ def two_plans(base: Path, args: dict[str, Any], **wanted: Any) -> Path:
     planned_org(base, {"name": "write", "plan": "press", "args": args}, script=script)
     press = resume("press", model={"key": "plan"}, permissions={"read_outboxes": ["*"]})
     fs.write_atomic(base, "agents/press/resume.json", dump_pretty(press))
-    fs.write_atomic(
-        base, "agents/ada/resume.json", dump_pretty(resume("ada", schedule={"wake": "addressed"}))
-    )
+    fs.write_atomic(base, "agents/ada/resume.json", dump_pretty(resume("ada", schedule={"wake": "addressed"})))
     article = step("article", "ada", task="On {{start.topic}}, {{start.words}} words.")
     write_plan(base, article, agent="press", input={**INPUT, **wanted})
     return base
@@ -285,10 +273,7 @@ def test_a_request_that_does_not_fit_is_refused_with_the_reason(base: Path) -> N
     ("args", "about"),
     [
         ({"words": 3}, '/steps/0/args: the plan of press requires the argument "topic"'),
-        (
-            {"topic": "x", "words": "many"},
-            '/steps/0/args/words: argument "words" does not match the input of press',
-        ),
+        ({"topic": "x", "words": "many"}, '/steps/0/args/words: argument "words" does not match the input of press'),
         ({"topic": "x", "wrods": 1}, '/steps/0/args/wrods: the plan of press has no argument "wrods"'),
         ({"topic": "x", "target": "bob"}, '/steps/0/args/target: "target" is a reserved key of requests'),
     ],

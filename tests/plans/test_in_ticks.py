@@ -156,9 +156,7 @@ def test_a_run_that_was_edited_into_nonsense_is_named_and_left_alone(tmp_path: P
     assert run_of(base, request.id) == {"request": request.id, "at": 7}
 
 
-def test_a_plan_that_is_wrong_fails_the_turn_with_its_line_and_goes_on_when_it_is_mended(
-    tmp_path: Path,
-) -> None:
+def test_a_plan_that_is_wrong_fails_the_turn_with_its_line_and_goes_on_when_it_is_mended(tmp_path: Path) -> None:
     base = quiet_org(tmp_path, step("a", "ada", then="nowhere"))
     (unasked,) = [turn for turn in tick(base).turns if turn.status == "failed"]
     assert 'no step "nowhere"' in unasked.reason
@@ -236,12 +234,9 @@ def pay() -> str:
 
 
 @pytest.mark.parametrize(
-    ("mark", "comes_to"),
-    [("done", "A person has found out"), ("failed", 'the plan failed at "pay"')],
+    ("mark", "comes_to"), [("done", "A person has found out"), ("failed", 'the plan failed at "pay"')]
 )
-def test_a_step_that_may_have_happened_waits_for_a_person_to_say_so(
-    tmp_path: Path, mark: str, comes_to: str
-) -> None:
+def test_a_step_that_may_have_happened_waits_for_a_person_to_say_so(tmp_path: Path, mark: str, comes_to: str) -> None:
     base = quiet_org(tmp_path, step("pay", tool="pay"))
     may = {"read_outboxes": ["*"], "tools": ["pay"]}
     desk = resume("desk", model={"key": "plan"}, permissions=may)

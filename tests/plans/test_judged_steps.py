@@ -18,14 +18,7 @@ PLANNER = resume("plan", model={"key": "plan"}, permissions={"read_outboxes": ["
 
 def plan_org(base: Path, verify: dict[str, Any], *script: dict[str, Any]) -> None:
     steps = [{"name": "why", "ask": "bob", "task": "{{start}}", "verify": verify}]
-    make_org(
-        base,
-        PLANNER,
-        resume("bob", schedule={"wake": "addressed"}),
-        CRITIC,
-        HUMAN,
-        script=[*script],
-    )
+    make_org(base, PLANNER, resume("bob", schedule={"wake": "addressed"}), CRITIC, HUMAN, script=[*script])
     (base / "agents/plan/plan.json").write_text(json.dumps({"steps": steps}))
     asked(base, "plan")
 

@@ -213,9 +213,7 @@ def test_branches_that_exclude_each_other_may_write_one_key(tmp_path: Path) -> N
 
 def test_a_default_that_says_no_leads_nowhere(tmp_path: Path) -> None:
     yes = {"field": "answer.text", "op": "is", "value": "yes"}
-    may = step(
-        "may", "human", deadline=3, default="no", routes=[{"when": yes, "to": "go"}], **{"else": "end"}
-    )
+    may = step("may", "human", deadline=3, default="no", routes=[{"when": yes, "to": "go"}], **{"else": "end"})
     assert said(planned_org(tmp_path, may, {"name": "go", "tool": "shell", "args": {"command": "ls"}})) == []
 
 

@@ -45,9 +45,7 @@ def test_plans_are_listed_with_runs_that_go_on(tmp_path: Path, capsys: pytest.Ca
     assert [each["step"] for each in plain["runs"]] == ["both"]
 
 
-def test_a_plan_that_cannot_be_read_is_listed_with_why(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_that_cannot_be_read_is_listed_with_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = org(tmp_path)
     (base / "agents/desk/plan.json").write_text('{"steps": 3}')
     status, out, _ = lemming(base, capsys, "plans")
@@ -56,9 +54,7 @@ def test_a_plan_that_cannot_be_read_is_listed_with_why(
     assert (status, "run `lemming validate desk`" in err) == (3, True)
 
 
-def test_a_run_whose_request_was_cancelled_is_said_to_be(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_whose_request_was_cancelled_is_said_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = org(tmp_path)
     request = ask(base, "desk")
     tick(base)

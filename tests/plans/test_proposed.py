@@ -67,10 +67,7 @@ def test_a_plan_in_a_request_is_nothing_to_an_agent_that_takes_none(tmp_path: Pa
 def org_with_a_proposer(base: Path, plan: Any, **args: Any) -> Path:
     """Make an organisation in which eve, asked, proposes a plan to the desk."""
     quiet_org(base, proposals="human")
-    call = {
-        "tool": "plan_propose",
-        "args": {"agent": "desk", "plan": plan, "text": "so that it is done", **args},
-    }
+    call = {"tool": "plan_propose", "args": {"agent": "desk", "plan": plan, "text": "so that it is done", **args}}
     said = {"outbox_entries": [], "tool_calls": [call], "memory_updates": [], "notes": ""}
     script = [
         {"agent": "eve", "contains": "bob says", "reply": say("it was done", kind="response")},

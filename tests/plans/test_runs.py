@@ -28,9 +28,7 @@ def test_four_steps_ask_four_times_and_the_answer_is_the_last_ones() -> None:
 
 
 def test_what_was_put_into_a_task_is_not_looked_through_again() -> None:
-    run = Played(
-        plan(step("a", "ada", task="About {{start}}, {{ start.topic }}.")), "{{memory.secret}}", topic="x"
-    )
+    run = Played(plan(step("a", "ada", task="About {{start}}, {{ start.topic }}.")), "{{memory.secret}}", topic="x")
     run.memory["secret"] = "hidden"
     run.turn()
     assert run.text_for("ada") == "About {{memory.secret}}, x."
@@ -160,9 +158,7 @@ def test_what_does_not_say_pass_does_not_pass(said: str) -> None:
 
 
 def test_a_tool_verifies_by_working() -> None:
-    run = Played(
-        plan(step("code", "ada", verify={"tool": "shell", "args": {"command": "make {{answer.goal}}"}}))
-    )
+    run = Played(plan(step("code", "ada", verify={"tool": "shell", "args": {"command": "make {{answer.goal}}"}})))
     run.turn()
     run.answer("ada", "done", goal="test")
     assert run.turn()["tool_calls"] == [{"tool": "shell", "args": {"command": "make test"}}]
@@ -266,9 +262,7 @@ def test_last_answers_come_with_their_age() -> None:
 
 def test_a_last_answer_that_only_a_route_looks_at_is_there() -> None:
     recent = {"field": "last.cat.age_ticks", "op": "lt", "value": 5}
-    run = Played(
-        plan(step("a", "ada", routes=[{"when": recent, "to": "b"}], **{"else": "fail"}), step("b", "bob"))
-    )
+    run = Played(plan(step("a", "ada", routes=[{"when": recent, "to": "b"}], **{"else": "fail"}), step("b", "bob")))
     run.memory, run.tick = {"last-answers": {"cat": {"text": "purr", "tick": 7}}}, 8
     run.turn()
     run.answer("ada", "done")
@@ -310,10 +304,7 @@ def test_a_run_whose_plan_was_changed_goes_on_by_name_or_says_why_not() -> None:
     assert run.open == ["cat"]
     run.plan = plan(step("b", "bob"))
     run.turn()
-    assert run.response == {
-        "status": "failed",
-        "text": 'the plan failed at "new": the plan has no step "new" any more',
-    }
+    assert run.response == {"status": "failed", "text": 'the plan failed at "new": the plan has no step "new" any more'}
 
 
 def test_a_run_that_outgrows_its_memory_fails_with_the_reason() -> None:

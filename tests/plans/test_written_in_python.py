@@ -78,27 +78,13 @@ def test_the_plan_of_the_page_is_the_same_file() -> None:
     ways = {"good": "ship", "bad": draft}
     review = ask("review", "critic", "Is it good?", context=[previous], choose=("verdict", ways))
     ship = ask(
-        "ship",
-        "human",
-        "May it go out?",
-        context=[draft],
-        routes=[(answer["text"] == "yes", "end")],
-        else_="fail",
+        "ship", "human", "May it go out?", context=[draft], routes=[(answer["text"] == "yes", "end")], else_="fail"
     )
     written = plan(
-        facts,
-        angles,
-        draft,
-        review,
-        ship,
-        answer=draft,
-        description="An article somebody has read before it goes out.",
+        facts, angles, draft, review, ship, answer=draft, description="An article somebody has read before it goes out."
     )
     assert written.as_json() == json.loads(BY_HAND)
-    assert (
-        parse_plan(str(written).encode(), "plan.json").value
-        == parse_plan(BY_HAND.encode(), "plan.json").value
-    )
+    assert parse_plan(str(written).encode(), "plan.json").value == parse_plan(BY_HAND.encode(), "plan.json").value
     assert written._repr_markdown_().startswith("```mermaid\nflowchart TD")
 
 
@@ -106,27 +92,17 @@ def test_every_kind_of_step_and_every_key_comes_out_as_it_is_written() -> None:
     looked = wait("looked", file="./shared/in.csv", until="changes", at_most=9, on_failure="end")
     later = wait("later", time=start["when"])
     judged = {"ask": "bob", "task": f"Right? {answer}", "when": answer["score"] > 3}
-    sub = follow(
-        "sub", "desk", start, verify=judged, output=Verdict, deadline="2h", default={"score": 0}, attempts=2
-    )
+    sub = follow("sub", "desk", start, verify=judged, output=Verdict, deadline="2h", default={"score": 0}, attempts=2)
     loud = call("loud", shout, {"text": f"{sub}", "all": [start["n"], 1]}, writes="loud", then="ship")
     quiet = decide("quiet", (~(memory["mood"] == "calm") & (sub["score"] < 3), loud), else_=looked)
     both = (answer["a"] != 1) | answer["b"].holds("missing") | answer["c"].holds("in", [1, 2])
     ship = approve("ship", "human", "Out?", approved=looked, rejected=loud, limit=2)
     asked = ask(
-        "asked",
-        "ada",
-        "?",
-        routes=[(both, "end"), ({"field": "tick", "op": "ge", "value": 5}, "end")],
-        else_="end",
+        "asked", "ada", "?", routes=[(both, "end"), ({"field": "tick", "op": "ge", "value": 5}, "end")], else_="end"
     )
     plain = [it.json for it in (looked, later, sub, loud, quiet, ship, asked)]
     assert plain == [
-        {
-            "name": "looked",
-            "wait": {"file": "./shared/in.csv", "until": "changes", "at_most": 9},
-            "on_failure": "end",
-        },
+        {"name": "looked", "wait": {"file": "./shared/in.csv", "until": "changes", "at_most": 9}, "on_failure": "end"},
         {"name": "later", "wait": {"time": "{{start.when}}"}},
         {
             "name": "sub",
@@ -257,9 +233,7 @@ def test_what_is_built_runs_its_branch_and_waits_for_its_person(tmp_path: Path) 
 
 
 def test_a_step_for_each_item_and_what_a_plan_is_given() -> None:
-    look = ask(
-        "look", "ada", f"What of {item['name']}, number {number}?", each=start["cities"], at_once=2, most=9
-    )
+    look = ask("look", "ada", f"What of {item['name']}, number {number}?", each=start["cities"], at_once=2, most=9)
     told = follow("told", "press", args={"cities": start["cities"], "words": 100})
     asks = {"type": "object", "properties": {"cities": {"type": "array"}}, "required": ["cities"]}
     assert plan(look, told, answer=look, input=asks).as_json() == {

@@ -44,9 +44,7 @@ def test_the_prompt_is_plain_text_on_standard_input(request_: Request) -> None:
 def test_the_models_own_answers_are_marked_as_such(request_: Request) -> None:
     earlier = [{"role": "assistant", "content": "{}"}, {"role": "user", "content": "Again."}]
     asked = request_._replace(messages=[*request_.messages, *earlier])
-    assert (
-        call_provider(shell("cat"), asked).text == "Be brief.\n\nSay hello.\n\nYour answer was:\n{}\n\nAgain."
-    )
+    assert call_provider(shell("cat"), asked).text == "Be brief.\n\nSay hello.\n\nYour answer was:\n{}\n\nAgain."
 
 
 def test_the_command_gets_the_models_name(request_: Request) -> None:
@@ -96,9 +94,7 @@ def test_nothing_is_on_standard_input_where_nothing_is_asked(request_: Request) 
     assert call_provider(shell("wc -c"), request_._replace(messages=[])).text == "0"
 
 
-def test_the_environment_is_small_and_holds_no_key(
-    request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_is_small_and_holds_no_key(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("MY_TOOL_HOME", "/opt/tool")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/home/me/.config")

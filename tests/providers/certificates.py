@@ -37,9 +37,7 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
     public, private = folder / "loopback.pem", folder / "loopback.key"
     public.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return public, private
 

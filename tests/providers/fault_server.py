@@ -172,9 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, json.dumps(answer_body(path, self._echoed())).encode())
             case ["picky", *parts] if part := refused_of(faults.received[-1].body, parts):
                 error = {"message": REFUSALS[part], "type": "invalid_request_error", "param": part}
-                self._send(
-                    400, json.dumps({"error": error if "/api/" not in path else error["message"]}).encode()
-                )
+                self._send(400, json.dumps({"error": error if "/api/" not in path else error["message"]}).encode())
             case ["refusal"]:
                 self._send(200, json.dumps(_refusal(path)).encode())
             case _:
@@ -267,13 +265,7 @@ def answer_body(path: str, text: str) -> dict[str, Any]:
             "total_tokens": 18,
             "prompt_tokens_details": {"cached_tokens": 3},
         }
-        return {
-            "id": "c1",
-            "object": "chat.completion",
-            "model": "served",
-            "choices": [choice],
-            "usage": usage,
-        }
+        return {"id": "c1", "object": "chat.completion", "model": "served", "choices": [choice], "usage": usage}
     if path.endswith("/responses"):
         parts = [{"type": "output_text", "text": text, "annotations": []}] if text else []
         items = [
@@ -320,11 +312,7 @@ def _without_answer(path: str) -> dict[str, Any]:
 
 def _without_usage(path: str) -> dict[str, Any]:
     body = answer_body(path, ANSWER)
-    return {
-        name: value
-        for name, value in body.items()
-        if name not in ("usage", "prompt_eval_count", "eval_count")
-    }
+    return {name: value for name, value in body.items() if name not in ("usage", "prompt_eval_count", "eval_count")}
 
 
 ODD_COUNTS: list[Any] = [1.5, -3, 1 << 80, "12", None, [7], {"n": 7}, True, 1e400]
@@ -365,11 +353,7 @@ def _truncated(path: str) -> dict[str, Any]:
 def _refusal(path: str) -> dict[str, Any]:
     body = answer_body(path, "")
     if "choices" in body:
-        body["choices"][0]["message"] = {
-            "role": "assistant",
-            "content": None,
-            "refusal": "I would rather not.",
-        }
+        body["choices"][0]["message"] = {"role": "assistant", "content": None, "refusal": "I would rather not."}
     elif "output" in body:
         body["output"][1]["content"] = [{"type": "refusal", "refusal": "I would rather not."}]
     elif "content" in body:

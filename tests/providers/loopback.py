@@ -31,9 +31,7 @@ class Loopback:
 
     def secure(self, context: ssl.SSLContext) -> None:
         """Have it speak TLS, before it starts."""
-        self._http.socket = context.wrap_socket(
-            self._http.socket, server_side=True, do_handshake_on_connect=False
-        )
+        self._http.socket = context.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
 
     def start(self) -> None:
         self._thread.start()

@@ -55,10 +55,7 @@ def responses(text: str | None, *calls: Called, thought: str = "", finish: str =
     if text:
         parts = [{"type": "output_text", "text": text, "annotations": []}]
         items.append({"type": "message", "id": "m1", "role": "assistant", "content": parts})
-    items += [
-        {"type": "function_call", "id": f"fc_{i}", "call_id": i, "name": n, "arguments": a}
-        for i, n, a in calls
-    ]
+    items += [{"type": "function_call", "id": f"fc_{i}", "call_id": i, "name": n, "arguments": a} for i, n, a in calls]
     ended: Json = {"status": "completed"}
     if finish == "length":
         ended = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}

@@ -58,10 +58,7 @@ class RuleModel(Loopback):
             return chat(json.dumps(say(f"Done: {' and '.join(given.values())}", kind="response")))
         number = len(made)
         calls = open_ if self.together else open_[:1]
-        return chat(
-            None,
-            *((f"id{number + n}", name, json.dumps(args)) for n, (name, args) in enumerate(calls)),
-        )
+        return chat(None, *((f"id{number + n}", name, json.dumps(args)) for n, (name, args) in enumerate(calls)))
 
     def _next_action(self, messages: list[Json]) -> Json:
         """Return the action that a model without calls of its own writes next."""

@@ -89,16 +89,12 @@ def test_an_answer_comes_with_its_usage(make: Make, faults: FaultServer, request
     assert reply.cached_tokens == (None if make is BACKENDS["ollama"] else 3)
 
 
-def test_an_answer_without_usage_has_unknown_counts(
-    make: Make, faults: FaultServer, request_: Request
-) -> None:
+def test_an_answer_without_usage_has_unknown_counts(make: Make, faults: FaultServer, request_: Request) -> None:
     reply = call_provider(make(faults.url("no-usage")), request_)
     assert (reply.text, reply.input_tokens, reply.output_tokens) == (ANSWER, None, None)
 
 
-def test_an_empty_answer_is_a_reply_for_it_was_paid_for(
-    make: Make, faults: FaultServer, request_: Request
-) -> None:
+def test_an_empty_answer_is_a_reply_for_it_was_paid_for(make: Make, faults: FaultServer, request_: Request) -> None:
     reply = call_provider(make(faults.url("no-content")), request_)
     assert (reply.text, reply.finish, reply.output_tokens) == ("", "stop", 7)
 
@@ -145,9 +141,7 @@ def test_the_sdks_do_not_retry_by_themselves(make: Make, faults: FaultServer, re
 
 
 @pytest.mark.parametrize("name", ["openai chat", "openai responses", "anthropic"])
-def test_a_429_carries_the_wait_the_server_asks_for(
-    name: str, faults: FaultServer, request_: Request
-) -> None:
+def test_a_429_carries_the_wait_the_server_asks_for(name: str, faults: FaultServer, request_: Request) -> None:
     with pytest.raises(RateLimited) as caught:
         call_provider(BACKENDS[name](faults.url("429-after-2")), request_)
     assert caught.value.retry_after_s == 2.0
@@ -190,14 +184,10 @@ def test_an_error_text_holds_no_key_and_no_whole_body(
 
 
 @pytest.mark.parametrize(
-    ("make_default", "variable"),
-    [(OpenAIProvider, "OPENAI_API_KEY"), (AnthropicProvider, "ANTHROPIC_API_KEY")],
+    ("make_default", "variable"), [(OpenAIProvider, "OPENAI_API_KEY"), (AnthropicProvider, "ANTHROPIC_API_KEY")]
 )
 def test_a_missing_key_names_the_environment_variable(
-    make_default: Callable[[], LLMProvider],
-    variable: str,
-    request_: Request,
-    monkeypatch: pytest.MonkeyPatch,
+    make_default: Callable[[], LLMProvider], variable: str, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(variable, raising=False)
     with pytest.raises(AuthenticationFailed) as caught:
@@ -212,9 +202,7 @@ def test_a_key_variable_that_was_named_must_be_set(faults: FaultServer, request_
         call_provider(provider, request_)
 
 
-def test_the_key_is_read_at_every_call(
-    faults: FaultServer, request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_is_read_at_every_call(faults: FaultServer, request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     for make in (
         lambda: OpenAIProvider(base_url=faults.url("ok"), api_key_env="ORG_MODEL_KEY"),
         lambda: AnthropicProvider(base_url=faults.url("ok"), api_key_env="ORG_MODEL_KEY"),
@@ -270,9 +258,7 @@ def test_a_refusal_gives_the_hint_that_fits(message: str, code: str, hint: str) 
             assert ("options.json" if provider.name == "openai" else "output_config") in error.hint
 
 
-def test_further_keywords_of_a_call_go_to_the_server(
-    make: Make, faults: FaultServer, request_: Request
-) -> None:
+def test_further_keywords_of_a_call_go_to_the_server(make: Make, faults: FaultServer, request_: Request) -> None:
     assert make(faults.url("ok")).call("m", request_.messages, 0.2, top_p=0.5, seed=3) == ANSWER
     body = faults.received[-1].body
     assert (body.get("options") or body)["top_p"] == 0.5
@@ -282,9 +268,7 @@ def test_further_keywords_of_a_call_go_to_the_server(
 
 
 def test_a_keyword_that_a_backend_has_no_place_for_is_named(request_: Request) -> None:
-    with pytest.raises(
-        TypeError, match=r"CliProvider.call\(\) does not take 'top_p'; it takes: .*max_output"
-    ):
+    with pytest.raises(TypeError, match=r"CliProvider.call\(\) does not take 'top_p'; it takes: .*max_output"):
         CliProvider(command=["true"]).call("m", request_.messages, 0.2, top_p=0.5)
 
 
@@ -353,9 +337,7 @@ def test_the_temperature_of_the_line_is_sent_else_zero_to_a_local_server_and_non
     assert '"temperature": 0.25' in json.dumps(sent_by(provider, faults, warm))
 
 
-def test_the_schema_is_sent_in_each_api_s_own_form(
-    make: Make, faults: FaultServer, request_: Request
-) -> None:
+def test_the_schema_is_sent_in_each_api_s_own_form(make: Make, faults: FaultServer, request_: Request) -> None:
     body = sent_by(make(faults.url("ok")), faults, request_._replace(schema=SCHEMA))
     asked = body.get("response_format") or body.get("text") or body.get("output_config") or body.get("format")
     assert '"additionalProperties": false' in json.dumps(asked)
@@ -378,9 +360,7 @@ def test_json_mode_for_servers_without_structured_output(faults: FaultServer, re
     provider = OpenAIProvider(base_url=faults.url("ok"), json="object")
     assert not provider.takes_schema
     assert sent_by(provider, faults, asked)["response_format"] == {"type": "json_object"}
-    assert "response_format" not in sent_by(
-        OpenAIProvider(base_url=faults.url("ok"), json="text"), faults, asked
-    )
+    assert "response_format" not in sent_by(OpenAIProvider(base_url=faults.url("ok"), json="text"), faults, asked)
 
 
 def test_extra_fields_are_added_and_null_takes_a_field_out(faults: FaultServer, request_: Request) -> None:

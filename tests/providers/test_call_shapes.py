@@ -110,9 +110,7 @@ def test_a_response_is_read_with_its_calls(arguments: Any, content: Any) -> None
         {"type": "message", "id": "m", "role": "assistant", "content": content},
         {"type": "function_call", "id": "f", "call_id": "a", "name": "weather", "arguments": arguments},
     ]
-    answer: OpenAIResponse = adapter(OpenAIResponse).validate_python(
-        {"output": output, "status": "completed"}
-    )
+    answer: OpenAIResponse = adapter(OpenAIResponse).validate_python({"output": output, "status": "completed"})
     reply = answer.to_reply(None)
     assert reply.text == "Wait."
     assert reply.calls == ({"id": "a", "tool": "weather", "args": OSLO},)
@@ -128,10 +126,7 @@ def test_anthropics_calls_are_read(given: Any) -> None:
     answer: AnthropicMessage = adapter(AnthropicMessage).validate_python(
         {"content": content, "stop_reason": "tool_use"}
     )
-    assert [(call["id"], call["args"]) for call in answer.to_reply().calls] == [
-        ("toolu_1", OSLO),
-        ("toolu_2", {}),
-    ]
+    assert [(call["id"], call["args"]) for call in answer.to_reply().calls] == [("toolu_1", OSLO), ("toolu_2", {})]
 
 
 @pytest.mark.parametrize("arguments", [OSLO, '{"city": "Oslo"}', '"{\\"city\\": \\"Oslo\\"}"'])
@@ -210,9 +205,7 @@ def test_an_error_that_was_charged_is_told_as_the_providers_and_its_cost_is_kept
 
 
 @pytest.mark.parametrize("name", [name for name in FAILED if name != "choice"])
-def test_an_error_that_says_no_usage_is_raised_in_the_providers_words(
-    name: str, native: NativeServer
-) -> None:
+def test_an_error_that_says_no_usage_is_raised_in_the_providers_words(name: str, native: NativeServer) -> None:
     native.status, native.answers = 200, [ERROR]
     with pytest.raises(Unavailable, match=r"[^:] m: the model is overloaded$"):
         call_provider(FAILED[name][0](native.url), ASKED)

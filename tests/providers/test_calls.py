@@ -48,9 +48,7 @@ def test_a_plain_provider_answers(request_: Request) -> None:
 
 def test_a_plain_provider_gets_the_other_fields_as_keywords(request_: Request) -> None:
     class Curious(LLMProvider):
-        def call(
-            self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any
-        ) -> str:
+        def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
             return f"{kwargs['agent']} {kwargs['tick']} {kwargs['max_output_tokens']}"
 
     assert call_provider(Curious(), request_).text == "planner 3 2048"
@@ -102,14 +100,10 @@ def test_an_operators_error_keeps_its_place_and_hint(request_: Request) -> None:
     assert str(caught.value) == "voices.json: no such voice (add it)"
 
 
-def test_a_plugins_own_provider_error_is_cut_and_redacted(
-    request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plugins_own_provider_error_is_cut_and_redacted(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOICE_API_KEY", "correct-horse")
     with pytest.raises(RateLimited) as caught:
-        call_provider(
-            Plugin(RateLimited(f"slow down, correct-horse {'x' * 9000}", retry_after_s=3)), request_
-        )
+        call_provider(Plugin(RateLimited(f"slow down, correct-horse {'x' * 9000}", retry_after_s=3)), request_)
     assert caught.value.message.startswith("slow down, [redacted VOICE_API_KEY]")
     assert len(caught.value.message) == 400
     assert caught.value.retry_after_s == 3

@@ -98,9 +98,7 @@ def test_one_probe_at_a_time(circuit: Circuit, clock: FrozenClock) -> None:
     assert not is_open(circuit)
 
 
-def test_a_probe_that_shows_nothing_leaves_the_next_call_to_be_the_probe(
-    circuit: Circuit, clock: FrozenClock
-) -> None:
+def test_a_probe_that_shows_nothing_leaves_the_next_call_to_be_the_probe(circuit: Circuit, clock: FrozenClock) -> None:
     open_circuit(circuit)
     clock.advance(60)
     fail(circuit, RateLimited("slow down"))
@@ -108,9 +106,7 @@ def test_a_probe_that_shows_nothing_leaves_the_next_call_to_be_the_probe(
         assert is_open(circuit)
 
 
-def test_each_failed_probe_doubles_the_time_up_to_a_quarter_of_an_hour(
-    circuit: Circuit, clock: FrozenClock
-) -> None:
+def test_each_failed_probe_doubles_the_time_up_to_a_quarter_of_an_hour(circuit: Circuit, clock: FrozenClock) -> None:
     open_circuit(circuit)
     for seconds in (60, 120, 240, 480, 900, 900):
         clock.advance(seconds - 1)
@@ -119,9 +115,7 @@ def test_each_failed_probe_doubles_the_time_up_to_a_quarter_of_an_hour(
         fail(circuit, Unavailable("still down"))
 
 
-def test_a_call_that_was_under_way_when_it_opened_does_not_lengthen_it(
-    circuit: Circuit, clock: FrozenClock
-) -> None:
+def test_a_call_that_was_under_way_when_it_opened_does_not_lengthen_it(circuit: Circuit, clock: FrozenClock) -> None:
     with contextlib.suppress(Unavailable), circuit.guard():
         open_circuit(circuit)
         raise Unavailable("late")

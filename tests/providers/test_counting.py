@@ -16,10 +16,7 @@ Json = dict[str, Any]
 TOOL = {"name": "see", "description": "See.", "parameters": {"type": "object", "properties": {}}}
 REQUEST = Request(
     "m",
-    [
-        {"role": "system", "content": "You are ada.", "tools": [TOOL]},
-        {"role": "user", "content": "hello"},
-    ],
+    [{"role": "system", "content": "You are ada.", "tools": [TOOL]}, {"role": "user", "content": "hello"}],
     temperature=0.5,
     schema={"type": "object", "properties": {"text": {"type": "string"}}},
 )
@@ -57,9 +54,7 @@ def test_what_the_server_does_not_take_is_not_counted(server: CountingServer) ->
 
 
 def test_an_older_llama_cpp_renders_the_template_and_has_it_tokenized(server: CountingServer) -> None:
-    server.paths["/apply-template"] = lambda body: {
-        "prompt": " ".join(it["content"] for it in body["messages"])
-    }
+    server.paths["/apply-template"] = lambda body: {"prompt": " ".join(it["content"] for it in body["messages"])}
     server.paths["/tokenize"] = words
     assert provider(server).count_tokens(REQUEST) == 4
     assert server.asked("/apply-template").keys() == {"messages", "tools"}
@@ -89,9 +84,7 @@ def test_a_server_that_cannot_count_says_nothing(server: CountingServer) -> None
     assert asked.count_texts("m", ["a"]) is None
 
 
-def test_a_hosted_server_is_asked_below_its_api_only(
-    server: CountingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hosted_server_is_asked_below_its_api_only(server: CountingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER_KEY", "k")
     server.paths["/tokenize"] = words
     asked = provider(server, "openai", api_key_env="OTHER_KEY")

@@ -105,9 +105,7 @@ def test_an_image_that_is_attached_is_shown_to_the_model(tmp_path: Path, asked: 
     assert BASE64 not in (base / "logs/ticks/00000001.jsonl").read_text()
 
 
-def test_an_image_in_a_folder_elsewhere_is_shown_to_whom_it_is_granted(
-    tmp_path: Path, asked: list[Request]
-) -> None:
+def test_an_image_in_a_folder_elsewhere_is_shown_to_whom_it_is_granted(tmp_path: Path, asked: list[Request]) -> None:
     (tmp_path / "far.png").write_bytes(CHART)
     far = {**READS, "allow_read": [str(tmp_path)]}
     run_once(shown(tmp_path / "org", f"{tmp_path}/far.png", file_access=far), clock=FrozenClock())
@@ -156,17 +154,14 @@ def test_who_is_shown_images_and_may_not_attach_any_writes_what_it_likes(tmp_pat
 
 def test_images_for_a_backend_that_has_no_way_to_show_them_are_a_mistake(tmp_path: Path) -> None:
     base = shown(
-        tmp_path / "org",
-        entry={"provider": "scripted", "images": True, "options": {"file": "config/answers.jsonl"}},
+        tmp_path / "org", entry={"provider": "scripted", "images": True, "options": {"file": "config/answers.jsonl"}}
     )
     report = run_once(base, clock=FrozenClock()).turns[0]
     assert report.status == "failed"
     assert '"images" must not be true' in report.reason
 
 
-def test_a_turn_that_was_interrupted_is_shown_the_same_image_again(
-    tmp_path: Path, asked: list[Request]
-) -> None:
+def test_a_turn_that_was_interrupted_is_shown_the_same_image_again(tmp_path: Path, asked: list[Request]) -> None:
     base = shown(tmp_path / "org", "shared/chart.png")
     with pytest.raises(Crash), crash_at(6):
         run_once(base, clock=FrozenClock())
@@ -174,9 +169,7 @@ def test_a_turn_that_was_interrupted_is_shown_the_same_image_again(
     assert [request.images for request in asked] == [(Image("image/png", BASE64),)]
 
 
-def test_an_image_that_changes_while_a_turn_is_interrupted_is_not_shown(
-    tmp_path: Path, asked: list[Request]
-) -> None:
+def test_an_image_that_changes_while_a_turn_is_interrupted_is_not_shown(tmp_path: Path, asked: list[Request]) -> None:
     base = shown(tmp_path / "org", "shared/chart.png")
 
     def die(event: Event) -> None:
@@ -218,12 +211,7 @@ SOURCE = {"type": "base64", "media_type": "image/png", "data": BASE64}
     ids=["openai chat", "openai responses", "anthropic", "ollama"],
 )  # fmt: skip
 def test_each_api_gets_the_image_in_its_own_form(
-    entry: dict[str, Any],
-    where: str,
-    wanted: Any,
-    tmp_path: Path,
-    faults: FaultServer,
-    monkeypatch: pytest.MonkeyPatch,
+    entry: dict[str, Any], where: str, wanted: Any, tmp_path: Path, faults: FaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, "k" * 20)

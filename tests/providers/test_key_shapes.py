@@ -36,9 +36,7 @@ def _pem(kind: str) -> str:
 
 def _token(claims: dict[str, str]) -> str:
     head, body = ({"alg": "RS256", "typ": "JWT"}, claims)
-    parts = [
-        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in (head, body)
-    ]
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in (head, body)]
     return ".".join([*parts, _random(43)])
 
 
@@ -242,31 +240,8 @@ def test_redacting_twice_changes_nothing_more() -> None:
 
 
 def test_a_hostile_text_is_looked_at_in_time() -> None:
-    parts = (
-        "sk-proj-",
-        "sk-ant-",
-        "eyJ-",
-        "eyJabcdefgh.",
-        "://a",
-        "://a:b",
-        ";pwd=",
-        "apikey:",
-        "bearer ",
-        "%41",
-    )
-    parts += (
-        "-----BEGIN PRIVATE KEY-----",
-        "\\\\",
-        "\\u0041",
-        "&#",
-        "&#65;",
-        "SG.",
-        "JQQJ99",
-        "a",
-        "ab\n",
-        "0a",
-        "; ",
-    )
+    parts = ("sk-proj-", "sk-ant-", "eyJ-", "eyJabcdefgh.", "://a", "://a:b", ";pwd=", "apikey:", "bearer ", "%41")
+    parts += ("-----BEGIN PRIVATE KEY-----", "\\\\", "\\u0041", "&#", "&#65;", "SG.", "JQQJ99", "a", "ab\n", "0a", "; ")
     began = time.process_time()
     for part in parts:
         redact_untrusted("a" * 20 + "@=;" + part * (60_000 // len(part)))

@@ -24,9 +24,7 @@ def test_of_a_reply_that_is_too_large_the_beginning_is_kept_and_it_is_refused_st
         parse_reply(kept, kinds=["message"])
 
 
-@pytest.mark.parametrize(
-    "at", [0, REPLY_LIMIT_BYTES // 2, REPLY_LIMIT_BYTES - 10, 2 * REPLY_LIMIT_BYTES - 10]
-)
+@pytest.mark.parametrize("at", [0, REPLY_LIMIT_BYTES // 2, REPLY_LIMIT_BYTES - 10, 2 * REPLY_LIMIT_BYTES - 10])
 def test_no_secret_is_kept_of_it_not_even_half_of_one(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_SECRET", SECRET)
     text = f"{'x ' * (at // 2)}{SECRET}{' x' * REPLY_LIMIT_BYTES}"

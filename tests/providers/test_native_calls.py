@@ -67,10 +67,7 @@ def api(request: pytest.FixtureRequest) -> Api:
 
 
 def prompt() -> list[Message]:
-    return [
-        {"role": "system", "content": "Be brief.", "tools": TOOLS},
-        {"role": "user", "content": "What is in it?"},
-    ]
+    return [{"role": "system", "content": "Be brief.", "tools": TOOLS}, {"role": "user", "content": "What is in it?"}]
 
 
 def asked(api: Api, native: NativeServer, said: list[Message] | None = None, **fields: Any) -> Reply:
@@ -260,9 +257,7 @@ def test_a_refusal_of_one_conversation_is_raised_and_nothing_is_learned(
     assert list(servers.rejected_parts("its name m")) == []
 
 
-def test_what_the_smallest_question_does_not_confirm_is_not_learned(
-    native: NativeServer, tmp_path: Path
-) -> None:
+def test_what_the_smallest_question_does_not_confirm_is_not_learned(native: NativeServer, tmp_path: Path) -> None:
     refused = {"error": {"message": "this mix of tools and results is not supported"}}
     native.answers = [refused, chat("fine"), chat("ok")]
     servers = ServerProfiles(tmp_path, FrozenClock(), lambda _: None)
@@ -300,9 +295,7 @@ def test_no_schema_is_sent_beside_tools(api: Api, native: NativeServer) -> None:
 
 
 @pytest.mark.parametrize("name", list(APIS))
-def test_a_turn_calls_tools_by_its_backend_and_replays(
-    name: str, native: NativeServer, tmp_path: Path
-) -> None:
+def test_a_turn_calls_tools_by_its_backend_and_replays(name: str, native: NativeServer, tmp_path: Path) -> None:
     api = APIS[name]
     final = json.dumps(say("it says: hello"))
     calls = [("a", "file_list", "{}"), ("b", "file_read", '{"path": "n.txt"}'), ("b", "no_such_tool", "{}")]
@@ -355,17 +348,12 @@ def test_calls_that_come_in_pieces_are_put_together() -> None:
             partial = {"type": "input_json_delta", "partial_json": piece}
             message_stream.feed({"type": "content_block_delta", "index": index + 1, "delta": partial})
     message_stream.feed({"type": "content_block_start", "index": 0, "content_block": {"type": "thinking"}})
-    for delta in (
-        {"type": "thinking_delta", "thinking": "Hm."},
-        {"type": "signature_delta", "signature": "s"},
-    ):
+    for delta in ({"type": "thinking_delta", "thinking": "Hm."}, {"type": "signature_delta", "signature": "s"}):
         message_stream.feed({"type": "content_block_delta", "index": 0, "delta": delta})
     chat_stream.feed({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
     message_stream.feed({"type": "message_stop"})
     expected = [{"id": one, "tool": "t", "args": {"x": 1}} for one in ("a", "b")]
-    assert [
-        *adapter(ChatCompletion).validate_python(chat_stream.to_response()).to_reply(None).calls
-    ] == expected
+    assert [*adapter(ChatCompletion).validate_python(chat_stream.to_response()).to_reply(None).calls] == expected
     reply = adapter(Answer).validate_python(message_stream.to_response()).to_reply()
     assert ([*reply.calls], reply.thinking) == (expected, "Hm.")
     assert reply.kept["anthropic"][0] == {"type": "thinking", "thinking": "Hm.", "signature": "s"}

@@ -61,9 +61,7 @@ def turn(
         yield lambda reply: pace.record_usage(sent, request, reply)
 
 
-def times(
-    time: Time, pace: RateLimiter, limits: Limits, request: Request, *, replies: list[Reply]
-) -> list[float]:
+def times(time: Time, pace: RateLimiter, limits: Limits, request: Request, *, replies: list[Reply]) -> list[float]:
     """Return when each of several calls, one after another, went off, in seconds from the start."""
     began, went = time.now_s, []
     for reply in replies:
@@ -169,11 +167,7 @@ def test_a_wait_for_room_is_not_counted_against_the_deadline(question: Request) 
     time = Time()
     hasty = question._replace(deadline_s=1)
     paced = RetryingLLMProvider(
-        Plain(),
-        rate_limiter=time.pace(),
-        limits=Limits(requests_per_minute=1),
-        clock=time.clock,
-        sleep=pytest.fail,
+        Plain(), rate_limiter=time.pace(), limits=Limits(requests_per_minute=1), clock=time.clock, sleep=pytest.fail
     )
     assert [paced.complete(hasty).waited_s for _ in range(3)] == [0, 60, 60]
     assert time.now_s == 1120

@@ -127,9 +127,7 @@ def test_a_backend_that_is_out_of_order_is_asked_again(
 
 
 @pytest.mark.parametrize("error", MISTAKES, ids=lambda error: type(error).__name__)
-def test_a_mistake_in_a_plugin_is_not_asked_again_and_names_its_line(
-    error: Exception, request_: Request
-) -> None:
+def test_a_mistake_in_a_plugin_is_not_asked_again_and_names_its_line(error: Exception, request_: Request) -> None:
     provider = Failing(error)
     with pytest.raises(RequestRejected) as caught:
         RetryingLLMProvider(provider, sleep=lambda _: None).complete(request_)
@@ -166,9 +164,7 @@ def test_a_backend_that_keeps_failing_opens_its_circuit(base: Path, request_: Re
 
 def test_the_line_is_the_plugins_own_and_not_that_of_a_library(request_: Request) -> None:
     class Parsing(LLMProvider):
-        def call(
-            self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any
-        ) -> str:
+        def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
             return str(json.loads(None))  # type: ignore[arg-type]
 
     with pytest.raises(RequestRejected) as caught:

@@ -29,10 +29,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_values_of_secret_variables_are_replaced_by_their_names() -> None:
     assert redact_values("a value-of-org_api_key b") == "a [redacted ORG_API_KEY] b"
-    assert (
-        redact_values("value-of-my_secret value-of-db_password")
-        == "[redacted my_secret] [redacted DB_PASSWORD]"
-    )
+    assert redact_values("value-of-my_secret value-of-db_password") == "[redacted my_secret] [redacted DB_PASSWORD]"
 
 
 @pytest.mark.parametrize("text", ["hello world", "programmer-dvorak", os.environ.get("PATH", "/usr/bin"), ""])
@@ -45,9 +42,7 @@ def test_a_value_is_found_as_json_writes_it(monkeypatch: pytest.MonkeyPatch) -> 
     refresh()
     line = json.dumps({"text": os.environ["ORG_KEY"]})
     assert redact_values(line) == '{"text": "[redacted ORG_KEY]"}'
-    assert redact_values(json.dumps({"text": os.environ["ORG_KEY"]}, ensure_ascii=False)) == redact_values(
-        line
-    )
+    assert redact_values(json.dumps({"text": os.environ["ORG_KEY"]}, ensure_ascii=False)) == redact_values(line)
 
 
 IN_A_LINE = r"""
@@ -61,9 +56,7 @@ print(redact_bytes('{"text": "geheimnis-\u00e4"}'.encode()))
 def test_a_value_is_found_in_a_line_where_the_locale_is_not_utf8(tmp_path: Path) -> None:
     locale = tmp_path / "de_DE.ISO-8859-1"
     try:
-        subprocess.run(
-            ["localedef", "-i", "de_DE", "-f", "ISO-8859-1", locale], check=True, timeout=PATIENCE_S
-        )
+        subprocess.run(["localedef", "-i", "de_DE", "-f", "ISO-8859-1", locale], check=True, timeout=PATIENCE_S)
     except (OSError, subprocess.SubprocessError):
         pytest.skip("no such locale can be made here")
     told = subprocess.run(

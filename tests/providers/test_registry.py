@@ -71,9 +71,7 @@ def test_a_provider_that_asks_for_the_organisations_folder_gets_it(tmp_path: Pat
         ("human", {"x": 1}, 'option "x" does not exist', "options of human: none"),
     ],
 )
-def test_a_wrong_option_is_a_configuration_error(
-    name: str, options: dict[str, Any], message: str, hint: str
-) -> None:
+def test_a_wrong_option_is_a_configuration_error(name: str, options: dict[str, Any], message: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         make_provider(name, options)
     assert hint in caught.value.hint

@@ -41,9 +41,7 @@ CALLED: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("name", list(APIS))
-def test_the_call_its_thoughts_and_its_result_are_sent_back_after_an_approval(
-    tmp_path: Path, name: str
-) -> None:
+def test_the_call_its_thoughts_and_its_result_are_sent_back_after_an_approval(tmp_path: Path, name: str) -> None:
     api = APIS[name]
     server = NativeServer(answers=[api.answer(None, ("t1", "ring", '{"text": "once"}'), thought="Hm.")])
     server.answers.append(api.answer("It rang."))

@@ -57,9 +57,7 @@ class Time:
         self.now_s += seconds
 
 
-def retrying(
-    provider: Flaky, *, attempts: int = 4, jitter: Callable[[], float] = lambda: 0.0
-) -> RetryingLLMProvider:
+def retrying(provider: Flaky, *, attempts: int = 4, jitter: Callable[[], float] = lambda: 0.0) -> RetryingLLMProvider:
     """A provider that retries in the given provider's own time."""
     time = provider.time
     return RetryingLLMProvider(provider, attempts=attempts, sleep=time.sleep, clock=time.clock, jitter=jitter)
@@ -100,9 +98,7 @@ def test_the_deadline_holds_for_all_attempts_together(request_: Request) -> None
 
 
 @pytest.mark.parametrize("error", [AuthenticationFailed("no"), RequestRejected("no"), KeyError("bug")])
-def test_an_error_that_asking_again_cannot_help_is_raised_at_once(
-    error: Exception, request_: Request
-) -> None:
+def test_an_error_that_asking_again_cannot_help_is_raised_at_once(error: Exception, request_: Request) -> None:
     provider = Flaky(error)
     with pytest.raises(ProviderError):
         retrying(provider).complete(request_)
@@ -144,9 +140,7 @@ def test_it_answers_for_the_provider_inside() -> None:
 
 
 def test_two_failures_of_a_real_server_and_then_an_answer(faults: FaultServer, request_: Request) -> None:
-    provider = RetryingLLMProvider(
-        OpenAIProvider(base_url=f"{faults.url('503-twice')}/v1"), sleep=lambda seconds: None
-    )
+    provider = RetryingLLMProvider(OpenAIProvider(base_url=f"{faults.url('503-twice')}/v1"), sleep=lambda seconds: None)
     assert provider.complete(request_).output_tokens == 7
 
 

@@ -64,8 +64,7 @@ def test_no_line_is_an_error_that_names_file_agent_and_tick(tmp_path: Path, requ
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["Unavailable", "RateLimited", "TimedOut", "AuthenticationFailed", "UnknownModel", "RequestRejected"],
+    "name", ["Unavailable", "RateLimited", "TimedOut", "AuthenticationFailed", "UnknownModel", "RequestRejected"]
 )
 def test_a_line_can_be_an_error(name: str, tmp_path: Path, request_: Request) -> None:
     with pytest.raises(ProviderError) as caught:
@@ -113,9 +112,7 @@ def test_a_recorded_answer_came_when_the_line_says(tmp_path: Path, request_: Req
     assert call_provider(script(tmp_path, {"reply": "x", "at": at}), request_).at == at
 
 
-def test_a_line_with_its_question_answers_it_in_any_tick_and_nothing_else(
-    tmp_path: Path, request_: Request
-) -> None:
+def test_a_line_with_its_question_answers_it_in_any_tick_and_nothing_else(tmp_path: Path, request_: Request) -> None:
     question = question_digest(request_.messages)
     provider = script(tmp_path, {"tick": 1, "question": question, "reply": "that one"})
     assert call_provider(provider, request_._replace(tick=77)).text == "that one"
@@ -137,9 +134,7 @@ def test_a_line_with_its_question_answers_it_in_any_tick_and_nothing_else(
         (entry_line("a1", "hi", "root"), entry_line("a1", "ho", "root"), False),
     ],
 )
-def test_a_question_is_the_same_whenever_and_by_whose_account_it_is_asked(
-    one: str, other: str, is_same: bool
-) -> None:
+def test_a_question_is_the_same_whenever_and_by_whose_account_it_is_asked(one: str, other: str, is_same: bool) -> None:
     asked = [question_digest([{"role": "user", "content": text}]) for text in (one, other)]
     assert (asked[0] == asked[1]) is is_same
 
@@ -147,12 +142,7 @@ def test_a_question_is_the_same_whenever_and_by_whose_account_it_is_asked(
 def test_the_instructions_are_part_of_a_question_and_what_the_contract_says_is_not() -> None:
     def system(instructions: str, rules: str) -> str:
         return question_digest(
-            [
-                {
-                    "role": "system",
-                    "content": f"You.\n\n# Instructions\n{instructions}\n\n# What you may do\n{rules}",
-                }
-            ]
+            [{"role": "system", "content": f"You.\n\n# Instructions\n{instructions}\n\n# What you may do\n{rules}"}]
         )
 
     assert system("Sort.", "Read.") == system("Sort.", "Read and write.")

@@ -48,9 +48,7 @@ def test_a_key_under_any_name_that_a_server_echoes_reaches_no_file(
             "options": {"base_url": faults.url("echo") + "/v1", "api_key_env": "FOO_AUTHENTICATION"},
         }
     }
-    ada = resume(
-        "ada", model={"key": "echo"}, permissions={"read_outboxes": ["*"], "tools": ["memory_write"]}
-    )
+    ada = resume("ada", model={"key": "echo"}, permissions={"read_outboxes": ["*"], "tools": ["memory_write"]})
     make_org(base, ada, models=models, org={"history": "git"})
     report = run_once(base)
     assert [turn.status for turn in report.turns] == ["done"]
@@ -81,9 +79,7 @@ def test_a_key_that_hides_behind_escapes_of_json_is_found() -> None:
 
 
 @pytest.mark.parametrize("before", ["", "x", "xy", "me:", "Bearer "])
-def test_a_key_is_found_in_base64_whatever_stands_around_it(
-    before: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_is_found_in_base64_whatever_stands_around_it(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOO_AUTH", KEY)
     refresh()
     text = base64.b64encode(f"{before}{KEY}".encode()).decode()
@@ -113,9 +109,7 @@ def test_a_variable_that_options_name_holds_a_secret(
     assert (redact_values(value) != value) == is_secret
 
 
-def test_a_short_value_is_secret_where_a_key_was_named_and_nowhere_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_short_value_is_secret_where_a_key_was_named_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
     register_secret_variables({"api_key_env": "SHORT", "env": ["FLAG", "HOME"]}, "here")
     for name, value in {"SHORT": "123456", "FLAG": "enabled", "HOME": "/home/of-somebody"}.items():
         monkeypatch.setenv(name, value)
@@ -154,9 +148,7 @@ def test_a_password_in_an_address_of_the_settings_is_a_secret() -> None:
     assert circuit_name("ollama", {"host": "me:hunter2@box:11434"}) == "ollama box:11434"
 
 
-def test_what_a_person_or_a_plugin_writes_is_redacted_too(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_person_or_a_plugin_writes_is_redacted_too(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOO_TOKEN", KEY)
     refresh()
     make_org(base, resume("ada"))
@@ -165,9 +157,7 @@ def test_what_a_person_or_a_plugin_writes_is_redacted_too(
     assert [name for name, raw in tree(base).items() if KEY.encode() in raw] == []
 
 
-def test_a_number_in_a_log_that_looks_like_a_secret_stays_a_number(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_number_in_a_log_that_looks_like_a_secret_stays_a_number(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     register_secret_variables({"api_key_env": "PIN"}, "here")
     monkeypatch.setenv("PIN", "123456")
     refresh()
@@ -190,9 +180,7 @@ def test_a_key_is_not_cut_in_two_before_it_is_found(monkeypatch: pytest.MonkeyPa
         assert KEY[:cut] not in redacted_excerpt(f"{' ' * (64 * 200 - cut)}{KEY}").split()
 
 
-def test_a_key_at_the_end_of_a_models_long_name_reaches_no_file(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_at_the_end_of_a_models_long_name_reaches_no_file(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOO_SECRET", KEY)
     refresh()
     model = {"provider": "scripted", "model": "m" * 190 + KEY, "options": {"file": "config/answers.jsonl"}}

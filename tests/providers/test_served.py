@@ -93,9 +93,7 @@ def test_a_key_of_a_servers_own_is_not_sent_to_another_address(
 def test_the_call_at_the_end_of_an_address_is_taken_off_and_a_404_says_what_an_address_ends_with(
     faults: FaultServer, request_: Request
 ) -> None:
-    assert (
-        make_provider("openai", {"base_url": f"{faults.url('ok')}/chat/completions"}).complete(request_).text
-    )
+    assert make_provider("openai", {"base_url": f"{faults.url('ok')}/chat/completions"}).complete(request_).text
     with pytest.raises(UnknownModel) as caught:
         make_provider("openai", {"base_url": faults.url("404")}).complete(request_)
     assert "ends with /v1" in caught.value.hint
@@ -158,9 +156,7 @@ def test_a_provider_that_is_wrapped_alone_has_a_circuit_of_its_own(request_: Req
     assert "circuits.json" not in str(caught.value)
 
 
-def test_an_answer_to_a_trial_closes_the_circuit(
-    tmp_path: Path, faults: FaultServer, request_: Request
-) -> None:
+def test_an_answer_to_a_trial_closes_the_circuit(tmp_path: Path, faults: FaultServer, request_: Request) -> None:
     entry = ModelEntry(provider="openai", options={"base_url": faults.url("ok")})
     clock, name = FrozenClock(), circuit_name(entry.provider, entry.options)
     circuits = Circuits(tmp_path, clock)

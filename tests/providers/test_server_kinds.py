@@ -27,12 +27,7 @@ ACTIONS: dict[str, Any] = {
             "required": ["do", "to", "text"],
             "additionalProperties": False,
         },
-        {
-            "type": "object",
-            "properties": {"do": {"const": "done"}},
-            "required": ["do"],
-            "additionalProperties": False,
-        },
+        {"type": "object", "properties": {"do": {"const": "done"}}, "required": ["do"], "additionalProperties": False},
     ]
 }
 FIELDS = ACTIONS["anyOf"][1]
@@ -61,9 +56,7 @@ def make(name: str, url: str) -> LLMProvider:
 
 def sent(name: str, native: NativeServer, **fields: Any) -> dict[str, Any]:
     native.answers = [chat("fine")]
-    call_provider(
-        make(name, native.url), Request("m", [{"role": "user", "content": "hi"}], agent="ada", **fields)
-    )
+    call_provider(make(name, native.url), Request("m", [{"role": "user", "content": "hi"}], agent="ada", **fields))
     return native.received[-1]
 
 
@@ -76,9 +69,7 @@ def test_a_local_server_is_asked_for_actions_and_a_hosted_one_for_its_own_calls(
 
 
 @pytest.mark.parametrize("name", CHATS)
-def test_a_local_server_samples_at_zero_unless_the_line_says_otherwise(
-    name: str, native: NativeServer
-) -> None:
+def test_a_local_server_samples_at_zero_unless_the_line_says_otherwise(name: str, native: NativeServer) -> None:
     assert sent(name, native).get("temperature") == (0.0 if name in LOCAL else None)
     assert sent(name, native, temperature=0.7)["temperature"] == 0.7
 
@@ -91,9 +82,7 @@ def test_each_kind_is_told_of_its_cache(name: str, native: NativeServer) -> None
 
 
 @pytest.mark.parametrize("name", [name for name in CHATS if KINDS[name].json == "schema"])
-def test_a_choice_of_actions_has_an_object_at_its_root_for_a_hosted_server(
-    name: str, native: NativeServer
-) -> None:
+def test_a_choice_of_actions_has_an_object_at_its_root_for_a_hosted_server(name: str, native: NativeServer) -> None:
     wanted = sent(name, native, schema=ACTIONS)["response_format"]["json_schema"]
     assert wanted["strict"] is True
     if name in LOCAL:
@@ -128,9 +117,7 @@ def test_a_list_of_actions_is_wrapped_and_comes_back_as_a_list(native: NativeSer
 def test_the_engine_sees_the_action_and_not_the_object_around_it(native: NativeServer) -> None:
     native.answers = [chat('{"action": {"do": "send", "to": "ada", "text": "hi"}}')]
     request = Request("m", [{"role": "user", "content": "hi"}], schema=ACTIONS)
-    assert (
-        call_provider(make("openai", native.url), request).text == '{"do": "send", "to": "ada", "text": "hi"}'
-    )
+    assert call_provider(make("openai", native.url), request).text == '{"do": "send", "to": "ada", "text": "hi"}'
 
 
 @pytest.mark.parametrize(
@@ -231,9 +218,7 @@ def test_the_documentation_has_the_table_as_it_is() -> None:
     ],
     ids=["openai", "deepseek", "moonshot", "llamacpp"],
 )
-def test_the_cached_share_is_read_under_each_servers_name(
-    answer: dict[str, Any], native: NativeServer
-) -> None:
+def test_the_cached_share_is_read_under_each_servers_name(answer: dict[str, Any], native: NativeServer) -> None:
     native.answers = [{**chat("fine"), **answer}]
     reply = call_provider(make("openai", native.url), Request("m", [{"role": "user", "content": "hi"}]))
     assert (reply.input_tokens, reply.cached_tokens) == (9, 7)

@@ -79,13 +79,9 @@ def test_what_was_refused_is_not_asked_again_by_the_next_process(
 ) -> None:
     url = f"{faults.url('picky-json_schema-seed-temperature-max_completion_tokens')}/v1"
     asked(OpenAIProvider(base_url=url), servers, request_)
-    assert known_of(tmp_path) == {
-        "its name m": ["json_schema", "max_completion_tokens", "seed", "temperature"]
-    }
+    assert known_of(tmp_path) == {"its name m": ["json_schema", "max_completion_tokens", "seed", "temperature"]}
     before, said = len(faults.received), len(told)
-    reply = asked(
-        OpenAIProvider(base_url=url), ServerProfiles(tmp_path, FrozenClock(), told.append), request_
-    )
+    reply = asked(OpenAIProvider(base_url=url), ServerProfiles(tmp_path, FrozenClock(), told.append), request_)
     (only,) = faults.received[before:]
     assert reply.earlier == ()
     assert only.body["max_tokens"] == 2048
@@ -177,9 +173,7 @@ def test_only_words_of_refusal_about_a_part_mean_that_part(message: str, part: s
     assert find_rejected_part(message, ["json_schema", "seed"]) == part
 
 
-def test_an_engine_says_it_once_and_the_attempt_is_in_the_journal(
-    faults: FaultServer, tmp_path: Path
-) -> None:
+def test_an_engine_says_it_once_and_the_attempt_is_in_the_journal(faults: FaultServer, tmp_path: Path) -> None:
     url = f"{faults.url('picky-json_schema')}/v1"
     line = {"provider": "openai", "model": "m", "options": {"base_url": url}}
     models = {"default": {**line, "prompt": "full", "tools": "contract"}}  # which asks for a schema
@@ -188,9 +182,7 @@ def test_an_engine_says_it_once_and_the_attempt_is_in_the_journal(
     heard: list[Any] = []
     for _ in range(2):
         engine.run_once(base, notify=heard.append)
-    replied = [
-        line for tick in (1, 2) for line in journal_lines(base, tick) if line["type"] == "model_replied"
-    ]
+    replied = [line for tick in (1, 2) for line in journal_lines(base, tick) if line["type"] == "model_replied"]
     assert [line.get("attempts", 1) for line in replied] == [2, 1, 1, 1]
     assert len([event for event in heard if isinstance(event, ProblemFound)]) == 1
     assert [*known_of(base).values()] == [["json_schema"]]

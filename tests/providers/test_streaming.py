@@ -78,9 +78,7 @@ def test_an_answer_that_breaks_off_is_no_answer(
         call_provider(make(streams.url_of(scenario)), wanted(), lambda _: None)
 
 
-def test_the_deadline_holds_for_an_answer_that_drips(
-    make: Callable[[str], LLMProvider], streams: StreamServer
-) -> None:
+def test_the_deadline_holds_for_an_answer_that_drips(make: Callable[[str], LLMProvider], streams: StreamServer) -> None:
     call_provider(make(streams.url_of("whole")), wanted())  # importing an SDK takes its time
     with pytest.raises(TimedOut):
         call_provider(make(streams.url_of("drip")), wanted(deadline_s=0.5), lambda _: None)

@@ -68,9 +68,7 @@ def ask_at_once(provider: LLMProvider, request: Request, count: int) -> list[thr
 # --- connections ---------------------------------------------------------------------------------
 
 
-def test_aiohttp_is_loaded_once_a_hosted_model_is_asked_and_not_before(
-    faults: FaultServer, tmp_path: Path
-) -> None:
+def test_aiohttp_is_loaded_once_a_hosted_model_is_asked_and_not_before(faults: FaultServer, tmp_path: Path) -> None:
     script = (
         "import sys; import lemming.engine, lemming.cli\n"
         "from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider\n"
@@ -84,9 +82,7 @@ def test_aiohttp_is_loaded_once_a_hosted_model_is_asked_and_not_before(
     assert ran.stdout.split() == ["False", "True"], ran.stderr
 
 
-def test_a_connection_is_kept_for_the_next_question(
-    make: Make, server: WatchedServer, request_: Request
-) -> None:
+def test_a_connection_is_kept_for_the_next_question(make: Make, server: WatchedServer, request_: Request) -> None:
     provider = make(server.url)
     for _ in range(3):
         call_provider(provider, request_)
@@ -105,13 +101,9 @@ def test_a_connection_that_the_server_has_closed_meanwhile_is_not_used_again(
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
-def test_each_of_many_calls_at_once_has_a_connection(
-    name: str, server: WatchedServer, request_: Request
-) -> None:
+def test_each_of_many_calls_at_once_has_a_connection(name: str, server: WatchedServer, request_: Request) -> None:
     server.may_answer.clear()
-    threads = ask_at_once(
-        BACKENDS[name](server.url), request_, 150
-    )  # more than 100, where clients often stop
+    threads = ask_at_once(BACKENDS[name](server.url), request_, 150)  # more than 100, where clients often stop
     for _ in threads:
         assert server.came.acquire(timeout=PATIENCE_S)
     assert server.connections == 150
@@ -120,9 +112,7 @@ def test_each_of_many_calls_at_once_has_a_connection(
         thread.join()
 
 
-def test_a_call_whose_time_is_over_leaves_no_connection(
-    make: Make, server: WatchedServer, request_: Request
-) -> None:
+def test_a_call_whose_time_is_over_leaves_no_connection(make: Make, server: WatchedServer, request_: Request) -> None:
     provider = make(server.url)
     call_provider(provider, request_)
     server.may_answer.clear()
@@ -162,9 +152,7 @@ def test_an_answer_that_is_no_http_is_unavailable(make: Make, request_: Request)
 # --- proxies -------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings(
-    "ignore:BasicAuth is deprecated", "ignore:The 'proxy_auth' parameter"
-)  # of the SDKs
+@pytest.mark.filterwarnings("ignore:BasicAuth is deprecated", "ignore:The 'proxy_auth' parameter")  # of the SDKs
 def test_a_proxy_of_the_environment_is_asked_with_its_login(
     make: Make, server: WatchedServer, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,11 +228,7 @@ def test_a_certificate_in_ssl_cert_file_is_trusted(
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl to name the file")
 def test_a_certificate_in_ssl_cert_dir_is_trusted(
-    make: Make,
-    guarded: tuple[WatchedServer, Path],
-    request_: Request,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    make: Make, guarded: tuple[WatchedServer, Path], request_: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, certificate = guarded
     folder = tmp_path / "certificates"

@@ -26,11 +26,7 @@ def reads(*names: str) -> dict[str, Any]:
 
 def newsroom(base: Path, *, bill: Path, **org: Any) -> Path:
     """Make it, with a provider that writes each call it gets into `bill`, and run its ticks."""
-    priced = {
-        "usd_per_million_input_tokens": 1.0,
-        "usd_per_million_output_tokens": 1.0,
-        "max_output_tokens": 100,
-    }
+    priced = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 1.0, "max_output_tokens": 100}
     models = {
         key: {"provider": "stand-in", "options": {"file": file, "bill": str(bill)}, **priced}
         for key, file in (("scripted", SCRIPT_FILE), ("loud", LOUD))
@@ -55,9 +51,7 @@ def newsroom(base: Path, *, bill: Path, **org: Any) -> Path:
         clock.advance(60)
         if load_tick(base) == HUMAN_SPEAKS:
             words = {"text": "Rain is coming."}
-            write_person_entry(
-                base, "human", tick=tick, kind="message", payload=words, tags=[], created_at=""
-            )
+            write_person_entry(base, "human", tick=tick, kind="message", payload=words, tags=[], created_at="")
         run_once(base, clock=clock)
     return base
 

@@ -15,10 +15,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Reply, Request
 
 ENTRY = ModelEntry(
-    provider="openai",
-    usd_per_million_input_tokens=1.0,
-    usd_per_million_output_tokens=10.0,
-    max_output_tokens=100,
+    provider="openai", usd_per_million_input_tokens=1.0, usd_per_million_output_tokens=10.0, max_output_tokens=100
 )
 QUESTION = Request(model_name="m", messages=[{"role": "user", "content": "what?"}], max_output_tokens=100)
 WORST = max_call_cost(ENTRY, max_input_tokens(QUESTION)).dollars or Decimal(0)

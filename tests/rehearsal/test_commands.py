@@ -41,12 +41,7 @@ def test_as_json_each_difference_is_an_object(lemming: Lemming) -> None:
         ("entry_difference", "bob", "changed"),
         ("entry_difference", "cyd", "changed"),
     ]
-    assert (summary["type"], summary["calls"], summary["reused"], summary["dry_run"]) == (
-        "rehearsed",
-        2,
-        1,
-        False,
-    )
+    assert (summary["type"], summary["calls"], summary["reused"], summary["dry_run"]) == ("rehearsed", 2, 1, False)
     assert 0 < summary["cost_usd"] < summary["cost_at_most_usd"]
 
 

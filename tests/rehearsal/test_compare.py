@@ -41,9 +41,7 @@ def test_a_copy_is_the_same_and_looking_writes_nothing(original: Path, other: Pa
 
 
 def test_settings_and_resumes_differ_value_by_value(original: Path, other: Path) -> None:
-    fs.write_atomic(
-        other, "agents/bob/resume.json", dump_pretty(resume("bob", title="Robert", turn={"max_steps": 2}))
-    )
+    fs.write_atomic(other, "agents/bob/resume.json", dump_pretty(resume("bob", title="Robert", turn={"max_steps": 2})))
     found = compared(original, other)
     assert [(it.file, it.pointer, it.before, it.after) for it in found.values] == [
         ("agents/bob/resume.json", "/permissions/read_outboxes", ["ada"], ["*"]),

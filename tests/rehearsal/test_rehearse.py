@@ -40,9 +40,7 @@ def bill(record: tuple[Path, Path]) -> Path:
     return record[1]
 
 
-def test_where_nothing_is_changed_nobody_is_asked_and_nothing_differs(
-    org: Path, bill: Path, tmp_path: Path
-) -> None:
+def test_where_nothing_is_changed_nobody_is_asked_and_nothing_differs(org: Path, bill: Path, tmp_path: Path) -> None:
     before = tree(org, without=())
     found = again(org, tmp_path / "fork")
     assert asked(bill) == []
@@ -57,9 +55,7 @@ def test_where_nothing_is_changed_nobody_is_asked_and_nothing_differs(
     assert tree(org, without=()) == before
 
 
-def test_only_questions_that_differ_are_asked_counted_at_the_provider(
-    org: Path, bill: Path, tmp_path: Path
-) -> None:
+def test_only_questions_that_differ_are_asked_counted_at_the_provider(org: Path, bill: Path, tmp_path: Path) -> None:
     before = tree(org, without=())
     found = again(org, tmp_path / "fork", LOUDER, ticks=range(2, 4))
     assert sorted(asked(bill)) == ["2 bob 0", "2 cyd 0", "3 bob 0", "3 cyd 0"]
@@ -139,9 +135,7 @@ def test_a_budget_needs_prices(org: Path, bill: Path, tmp_path: Path) -> None:
     assert asked(bill) == []
 
 
-def test_a_rehearsal_that_was_stopped_goes_on_and_nothing_is_paid_twice(
-    org: Path, bill: Path, tmp_path: Path
-) -> None:
+def test_a_rehearsal_that_was_stopped_goes_on_and_nothing_is_paid_twice(org: Path, bill: Path, tmp_path: Path) -> None:
     worst = again(org, tmp_path / "dry", LOUDER, is_dry=True, ticks=range(1, 2)).spending.max_dollars
     again(org, tmp_path / "fork", LOUDER, budget=float(worst) * 1.5)
     assert 0 < len(asked(bill)) < 2 * TICKS
@@ -191,11 +185,7 @@ def test_as_many_turns_at_once_as_you_like_come_to_the_same(org: Path, tmp_path:
         ("agents/bob/resume.json:/instrutions=x", "instrutions", "instructions"),
         ("agents/bob/resume.json:/modle/key=x", 'key "modle" does not exist', '"model"'),
         ("agents/bob/resume.json:/schedule/run_every_n_tick=2", "run_every_n_tick", "run_every_n_ticks"),
-        (
-            "agents/bop/resume.json:/title=x",
-            "file agents/bop/resume.json does not exist",
-            "agents/bob/resume.json",
-        ),
+        ("agents/bop/resume.json:/title=x", "file agents/bop/resume.json does not exist", "agents/bob/resume.json"),
         ("agents/bob:/title=x", "file agents/bob does not exist", "agents/bob/resume.json"),
         ("config/org.jsn:/inbox_limit=1", "file config/org.jsn does not exist", "config/org.json"),
         ("agents/bob/memory/last.json:/valeu=1", 'key "valeu" does not exist', '"value"'),

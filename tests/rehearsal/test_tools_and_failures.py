@@ -138,21 +138,15 @@ def test_a_recording_cannot_answer_another_question(base: Path, tmp_path: Path) 
     make_org(tmp_path / "first", resume("ada"), org={"durability": "off"})
     run_once(tmp_path / "first", clock=FrozenClock())
     played = {"provider": "replay", "options": {"journals": f"{tmp_path}/first/logs/ticks"}}
-    make_org(
-        base, resume("ada", model={"key": "played"}), models={"played": played}, org={"durability": "off"}
-    )
+    make_org(base, resume("ada", model={"key": "played"}), models={"played": played}, org={"durability": "off"})
     run_once(base, clock=FrozenClock())
-    found = again(
-        base, tmp_path / "fork", SettingOverride.parse("agents/ada/resume.json:/instructions=Shout.")
-    )
+    found = again(base, tmp_path / "fork", SettingOverride.parse("agents/ada/resume.json:/instructions=Shout."))
     assert "a recording, which cannot answer another prompt" in str(found.stopped_by)
     assert found.last == 0
     assert again(base, tmp_path / "same").reused == 1
 
 
-def test_a_script_that_was_edited_is_not_read_where_the_question_is_the_same(
-    base: Path, tmp_path: Path
-) -> None:
+def test_a_script_that_was_edited_is_not_read_where_the_question_is_the_same(base: Path, tmp_path: Path) -> None:
     make_org(base, resume("ada"), org={"durability": "off"})
     run_once(base, clock=FrozenClock())
     write_script(base, [{"reply": say("something else")}])

@@ -95,14 +95,9 @@ def test_each_hook_with_an_object_of_old_names_is_there() -> None:
 
 
 def test_each_new_name_is_in_a_module_that_passes_it_on() -> None:
-    modules = {
-        *alias_table.MODULES.values(),
-        "lemming.kernel.org.config",
-        "lemming.capabilities.channels.channel",
-    }
+    modules = {*alias_table.MODULES.values(), "lemming.kernel.org.config", "lemming.capabilities.channels.channel"}
     doors = {
-        f"lemming.{name}"
-        for name in ("agents", "errors", "memory", "messages", "providers", "strategies", "tools")
+        f"lemming.{name}" for name in ("agents", "errors", "memory", "messages", "providers", "strategies", "tools")
     }
     names = {name for module in modules | doors for name in vars(import_module(module))} | {*lemming.__all__}
     assert {*alias_table.NAMES.values()} - names == set()
@@ -113,10 +108,7 @@ def test_an_old_name_warns_once_and_says_where_it_was_typed(warned: list[str]) -
         warnings.simplefilter("always")
         assert lemming.waiting is lemming.waiting is lemming.list_person_inbox  # type: ignore[attr-defined]
     (warning,) = caught
-    assert (
-        str(warning.message)
-        == "lemming.waiting is now list_person_inbox. docs/renamed.md lists all new names."
-    )
+    assert str(warning.message) == "lemming.waiting is now list_person_inbox. docs/renamed.md lists all new names."
     assert (warning.category, warning.filename) == (DeprecationWarning, __file__)
 
 
@@ -156,9 +148,7 @@ def test_overrides_under_old_and_new_names_can_be_mixed(warned: list[str]) -> No
     assert (part.wait_reason(), Old.wait_reason(part), part.given) == ("new old", "old", {})
 
 
-def test_an_object_that_an_old_hook_returns_has_its_old_methods_under_the_new_names(
-    warned: list[str],
-) -> None:
+def test_an_object_that_an_old_hook_returns_has_its_old_methods_under_the_new_names(warned: list[str]) -> None:
     class Porter:
         def hold(self, call: Any) -> str:
             return f"{call} waits"
@@ -178,16 +168,12 @@ def test_the_old_example_and_its_old_tests_run_unchanged(tmp_path: Path) -> None
     shutil.copy(HERE / "lemming_quota.py", tmp_path)
     shutil.copy(HERE / "quota_checks.py", tmp_path / "test_quota.py")
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_quota.py")
-    done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True
-    )
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True)
     assert "4 passed" in done.stdout, done.stdout
     assert "TurnInterceptor.leaving is now before_entry" in done.stdout
 
 
-def test_old_plugins_take_turns_unchanged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warned: list[str]
-) -> None:
+def test_old_plugins_take_turns_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warned: list[str]) -> None:
     monkeypatch.syspath_prepend(HERE)
     strategy = {"turn": {"strategy": "best_of"}, "capabilities": {"prudence": {}}}
     tools = {"permissions": {"read_outboxes": ["*"], "tools": ["weekday", "where"]}}
@@ -220,12 +206,7 @@ def test_old_plugins_take_turns_unchanged(
     prompt = "".join(message["content"] for message in started["prompt"])
     assert "Be prudent." in prompt
     seen = import_module("old_plugins").SEEN
-    assert sorted(seen) == [
-        "['Be prudent.', 'more'] [('Rule', 'No haste.')]",
-        "ada done",
-        "out: calm ",
-        "polly done",
-    ]
+    assert sorted(seen) == ["['Be prudent.', 'more'] [('Rule', 'No haste.')]", "ada done", "out: calm ", "polly done"]
     assert len(warned) == len({*warned})
 
 
@@ -236,7 +217,5 @@ def entry(text: str) -> dict[str, Any]:
 def test_a_program_with_the_new_names_loads_no_table_of_old_ones(tmp_path: Path) -> None:
     make_org(tmp_path, resume("ada"))
     code = "import sys, lemming.engine; lemming.engine.run_once('.'); print('lemming.kernel.base.alias_table' in sys.modules)"
-    done = subprocess.run(
-        (sys.executable, "-c", code), cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run((sys.executable, "-c", code), cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

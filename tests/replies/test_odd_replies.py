@@ -47,9 +47,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
-ARGUMENTS = st.dictionaries(
-    TEXT.filter(lambda key: key not in ("do", "arguments")), VALUES, min_size=2, max_size=4
-)
+ARGUMENTS = st.dictionaries(TEXT.filter(lambda key: key not in ("do", "arguments")), VALUES, min_size=2, max_size=4)
 CALLS = st.lists(st.tuples(st.sampled_from(NAMES), ARGUMENTS), min_size=1, max_size=4)
 # How fast values are drawn says nothing of the reader.
 quietly = settings(suppress_health_check=[HealthCheck.too_slow])
@@ -58,13 +56,9 @@ WRITINGS = {
     "own": lambda name, args: json.dumps({"do": name, **args}),
     "named": lambda name, args: json.dumps({"name": name, "arguments": args}),
     "as text": lambda name, args: json.dumps({"tool": name, "args": json.dumps(args)}),
-    "indented": lambda name, args: json.dumps(
-        {"name": name, "parameters": args}, indent=2, ensure_ascii=False
-    ),
+    "indented": lambda name, args: json.dumps({"name": name, "parameters": args}, indent=2, ensure_ascii=False),
     "fenced": lambda name, args: f"```json\n{json.dumps({'name': name, 'arguments': args})}\n```",
-    "tagged": lambda name, args: (
-        f"<tool_call>\n{json.dumps({'name': name, 'arguments': args})}\n</tool_call>"
-    ),
+    "tagged": lambda name, args: f"<tool_call>\n{json.dumps({'name': name, 'arguments': args})}\n</tool_call>",
     "python": lambda name, args: repr({"name": name, "arguments": args}),
     "key": lambda name, args: json.dumps({name: args}),
 }

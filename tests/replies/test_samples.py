@@ -70,9 +70,7 @@ def test_the_pages_that_teach_the_reply_are_among_them() -> None:
 def test_recorded_answers_of_templates_and_examples_are_valid_replies(script: Path) -> None:
     lines = [json.loads(line) for line in script.read_text().splitlines()]
     # Others are verdicts of judges.
-    replies = [
-        it for line in lines if isinstance(it := line.get("reply"), dict) and not CONTRACT_KEYS.isdisjoint(it)
-    ]
+    replies = [it for line in lines if isinstance(it := line.get("reply"), dict) and not CONTRACT_KEYS.isdisjoint(it)]
     assert replies
     for reply in replies:
         require_valid(reply)

@@ -38,24 +38,12 @@ def tried_once(base: Path) -> Path:
 
 
 def ask(
-    base: Path,
-    whom: str,
-    text: str = "what?",
-    *,
-    author: str = "human",
-    kind: MessageKind = "request",
-    **payload: Any,
+    base: Path, whom: str, text: str = "what?", *, author: str = "human", kind: MessageKind = "request", **payload: Any
 ) -> OutboxEntry:
     """Write a request as a person (or another kind of entry) and wait for nothing."""
     plain = {"text": text, "target": whom, "conversation": "talk", **payload}
     return write_person_entry(
-        base,
-        author,
-        tick=load_tick(base),
-        kind=kind,
-        payload=plain,
-        tags=[],
-        created_at="2026-01-01T00:00:00Z",
+        base, author, tick=load_tick(base), kind=kind, payload=plain, tags=[], created_at="2026-01-01T00:00:00Z"
     )
 
 

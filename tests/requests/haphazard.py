@@ -93,9 +93,7 @@ def _said(does: str, others: list[str]) -> dict[str, Any]:
 register_provider("haphazard", Bank)
 
 
-def haphazard(
-    base: Path, *, at_once: int = 1, durability: str = "off", clean: bool = False, requests: int = 1
-) -> Path:
+def haphazard(base: Path, *, at_once: int = 1, durability: str = "off", clean: bool = False, requests: int = 1) -> Path:
     """Make an organisation of three who ask each other and hand on to each other."""
     models = {"bank": MODEL, "human": {"provider": "human"}}
     team = [
@@ -111,9 +109,7 @@ def haphazard(
     ]
     settings: dict[str, Any] = {"max_parallel": at_once, "durability": durability, "max_attempts": 4}
     settings |= {"executor": "serial"} if at_once == 1 else {}
-    settings |= (
-        {"trust": {"rules": [{"from": it, "is": "outside"} for it in ("bob", "cyd")]}} if clean else {}
-    )
+    settings |= {"trust": {"rules": [{"from": it, "is": "outside"} for it in ("bob", "cyd")]}} if clean else {}
     return make_org(base, resume("human", model={"key": "human"}), *team, models=models, org=settings)
 
 

@@ -54,9 +54,7 @@ def test_a_form_of_words_of_requests_is_filled_in_and_comes_back(base: Path, is_
 
 @pytest.mark.parametrize("word", WORDS)
 def test_no_word_of_requests_in_a_form_changes_what_becomes_of_the_request(base: Path, word: str) -> None:
-    org_of(
-        base, resume("ada", **QUIET), script=[{"reply": reply(entry("response", "done", **{word: "failed"}))}]
-    )
+    org_of(base, resume("ada", **QUIET), script=[{"reply": reply(entry("response", "done", **{word: "failed"}))}])
     request = write(base, "ada", schema=form(word))
     run_tick(base)
     payload = answers(base, "ada")[request.id]
@@ -86,9 +84,7 @@ def test_a_word_of_requests_that_a_form_names_elsewhere_changes_nothing_either(
 
 
 def test_a_failure_is_one_though_the_form_has_a_field_of_that_name(base: Path) -> None:
-    org_of(
-        base, resume("ada", **QUIET), script=[{"reply": reply(entry("response", "cannot", status="failed"))}]
-    )
+    org_of(base, resume("ada", **QUIET), script=[{"reply": reply(entry("response", "cannot", status="failed"))}])
     request = write(base, "ada", schema=form("status", "price"))
     run_tick(base)
     assert find_request(load_requests(base).requests, request.id).end == "failed"
@@ -103,9 +99,7 @@ def test_an_answer_stays_as_it_was_where_its_form_has_no_word_of_requests(base: 
 
 
 def test_what_earlier_versions_wrote_among_the_others_is_read(base: Path) -> None:
-    assert parse_answer({"text": "x", "deadline": "3", "reply_to": "y"}, form("deadline")) == {
-        "deadline": "3"
-    }
+    assert parse_answer({"text": "x", "deadline": "3", "reply_to": "y"}, form("deadline")) == {"deadline": "3"}
 
 
 def test_a_persons_answer_stands_apart_too(base: Path) -> None:

@@ -70,21 +70,13 @@ def test_what_was_asked_stands_in_the_persons_outbox(org: Path) -> None:
     ask(org, "ada", "When?", clock=FrozenClock(), conversation="ferry", deadline=9, schema=schema)
     (entry,) = read_outbox_entries(org, "human")
     assert entry.kind == "request"
-    assert entry.payload == {
-        "text": "When?",
-        "target": "ada",
-        "conversation": "ferry",
-        "deadline": 9,
-        "schema": schema,
-    }
+    assert entry.payload == {"text": "When?", "target": "ada", "conversation": "ferry", "deadline": 9, "schema": schema}
 
 
 def test_the_answer_of_another_person_is_waited_for(org: Path) -> None:
     def eve_answers(work: WorkProgress) -> None:
         if work.holders == ("eve",):
-            (open_one,) = [
-                it for it in load_requests(org).requests.unresolved_requests if it.assignees == ("eve",)
-            ]
+            (open_one,) = [it for it in load_requests(org).requests.unresolved_requests if it.assignees == ("eve",)]
             write_answer(org, open_one.id, text="says eve")
 
     outcome = ask(org, "cyd", "Has she said it?", person="human", clock=FrozenClock(), at_work=eve_answers)
@@ -96,9 +88,7 @@ def test_who_asks_does_not_wait_for_what_waits_for_them(org: Path) -> None:
     assert (outcome.end, outcome.why) == (None, "waits_for_asker")
 
 
-@pytest.mark.parametrize(
-    ("status", "end"), [("refused", "refused"), ("failed", "failed"), ("answered", "answered")]
-)
+@pytest.mark.parametrize(("status", "end"), [("refused", "refused"), ("failed", "failed"), ("answered", "answered")])
 def test_what_came_of_it_is_told_apart(org: Path, status: str, end: str) -> None:
     reply = say("so it is", kind="response")
     reply["outbox_entries"][0]["payload"]["status"] = status
@@ -152,9 +142,7 @@ def test_when_the_engine_ends_who_asks_goes_on(org: Path) -> None:
     next(reports)
     outcomes: list[AskOutcome[Any]] = []
     asked = threading.Event()
-    asker = threading.Thread(
-        target=lambda: outcomes.append(ask(org, "bob", "When?", asked=lambda _: asked.set()))
-    )
+    asker = threading.Thread(target=lambda: outcomes.append(ask(org, "bob", "When?", asked=lambda _: asked.set())))
     asker.start()
     assert asked.wait(PATIENCE_S)
     reports.close()  # type: ignore[attr-defined]
@@ -180,10 +168,7 @@ def test_it_is_there_for_programs_too(org: Path) -> None:
 )
 def test_who_cannot_be_reached_is_not_asked(base: Path, reads: dict[str, list[str]], line: str) -> None:
     people = {"ada": {}, "human": PERSON}
-    agents = (
-        resume(name, permissions={"read_outboxes": reads[name], "tools": []}, **people[name])
-        for name in people
-    )
+    agents = (resume(name, permissions={"read_outboxes": reads[name], "tools": []}, **people[name]) for name in people)
     make_org(base, *agents, models=PEOPLE)
     with pytest.raises(UsageError) as error:
         ask(base, "ada", "Well?")
@@ -233,15 +218,9 @@ def test_ask_prints_facts_as_json(org: Path, lemming: Lemming) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "status"),
-    [
-        ({"reply": say("no", kind="response", **{})}, 0),
-        ({"error": "AuthenticationFailed"}, 5),
-    ],
+    ("line", "status"), [({"reply": say("no", kind="response", **{})}, 0), ({"error": "AuthenticationFailed"}, 5)]
 )
-def test_the_exit_status_says_what_came_of_it(
-    org: Path, lemming: Lemming, line: dict[str, Any], status: int
-) -> None:
+def test_the_exit_status_says_what_came_of_it(org: Path, lemming: Lemming, line: dict[str, Any], status: int) -> None:
     write_script(org, [line])
     ran = lemming("ask", "ada", "Well?", "--json")
     assert ran.status == status
@@ -261,11 +240,7 @@ def test_no_answer_yet_says_how_to_come_back(org: Path, lemming: Lemming) -> Non
 def test_ask_wants_a_sound_schema(org: Path, lemming: Lemming, tmp_path: Path) -> None:
     file = tmp_path / "schema.json"
     assert "cannot be read" in lemming("ask", "ada", "Well?", "--schema", str(file)).err
-    for text, said in (
-        ("{", "is not JSON"),
-        ("[]", "must contain a JSON Schema"),
-        ('{"type": "strin"}', "strin"),
-    ):
+    for text, said in (("{", "is not JSON"), ("[]", "must contain a JSON Schema"), ('{"type": "strin"}', "strin")):
         file.write_text(text)
         ran = lemming("ask", "ada", "Well?", "--schema", str(file))
         assert (ran.status, said in ran.err) == (2, True)
@@ -276,17 +251,13 @@ def test_chat_is_a_conversation(org: Path, lemming: Lemming, monkeypatch: pytest
     import io
 
     monkeypatch.setattr("sys.stdin", io.StringIO("When?\n\nAnd back?\n"))
-    write_script(
-        org, [{"agent": "bob", "contains": "At nine.", "reply": say("At ten.")}, {"reply": say("At nine.")}]
-    )
+    write_script(org, [{"agent": "bob", "contains": "At nine.", "reply": say("At ten.")}, {"reply": say("At nine.")}])
     ran = lemming("chat", "bob", "--conversation", "ferry")
     assert (ran.status, ran.out) == (0, "At nine.\nAt ten.\n")
     assert {it.conversation for it in load_requests(org).requests} == {"ferry"}
 
 
-def test_a_line_that_is_piped_is_never_a_command(
-    org: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_is_piped_is_never_a_command(org: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch) -> None:
     import io
 
     monkeypatch.setattr("sys.stdin", io.StringIO("/pause bob\n"))

@@ -23,9 +23,7 @@ ASKS_ANN = calls(("ask_ann", {"message": "how many?"}))
 HANDS_ON = calls(("hand_to_bob", {"message": "yours"}))
 
 
-def asked(
-    base: Path, strategy: str, *script: dict[str, Any], kind: MessageKind = "request", **how: Any
-) -> str:
+def asked(base: Path, strategy: str, *script: dict[str, Any], kind: MessageKind = "request", **how: Any) -> str:
     """Ask an agent with a team, whose turns are by this strategy, and return the request's id."""
     team = {"ask": ["ann"], "hand_to": ["bob"]}
     take = {"take": "one"} if kind == "request" else {}
@@ -48,9 +46,7 @@ def ends(turns: list[TurnReport]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["request", "message"])
-def test_a_step_of_a_plan_waits_for_whom_it_asks_and_goes_on_with_the_answer(
-    base: Path, kind: MessageKind
-) -> None:
+def test_a_step_of_a_plan_waits_for_whom_it_asks_and_goes_on_with_the_answer(base: Path, kind: MessageKind) -> None:
     last: MessageKind = "response" if kind == "request" else "message"
     script = [
         PLAN,
@@ -65,14 +61,9 @@ def test_a_step_of_a_plan_waits_for_whom_it_asks_and_goes_on_with_the_answer(
     assert [turn.calls for turn in turns if turn.calls] == [2, 3]
     assert turns[0].reason == "waits for ann"
     plan = load_memory(base, "desk", f"plan-{request}" if kind == "request" else "plan")
-    assert [(step["status"], step["result"]) for step in plan["steps"]] == [
-        ("done", "ann says 7"),
-        ("done", "told"),
-    ]
+    assert [(step["status"], step["result"]) for step in plan["steps"]] == [("done", "ann says 7"), ("done", "told")]
     assert plan["is_over"]
-    assert [text for _, payload in said(base, "desk") if (text := payload["text"]) != "how many?"] == [
-        "seven"
-    ]
+    assert [text for _, payload in said(base, "desk") if (text := payload["text"]) != "how many?"] == ["seven"]
     assert open_of(base, "desk") == []
 
 
@@ -102,11 +93,7 @@ def test_a_plan_may_hand_its_request_on_and_is_over_then(base: Path, words: str)
 @pytest.mark.parametrize("kind", ["request", "message"])
 def test_a_draft_waits_for_whom_it_asks_and_is_written_with_the_answer(base: Path, kind: MessageKind) -> None:
     last: MessageKind = "response" if kind == "request" else "message"
-    script = [
-        GOOD,
-        {"contains": '"output": "it is 7"', "reply": say("seven", kind=last)},
-        {"reply": ASKS_ANN},
-    ]
+    script = [GOOD, {"contains": '"output": "it is 7"', "reply": say("seven", kind=last)}, {"reply": ASKS_ANN}]
     asked(base, "reflexion", *script, kind=kind)
     turns = turns_of_desk(base, 5)
     assert (ends(turns), [turn.calls for turn in turns if turn.calls]) == (["waits", "done"], [1, 2])
@@ -137,11 +124,7 @@ def test_a_revision_that_asks_keeps_the_draft_back_until_there_is_an_answer(base
 
 
 def test_a_revision_that_hands_the_request_on_keeps_the_draft_back(base: Path) -> None:
-    script = [
-        BAD,
-        {"contains": "A critic wants", "reply": HANDS_ON},
-        {"reply": say("some", kind="response")},
-    ]
+    script = [BAD, {"contains": "A critic wants", "reply": HANDS_ON}, {"reply": say("some", kind="response")}]
     request = asked(base, "reflexion", *script)
     assert ends(turns_of_desk(base, 4)) == ["handed_on"]
     assert [kind for kind, _ in said(base, "desk")] == ["request"]

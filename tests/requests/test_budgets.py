@@ -130,9 +130,7 @@ def band_org(base: Path, *, gates: list[dict[str, Any]] | None = None, parallel:
         org={"max_parallel": parallel, **({"gates": gates} if gates else {})},
     )
     members = [{"name": name, "ask": name, "task": "go"} for name in BAND]
-    fs.write_atomic(
-        base, "agents/plan/plan.json", dump_pretty({"steps": [{"name": "all", "parallel": members}]})
-    )
+    fs.write_atomic(base, "agents/plan/plan.json", dump_pretty({"steps": [{"name": "all", "parallel": members}]}))
     return base
 
 
@@ -141,12 +139,8 @@ def spent(base: Path) -> float:
 
 
 @pytest.mark.parametrize("parallel", [1, 8, 64])
-@pytest.mark.parametrize(
-    ("budget", "end"), [(0.0, "failed"), (2.0, "failed"), (10.9, "failed"), (11.0, "answered")]
-)
-def test_a_budget_holds_over_all_that_is_asked_at_once(
-    tmp_path: Path, budget: float, end: str, parallel: int
-) -> None:
+@pytest.mark.parametrize(("budget", "end"), [(0.0, "failed"), (2.0, "failed"), (10.9, "failed"), (11.0, "answered")])
+def test_a_budget_holds_over_all_that_is_asked_at_once(tmp_path: Path, budget: float, end: str, parallel: int) -> None:
     base = band_org(tmp_path / "org", parallel=parallel)
     outcome = put(base, "plan", "go", budget=budget, clock=FrozenClock())
     assert outcome.end == end
@@ -156,9 +150,7 @@ def test_a_budget_holds_over_all_that_is_asked_at_once(
 
 
 @pytest.mark.parametrize("limit", [0.5, 2, 10])
-def test_a_member_that_may_not_be_asked_fails_its_step_and_nobody_waits_for_it(
-    tmp_path: Path, limit: float
-) -> None:
+def test_a_member_that_may_not_be_asked_fails_its_step_and_nobody_waits_for_it(tmp_path: Path, limit: float) -> None:
     trees = []
     for parallel in (1, 8):
         gate = {"at": "spend", "credits": limit, "per": "request", "then": "block"}
@@ -220,7 +212,5 @@ def test_shares_of_a_budget_are_as_large_as_they_can_be_and_never_more_than_the_
     ],
     ids=str,
 )
-def test_a_budget_that_is_not_understood_pays_for_nothing(
-    payload: dict[str, Any], budget: BudgetAmount | None
-) -> None:
+def test_a_budget_that_is_not_understood_pays_for_nothing(payload: dict[str, Any], budget: BudgetAmount | None) -> None:
     assert get_budget(payload) == budget

@@ -50,9 +50,7 @@ def test_the_bill_of_a_request_is_never_above_its_budget(base: Path, seed: int, 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("asked", ASKED.values(), ids=[*ASKED])
-def test_whoever_is_asked_the_bill_is_never_above_the_budget(
-    base: Path, seed: int, asked: dict[str, Any]
-) -> None:
+def test_whoever_is_asked_the_bill_is_never_above_the_budget(base: Path, seed: int, asked: dict[str, Any]) -> None:
     haphazard(base)
     spend(base, seed, **asked)
     assert 0 < Bank.bill <= BUDGET
@@ -70,9 +68,7 @@ def test_what_is_spent_does_not_depend_on_how_many_turns_are_taken_at_once(tmp_p
     for at_once in (1, 4):
         spend(haphazard(tmp_path / str(at_once), at_once=at_once), 49)
         found = tree(tmp_path / str(at_once))
-        trees.append(
-            {path: raw for path, raw in found.items() if "/outbox/" in path or "turns.jsonl" in path}
-        )
+        trees.append({path: raw for path, raw in found.items() if "/outbox/" in path or "turns.jsonl" in path})
     assert trees[0] == trees[1]
 
 
@@ -124,9 +120,7 @@ def test_what_nobody_spent_before_a_deadline_may_be_spent_after_it(tmp_path: Pat
     assert answers(org, "desk")[request.id]["spent"] == spent
 
 
-def test_a_call_that_broke_off_counts_as_spent_of_the_budget(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_broke_off_counts_as_spent_of_the_budget(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     haphazard(base)
     monkeypatch.setattr(Bank, "tells", lambda _: "is cut off")
     spend(base, 0, budget=4)

@@ -78,9 +78,7 @@ def test_one_request_is_shown_whole(org: Path, lemming: Lemming) -> None:
 @pytest.mark.parametrize(
     "words", [("requests", "zz"), ("cancel", "zz"), ("answer", "zz", "hi"), ("requests", "--of", "nobody")]
 )
-def test_what_is_not_there_is_a_mistake_of_who_typed_it(
-    words: tuple[str, ...], org: Path, lemming: Lemming
-) -> None:
+def test_what_is_not_there_is_a_mistake_of_who_typed_it(words: tuple[str, ...], org: Path, lemming: Lemming) -> None:
     ran = lemming(*words)
     assert ran.status == 2
     assert "there is no" in ran.err
@@ -111,12 +109,7 @@ def test_an_answer_goes_to_who_asked(org: Path, lemming: Lemming) -> None:
     asked = put(org, "ada", "request", 1, text="May I?", target="human", conversation="ferry")
     ran = lemming("answer", asked.id[:6], "yes,", "you", "may")
     assert ran.status == 0
-    assert newest(org) == {
-        "reply_to": asked.id,
-        "target": "ada",
-        "conversation": "ferry",
-        "text": "yes, you may",
-    }
+    assert newest(org) == {"reply_to": asked.id, "target": "ada", "conversation": "ferry", "text": "yes, you may"}
     again = lemming("answer", asked.id, "no")
     assert (again.status, "answered by human in tick 3" in again.err) == (2, True)
 
@@ -200,9 +193,7 @@ def test_a_person_cancels_and_the_holder_is_told(org: Path, lemming: Lemming) ->
     assert "the request is closed: cancelled" in lemming("cancel", part.id).err
 
 
-def test_what_a_tick_may_have_read_meanwhile_is_not_taken_back(
-    org: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_tick_may_have_read_meanwhile_is_not_taken_back(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = put(org, "human", "message", 3, text="hello", target="ada")
     before, remove = tree(org / "agents/human/outbox"), fs.remove
 
@@ -259,9 +250,7 @@ def test_what_a_person_was_shown_is_read(org: Path, lemming: Lemming) -> None:
     assert "* " not in lemming("inbox", "human", "--peek").out
 
 
-def test_what_a_person_has_read_stands_in_their_ledger_and_no_turn_counts_it(
-    org: Path, lemming: Lemming
-) -> None:
+def test_what_a_person_has_read_stands_in_their_ledger_and_no_turn_counts_it(org: Path, lemming: Lemming) -> None:
     put(org, "ada", "message", 1, text="one")
     lemming("inbox", "human")
     state = read_state(org, "human")

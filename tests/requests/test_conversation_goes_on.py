@@ -44,9 +44,7 @@ def model() -> Iterator[RuleModel]:
 
 
 def make(base: Path, model: RuleModel, *others: dict[str, Any], team: Any = None, **models: Any) -> Path:
-    desk = resume(
-        "desk", model={"key": "rule", "fallback": [*models]}, team=team or {"ask": ["ann"]}, **QUIET
-    )
+    desk = resume("desk", model={"key": "rule", "fallback": [*models]}, team=team or {"ask": ["ann"]}, **QUIET)
     desk["permissions"] = {"read_outboxes": ["*"], "tools": ["whisper"]}
     entry = {
         "provider": "openai", "model": "m", "options": {"base_url": f"{model.url}/v1"}, "tools": "native",
@@ -72,9 +70,7 @@ def handing_on(name: str) -> dict[str, Any]:
     return {"outbox_entries": [], "tool_calls": [call]}
 
 
-def test_an_answer_of_another_agent_is_the_result_of_the_call_that_asked(
-    tmp_path: Path, model: RuleModel
-) -> None:
+def test_an_answer_of_another_agent_is_the_result_of_the_call_that_asked(tmp_path: Path, model: RuleModel) -> None:
     org = make(tmp_path, model)
     request = ask(org, "desk")
     for _ in range(2):
@@ -85,11 +81,7 @@ def test_an_answer_of_another_agent_is_the_result_of_the_call_that_asked(
             "role": "assistant",
             "content": None,
             "tool_calls": [
-                {
-                    "id": "id0",
-                    "type": "function",
-                    "function": {"name": "ask_ann", "arguments": '{"message": "a?"}'},
-                }
+                {"id": "id0", "type": "function", "function": {"name": "ask_ann", "arguments": '{"message": "a?"}'}}
             ],
         },
         {"role": "tool", "tool_call_id": "id0", "content": "it is 7"},
@@ -97,9 +89,7 @@ def test_an_answer_of_another_agent_is_the_result_of_the_call_that_asked(
     assert [it.tick for it in replay_ticks(org, [1, 2])] == [1, 2]
 
 
-def test_of_what_was_handed_on_the_answer_comes_to_the_call_that_asked(
-    tmp_path: Path, model: RuleModel
-) -> None:
+def test_of_what_was_handed_on_the_answer_comes_to_the_call_that_asked(tmp_path: Path, model: RuleModel) -> None:
     model.wants = [("ask_ann", {"message": "hand it on"})]
     may = {"permissions": {"read_outboxes": ["*"], "tools": []}}
     ann = resume("ann", team={"hand_to": ["bob"]}, **may, **QUIET)
@@ -127,9 +117,7 @@ def test_another_provider_goes_on_where_the_first_is_gone(tmp_path: Path, model:
     assert given["content"][0]["content"] == "it is 7"
 
 
-def test_a_model_that_calls_no_tools_any_more_begins_anew_with_the_results(
-    tmp_path: Path, model: RuleModel
-) -> None:
+def test_a_model_that_calls_no_tools_any_more_begins_anew_with_the_results(tmp_path: Path, model: RuleModel) -> None:
     org = make(tmp_path, model)
     ask(org, "desk")
     tick(org)
@@ -150,9 +138,7 @@ def test_an_answer_to_an_entry_stands_behind_what_was_said_once(tmp_path: Path) 
         {"agent": "ann", "tick": 2, "reply": say("it is 7", kind="response")},
         {"agent": "ann", "reply": say("it is 8", kind="response")},
     ]
-    org = make_org(
-        tmp_path, person(), resume("desk", **QUIET), resume("ann", **QUIET), models=PEOPLE, script=script
-    )
+    org = make_org(tmp_path, person(), resume("desk", **QUIET), resume("ann", **QUIET), models=PEOPLE, script=script)
     request = ask(org, "desk")
     for _ in range(3):
         tick(org)

@@ -31,11 +31,7 @@ def calls(*tools: tuple[str, str]) -> dict[str, Any]:
 SCRIPT = [
     {"agent": "desk", "contains": '"output": "', "reply": say("here you are", kind="response")},
     {"agent": "desk", "contains": "bill", "reply": calls(("hand_to_billing", "a bill"))},
-    {
-        "agent": "desk",
-        "contains": "hard",
-        "reply": calls(("ask_researcher", "facts"), ("ask_writer", "a text")),
-    },
+    {"agent": "desk", "contains": "hard", "reply": calls(("ask_researcher", "facts"), ("ask_writer", "a text"))},
     {"agent": "desk", "reply": say("at once", kind="response")},
     {"agent": "researcher", "contains": '"output": "', "reply": say("checked facts", kind="response")},
     {"agent": "researcher", "reply": calls(("ask_critic", "is it so?"))},
@@ -96,16 +92,12 @@ def work(org: Path, days: list[list[str]], ticks: int, seed: int | None) -> int:
 
 def written(org: Path) -> dict[str, bytes]:
     """Return outboxes and ledgers."""
-    return {
-        path: raw for path, raw in tree(org).items() if "/outbox/" in path or path.endswith("turns.jsonl")
-    }
+    return {path: raw for path, raw in tree(org).items() if "/outbox/" in path or path.endswith("turns.jsonl")}
 
 
 def paid_calls(org: Path, ticks: int) -> Counter[tuple[int, str, int]]:
     lines = ((tick, line) for tick in range(1, ticks + 1) for line in journal_lines(org, tick))
-    return Counter(
-        (tick, line["agent"], line["call"]) for tick, line in lines if line["type"] == "model_replied"
-    )
+    return Counter((tick, line["agent"], line["call"]) for tick, line in lines if line["type"] == "model_replied")
 
 
 @pytest.mark.crash

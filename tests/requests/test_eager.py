@@ -27,22 +27,16 @@ def to(target: str | None, text: str) -> dict[str, Any]:
     return reply
 
 
-def organisation(
-    base: Path, *script: dict[str, Any], org: dict[str, Any] | None = None, **blocks: Any
-) -> Path:
+def organisation(base: Path, *script: dict[str, Any], org: dict[str, Any] | None = None, **blocks: Any) -> Path:
     changed = {"schedule": {"wake": "changed"}, **blocks}
     lines = [*script, {"reply": QUIET}]
     people = resume("human", **PERSON)
-    return make_org(
-        base, *(resume(name, **changed) for name in NAMES), people, script=lines, models=PEOPLE, org=org
-    )
+    return make_org(base, *(resume(name, **changed) for name in NAMES), people, script=lines, models=PEOPLE, org=org)
 
 
 def ask(base: Path, target: str, text: str) -> None:
     payload = {"text": text, "target": target}
-    write_person_entry(
-        base, "human", tick=load_tick(base), kind="message", payload=payload, tags=[], created_at="x"
-    )
+    write_person_entry(base, "human", tick=load_tick(base), kind="message", payload=payload, tags=[], created_at="x")
 
 
 CHAIN = (
@@ -127,9 +121,7 @@ def test_run_once_goes_on_until_it_is_quiet(base: Path, lemming: Lemming) -> Non
 
 
 @pytest.mark.parametrize("parallel", [1, 2, 8, 64])
-def test_the_files_are_the_same_however_many_turns_run_at_once(
-    base: Path, parallel: int, tmp_path: Path
-) -> None:
+def test_the_files_are_the_same_however_many_turns_run_at_once(base: Path, parallel: int, tmp_path: Path) -> None:
     trees = []
     for folder, at_once in ((base, parallel), (tmp_path / "other", 1)):
         organisation(folder, *CHAIN, org={"max_parallel": at_once})

@@ -39,9 +39,7 @@ def test_a_model_hands_on_nothing_but_the_request_of_its_turn(tmp_path: Path, fo
 def test_a_request_that_a_model_hands_on_by_hand_moves_with_what_is_left(tmp_path: Path) -> None:
     org = org_of(tmp_path, resume("desk", **HANDS_ON), resume("bob", **QUIET, **ONE))
     request = ask(org, "desk", budget=9)
-    written = entry(
-        "request", "yours", hands_on=request.id, target="bob", budget=9000, hops=-5, owed_to="bob"
-    )
+    written = entry("request", "yours", hands_on=request.id, target="bob", budget=9000, hops=-5, owed_to="bob")
     write_script(org, [{"agent": "desk", "reply": reply(written)}, {"reply": reply(entry("status", "busy"))}])
     report = tick(org)
     ((_, payload),) = said(org, "desk")

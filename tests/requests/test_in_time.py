@@ -24,9 +24,7 @@ NINE, TEN, ELEVEN = (f"2026-01-01T{hour:02}:00:00.000Z" for hour in (9, 10, 11))
         ("yesterday", ELEVEN, False),
     ],
 )
-def test_an_answer_counts_that_was_made_at_the_last_moment_or_before(
-    made: str, now: str, counts: bool
-) -> None:
+def test_an_answer_counts_that_was_made_at_the_last_moment_or_before(made: str, now: str, counts: bool) -> None:
     answer = OutboxEntry("yes", 3, "human", "response", {}, created_at=made)
     assert is_in_time(answer, None, TEN, now) is counts
 

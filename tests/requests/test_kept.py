@@ -65,16 +65,10 @@ def test_a_request_to_a_person_is_kept_until_it_is_answered(tmp_path: Path) -> N
 def test_what_a_begun_request_needs_is_kept(tmp_path: Path, in_one_run: bool) -> None:
     script = [
         {"agent": "ada", "contains": "What you asked for it", "reply": say("done", kind="response")},
-        {
-            "agent": "ada",
-            "contains": "# Asked of you",
-            "reply": reply(entry("request", "help", target="bob")),
-        },
+        {"agent": "ada", "contains": "# Asked of you", "reply": reply(entry("request", "help", target="bob"))},
     ]
     bob = resume("bob", schedule={"run_every_n_ticks": 40, "phase_offset": 1, "wake": "addressed"}, **ONE)
-    org = brief(
-        org_of(tmp_path, resume("ada", **ONE), bob, resume("cyd"), script=[*script, {"reply": say("x")}])
-    )
+    org = brief(org_of(tmp_path, resume("ada", **ONE), bob, resume("cyd"), script=[*script, {"reply": say("x")}]))
     reports = ticks(org, interval_s=0, max_ticks=46, clock=FrozenClock()) if in_one_run else None
     for number in range(1, 47):
         _ = next(reports) if reports else tick(org)

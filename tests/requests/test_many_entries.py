@@ -95,9 +95,7 @@ def test_a_deadline_of_a_person_costs_the_same_however_long_ago_it_was_asked(bas
     costs = []
     for passed in (FEW, MANY):
         get_extended_last_tick(org, ASKED, people={"human"}, current_tick=passed)
-        costs.append(
-            calls_of(partial(get_extended_last_tick, org, ASKED, people={"human"}, current_tick=passed + 1))
-        )
+        costs.append(calls_of(partial(get_extended_last_tick, org, ASKED, people={"human"}, current_tick=passed + 1)))
     assert costs[1] <= costs[0]
 
 
@@ -105,9 +103,7 @@ def test_the_first_look_at_a_deadline_looks_at_ticks_that_have_a_journal(base: P
     org_of(base)
 
     def first_look(now: int) -> object:
-        return get_extended_last_tick(
-            Organisation.from_path(base / "."), ASKED, people={"human"}, current_tick=now
-        )
+        return get_extended_last_tick(Organisation.from_path(base / "."), ASKED, people={"human"}, current_tick=now)
 
     first_look(FEW)
     costs = [calls_of(partial(first_look, passed)) for passed in (FEW, MANY)]

@@ -31,9 +31,7 @@ AT_WORK = reply(entry("status", "working on it"))
         pytest.param(True, id="boolean"),
     ],
 )
-def test_a_turn_for_a_request_with_any_number_leaves_a_ledger_that_is_read(
-    base: Path, key: str, number: Any
-) -> None:
+def test_a_turn_for_a_request_with_any_number_leaves_a_ledger_that_is_read(base: Path, key: str, number: Any) -> None:
     org = org_of(base, resume("ada", **QUIET, **ONE), script=[{"reply": AT_WORK}])
     ask(org, "ada", **{key: number})
     tick(org)
@@ -42,10 +40,7 @@ def test_a_turn_for_a_request_with_any_number_leaves_a_ledger_that_is_read(
 
 
 def test_a_deadline_beyond_the_last_tick_ends_with_it(base: Path) -> None:
-    script = [
-        {"agent": "desk", "reply": calls(("ask_ann", {"message": "a?"}))},
-        {"reply": AT_WORK},
-    ]
+    script = [{"agent": "desk", "reply": calls(("ask_ann", {"message": "a?"}))}, {"reply": AT_WORK}]
     desk = resume("desk", team={"ask": ["ann"]}, **QUIET)
     org = org_of(base, desk, resume("ann", **QUIET), script=script)
     ask(org, "desk", deadline=HUGE)

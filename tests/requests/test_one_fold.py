@@ -87,9 +87,7 @@ def test_a_turn_and_a_screen_say_the_same(steps: list[Any], later: int) -> None:
             in_turn = known.resolve(view.entry)
             assert stands(in_turn.view) == stands(view)
             held = {
-                name
-                for name in EVERYBODY
-                if not in_turn.is_resolved_for_assignee(name) and view.was_assignee(name)
+                name for name in EVERYBODY if not in_turn.is_resolved_for_assignee(name) and view.was_assignee(name)
             }
             assert held <= {*view.assignees}
 
@@ -97,11 +95,7 @@ def test_a_turn_and_a_screen_say_the_same(steps: list[Any], later: int) -> None:
 def test_who_else_was_asked_takes_no_turn_once_there_are_as_many_answers_as_are_wanted(base: Path) -> None:
     quiet = {"schedule": {"wake": "addressed"}, "turn": {"take": "one"}}
     late = {"agent": "cyd", "tick": 1, "error": "Unavailable"}
-    org_of(
-        base,
-        *(resume(name, **quiet) for name in NAMES),
-        script=[late, {"reply": say("yes", kind="response")}],
-    )
+    org_of(base, *(resume(name, **quiet) for name in NAMES), script=[late, {"reply": say("yes", kind="response")}])
     tried_once(base)
     asked = {"text": "yes?", "target": ["ada", "bob", "cyd"], "join": 2}
     write_person_entry(base, "human", tick=1, kind="request", payload=asked, tags=[], created_at="")

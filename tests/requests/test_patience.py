@@ -77,9 +77,7 @@ class Impatient:
             self.then(self)
 
 
-def put_to(
-    base: Path, agent: str, then: Any, clock: FrozenClock | None = None
-) -> tuple[AskOutcome[Any], Impatient]:
+def put_to(base: Path, agent: str, then: Any, clock: FrozenClock | None = None) -> tuple[AskOutcome[Any], Impatient]:
     heard = Impatient(then)
     outcome = put(base, agent, "go", clock=clock or FrozenClock(), at_work=heard, stop=heard.stop)
     return outcome, heard
@@ -158,10 +156,7 @@ def test_an_entry_in_review_is_asked_about_once_and_hurries_nobody(base: Path) -
 def led(base: Path, *more: Json) -> Path:
     """Make an organisation in which lead asks bob, and bob asks cyd, who only says that it will come."""
     soon = {**NOTHING, "outbox_entries": [{"kind": "status", "payload": {"text": "soon"}, "tags": []}]}
-    given_up = {
-        **NOTHING,
-        "outbox_entries": [{"kind": "response", "payload": {"text": "so be it"}, "tags": []}],
-    }
+    given_up = {**NOTHING, "outbox_entries": [{"kind": "response", "payload": {"text": "so be it"}, "tags": []}]}
     return make_org(
         base,
         person(),
@@ -181,9 +176,7 @@ def led(base: Path, *more: Json) -> Path:
 
 def cancel(base: Path, id_: str, target: str) -> None:
     payload = {"cancels": id_, "target": target}
-    write_person_entry(
-        base, "human", tick=load_tick(base), kind="status", payload=payload, tags=[], created_at="x"
-    )
+    write_person_entry(base, "human", tick=load_tick(base), kind="status", payload=payload, tags=[], created_at="x")
 
 
 @pytest.mark.parametrize("readable", [True, False])
@@ -192,9 +185,7 @@ def test_what_was_asked_for_a_cancelled_request_costs_nothing_more(base: Path, r
     if not readable:  # by who holds the children: the person who cancels is none of their business
         for name in ("bob", "cyd"):
             may = {"read_outboxes": ["lead", "bob", "cyd"]}
-            plain = resume(
-                name, schedule=ADDRESSED, permissions=may, team={"ask": ["cyd"]} if name == "bob" else None
-            )
+            plain = resume(name, schedule=ADDRESSED, permissions=may, team={"ask": ["cyd"]} if name == "bob" else None)
             fs.write_atomic(base, f"agents/{name}/resume.json", dump_pretty(plain))
     request = ask(base, "lead")
     assert "cyd" in paid([*clocked(base, 5)])

@@ -87,9 +87,7 @@ def test_a_question_costs_25_calls_at_most_however_many_steps_a_turn_has(
 
 
 def test_settings_say_how_many_calls_a_question_may_cost(base: Path) -> None:
-    looks = [
-        {"tick": tick, "reply": calling("file_read", path=f"./shared/{tick}.txt")} for tick in range(1, 30)
-    ]
+    looks = [{"tick": tick, "reply": calling("file_read", path=f"./shared/{tick}.txt")} for tick in range(1, 30)]
     may = {"read_outboxes": ["human"], "tools": ["file_read"], "file_access": {"allow_read": ["./shared"]}}
     bob = resume("bob", permissions=may, loops={"max_calls": 5})
     make_org(base, person(), bob, script=looks, models={"human": {"provider": "human"}})

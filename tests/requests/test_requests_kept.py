@@ -28,9 +28,7 @@ def asked_in(org: Path | Organisation) -> set[str]:
 
 
 def write(org: Path, number: int, kind: str, text: str) -> Path:
-    entry = OutboxEntry(
-        f"hand{number}", 0, "ada", kind, {"text": text, "target": "bob"}, [], "2026-01-01T00:00:00Z"
-    )
+    entry = OutboxEntry(f"hand{number}", 0, "ada", kind, {"text": text, "target": "bob"}, [], "2026-01-01T00:00:00Z")
     (org / entry.file).parent.mkdir(parents=True, exist_ok=True)
     (org / entry.file).write_bytes(entry.content)
     return org / entry.file
@@ -96,15 +94,7 @@ def test_what_another_version_kept_in_another_form_is_not_believed(org: Path) ->
     (org / KEPT).write_bytes(sha256(plain).hexdigest().encode() + b"\n" + plain)
     assert load_cache(org) == {}
     nested = b"[" * 100_000 + b"]" * 100_000
-    for whole in (
-        b"[]",
-        b"null",
-        b'{"ada":1}',
-        b'{"ada":["x",1]}',
-        b'{"ada":[]}',
-        nested,
-        b'{"ada":[[],[[]]]}',
-    ):
+    for whole in (b"[]", b"null", b'{"ada":1}', b'{"ada":["x",1]}', b'{"ada":[]}', nested, b'{"ada":[[],[[]]]}'):
         (org / KEPT).write_bytes(sha256(CACHE_FORMAT + whole).hexdigest().encode() + b"\n" + whole)
         assert asked_in(org) == {"first?"}
     assert (org / KEPT).read_bytes() == raw

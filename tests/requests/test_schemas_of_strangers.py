@@ -41,10 +41,7 @@ def ends(base: Path, times: int = 2) -> list[dict[str, str]]:
 
 def answering(base: Path, **ada: Any) -> Path:
     said = {"kind": "response", "payload": {BAIT: 1, "text": "x"}, "tags": []}
-    lines = [
-        {"agent": "ada", "reply": say("", outbox_entries=[said])},
-        {"agent": "bob", "reply": say("on")},
-    ]
+    lines = [{"agent": "ada", "reply": say("", outbox_entries=[said])}, {"agent": "bob", "reply": say("on")}]
     bob = resume("bob", permissions={"read_outboxes": [], "tools": []})
     return org_of(base, resume("ada", **ada), bob, script=lines)
 
@@ -82,10 +79,7 @@ def test_a_request_with_a_schema_that_is_none_is_refused_or_told_of(
 
 UNUSABLE_GATES: list[tuple[dict[str, Any], str]] = [
     ({"schema": UNUSABLE["doubling"][0]}, "more than 10000 parts"),
-    (
-        {"schema": UNUSABLE["a property that is none"][0]},
-        "/gates/0/schema/patternProperties: expected a JSON Schema",
-    ),
+    ({"schema": UNUSABLE["a property that is none"][0]}, "/gates/0/schema/patternProperties: expected a JSON Schema"),
     ({"deny": [r"\p{Foo}"]}, r"bad escape \p"),
     ({"deny": ["(?=a)b"]}, "look-ahead and look-behind"),
     ({"when": {"field": "payload.text", "op": "matches", "value": r"\p{Foo}"}}, r"bad escape \p"),
@@ -107,10 +101,6 @@ def test_a_gate_that_cannot_be_used_ends_the_run_before_anything_is_done(base: P
 def test_a_gate_that_would_cost_much_looks_in_a_moment(base: Path) -> None:
     answering(base)
     matches = {"field": "payload.text", "op": "matches", "value": EVIL}
-    for gate, bob in (
-        ({"deny": [EVIL]}, "done"),
-        ({"schema": HELD_TO}, "waiting"),
-        ({"when": matches}, "done"),
-    ):
+    for gate, bob in (({"deny": [EVIL]}, "done"), ({"schema": HELD_TO}, "waiting"), ({"when": matches}, "done")):
         gated(base, **gate)
         assert ends(base, times=1)[0]["bob"] == bob

@@ -42,9 +42,7 @@ def desk(requests: int, tools: list[str], turn: dict[str, Any]) -> dict[str, Any
     )
 
 
-def asked_org(
-    base: Path, count: int, *, requests: int = 3, script: Any = None, tools: Any = (), **turn: Any
-) -> Path:
+def asked_org(base: Path, count: int, *, requests: int = 3, script: Any = None, tools: Any = (), **turn: Any) -> Path:
     """Make an organisation in which a person has asked the desk for so many things."""
     org_of(base, desk(requests, [*tools], turn), script=script or [{"reply": ANSWER}])
     for number in range(count):
@@ -79,9 +77,7 @@ def test_each_turn_is_shown_its_own_request_and_no_other(base: Path) -> None:
     asked_org(base, 3)
     tick(base)
     started = [line for line in journal_lines(base, 1) if line["type"] == "turn_started"]
-    shown = [
-        [f"question {number}" in line["prompt"][-1]["content"] for number in range(3)] for line in started
-    ]
+    shown = [[f"question {number}" in line["prompt"][-1]["content"] for number in range(3)] for line in started]
     assert shown == [[True, False, False], [False, True, False], [False, False, True]]
 
 
@@ -162,9 +158,7 @@ def test_turns_that_nothing_connects_ask_their_models_at_the_same_time(base: Pat
 
     register_provider("meets", Meets)
     fs.write_atomic(
-        base,
-        "config/models.json",
-        dump_pretty({"scripted": {"provider": "meets"}, "human": {"provider": "human"}}),
+        base, "config/models.json", dump_pretty({"scripted": {"provider": "meets"}, "human": {"provider": "human"}})
     )
     assert turns_in(tick(base)) == [(0, "done"), (1, "done"), (2, "done")]
 
@@ -190,9 +184,7 @@ def test_no_more_turns_ask_at_the_same_time_than_may(base: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"executor": "serial"}, {"max_parallel": 1}, {"max_parallel": 2}, {}])
-def test_the_files_are_the_same_at_any_parallelism(
-    base: Path, tmp_path: Path, settings: dict[str, Any]
-) -> None:
+def test_the_files_are_the_same_at_any_parallelism(base: Path, tmp_path: Path, settings: dict[str, Any]) -> None:
     trees = []
     for place, org in ((base, {"max_parallel": 8}), (tmp_path / "other", settings)):
         asked_org(place, 5, script=REMEMBERING)
@@ -244,24 +236,17 @@ def test_an_older_entry_for_the_inbox_waits_for_one_tick_at_most(base: Path) -> 
 
 
 @pytest.mark.parametrize("tools", [IN_ORDER, []])
-def test_a_replay_takes_all_turns_again_and_makes_no_call(
-    base: Path, tmp_path: Path, tools: list[str]
-) -> None:
+def test_a_replay_takes_all_turns_again_and_makes_no_call(base: Path, tmp_path: Path, tools: list[str]) -> None:
     asked_org(base, 5, tools=tools)
     for _ in range(2):
         tick(base)
     (base / "config/answers.jsonl").unlink()
     assert [(it.tick, it.turns) for it in replay_ticks(base, [1, 2])] == [(1, 3), (2, 2)]
-    assert [it.turns for it in replay_into(base, tmp_path / "again", list_replayable_ticks(base, None))] == [
-        3,
-        2,
-    ]
+    assert [it.turns for it in replay_into(base, tmp_path / "again", list_replayable_ticks(base, None))] == [3, 2]
 
 
 @pytest.mark.parametrize("tools", [IN_ORDER, []])
-def test_what_was_spent_and_written_is_counted_of_all_turns(
-    base: Path, lemming: Lemming, tools: list[str]
-) -> None:
+def test_what_was_spent_and_written_is_counted_of_all_turns(base: Path, lemming: Lemming, tools: list[str]) -> None:
     asked_org(base, 3, tools=tools)
     report = tick(base)
     assert report.totals["calls"] == 3
@@ -271,9 +256,7 @@ def test_what_was_spent_and_written_is_counted_of_all_turns(
     assert lemming("cost", "--json").objects[-1]["turns"] == 3
 
 
-def test_a_tick_shows_each_turn_and_why_leads_to_the_one_that_wrote_an_entry(
-    base: Path, lemming: Lemming
-) -> None:
+def test_a_tick_shows_each_turn_and_why_leads_to_the_one_that_wrote_an_entry(base: Path, lemming: Lemming) -> None:
     asked_org(base, 3)
     tick(base)
     shown = lemming("tick", "1").out
@@ -335,9 +318,7 @@ def test_credits_that_suffice_for_all_turns_let_them_be_taken_at_once(base: Path
 
 
 @pytest.mark.parametrize("tools", [IN_ORDER, []])
-def test_a_turn_that_ends_the_engine_again_and_again_takes_no_other_with_it(
-    base: Path, tools: list[str]
-) -> None:
+def test_a_turn_that_ends_the_engine_again_and_again_takes_no_other_with_it(base: Path, tools: list[str]) -> None:
     asked_org(base, 3, tools=tools)
 
     class Dies(LLMProvider):

@@ -66,9 +66,7 @@ def test_who_leaves_the_loop_ends_the_run_and_the_tick_is_whole(org: Path) -> No
         if isinstance(event, TickEnds):
             break
     assert not stopped.is_set()
-    assert load_tick(org) == 1 + len(
-        [it for it in heard if isinstance(it, TickEnds) and it.report.is_complete]
-    )
+    assert load_tick(org) == 1 + len([it for it in heard if isinstance(it, TickEnds) and it.report.is_complete])
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("lemming-stream")]
     with lemming.stream_ticks(org, interval_s=0, max_ticks=9) as stream:
         next(iter(stream))

@@ -36,17 +36,13 @@ def test_a_turn_is_for_one_request_and_shows_no_other(tmp_path: Path) -> None:
     assert answers(org, "ada").keys() == {first.id, second.id}
 
 
-def test_the_prompt_that_is_looked_at_before_is_the_turns_also_where_others_are_no_news(
-    tmp_path: Path,
-) -> None:
+def test_the_prompt_that_is_looked_at_before_is_the_turns_also_where_others_are_no_news(tmp_path: Path) -> None:
     quiet = resume("ada", schedule={"wake": "addressed"}, **ONE)
     org = org_of(tmp_path, quiet, script=[{"reply": say("here", kind="response")}])
     ask(org, "ada", "the first")
     tick(org)
     payload = {"text": "to nobody by name"}
-    write_person_entry(
-        org, "human", tick=load_tick(org), kind="message", payload=payload, tags=[], created_at=""
-    )
+    write_person_entry(org, "human", tick=load_tick(org), kind="message", payload=payload, tags=[], created_at="")
     tick(org)
     ask(org, "ada", "the second")
     before = preview_tick(org, load_config(org)).build_inputs("ada").prompt[-1]["content"]
@@ -256,9 +252,7 @@ def test_a_request_of_a_person_who_does_not_wait_is_part_of_the_inbox_as_ever(tm
     assert said(org, "ada") == [("message", {"text": "hello"})]
 
 
-def test_an_agent_that_takes_all_finds_what_is_asked_of_it_in_a_section_until_it_has_answered(
-    tmp_path: Path,
-) -> None:
+def test_an_agent_that_takes_all_finds_what_is_asked_of_it_in_a_section_until_it_has_answered(tmp_path: Path) -> None:
     script = [{"tick": 2, "reply": say("here", kind="response")}, {"reply": reply(entry("status", "busy"))}]
     org = org_of(tmp_path, resume("ada", turn={"take": "all"}), script=script)
     request = ask(org, "ada", "how many?")
@@ -286,8 +280,6 @@ def test_a_person_whom_the_holder_may_not_read_cancels_nothing(tmp_path: Path) -
     org = org_of(tmp_path, ada, resume("eve", model={"key": "human"}))
     request = ask(org, "ada")
     payload = {"cancels": [request.id], "target": "ada"}
-    write_person_entry(
-        org, "eve", tick=load_tick(org), kind="status", payload=payload, tags=[], created_at=""
-    )
+    write_person_entry(org, "eve", tick=load_tick(org), kind="status", payload=payload, tags=[], created_at="")
     tick(org)
     assert request.id in answers(org, "ada")

@@ -255,9 +255,7 @@ def test_a_refused_call_is_told_counted_and_not_asked_for_without_end(tmp_path: 
     assert {(use["tool"], use["outcome"]) for turn in taken for use in turn.tools} == {("ask_ann", "refused")}
     assert "agents wait for each other already" in taken[0].remarks[0]
     assert "again and again" in answers(org, "desk")[request.id]["text"]
-    assert "ask_ann has given the same three times" in "".join(
-        prompts(org, it)["desk"] for it in ticks_of(org)
-    )
+    assert "ask_ann has given the same three times" in "".join(prompts(org, it)["desk"] for it in ticks_of(org))
     assert [it.tick for it in replay_ticks(org, ticks_of(org))] == ticks_of(org)
 
 

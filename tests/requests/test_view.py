@@ -13,18 +13,11 @@ from sampling import EVERYTHING
 from lemming.kernel.messages import EntryName, OutboxEntry
 
 
-@pytest.mark.parametrize(
-    "target", ["bob", ["bob"], " Bob ", ["bob", "nobody"], ["bob", "ada"], ["bob", "bob"]]
-)
+@pytest.mark.parametrize("target", ["bob", ["bob"], " Bob ", ["bob", "nobody"], ["bob", "ada"], ["bob", "bob"]])
 def test_a_request_that_names_another_agent_opens_one_of_that_agent(target: Any) -> None:
     desk = Desk()
     request = desk.request(desk.ask("ada", target))
-    assert (request.asker, request.targets, request.assignees, request.is_open) == (
-        "ada",
-        ("bob",),
-        ("bob",),
-        True,
-    )
+    assert (request.asker, request.targets, request.assignees, request.is_open) == ("ada", ("bob",), ("bob",), True)
 
 
 @pytest.mark.parametrize("target", [None, "nobody", "ada", "*", ["bob", "all"], [], 7, {"bob": 1}])

@@ -25,8 +25,7 @@ def test_what_waits_for_a_person_says_what_from_whom_since_when_and_until_when(b
     put(base, "cyd", "request", 2, text="Not yours", target="ada")
     persist_tick(base, 3)
     assert [item.summary_line for item in list_person_inbox(base)] == [
-        "human owes ada an answer with ok, why, asked 2 ticks ago; "
-        'it expires in 3 ticks, without an answer: "May I?"',
+        'human owes ada an answer with ok, why, asked 2 ticks ago; it expires in 3 ticks, without an answer: "May I?"',
         'human owes bob an answer, asked 1 tick ago; it waits until it is answered: "Which one?"',
         "human owes bob an answer, asked 1 tick ago; "
         'it expires with this tick, and {"text": "none"} is taken for its answer',
@@ -103,9 +102,7 @@ def test_an_unknown_id_names_the_nearest_and_an_ambiguous_one_all(base: Path) ->
     assert ids[0] in error.value.hint
     persist_tick(base, 3)
     hand_made = [
-        write_person_entry(
-            base, name, tick=2, kind="request", payload={"target": "bob"}, tags=[], created_at="x"
-        )
+        write_person_entry(base, name, tick=2, kind="request", payload={"target": "bob"}, tags=[], created_at="x")
         for name in ("ada", "cyd")
     ]
     for entry in hand_made:

@@ -48,11 +48,7 @@ def told(notes: Path) -> list[dict[str, Any]]:
 
 
 def test_a_failure_is_told_once_as_it_begins_and_again_after_it_was_over(base: Path, notes: Path) -> None:
-    script = [
-        {"agent": "ada", "tick": 3, "reply": say("well")},
-        {"agent": "ada", **REFUSED},
-        {"reply": say("hello")},
-    ]
+    script = [{"agent": "ada", "tick": 3, "reply": say("well")}, {"agent": "ada", **REFUSED}, {"reply": say("hello")}]
     make_org(base, resume("ada"), resume("bob"), script=script, org={"on_failure": COMMAND})
     for _ in range(5):
         run_once(base, clock=FrozenClock())
@@ -130,10 +126,7 @@ def test_the_command_gets_no_key(base: Path, notes: Path, monkeypatch: pytest.Mo
 def test_a_command_that_fails_or_is_not_there_is_a_line_in_the_log_and_no_more(base: Path) -> None:
     for command, reason in (
         (["/nowhere/mail"], "/nowhere/mail cannot be started: No such file or directory"),
-        (
-            [sys.executable, "-c", "import sys; sys.exit('no route to host')"],
-            "ended with 1: no route to host",
-        ),
+        ([sys.executable, "-c", "import sys; sys.exit('no route to host')"], "ended with 1: no route to host"),
     ):
         make_org(base, resume("ada"), script=[REFUSED], org={"on_failure": command})
         assert run_once(base).turns[0].status == "failed"
@@ -149,9 +142,7 @@ def test_a_command_that_hangs_is_killed_with_all_it_has_started(base: Path) -> N
     fs.make_root(base)
     hang = [sys.executable, "-c", "import os; os.fork(); import signal; signal.pause()"]
     started: list[bool] = []
-    why = run_command(
-        hang, stdin=b"", variables={}, cwd=base, limit_s=0.2, on_start=lambda: started.append(True)
-    )
+    why = run_command(hang, stdin=b"", variables={}, cwd=base, limit_s=0.2, on_start=lambda: started.append(True))
     assert why == f"{sys.executable} took longer than 0.2 s and was killed"
     assert started == [True]
 
@@ -169,9 +160,7 @@ time.sleep(600)
 
 def test_what_a_command_leaves_in_the_background_takes_none_of_its_time_and_goes_on(base: Path) -> None:
     fs.make_root(base)
-    why = run_command(
-        [sys.executable, "-c", BEHIND], stdin=b"", variables={}, cwd=base, limit_s=600, on_start=bool
-    )
+    why = run_command([sys.executable, "-c", BEHIND], stdin=b"", variables={}, cwd=base, limit_s=600, on_start=bool)
     assert why == f"{sys.executable} ended with 3: no such host"
     until((base / "child").exists)
     child = int((base / "child").read_text())

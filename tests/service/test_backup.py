@@ -102,9 +102,7 @@ def test_a_tick_that_was_interrupted_goes_on_from_the_backup_without_paying_twic
     assert tree(place) == tree(base)
 
 
-def test_everybody_who_takes_part_in_the_recorded_organisation_comes_back(
-    base: Path, file: Path, place: Path
-) -> None:
+def test_everybody_who_takes_part_in_the_recorded_organisation_comes_back(base: Path, file: Path, place: Path) -> None:
     busy_org(base)
     made(base, file)
     restore_backup(file, place)
@@ -122,9 +120,7 @@ def test_modes_stay_private(base: Path, file: Path, place: Path) -> None:
         assert (place / name).stat().st_mode == (base / name).stat().st_mode, name
 
 
-def test_links_inside_stay_links_and_what_is_no_file_is_left_out_and_named(
-    base: Path, file: Path, place: Path
-) -> None:
+def test_links_inside_stay_links_and_what_is_no_file_is_left_out_and_named(base: Path, file: Path, place: Path) -> None:
     make_org(base, resume("ada"))
     fs.write_atomic(base, "shared/facts.txt", b"facts")
     (base / "shared/same").symlink_to("facts.txt")
@@ -160,9 +156,7 @@ def test_backups_made_while_an_engine_runs_are_each_of_one_moment(base: Path, tm
         restore_backup(tmp_path / f"{number}.tar.gz", tmp_path / str(number))
         there = tmp_path / str(number)
         assert not verify_org(there).findings
-        assert [len(list(there.glob(f"agents/a{agent}/outbox/*"))) for agent in range(4)] == [
-            load_tick(there) - 1
-        ] * 4
+        assert [len(list(there.glob(f"agents/a{agent}/outbox/*"))) for agent in range(4)] == [load_tick(there) - 1] * 4
         run_once(there)
 
 
@@ -252,12 +246,7 @@ def test_an_archive_that_leads_elsewhere_is_refused_and_leaves_nothing(
 
 def test_a_file_cannot_be_put_through_a_link_of_the_archive(file: Path, place: Path, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
-    packed(
-        file,
-        odd("agents", tarfile.SYMTYPE, "shared"),
-        odd("shared", tarfile.SYMTYPE, "agents"),
-        ("agents/x", b"x"),
-    )
+    packed(file, odd("agents", tarfile.SYMTYPE, "shared"), odd("shared", tarfile.SYMTYPE, "agents"), ("agents/x", b"x"))
     with pytest.raises((CorruptState, DiskError)):
         restore_backup(file, place)
     assert not place.exists()

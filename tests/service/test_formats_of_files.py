@@ -45,16 +45,11 @@ def test_an_organisation_of_0_1_0_goes_on_as_it_is(old: Path, lemming: Lemming) 
     assert [replayed.tick for replayed in replay_ticks(old, TICKS)] == TICKS
     assert lemming("status").status == 0
     fs.write_atomic(old, "tick.json", dump_pretty({"current_tick": 300}))
-    assert {turn.agent: turn.status for turn in run_once(old).turns if turn.calls} == {
-        "ada": "done",
-        "bob": "done",
-    }
+    assert {turn.agent: turn.status for turn in run_once(old).turns if turn.calls} == {"ada": "done", "bob": "done"}
     assert (old / "config/org.json").read_bytes() == settings
 
 
-def test_an_upgrade_is_shown_first_and_once_done_the_organisation_goes_on(
-    old: Path, lemming: Lemming
-) -> None:
+def test_an_upgrade_is_shown_first_and_once_done_the_organisation_goes_on(old: Path, lemming: Lemming) -> None:
     before = tree(old, without=())
     ran = lemming("upgrade")
     assert [line.split(":")[0] for line in ran.out.splitlines()] == [
@@ -119,8 +114,7 @@ def test_a_newer_format_is_refused_before_anything_is_written(base: Path, name: 
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["run-once"], ["send", "hello"], ["pause"], ["upgrade", "--yes"], ["status"], ["repair"]],
+    "words", [["run-once"], ["send", "hello"], ["pause"], ["upgrade", "--yes"], ["status"], ["repair"]]
 )
 def test_every_command_refuses_it_and_says_what_to_do(base: Path, lemming: Lemming, words: list[str]) -> None:
     make_org(base, resume("ada"), resume("human", model={"key": "human"}), org=NEWER)

@@ -21,9 +21,7 @@ from lemming.operations.health import Health, serve_health
 from lemming.testing import make_org, resume
 
 
-def ask(
-    port: int, path: str = "/healthz", *, host: str = "", method: str = "GET"
-) -> tuple[int, dict[str, Any]]:
+def ask(port: int, path: str = "/healthz", *, host: str = "", method: str = "GET") -> tuple[int, dict[str, Any]]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     connection.request(method, path, headers={"Host": host} if host else {})
     response = connection.getresponse()

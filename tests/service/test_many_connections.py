@@ -97,9 +97,7 @@ def _many_files() -> Iterator[None]:
         *((server, 400, 256) for server in SERVERS if server != "mcp"),
     ],
 )
-def test_a_burst_of_idle_connections_ends_no_server(
-    base: Path, server: str, callers: int, limit: int
-) -> None:
+def test_a_burst_of_idle_connections_ends_no_server(base: Path, server: str, callers: int, limit: int) -> None:
     door = {"door": {"provider": "http", "options": {"deliver_to": "http://127.0.0.1:1/x"}}}
     make_org(base, resume("ada"), resume("door", model={"key": "door"}), models=door)
     with running(base, server, limit) as port, contextlib.ExitStack() as held:

@@ -51,9 +51,7 @@ def test_a_resumed_agent_is_shown_what_was_written_meanwhile(base: Path) -> None
     run_once(base)
     unpause_agent(base, "bob")
     run_once(base)
-    [started] = [
-        line for line in journal_lines(base, 3) if line["type"] == "turn_started" and line["agent"] == "bob"
-    ]
+    [started] = [line for line in journal_lines(base, 3) if line["type"] == "turn_started" and line["agent"] == "bob"]
     prompt = json.dumps(started["prompt"])
     assert prompt.count("hello") >= 2
 
@@ -91,9 +89,7 @@ def test_an_engine_under_way_notices_at_its_next_tick(base: Path) -> None:
     done = []
     for report in ticks(base, interval_s=0, max_ticks=3):
         done.append(report.turns[0].status)
-        (pause_agent if report.tick == 1 else unpause_agent)(
-            base, "ada", *([TEXT] if report.tick == 1 else [])
-        )
+        (pause_agent if report.tick == 1 else unpause_agent)(base, "ada", *([TEXT] if report.tick == 1 else []))
     assert done == ["done", "skipped", "done"]
 
 
@@ -110,9 +106,7 @@ def test_an_agent_that_wakes_for_changes_sees_none_in_a_pause(base: Path) -> Non
     assert run_once(base).is_quiet
 
 
-@pytest.mark.parametrize(
-    "raw", [b"{}", b'{"inbox_limit": 5}\n', b'\xef\xbb\xbf{\n  "inbox_limit": 5\n}\n', None]
-)
+@pytest.mark.parametrize("raw", [b"{}", b'{"inbox_limit": 5}\n', b'\xef\xbb\xbf{\n  "inbox_limit": 5\n}\n', None])
 def test_the_settings_around_the_key_stay_as_they_were(base: Path, raw: bytes | None) -> None:
     make_org(base, resume_of("ada"))
     if raw is not None:

@@ -26,10 +26,7 @@ SCRIPT = [{"agent": "ada", "contains": "bob: Bob", "reply": say("seen")}]
 def org(base: Path, **turn: Any) -> Path:
     agents = resume_of("ada", turn={"max_steps": 3, **turn}), resume_of("bob", permissions={})
     return make_org(
-        base,
-        *agents,
-        org={"max_parallel": 1},
-        script=[*SCRIPT, {"agent": "ada", "reply": LOOK}, {"reply": say("hi")}],
+        base, *agents, org={"max_parallel": 1}, script=[*SCRIPT, {"agent": "ada", "reply": LOOK}, {"reply": say("hi")}]
     )
 
 
@@ -56,9 +53,7 @@ def test_an_agent_that_is_paused_in_its_turn_asks_no_more_and_goes_on_later(base
     assert turns(base)["ada"].reason == f"paused {TEXT}"
     unpause_agent(base, "ada")
     assert turns(base)["ada"].status == "done"
-    prompt = next(
-        it for it in journal_lines(base, 3) if it["type"] == "turn_started" and it["agent"] == "ada"
-    )
+    prompt = next(it for it in journal_lines(base, 3) if it["type"] == "turn_started" and it["agent"] == "ada")
     assert "list_agents" in prompt["prompt"][-1]["content"]
     assert read_state(base, "ada").credits == 2
 

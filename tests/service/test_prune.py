@@ -22,11 +22,7 @@ LONG_AGO = (1_000_000_000, 1_000_000_000)
 @pytest.fixture
 def old(base: Path) -> Path:
     """An organisation with three packed hundreds, full logs, and things set aside long ago and now."""
-    make_org(
-        base,
-        resume("ada", schedule={"run_every_n_ticks": 50}),
-        org={"durability": "off", "plain_journals": 0},
-    )
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 50}), org={"durability": "off", "plain_journals": 0})
     for tick in (50, 100, 150, 200, 250, 300, 350):
         fs.write_atomic(base, "tick.json", dump_pretty({"current_tick": tick}))
         run_once(base)

@@ -15,12 +15,7 @@ from doorway import with_channel
 from patience import PATIENCE_S
 from terminal import Lemming
 
-from lemming.operations.service_unit import (
-    ServiceUnit,
-    render_compose_file,
-    render_launchd_agent,
-    render_systemd_unit,
-)
+from lemming.operations.service_unit import ServiceUnit, render_compose_file, render_launchd_agent, render_systemd_unit
 from lemming.testing import make_org, resume
 
 ODD = "/srv/50% of $HOME \"x\" \\ 'y'"
@@ -69,9 +64,7 @@ def test_systemd_takes_the_unit(folder: str, tmp_path: Path) -> None:
 
 
 def test_the_command_line_is_quoted_for_systemd() -> None:
-    [line] = [
-        line for line in render_systemd_unit(service_in(ODD)).splitlines() if line.startswith("ExecStart=")
-    ]
+    [line] = [line for line in render_systemd_unit(service_in(ODD)).splitlines() if line.startswith("ExecStart=")]
     quoted = '"/srv/50%% of $$HOME \\"x\\" \\\\ \'y\'"'
     assert line == f"ExecStart=/usr/bin/env lemming -C {quoted} run-forever --interval 600 --health 8642"
 
@@ -83,9 +76,7 @@ def test_launchd_reads_the_property_list_and_the_shell_in_it_the_keys(tmp_path: 
     assert plain["Label"] == "org.lemming.news"
     words = plain["ProgramArguments"]
     assert words[5:] == ["/usr/bin/env", "lemming", "-C", ODD, *RUN]
-    shown = subprocess.run(
-        [*words[:4], str(keys), "printenv", "SOME_KEY"], stdout=subprocess.PIPE, check=True
-    )
+    shown = subprocess.run([*words[:4], str(keys), "printenv", "SOME_KEY"], stdout=subprocess.PIPE, check=True)
     assert shown.stdout == b"sesame\n"
     assert subprocess.run([*words[:4], str(tmp_path / "none"), "true"], check=True).returncode == 0
 
@@ -160,9 +151,7 @@ def test_the_unit_of_another_organisation_is_left_alone(
     assert lemming("service", "--name", "Org 2").status == 2
 
 
-def test_settings_that_are_wrong_are_said_before_anything_is_written(
-    base: Path, lemming: Lemming, home: Path
-) -> None:
+def test_settings_that_are_wrong_are_said_before_anything_is_written(base: Path, lemming: Lemming, home: Path) -> None:
     make_org(base, resume("ada"), org={"max_parallel": "many"})
     assert lemming("service").status == 3
     assert not home.exists()

@@ -55,9 +55,7 @@ def ended(base: Path) -> Event:
 
 
 @pytest.mark.parametrize("address", ["path", "@lemming-test-of-notify"])
-def test_a_service_is_ready_with_its_first_tick_and_says_when_it_ends(
-    base: Path, tmp_path: Path, address: str
-) -> None:
+def test_a_service_is_ready_with_its_first_tick_and_says_when_it_ends(base: Path, tmp_path: Path, address: str) -> None:
     make_org(base, resume("ada"))
     place = address if address.startswith("@") else str(tmp_path / "notify")
     environment = {**os.environ, "NOTIFY_SOCKET": place, "WATCHDOG_USEC": "60000"}
@@ -97,9 +95,7 @@ def test_the_watchdog_of_another_process_is_not_ours() -> None:
     assert SystemdNotifier({**environment, "WATCHDOG_PID": "", "WATCHDOG_USEC": "soon"}).watchdog_s is None
 
 
-def test_a_tick_that_hangs_beyond_its_deadlines_is_not_fed_and_its_log_says_so(
-    base: Path, tmp_path: Path
-) -> None:
+def test_a_tick_that_hangs_beyond_its_deadlines_is_not_fed_and_its_log_says_so(base: Path, tmp_path: Path) -> None:
     make_org(base, resume("ada"))
     watch = Watch()
     progress = EngineProgress(Organisation(base), monotonic=watch)

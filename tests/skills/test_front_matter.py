@@ -89,9 +89,7 @@ def test_a_text_may_have_no_block(text: str) -> None:
     assert split_front_matter(text) == (None, text)
 
 
-@pytest.mark.parametrize(
-    "text", ["---\na: 1\n---\nbody", "\ufeff---\r\na: 1\r\n---\r\nbody", "---\na: 1\n...\nbody"]
-)
+@pytest.mark.parametrize("text", ["---\na: 1\n---\nbody", "\ufeff---\r\na: 1\r\n---\r\nbody", "---\na: 1\n...\nbody"])
 def test_a_block_ends_at_the_second_line_of_dashes(text: str) -> None:
     assert split_front_matter(text) == ("a: 1\n", "body")
 

@@ -30,9 +30,7 @@ from lemming.queries.tick_preview import preview_tick
 from lemming.testing import journal_lines, make_org, resume, say, tree
 
 
-def skill(
-    base: Path, folder: str, description: str = "Use it.", body: str = "Do it well.", **keys: str
-) -> None:
+def skill(base: Path, folder: str, description: str = "Use it.", body: str = "Do it well.", **keys: str) -> None:
     """Write a skill."""
     lines = [f"name: {folder.rpartition('/')[2]}", f"description: {description}"]
     lines += [f"{key.replace('_', '-')}: {value}" for key, value in keys.items()]
@@ -58,12 +56,7 @@ def prompt_of(base: Path, name: str = "ada") -> str:
 def read(base: Path, **arguments: Any) -> ToolResult:
     """Call `skill_read` as the agent."""
     settings = load_config(base).org
-    context = ToolContext(
-        agent=load_agent(base, "ada"),
-        org=Organisation(base),
-        settings=settings,
-        now="",
-    )
+    context = ToolContext(agent=load_agent(base, "ada"), org=Organisation(base), settings=settings, now="")
     return call_tool("skill_read", arguments, context)
 
 
@@ -74,9 +67,7 @@ def names(base: Path) -> list[str]:
 
 def problems(base: Path) -> list[str]:
     """Return what `lemming validate` says of the agents."""
-    return [
-        f"{each.file}{each.pointer} {each.message}" for each in validate_agents(base, load_config(base), None)
-    ]
+    return [f"{each.file}{each.pointer} {each.message}" for each in validate_agents(base, load_config(base), None)]
 
 
 def test_an_agent_is_told_of_the_skills_that_its_resume_lists(base: Path) -> None:
@@ -102,10 +93,7 @@ def test_the_body_comes_without_its_first_block_and_with_the_names_of_other_file
     skill(base, "skills/pdf", body="# PDF\nSee notes.md.")
     write(base, "skills/pdf/notes.md", "Read twice.")
     write(base, "skills/pdf/scripts/fill.py", "print()")
-    assert (
-        read(base, name="pdf").output
-        == "# PDF\nSee notes.md.\n\n[files of this skill: notes.md, scripts/fill.py]"
-    )
+    assert read(base, name="pdf").output == "# PDF\nSee notes.md.\n\n[files of this skill: notes.md, scripts/fill.py]"
     assert read(base, name="pdf", file="scripts/fill.py").output == "print()"
     assert 'did you mean "scripts/fill.py"?' in read(base, name="pdf", file="script/fil.py").output
     assert read(base).output == "- pdf: Use it."
@@ -278,10 +266,7 @@ def test_a_pattern_that_leads_nowhere_is_told_with_what_was_meant(base: Path) ->
     skill(base, ".claude/skills/elsewhere")
     found = list(validate_agents(base, load_config(base), None))
     hints = [each.hint for each in found]
-    assert hints == [
-        'did you mean "pdf-forms"?',
-        'write ".claude/skills/elsewhere", the folder of the skill',
-    ]
+    assert hints == ['did you mean "pdf-forms"?', 'write ".claude/skills/elsewhere", the folder of the skill']
 
 
 def test_turns_at_once_give_the_same_files(tmp_path: Path) -> None:
@@ -305,7 +290,5 @@ def test_an_organisation_without_skills_imports_nothing_of_them(base: Path) -> N
         "import sys; from lemming.engine import run_once; run_once(sys.argv[1]); "
         "print([name for name in sys.modules if name in ('yaml', 'lemming.capabilities.skills.skill_lookup')])"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", program, str(base)], capture_output=True, text=True, check=True
-    )
+    ran = subprocess.run([sys.executable, "-c", program, str(base)], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

@@ -83,18 +83,10 @@ def test_what_breaks_a_turn_fails_it_alone_and_the_next_one_goes_on(
             "aaron": "done", "ada": "failed", "zed": "done",
         }  # fmt: skip
         assert found["ada"].error == "TurnBroke"
-        assert (
-            "TypeError: unhashable type: 'list', at tests/strategies/test_broken_turns.py:"
-            in found["ada"].reason
-        )
+        assert "TypeError: unhashable type: 'list', at tests/strategies/test_broken_turns.py:" in found["ada"].reason
     brittle.clear()
     assert turns(base)["ada"].status == "done"
-    assert [len(verify_org(base).findings), *(it.tick for it in replay_ticks(base, [1, 2, 3]))] == [
-        0,
-        1,
-        2,
-        3,
-    ]
+    assert [len(verify_org(base).findings), *(it.tick for it in replay_ticks(base, [1, 2, 3]))] == [0, 1, 2, 3]
 
 
 def test_a_turn_that_breaks_after_its_answer_has_spent_it_and_wrote_nothing(
@@ -166,10 +158,7 @@ def test_who_answers_in_a_list_has_answered_for_turns_and_views_alike(
     answer = say("here", kind="response")
     answer["outbox_entries"][0]["payload"]["reply_to"] = ["0123456789ab"]
     make_org(
-        base,
-        resume("ada", turn=ONE),
-        resume("zed"),
-        script=[{"agent": "ada", "reply": answer}, {"reply": say("hi")}],
+        base, resume("ada", turn=ONE), resume("zed"), script=[{"agent": "ada", "reply": answer}, {"reply": say("hi")}]
     )
     put(base, "zed", "request", {"text": "what?", "target": "ada"})
     turns(base)
@@ -178,18 +167,11 @@ def test_who_answers_in_a_list_has_answered_for_turns_and_views_alike(
     assert turns(base)["ada"].request == ""
 
 
-ENDS_OF_THE_CALENDAR = (
-    "9999-12-31T23:59:00-05:00",
-    "0001-01-01T00:00:00+05:00",
-    "9999-12-31",
-    "9999-12-31 9:00",
-)
+ENDS_OF_THE_CALENDAR = ("9999-12-31T23:59:00-05:00", "0001-01-01T00:00:00+05:00", "9999-12-31", "9999-12-31 9:00")
 
 
 @pytest.mark.parametrize("at", ENDS_OF_THE_CALENDAR)
-def test_a_moment_at_an_end_of_the_calendar_is_none(
-    base: Path, capsys: pytest.CaptureFixture[str], at: str
-) -> None:
+def test_a_moment_at_an_end_of_the_calendar_is_none(base: Path, capsys: pytest.CaptureFixture[str], at: str) -> None:
     pytest.importorskip("lemming.capabilities.gates.gate_format")
     gate = {"at": "call", "tool": "remind_me", "when": {"field": "own", "op": "is", "value": False}}
     call = {"tool": "remind_me", "args": {"text": "x", "at": at}}
@@ -220,10 +202,7 @@ def test_a_call_that_breaks_as_gates_look_at_it_is_a_failed_call(base: Path) -> 
     ada = resume("ada", permissions={"tools": ["breaks"]}, gates=[{**gate, "then": "block"}])
     call = {"tool": "breaks", "args": {}}
     make_org(
-        base,
-        ada,
-        resume("zed"),
-        script=[{"agent": "ada", "reply": say("hi", tool_calls=[call])}, {"reply": say("hi")}],
+        base, ada, resume("zed"), script=[{"agent": "ada", "reply": say("hi", tool_calls=[call])}, {"reply": say("hi")}]
     )
     ToolRegistry.register(Breaks())
     try:

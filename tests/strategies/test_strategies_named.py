@@ -31,9 +31,7 @@ BETTER = {"contains": "A critic wants", "reply": say("a longer one")}
 DRAFT = {"reply": say("short")}
 
 
-def turn_of(
-    base: Path, *script: dict[str, Any], agents: tuple[dict[str, Any], ...] = (), **turn: Any
-) -> TurnReport:
+def turn_of(base: Path, *script: dict[str, Any], agents: tuple[dict[str, Any], ...] = (), **turn: Any) -> TurnReport:
     """Take one turn of ada, and return its report."""
     blocks = turn.pop("blocks", {})
     permissions = {"read_outboxes": ["*"], "tools": ["file_write", "file_list", "shell"]}
@@ -73,11 +71,7 @@ def test_a_plan_goes_on_in_the_next_turn_as_a_person_has_left_it(base: Path) -> 
 
 @pytest.mark.parametrize(
     ("value", "why"),
-    [
-        ("nothing", "not a valid plan"),
-        ({"goal": "g", "steps": [{"stp": "x"}]}, "steps/0"),
-        ({"goal": "g"}, "steps"),
-    ],
+    [("nothing", "not a valid plan"), ({"goal": "g", "steps": [{"stp": "x"}]}, "steps/0"), ({"goal": "g"}, "steps")],
 )
 def test_a_plan_that_a_person_broke_is_told_and_stays(base: Path, value: Any, why: str) -> None:
     make_org(base, resume("ada", turn={"strategy": "plan_execute"}), script=[PLAN, *STEPS])
@@ -236,15 +230,9 @@ def test_validate_names_what_is_wrong_with_a_strategy(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (
-            {"rounds": 0},
-            ["/turn/options/rounds: turn.options.rounds", "expected a number of at least 1, got 0"],
-        ),
+        ({"rounds": 0}, ["/turn/options/rounds: turn.options.rounds", "expected a number of at least 1, got 0"]),
         ({"rounds": "2"}, ['expected a whole number, got "2"', "write 2"]),
-        (
-            {"rounds": 0, "model": 7},
-            ["/turn/options/rounds", "/turn/options/model", "expected text, got 7"],
-        ),
+        ({"rounds": 0, "model": 7}, ["/turn/options/rounds", "/turn/options/model", "expected text, got 7"]),
         ({"agent": "a", "model": "b"}, ["turn.options of strategy", "the critic must be one of"]),
         ({"round": 1, "agnet": "a"}, ["/turn/options/round:", "/turn/options/agnet:", 'mean "agent"?']),
     ],
@@ -277,9 +265,7 @@ def test_polling_that_gives_something_else_goes_on(base: Path) -> None:
     writes = [
         {
             "step": n,
-            "reply": say(
-                "on", tool_calls=[{"tool": "file_write", "args": {"path": f"{n}", "content": "x"}}, LIST]
-            ),
+            "reply": say("on", tool_calls=[{"tool": "file_write", "args": {"path": f"{n}", "content": "x"}}, LIST]),
         }
         for n in range(6)
     ]
@@ -294,11 +280,7 @@ def test_polling_that_gives_something_else_goes_on(base: Path) -> None:
         ("done", [], {}),
         ("repeats", [AGAIN], {}),
         ("step_limit", [AGAIN], {"max_steps": 2}),
-        (
-            "deadline",
-            [*({"step": it, **AGAIN} for it in (0, 1)), {**AGAIN, "delay_s": 600}],
-            {"deadline_s": 60},
-        ),
+        ("deadline", [*({"step": it, **AGAIN} for it in (0, 1)), {**AGAIN, "delay_s": 600}], {"deadline_s": 60}),
         ("bad_reply", [{"reply": "no contract"}], {}),
         ("no_answer", [{"error": "RequestRejected"}], {}),
     ],
@@ -321,10 +303,7 @@ def test_each_strategy_comes_to_each_end_and_replay_agrees(
 @pytest.mark.parametrize("credits", [1, 2, 3])
 def test_credits_that_end_on_the_way_lose_nothing(base: Path, name: str, credits: int) -> None:
     blocks = {"credits": {"max_credits": credits}}
-    more = {
-        "contains": "Results of your",
-        "reply": say("more", tool_calls=[{"tool": "memory_read", "args": {}}]),
-    }
+    more = {"contains": "Results of your", "reply": say("more", tool_calls=[{"tool": "memory_read", "args": {}}])}
     begins = {"reply": say("begin", tool_calls=[LIST])}
     report = turn_of(base, BAD, PLAN, more, begins, strategy=name, blocks=blocks)
     assert (report.status, report.end, report.calls) == ("waiting", "out_of_credits", credits)

@@ -31,11 +31,7 @@ def lemming(base: Path, capsys: pytest.CaptureFixture[str]) -> Lemming:
 def without_length(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return lines without how long a tick took: a journal knows how long its answers took."""
     return [
-        {
-            key: value
-            for key, value in line.items()
-            if (line["type"], key) != ("tick_committed", "duration_ms")
-        }
+        {key: value for key, value in line.items() if (line["type"], key) != ("tick_committed", "duration_ms")}
         for line in lines
     ]
 
@@ -69,11 +65,7 @@ def test_a_tick_that_is_told_in_parts_is_told_once(base: Path) -> None:
     make_org(base, resume("ada"))
     run_once(base)
     records = read_journal(base, 1)
-    parts = [
-        event
-        for count in range(len(records))
-        for event in iter_events(1, records[: count + 1], printed=count)
-    ]
+    parts = [event for count in range(len(records)) for event in iter_events(1, records[: count + 1], printed=count)]
     assert parts == list(iter_events(1, records))
 
 

@@ -79,9 +79,7 @@ def test_failures_and_refused_calls_of_the_newest_ticks_are_counted(base: Path) 
     make_org(base, lead, resume("bob"), script=script)
     run_once(base, clock=FrozenClock())
     families = {family.name: family.samples for family in iter_families(Organisation(base))}
-    calls = {
-        (labels["tool"], labels["outcome"]): count for labels, count in families["lemming_recent_tool_calls"]
-    }
+    calls = {(labels["tool"], labels["outcome"]): count for labels, count in families["lemming_recent_tool_calls"]}
     assert calls == {("ask_bob", "refused"): 1}
     assert families["lemming_recent_errors"] == [({"code": "LMG-401"}, 1)]
     ends = {(labels["status"], labels["end"]): count for labels, count in families["lemming_recent_turns"]}
@@ -127,11 +125,7 @@ def test_looking_writes_nothing(ran: Path) -> None:
 
 def test_what_is_in_a_label_cannot_end_it() -> None:
     text = render_text([MetricFamily("a", "gauge", "One\nline \\ here.", [({"b": 'x"} 1\nevil 2\\'}, 1.5)])])
-    assert text.splitlines() == [
-        r"# HELP a One\nline \\ here.",
-        "# TYPE a gauge",
-        r'a{b="x\"} 1\nevil 2\\"} 1.5',
-    ]
+    assert text.splitlines() == [r"# HELP a One\nline \\ here.", "# TYPE a gauge", r'a{b="x\"} 1\nevil 2\\"} 1.5']
 
 
 def test_the_command_prints_them_as_text_and_as_json(base: Path, lemming: Lemming) -> None:

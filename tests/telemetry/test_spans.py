@@ -74,9 +74,7 @@ def test_each_tick_is_a_trace_of_its_turns_and_each_turn_has_its_steps(spans: Sp
             assert above["traceId"] == span["traceId"]
 
 
-def test_exporting_again_gives_the_same_and_so_does_a_copy(
-    traced: Path, spans: Spans, tmp_path: Path
-) -> None:
+def test_exporting_again_gives_the_same_and_so_does_a_copy(traced: Path, spans: Spans, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(traced, copy)
     assert spans_of(traced) == spans == spans_of(copy)
@@ -178,12 +176,7 @@ def test_a_secret_that_is_one_only_now_is_left_out(traced: Path, monkeypatch: py
 def test_messages_with_calls_have_the_form_of_the_conventions(base: Path) -> None:
     native = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "tools": "native"}
     script: list[dict[str, Any]] = [
-        {
-            "step": 0,
-            "calls": [{"tool": "memory_read", "args": {}, "id": "c1"}],
-            "thinking": "hm",
-            "reply": "",
-        },
+        {"step": 0, "calls": [{"tool": "memory_read", "args": {}, "id": "c1"}], "thinking": "hm", "reply": ""},
         {"reply": say("done")},
     ]
     make_org(base, resume("ada", turn={"max_steps": 2}), script=script, models={"scripted": native})

@@ -36,9 +36,7 @@ def chain(base: Path, **ada: Any) -> Path:
 
 def say_as_human(base: Path, text: str, tick: int = 1) -> str:
     payload = {"text": text}
-    sent = write_person_entry(
-        base, "human", tick=tick, kind="message", payload=payload, tags=[], created_at=""
-    )
+    sent = write_person_entry(base, "human", tick=tick, kind="message", payload=payload, tags=[], created_at="")
     return sent.id
 
 

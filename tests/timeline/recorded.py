@@ -106,9 +106,7 @@ def busy_org(base: Path) -> Path:
 def speak(base: Path, tick: int, clock: FrozenClock) -> str:
     """Write a person's entry and return its path."""
     at, text = timestamp(clock.now()), {"text": f"It is {tick}."}
-    return write_person_entry(
-        base, "human", tick=tick, kind="message", payload=text, tags=["t"], created_at=at
-    ).file
+    return write_person_entry(base, "human", tick=tick, kind="message", payload=text, tags=["t"], created_at=at).file
 
 
 def refuse_models(base: Path) -> None:
@@ -127,9 +125,7 @@ def rewrite_journal(base: Path, tick: int, change: Callable[[Json], Json | None]
 
 
 def _memory(agent: str, key: str) -> bytes:
-    return dump_pretty(
-        {"key": key, "value": "by hand", "timestamp": "2026-01-01T00:00:00.000Z", "agent": agent}
-    )
+    return dump_pretty({"key": key, "value": "by hand", "timestamp": "2026-01-01T00:00:00.000Z", "agent": agent})
 
 
 def edit(base: Path, file: str, old: str, new: str) -> None:

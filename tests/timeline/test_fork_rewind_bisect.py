@@ -106,9 +106,7 @@ def test_a_bisect_that_cannot_tell_says_why(long: Path, good: str, bad: str, com
 # --- fork ----------------------------------------------------------------------------------------
 
 
-def test_a_tick_in_which_nobody_took_a_turn_can_be_forked_from_and_rewound_to(
-    base: Path, tmp_path: Path
-) -> None:
+def test_a_tick_in_which_nobody_took_a_turn_can_be_forked_from_and_rewound_to(base: Path, tmp_path: Path) -> None:
     make_org(base, resume("ada", schedule={"run_every_n_ticks": 4}), org=ON)
     run(base, 9)
     history, folder = GitHistory(base), tmp_path / "fork"
@@ -158,9 +156,7 @@ def test_a_fork_may_have_other_values(long: Path, tmp_path: Path) -> None:
         "agents/ada/resume.json:/permissions/read_outboxes/0=bob",
         "agents/ada/resume.json:/permissions/tools/-=shell",
     ]
-    changed = fork(
-        history, history.resolve_state("3"), folder, [SettingOverride.parse(text) for text in texts]
-    )
+    changed = fork(history, history.resolve_state("3"), folder, [SettingOverride.parse(text) for text in texts])
     plain = json.loads((folder / "agents/ada/resume.json").read_text())
     assert changed == ["agents/ada/resume.json"]
     assert (plain["title"], plain["schedule"]["run_every_n_ticks"]) == ("Chief Reporter", 3)
@@ -184,9 +180,7 @@ def test_a_fork_may_have_other_values(long: Path, tmp_path: Path) -> None:
         "agents:/a=1",
     ],
 )
-def test_a_value_that_has_no_place_is_refused_before_anything_is_written(
-    long: Path, tmp_path: Path, text: str
-) -> None:
+def test_a_value_that_has_no_place_is_refused_before_anything_is_written(long: Path, tmp_path: Path, text: str) -> None:
     history, folder = GitHistory(long), tmp_path / "fork"
     with pytest.raises(UsageError):
         fork(history, history.resolve_state("3"), folder, [SettingOverride.parse(text)])

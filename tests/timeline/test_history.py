@@ -134,9 +134,7 @@ def test_files_of_a_repository_in_a_workspace_are_kept_without_its_git_folder(ba
     git(inner, "add", ".")
     git(inner, "commit", "-qm", "mine")
     assert run(base) == []
-    kept = [
-        path for path in files_of(base, "@" + GitHistory(base).list_commits()[-1].id) if "project" in path
-    ]
+    kept = [path for path in files_of(base, "@" + GitHistory(base).list_commits()[-1].id) if "project" in path]
     assert kept == ["agents/ada/workspace/project/code.py"]
     (inner / "code.py").write_text("2\n")
     assert run(base) == []

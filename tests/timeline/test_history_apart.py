@@ -43,9 +43,7 @@ def test_a_repository_of_the_users_own_stays_byte_for_byte_as_it_was(base: Path)
     assert any("outbox" in path for path in files_of(base, "3"))
 
 
-def test_the_users_git_settings_and_variables_are_not_used(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_users_git_settings_and_variables_are_not_used(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, fired = base.parent / "home", base.parent / "fired"
     (home / "hooks").mkdir(parents=True)
     for name in ("reference-transaction", "post-index-change"):
@@ -122,19 +120,14 @@ def test_a_git_in_the_folder_is_not_started(base: Path, monkeypatch: pytest.Monk
     "place",
     [
         *(f"{FOLDER}/{name}" for name in ("HEAD", "index", "packed-refs", "refs/heads/main")),
-        *(
-            f"{FOLDER}/{name}"
-            for name in ("config", "info/attributes", "objects/00/1234", "objects/pack/a.idx")
-        ),
+        *(f"{FOLDER}/{name}" for name in ("config", "info/attributes", "objects/00/1234", "objects/pack/a.idx")),
         ".gitattributes",
         "agents/.gitattributes",
         "agents/ada/workspace/.gitattributes",
     ],
 )
 @pytest.mark.parametrize("kind", ["a pipe", "a link to a pipe"])
-def test_a_pipe_in_the_place_of_a_file_of_gits_is_named_and_hangs_nothing(
-    base: Path, place: str, kind: str
-) -> None:
+def test_a_pipe_in_the_place_of_a_file_of_gits_is_named_and_hangs_nothing(base: Path, place: str, kind: str) -> None:
     make(base)
     run(base)
     (base / place).parent.mkdir(parents=True, exist_ok=True)
@@ -187,9 +180,7 @@ def test_looking_changes_no_file(base: Path) -> None:
         ("x\n\nTick: 1\n", "99999999999999"), ("x\n\nTick: 1\n", "long ago"),
     ],
 )  # fmt: skip
-def test_a_commit_that_lemming_did_not_make_is_refused_and_ticks_go_on(
-    base: Path, message: str, at: str
-) -> None:
+def test_a_commit_that_lemming_did_not_make_is_refused_and_ticks_go_on(base: Path, message: str, at: str) -> None:
     make(base)
     run(base)
     repository, who = Repository(base), f"me <me@here> {at} +0000"

@@ -69,10 +69,7 @@ def unfinished(records: list[Json], first: list[Json]) -> list[Json]:
     }
     made: list[Json] = []
     for record in records:
-        if record["type"] == "tick_committed" or (record["type"], record.get("agent")) == (
-            "turn_committed",
-            "ada",
-        ):
+        if record["type"] == "tick_committed" or (record["type"], record.get("agent")) == ("turn_committed", "ada"):
             continue
         made.append(record)
         if record.get("agent") == "ada":
@@ -97,11 +94,7 @@ def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if way:
         yield way
     children = (
-        value.items()
-        if isinstance(value, dict)
-        else list(enumerate(value))[:1]
-        if isinstance(value, list)
-        else ()
+        value.items() if isinstance(value, dict) else list(enumerate(value))[:1] if isinstance(value, list) else ()
     )
     for key, child in children:
         yield from places(child, (*way, key))
@@ -151,9 +144,7 @@ def mutants_of(base: Path) -> Iterator[tuple[list[Json], bool]]:
 
 
 def test_it_holds_every_kind_but_the_end(made: Path) -> None:
-    assert {record["type"] for record in journal_lines(made, LAST)} == {*record_classes()} - {
-        "tick_committed"
-    }
+    assert {record["type"] for record in journal_lines(made, LAST)} == {*record_classes()} - {"tick_committed"}
 
 
 def test_every_line_that_an_organisation_with_a_past_has_fits_the_printed_schema(made: Path) -> None:
@@ -211,9 +202,7 @@ def test_an_empty_journal_is_a_tick_that_has_not_begun(
 
 def test_what_is_refused_leaves_the_organisation_as_it_was(made: Path, tmp_path: Path) -> None:
     base = shutil.copytree(made, tmp_path / "org")
-    records = [
-        {**r, "agent": "../x"} if r["type"] == "model_replied" else r for r in journal_lines(base, LAST)
-    ]
+    records = [{**r, "agent": "../x"} if r["type"] == "model_replied" else r for r in journal_lines(base, LAST)]
     write_journal(base, LAST, records)
     before = tree(base)
     assert run(["-C", str(base), "run-once"]) == 7
@@ -232,9 +221,7 @@ def test_what_is_refused_leaves_the_organisation_as_it_was(made: Path, tmp_path:
         (lambda rs: [rs[0], {**rs[1], "resume": {**rs[1]["resume"], "name": "bob"}}], "must be ada, got"),
     ],
 )  # fmt: skip
-def test_records_that_cannot_follow_each_other_are_refused(
-    records: Any, why: str, made: Path, tmp_path: Path
-) -> None:
+def test_records_that_cannot_follow_each_other_are_refused(records: Any, why: str, made: Path, tmp_path: Path) -> None:
     write_journal(tmp_path, LAST, records(journal_lines(made, LAST)))
     with pytest.raises(CorruptState, match=why):
         read_journal(tmp_path, LAST)

@@ -206,9 +206,7 @@ def test_a_journal_damaged_in_its_first_line_runs_afresh(base: Path, repair: Rep
     assert journal_lines(base, 4)[-1]["type"] == "tick_committed"
 
 
-def test_a_turn_whose_beginning_stood_in_a_journal_that_is_gone_is_taken_anew(
-    base: Path, repair: Repair
-) -> None:
+def test_a_turn_whose_beginning_stood_in_a_journal_that_is_gone_is_taken_anew(base: Path, repair: Repair) -> None:
     make_org(base, resume("ada"), resume("bob"), script=[{"reply": say("news")}])
 
     def die(event: Event) -> None:

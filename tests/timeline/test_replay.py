@@ -15,12 +15,7 @@ from recorded import TICKS, Bell, Refusing, busy_org, call, edit, refuse_models,
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
 from lemming.journal_tools.replay.replay_mismatch import OUTSIDE, ReplayMismatch
-from lemming.journal_tools.replay.tick_replay import (
-    ReplayResult,
-    list_replayable_ticks,
-    replay_into,
-    replay_ticks,
-)
+from lemming.journal_tools.replay.tick_replay import ReplayResult, list_replayable_ticks, replay_into, replay_ticks
 from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState, UsageError
@@ -141,9 +136,7 @@ def test_an_entry_sent_while_a_tick_ran_arrives_in_the_next(base: Path, again: P
     assert tree(again) == tree(base)
 
 
-def test_a_turn_that_the_engine_gave_up_is_passed_over_and_the_rest_is_the_same(
-    base: Path, again: Path
-) -> None:
+def test_a_turn_that_the_engine_gave_up_is_passed_over_and_the_rest_is_the_same(base: Path, again: Path) -> None:
     class Deadly(Backend):
         keeps_deadline = True
 
@@ -165,15 +158,10 @@ def test_a_turn_that_the_engine_gave_up_is_passed_over_and_the_rest_is_the_same(
 
 
 @pytest.mark.parametrize("number", range(4, 40, 7))
-def test_a_tick_that_was_interrupted_and_continued_replays_like_any_other(
-    base: Path, again: Path, number: int
-) -> None:
+def test_a_tick_that_was_interrupted_and_continued_replays_like_any_other(base: Path, again: Path, number: int) -> None:
     wants = [call("bell"), call("memory_write", key="k", value=1)]
     permissions = {"read_outboxes": ["*"], "tools": ["bell"]}
-    script: list[dict[str, Any]] = [
-        {"agent": "ada", "reply": say("x", tool_calls=wants)},
-        {"reply": say("y")},
-    ]
+    script: list[dict[str, Any]] = [{"agent": "ada", "reply": say("x", tool_calls=wants)}, {"reply": say("y")}]
     make_org(base, resume("ada", permissions=permissions), resume("bob"), script=script)
     clock = FrozenClock()
     with contextlib.suppress(Crash), crash_at(number):

@@ -68,10 +68,7 @@ def org(base: Path, gong: Gong) -> Path:
     make_org(
         base,
         resume("ada", permissions={"read_outboxes": [], "tools": ["gong"]}, schedule={"wake": "changed"}),
-        script=[
-            {"agent": "ada", "tick": 1, "reply": say("now", tool_calls=strikes)},
-            {"reply": say("quiet")},
-        ],
+        script=[{"agent": "ada", "tick": 1, "reply": say("now", tool_calls=strikes)}, {"reply": say("quiet")}],
     )
     with pytest.raises(Crash):
         run_once(base)
@@ -97,9 +94,7 @@ def listed(repair: Repair) -> list[dict[str, Any]]:
     return [told["call"] for told in repair("--json").objects if told["call"]]
 
 
-def test_without_yes_it_says_what_it_would_run_and_changes_nothing(
-    org: Path, gong: Gong, repair: Repair
-) -> None:
+def test_without_yes_it_says_what_it_would_run_and_changes_nothing(org: Path, gong: Gong, repair: Repair) -> None:
     before = tree(org)
     ran = repair("--retry", "1/ada/0")
     assert ran.status == 1
@@ -131,9 +126,7 @@ def test_a_call_that_fails_again_is_settled_as_failed(org: Path, gong: Gong, rep
     assert listed(repair) == []
 
 
-def test_a_call_runs_again_only_where_somebody_agrees_to_what_runs(
-    org: Path, gong: Gong, repair: Repair
-) -> None:
+def test_a_call_runs_again_only_where_somebody_agrees_to_what_runs(org: Path, gong: Gong, repair: Repair) -> None:
     fs.write_atomic(org, "config/org.json", b'{"tool_files": ["tools/*.py"]}')
     fs.write_atomic(org, "tools/mine.py", b"")
     assert repair("--retry", "1/ada/0", "--yes").status == 2
@@ -198,10 +191,7 @@ def test_wherever_a_retry_dies_the_call_has_run_at_most_once_and_is_listed_unles
         assert len(gong.struck) <= before + 1
     assert number > 5
     states = [
-        record["state"]
-        for tick in journal_ticks(org)
-        for record in journal_lines(org, tick)
-        if "state" in record
+        record["state"] for tick in journal_ticks(org) for record in journal_lines(org, tick) if "state" in record
     ]
     words = [*read_state(org, "ada").results, *(result for state in states for result in state["results"])]
     assert [word.get("retry") for word in words].count("finished") == 1
@@ -229,9 +219,7 @@ def test_each_of_several_unknown_calls_is_settled_by_itself(base: Path, gong: Go
     assert told == [None, None, "1/ada/1", "1/ada/0"]
 
 
-def test_a_tool_that_the_agent_may_not_call_any_more_is_not_run(
-    org: Path, gong: Gong, repair: Repair
-) -> None:
+def test_a_tool_that_the_agent_may_not_call_any_more_is_not_run(org: Path, gong: Gong, repair: Repair) -> None:
     grant(org)
     ran = repair("--retry", "1/ada/0", "--yes")
     assert ran.status == 2
@@ -279,9 +267,7 @@ def test_a_retry_waits_until_the_tick_is_finished_and_the_engine_has_gone(
 @pytest.mark.parametrize(
     "words", [["--retry"], ["--retry", "--mark", "done", "1/ada/0"], ["--retry", "1/ada/9", "--yes"]]
 )
-def test_a_retry_needs_one_call_that_is_unknown(
-    org: Path, gong: Gong, repair: Repair, words: list[str]
-) -> None:
+def test_a_retry_needs_one_call_that_is_unknown(org: Path, gong: Gong, repair: Repair, words: list[str]) -> None:
     assert repair(*words).status == 2
     assert gong.struck == [3]
 

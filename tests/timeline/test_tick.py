@@ -32,9 +32,7 @@ def make(base: Path, **org: Any) -> Path:
             {
                 "agent": "ada",
                 "step": 0,
-                "reply": say(
-                    "first", tool_calls=[WRITE, READ, KEEP], memory_updates=[{"key": "k", "value": [1]}]
-                ),
+                "reply": say("first", tool_calls=[WRITE, READ, KEEP], memory_updates=[{"key": "k", "value": [1]}]),
             },
             {"agent": "bob", "tick": 2, "reply": "not the contract"},
             {"reply": say("news", notes="quiet")},
@@ -48,11 +46,7 @@ def test_everything_of_a_tick_is_shown(base: Path, capsys: Capsys) -> None:
     run_once(make(base), clock=FrozenClock())
     out = typed(capsys, base, "tick").out
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert lines[:3] == [
-        "tick 1, 2026-01-01 00:00:00, committed",
-        "order ada, bob",
-        "not due cyd",
-    ]
+    assert lines[:3] == ["tick 1, 2026-01-01 00:00:00, committed", "order ada, bob", "not due cyd"]
     assert lines[3].startswith("broken odd: agents/odd/resume.json")
     assert "ada done" in lines
     assert 'tool file_write {"path":"notes.txt","content":"line"} ok wrote 4 bytes to notes.txt' in lines
@@ -154,9 +148,7 @@ def test_an_interrupted_tick_says_how_far_it_came(base: Path, capsys: Capsys) ->
     assert "started 2 times" in told
 
 
-def test_a_call_that_never_ended_is_told_from_one_whose_outcome_is_unknown(
-    base: Path, capsys: Capsys
-) -> None:
+def test_a_call_that_never_ended_is_told_from_one_whose_outcome_is_unknown(base: Path, capsys: Capsys) -> None:
     reply = say("ringing", tool_calls=[{"tool": "bell", "args": {"loud": True}}])
     make_org(base, resume("ada", permissions={"tools": ["bell"]}), script=[{"reply": reply}])
     with bell(dies=True), pytest.raises(Crash):
@@ -170,9 +162,7 @@ def test_a_call_that_never_ended_is_told_from_one_whose_outcome_is_unknown(
 
 
 def test_files_written_before_an_outside_tool_count_as_written(base: Path) -> None:
-    reply = say(
-        "x", tool_calls=[WRITE, {"tool": "bell", "args": {}}], memory_updates=[{"key": "k", "value": 1}]
-    )
+    reply = say("x", tool_calls=[WRITE, {"tool": "bell", "args": {}}], memory_updates=[{"key": "k", "value": 1}])
     tools = {"tools": ["file_write", "bell"]}
     make_org(base, resume("ada", permissions=tools), script=[{"reply": reply}])
     with bell(dies=False):

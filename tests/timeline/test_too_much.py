@@ -97,10 +97,7 @@ def test_a_journal_of_version_0_1_that_would_fill_the_memory_is_refused_before_i
 ) -> None:
     (org / SEALED_FOLDER).mkdir()
     file = org / SEALED_FOLDER / "00000100-00000199.zip"
-    with (
-        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
-        archive.open("00000100.jsonl", "w") as packed,
-    ):
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("00000100.jsonl", "w") as packed:
         for _ in range(200):
             packed.write(bytes(1 << 20))
     assert run(["-C", str(org), command]) in (0, 1, 7)

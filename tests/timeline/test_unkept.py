@@ -154,6 +154,4 @@ def test_the_recorded_demo_can_be_forked_at_any_tick_and_goes_on(
     ):
         assert run_command(words) == 0, capsys.readouterr().err
     assert "with today's resumes" in capsys.readouterr().err
-    assert tree(Path(twin)) == {
-        name: content for name, content in tree(Path(demo)).items() if name != ".gitignore"
-    }
+    assert tree(Path(twin)) == {name: content for name, content in tree(Path(demo)).items() if name != ".gitignore"}

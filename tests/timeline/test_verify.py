@@ -122,11 +122,7 @@ def test_a_journal_of_which_only_the_plan_is_left_is_damage(org: Path) -> None:
 @pytest.mark.parametrize("name", ["plain.txt", "a]b.txt", 'a"b.txt', "a,b}.txt", "ä.txt", "a..b.txt"])
 def test_files_of_any_name_are_held_against_the_turn_that_wrote_them(base: Path, name: str) -> None:
     calls = [{"tool": "file_write", "args": {"path": name, "content": "x"}}]
-    make_org(
-        base,
-        resume("ada", permissions={"tools": ["file_write"]}),
-        script=[{"reply": say("", tool_calls=calls)}],
-    )
+    make_org(base, resume("ada", permissions={"tools": ["file_write"]}), script=[{"reply": say("", tool_calls=calls)}])
     run_once(base)
     assert found(base) == []
     fs.write_atomic(base, f"agents/ada/workspace/{name}", b"y")

@@ -54,9 +54,7 @@ def test_a_span_that_names_no_tick_is_a_usage_error(text: str) -> None:
         select_ticks(text, [1, 2, 3])
 
 
-def test_the_command_prints_the_root_and_says_that_all_is_well(
-    org: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_the_root_and_says_that_all_is_well(org: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["-C", str(org), "verify"]) == 0
     printed = capsys.readouterr()
     assert printed.out == f"{load_state_root(org)}\n"

@@ -78,9 +78,7 @@ def test_a_memory_changed_by_hand_says_so(base: Path, capsys: Capsys) -> None:
     run_once(chain(base))
     save_memory(base, "bob", "news", "bread")
     out = typed(capsys, base, "why", "bob/memory/news").out
-    assert out.startswith(
-        "memory bob/memory/news  [changed since by hand]  bread\n   written by bob in tick 1"
-    )
+    assert out.startswith("memory bob/memory/news  [changed since by hand]  bread\n   written by bob in tick 1")
 
 
 def test_a_planted_memory_is_found_behind_what_came_of_it(base: Path) -> None:
@@ -107,8 +105,7 @@ def test_a_long_tree_ends_in_a_list_of_what_people_wrote(base: Path, capsys: Cap
     out = typed(capsys, base, "why", entry_id(6, "dan", 0)).out
     assert out.splitlines()[-2:] == [
         "not written by a turn",
-        "   memory bob/memory/mood  [changed by hand, after bob wrote it in tick 3]  angry  "
-        "(seen by bob in tick 4)",
+        "   memory bob/memory/mood  [changed by hand, after bob wrote it in tick 3]  angry  (seen by bob in tick 4)",
     ]
     (told,) = typed(capsys, base, "why", entry_id(6, "dan", 0), "--json").objects
     assert [(end["name"], end["seen_in"]) for end in told["sources"]] == [("bob/memory/mood", 4)]
@@ -166,19 +163,12 @@ def test_a_file_that_was_read_is_followed_to_who_wrote_it(base: Path) -> None:
     )
     run_once(base)
     assert ask(base, "shared/facts.txt").position == (1, 0)
-    assert not [
-        thing for thing in seen(ask(base, entry_id(1, "bob", 0))) if thing.what == "result"
-    ]  # came after
+    assert not [thing for thing in seen(ask(base, entry_id(1, "bob", 0))) if thing.what == "result"]  # came after
     (base / "shared/facts.txt").write_text("9999")
     run_once(base)
     run_once(base)
     carried = one(seen(ask(base, entry_id(2, "bob", 0))), "result")
-    assert (carried.text, carried.path, carried.author, carried.position) == (
-        "320",
-        "shared/facts.txt",
-        "ada",
-        (1, 0),
-    )
+    assert (carried.text, carried.path, carried.author, carried.position) == ("320", "shared/facts.txt", "ada", (1, 0))
     changed = one(seen(ask(base, entry_id(3, "bob", 0))), "result")
     assert (changed.text, changed.by) == ("9999", "person")
     assert changed.remark == "changed by hand, after ada wrote it in tick 1"
@@ -200,10 +190,7 @@ def test_an_agent_made_by_another_leads_to_its_maker(base: Path) -> None:
     make_org(
         base,
         resume("hr", permissions={"read_outboxes": [], "tools": ["create_agent"]}),
-        script=[
-            {"agent": "hr", "tick": 1, "reply": say("hiring", tool_calls=[HIRE])},
-            {"reply": say("hello")},
-        ],
+        script=[{"agent": "hr", "tick": 1, "reply": say("hiring", tool_calls=[HIRE])}, {"reply": say("hello")}],
     )
     first = run_once(base)
     if not first.turns[0].tools[0]["success"]:
@@ -222,10 +209,7 @@ def test_what_a_shell_may_have_changed_is_not_laid_on_a_person(base: Path) -> No
         run_once(base)
     (base / "agents/ada/workspace/notes.txt").write_text("other")
     (base / "agents/ada/workspace/new.txt").write_text("new")
-    assert (
-        ask(base, "agents/ada/workspace/notes.txt").remark
-        == f"changed since by hand, or by ada with {Bell.name}"
-    )
+    assert ask(base, "agents/ada/workspace/notes.txt").remark == f"changed since by hand, or by ada with {Bell.name}"
     new = ask(base, "agents/ada/workspace/new.txt")
     assert (new.by, new.remark) == ("unknown", "written by a person, or by ada with bell")
 
@@ -239,9 +223,7 @@ def test_a_lost_journal_is_not_laid_on_a_person(base: Path, capsys: Capsys) -> N
     (base / "logs/ticks/00000003.jsonl").unlink()
     found = ask(base, "bob/memory/news")
     assert found.position == (2, 1)
-    assert found.remark.startswith(
-        "changed since by hand, or in tick 3, whose journals are missing or unreadable"
-    )
+    assert found.remark.startswith("changed since by hand, or in tick 3, whose journals are missing or unreadable")
     journal = base / "logs/ticks/00000001.jsonl"
     journal.write_bytes(journal.read_bytes().replace(b"rolls", b"rools", 1))
     (told,) = typed(capsys, base, "why", entry_id(1, "bob", 0), "--json").objects
@@ -285,9 +267,7 @@ def test_marks_inside_an_entry_do_not_fool_the_reading(base: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["why", "bob/memory/news"], ["tick"], ["tick", "1", "--prompts"]])
-def test_looking_back_changes_nothing_and_works_beside_an_engine(
-    base: Path, capsys: Capsys, words: list[str]
-) -> None:
+def test_looking_back_changes_nothing_and_works_beside_an_engine(base: Path, capsys: Capsys, words: list[str]) -> None:
     run_once(chain(base))
     with open_org(base):
         before = tree(base, without=())

@@ -40,14 +40,10 @@ def test_ticks_in_which_nobody_took_a_turn_are_not_taken_for_lost_ones(base: Pat
     thing = ask(base, "ada/memory/capital")
     assert (thing.by, thing.remark) == ("person", "written by a person")
     (base / "logs/ticks/00000003.jsonl").unlink()
-    assert ask(base, "ada/memory/capital").remark.endswith(
-        "in tick 1, 2, 3, whose journals are missing or unreadable"
-    )
+    assert ask(base, "ada/memory/capital").remark.endswith("in tick 1, 2, 3, whose journals are missing or unreadable")
 
 
-def test_entries_that_stand_elsewhere_in_the_tree_are_counted_and_no_others(
-    base: Path, capsys: Capsys
-) -> None:
+def test_entries_that_stand_elsewhere_in_the_tree_are_counted_and_no_others(base: Path, capsys: Capsys) -> None:
     make_org(base, resume("ada"), resume("bob", permissions={"read_outboxes": ["ada"]}))
     for _ in range(9):
         run_once(base)
@@ -78,9 +74,7 @@ def busy(base: Path) -> Path:
 
 
 @pytest.mark.parametrize("depth", ["1", "3", "10"])
-def test_in_a_busy_organisation_the_entry_that_caused_a_text_is_shown(
-    base: Path, capsys: Capsys, depth: str
-) -> None:
+def test_in_a_busy_organisation_the_entry_that_caused_a_text_is_shown(base: Path, capsys: Capsys, depth: str) -> None:
     busy(base)
     for _ in range(7):
         run_once(base)
@@ -137,10 +131,7 @@ def test_a_resume_that_an_earlier_turn_wrote_is_found_in_a_packed_journal(base: 
         base,
         resume("hr", permissions={"read_outboxes": [], "tools": ["create_agent"]}),
         org={"durability": "off"},
-        script=[
-            {"agent": "hr", "tick": 1, "reply": say("hiring", tool_calls=[HIRE])},
-            {"reply": say("hello")},
-        ],
+        script=[{"agent": "hr", "tick": 1, "reply": say("hiring", tool_calls=[HIRE])}, {"reply": say("hello")}],
     )
     for _ in range(102):
         run_once(base, clock=FrozenClock())

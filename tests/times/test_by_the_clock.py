@@ -26,10 +26,7 @@ class Watched:
     """An organisation whose clock a test moves."""
 
     def __init__(self, base: Path, **schedule: Any) -> None:
-        self.base, self.clock = (
-            make_org(base, resume("ada", schedule={**DAILY, **schedule})),
-            FrozenClock(MONDAY),
-        )
+        self.base, self.clock = (make_org(base, resume("ada", schedule={**DAILY, **schedule})), FrozenClock(MONDAY))
         self.told: list[str] = []
 
     def hear(self, event: Event) -> None:
@@ -59,9 +56,7 @@ def test_who_has_a_cron_schedule_is_due_in_the_first_tick_at_or_after_its_moment
     assert org.fires(hours=1)
 
 
-def test_a_quiet_tick_keeps_its_reading_in_the_counter_and_a_tick_with_turns_in_its_journal_too(
-    base: Path,
-) -> None:
+def test_a_quiet_tick_keeps_its_reading_in_the_counter_and_a_tick_with_turns_in_its_journal_too(base: Path) -> None:
     org = Watched(base)
     org.tick()
     assert org.counter == {"current_tick": 2, "read_at": "2026-11-23T07:00:00.000Z"}
@@ -147,9 +142,7 @@ def test_a_wrong_schedule_takes_out_its_agent_and_a_wrong_zone_for_all_stops_the
     assert '/schedule/cron: "mon-fir" is not a valid day of the week' in turn.reason
     assert 'did you mean "mon-fri"?' in turn.reason
     fs.write_atomic(base, "config/org.json", b'{"timezone": "Europe/Berlni"}')
-    with pytest.raises(
-        ConfigError, match=r'/timezone: time zone .* does not exist.*did you mean "Europe/Berlin"'
-    ):
+    with pytest.raises(ConfigError, match=r'/timezone: time zone .* does not exist.*did you mean "Europe/Berlin"'):
         run_once(base, clock=org.clock)
 
 
@@ -195,9 +188,7 @@ def test_date_and_time_stand_in_the_prompt_of_who_asks_for_them(base: Path) -> N
     edit["schedule"]["timezone"] = "Asia/Tokyo"
     fs.write_atomic(base, "agents/cyd/resume.json", json.dumps(edit).encode())
     run_once(base, clock=FrozenClock(MONDAY))
-    ada, bob, cyd = (
-        line["prompt"][-1]["content"] for line in journal_lines(base, 1) if line["type"] == "turn_started"
-    )
+    ada, bob, cyd = (line["prompt"][-1]["content"] for line in journal_lines(base, 1) if line["type"] == "turn_started")
     assert "it was Monday, 23 November 2026, 08:00 CET (2026-11-23T08:00+01:00, Europe/Berlin)." in ada
     assert "16:00 JST" in cyd
     assert "2026" not in bob

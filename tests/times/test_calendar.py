@@ -40,10 +40,7 @@ class Watched:
     def __init__(self, base: Path, *, script: list[dict[str, Any]] | None = None, **jobs: Any) -> None:
         self.base, self.clock, self.number = base, FrozenClock(START), 0
         calendar = resume("calendar", model={"key": "clock"}, permissions={"read_outboxes": ["*"]})
-        people = [
-            resume(name, schedule=QUIET, permissions={"read_outboxes": ["calendar"]})
-            for name in ("dan", "eve")
-        ]
+        people = [resume(name, schedule=QUIET, permissions={"read_outboxes": ["calendar"]}) for name in ("dan", "eve")]
         org = {"timezone": "Europe/Berlin"}
         script = [answer(), answer(agent="eve")] if script is None else script
         models = {"scripted": {"provider": "scripted", "options": {"file": SCRIPT_FILE}, "attempts": 1}}
@@ -70,9 +67,7 @@ class Watched:
         return read_outbox_entries(self.base, "calendar")
 
 
-def test_a_job_is_asked_for_in_the_first_tick_after_its_moment_and_answered_as_any_request(
-    base: Path,
-) -> None:
+def test_a_job_is_asked_for_in_the_first_tick_after_its_moment_and_answered_as_any_request(base: Path) -> None:
     org = Watched(base, page=NINE)
     assert org.asks(minutes=59) == []
     assert org.last.is_quiet
@@ -104,14 +99,10 @@ def test_a_week_of_downtime_is_one_request_that_says_how_many_it_stands_for(base
         ("allow", [["page"], ["page"], [], ["page"]]),
     ],
 )
-def test_a_moment_that_comes_while_the_last_request_is_open(
-    base: Path, overlap: str, asked: list[list[str]]
-) -> None:
+def test_a_moment_that_comes_while_the_last_request_is_open(base: Path, overlap: str, asked: list[list[str]]) -> None:
     silent = {"agent": "dan", "reply": say("x", outbox_entries=[], tool_calls=[])}
     later = [{"agent": "dan", "tick": tick, "error": "Unavailable"} for tick in (2, 3)]
-    org = Watched(
-        base, script=[*later, answer(), silent], page={**NINE, "cron": "0 * * * *", "overlap": overlap}
-    )
+    org = Watched(base, script=[*later, answer(), silent], page={**NINE, "cron": "0 * * * *", "overlap": overlap})
     first = [org.asks(hours=1), org.asks(hours=1)]  # the agent cannot answer yet
     org.tick(minutes=1)
     assert [*first, org.asks(minutes=1), org.asks(hours=1)] == asked
@@ -158,12 +149,7 @@ def test_jobs_rest_on_holidays_and_while_they_are_paused(base: Path) -> None:
     page = {**NINE, "overlap": "allow"}
     jobs = {"page": page, "alarm": {**page, "on_holidays": True}, "off": {**page, "paused": "too dear"}}
     org.keep({"jobs": jobs, "holidays": ["11-23", "2026-11-25"]})
-    assert [org.asks(days=1) for _ in range(4)] == [
-        ["alarm"],
-        ["page", "alarm"],
-        ["alarm"],
-        ["page", "alarm"],
-    ]
+    assert [org.asks(days=1) for _ in range(4)] == [["alarm"], ["page", "alarm"], ["alarm"], ["page", "alarm"]]
 
 
 def test_a_broken_calendar_takes_out_who_asks_for_its_jobs_and_nobody_else(base: Path) -> None:
@@ -179,16 +165,8 @@ def test_a_broken_calendar_takes_out_who_asks_for_its_jobs_and_nobody_else(base:
     [
         ({"jobs": {"a": {**NINE, "timezone": "Europe/Berln"}}}, "/jobs/a/timezone", "Europe/Berln"),
         ({"jobs": {"a": {"agent": "dan", "text": "x"}}}, "/jobs/a", 'job "a" must have "cron" or "after"'),
-        (
-            {"jobs": {"a": {"agent": "dan", "text": "x", "after": "b"}}},
-            "/jobs/a/after",
-            'job "b" does not exist',
-        ),
-        (
-            {"jobs": {"a": NINE}, "holidays": ["Easter"]},
-            "/holidays/0",
-            'a holiday must be a date, got "Easter"',
-        ),
+        ({"jobs": {"a": {"agent": "dan", "text": "x", "after": "b"}}}, "/jobs/a/after", 'job "b" does not exist'),
+        ({"jobs": {"a": NINE}, "holidays": ["Easter"]}, "/holidays/0", 'a holiday must be a date, got "Easter"'),
         ({"jobs": {f"j{number}": NINE for number in range(61)}}, "/jobs", "jobs must be at most 60, got 61"),
         ({"jobs": {"a": {**NINE, "agent": "dann"}}}, "/jobs/a/agent", 'no agent "dann"'),
     ],
@@ -231,10 +209,7 @@ def test_a_clock_set_back_asks_for_nothing_twice(base: Path) -> None:
 def keeper(base: Path, **args: str) -> Watched:
     org = Watched(base, script=[{"agent": "eve", "reply": say("x", outbox_entries=[])}])
     call = {"tool": "keep_job", "args": {"name": "review", **args}}
-    script = [
-        {"agent": "fay", "tick": 2, "reply": say("x", outbox_entries=[], tool_calls=[call])},
-        answer(agent="fay"),
-    ]
+    script = [{"agent": "fay", "tick": 2, "reply": say("x", outbox_entries=[], tool_calls=[call])}, answer(agent="fay")]
     permissions = {"read_outboxes": ["calendar"], "tools": ["keep_job"]}
     fay = resume("fay", permissions=permissions, schedule={"wake": "changed"})
     make_org(base, fay, script=script, org={"timezone": "Europe/Berlin"})
@@ -259,9 +234,7 @@ def test_an_agent_keeps_a_job_of_its_own_within_bounds(base: Path) -> None:
         ({}, 'no job "review"'),
     ],
 )
-def test_a_job_of_an_agents_own_that_cannot_be_is_refused_in_words(
-    base: Path, args: dict[str, str], says: str
-) -> None:
+def test_a_job_of_an_agents_own_that_cannot_be_is_refused_in_words(base: Path, args: dict[str, str], says: str) -> None:
     keeper(base, **args)
     result = next(line for line in journal_lines(base, 2) if line["type"] == "tool_finished")
     assert not result["success"]
@@ -280,23 +253,15 @@ def test_replay_and_a_run_on_a_copy_agree(base: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 8, 64])
-def test_however_many_turns_run_at_once_the_files_are_the_same(
-    base: Path, tmp_path: Path, at_once: int
-) -> None:
+def test_however_many_turns_run_at_once_the_files_are_the_same(base: Path, tmp_path: Path, at_once: int) -> None:
     trees = []
     for place, settings in ((base, {"executor": "serial"}), (tmp_path / "other", {"max_parallel": at_once})):
-        people = [
-            resume(f"p{n}", schedule=QUIET, permissions={"read_outboxes": ["calendar"]}) for n in range(8)
-        ]
+        people = [resume(f"p{n}", schedule=QUIET, permissions={"read_outboxes": ["calendar"]}) for n in range(8)]
         often = [
-            resume(f"c{n}", schedule={"cron": "*/20 * * * *"}, permissions={"tools": ["remind_me"]})
-            for n in range(4)
+            resume(f"c{n}", schedule={"cron": "*/20 * * * *"}, permissions={"tools": ["remind_me"]}) for n in range(4)
         ]
         call = {"tool": "remind_me", "args": {"text": "again", "after": "30m"}}
-        script = [
-            *(answer(agent=f"p{n}") for n in range(8)),
-            {"reply": say("x", outbox_entries=[], tool_calls=[call])},
-        ]
+        script = [*(answer(agent=f"p{n}") for n in range(8)), {"reply": say("x", outbox_entries=[], tool_calls=[call])}]
         org = {"timezone": "Europe/Berlin"}
         calendar = resume("calendar", model={"key": "clock"})
         make_org(place, calendar, *people, *often, script=script, org={**org, **settings})

@@ -10,12 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lemming.capabilities.cron.cron_expressions import (
-    describe_cron,
-    find_cron_error,
-    find_due_times,
-    iter_occurrences,
-)
+from lemming.capabilities.cron.cron_expressions import describe_cron, find_cron_error, find_due_times, iter_occurrences
 from lemming.kernel.base.times.zones import zone_error
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
@@ -103,11 +98,7 @@ def test_a_fixed_time_comes_once_on_every_local_day(zone: str) -> None:
         ("0 9 * * 1-5", "2026-03-27T12:00:00+00:00", ["2026-03-30T09:00:00+02:00"]),
         ("0 9 * * 1-5", "2026-10-23T12:00:00+00:00", ["2026-10-26T09:00:00+01:00"]),
         ("30 2 * * *", "2026-03-28T12:00:00+00:00", ["2026-03-29T03:00:00+02:00"]),
-        (
-            "30 2 * * *",
-            "2026-10-24T12:00:00+00:00",
-            ["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"],
-        ),
+        ("30 2 * * *", "2026-10-24T12:00:00+00:00", ["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"]),
         ("30 2 * * *", "2026-10-25T01:10:00+00:00", ["2026-10-26T02:30:00+01:00"]),
         ("*/30 * * * *", "2026-03-29T00:30:00+00:00", ["2026-03-29T03:00:00+02:00"]),
         (

@@ -50,10 +50,7 @@ def many_tools() -> list[Tool]:
     subject = {"subject": {"type": "string", "title": "Subject", "description": "What it is about."}}
     wanted: list[Tool] = [Said(name, about, subject) for name, about in ABOUTS.items()]
     filler = {"level": {"type": "integer", "title": "Level"}}
-    return [
-        *wanted,
-        *(Said(f"tank.fill_{n}", f"Fill tank {n} up to a level.", filler) for n in range(FILLERS)),
-    ]
+    return [*wanted, *(Said(f"tank.fill_{n}", f"Fill tank {n} up to a level.", filler) for n in range(FILLERS))]
 
 
 @contextmanager

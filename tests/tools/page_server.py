@@ -24,11 +24,7 @@ class Pages:
         return f"http://{host}:{self.port}{path}"
 
     def put(self, path: str, body: bytes, kind: str = "text/plain", status: int = 200, **more: str) -> None:
-        self.pages[path] = (
-            status,
-            {"Content-Type": kind, **{k.replace("_", "-"): v for k, v in more.items()}},
-            body,
-        )
+        self.pages[path] = (status, {"Content-Type": kind, **{k.replace("_", "-"): v for k, v in more.items()}}, body)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -46,9 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         pages: Pages = self.server.pages
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
-        pages.asked.append(
-            (f"{self.command} {self.path}", {k.lower(): v for k, v in self.headers.items()}, body)
-        )
+        pages.asked.append((f"{self.command} {self.path}", {k.lower(): v for k, v in self.headers.items()}, body))
         if self.path == "/silent":
             pages.over.wait(20)
             return
@@ -62,9 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
                     self.wfile.write(b"x")
                     self.wfile.flush()
             return
-        status, headers, content = pages.pages.get(
-            self.path, (404, {"Content-Type": "text/plain"}, b"no such page")
-        )
+        status, headers, content = pages.pages.get(self.path, (404, {"Content-Type": "text/plain"}, b"no such page"))
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)

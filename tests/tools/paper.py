@@ -27,11 +27,7 @@ _RELATIONS = (
 
 def pdf(*pages: str) -> bytes:
     """Return a PDF with so many pages of one line each."""
-    objects = [
-        b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"",
-        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
+    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
     kids = []
     for text in pages:
         stream = f"BT /F1 12 Tf 50 700 Td ({text}) Tj ET".encode()

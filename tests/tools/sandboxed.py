@@ -43,11 +43,7 @@ def processes(marker: str) -> list[int]:
 def snapshot(base: Path) -> dict[str, tuple[int, int, bytes]]:
     """Return mode, time and content of every file outside the workspace of alpha."""
     return {
-        str(path): (
-            path.stat().st_mode,
-            path.stat().st_mtime_ns,
-            path.read_bytes() if path.is_file() else b"",
-        )
+        str(path): (path.stat().st_mode, path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
         for path in sorted(base.rglob("*"))
         if "alpha/workspace" not in str(path)
     }

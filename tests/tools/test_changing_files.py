@@ -42,9 +42,7 @@ def test_an_empty_replacement_takes_the_passage_out(desk: Desk) -> None:
 
 def test_a_passage_that_stands_there_twice_is_named_with_its_lines(desk: Desk) -> None:
     why = desk.refusal("file_edit", path="a.txt", old="two", new="2")
-    assert why == (
-        'file_edit: "a.txt" holds that passage 2 times, in lines 2, 4: give more of it, or all true'
-    )
+    assert why == ('file_edit: "a.txt" holds that passage 2 times, in lines 2, 4: give more of it, or all true')
 
 
 def test_all_of_them_are_replaced_when_asked(desk: Desk) -> None:

@@ -40,9 +40,7 @@ def test_a_pdf_is_text_page_by_page(desk: Desk) -> None:
 
 
 def test_a_word_document_is_text(desk: Desk) -> None:
-    assert (
-        desk.do("read_document", path=put(desk, "a.docx", word("First.", "Second."))) == "First.\n\nSecond."
-    )
+    assert desk.do("read_document", path=put(desk, "a.docx", word("First.", "Second."))) == "First.\n\nSecond."
 
 
 def test_html_is_text_without_what_nobody_reads(desk: Desk) -> None:
@@ -140,7 +138,5 @@ def test_a_document_beyond_the_limit_and_a_path_beyond_the_grants_are_refused(de
 def test_without_the_packages_the_line_that_installs_them_is_told(tmp_path: Path) -> None:
     (tmp_path / "mammoth.py").write_text("raise ModuleNotFoundError('no', name='mammoth')")
     command = [sys.executable, "-P", "-m", "lemming.capabilities.toolbox.document_reader", "word", "1", "100"]
-    ran = subprocess.run(
-        command, input=b"", capture_output=True, env={"PYTHONPATH": str(tmp_path)}, check=True
-    )
+    ran = subprocess.run(command, input=b"", capture_output=True, env={"PYTHONPATH": str(tmp_path)}, check=True)
     assert ran.stdout == b'{"missing": "mammoth"}'

@@ -40,25 +40,14 @@ def test_a_file_that_was_written_can_be_read(desk: Desk) -> None:
     assert desk.do("file_read", path="notes/today.txt") == "é\n"
 
 
-@pytest.mark.parametrize(
-    "path", ["a.txt", "./a.txt", "workspace/a.txt", "./workspace/a.txt", ".//workspace/./a.txt"]
-)
+@pytest.mark.parametrize("path", ["a.txt", "./a.txt", "workspace/a.txt", "./workspace/a.txt", ".//workspace/./a.txt"])
 def test_the_workspace_has_several_names(desk: Desk, path: str) -> None:
     desk.write("agents/alpha/workspace/a.txt", "own")
     assert desk.do("file_read", path=path) == "own"
 
 
 @pytest.mark.parametrize(
-    "path",
-    [
-        "a.txt",
-        "./a.txt",
-        "shared/a.txt",
-        "agents/beta/outbox/x.json",
-        "config/a.txt",
-        "logs//x",
-        "./agents/x",
-    ],
+    "path", ["a.txt", "./a.txt", "shared/a.txt", "agents/beta/outbox/x.json", "config/a.txt", "logs//x", "./agents/x"]
 )
 def test_where_a_file_is_said_to_be_written_it_is(desk: Desk, path: str) -> None:
     said = desk.do("file_write", path=path, content="x").removeprefix("wrote 1 byte to ")
@@ -82,9 +71,7 @@ def test_absolute_paths_of_granted_folders_work(desk: Desk, tmp_path: Path) -> N
     assert (tmp_path / "outside/new/a.txt").read_text() == "x"
 
 
-def test_an_effect_is_relative_to_the_organisation_or_to_the_granted_folder(
-    desk: Desk, tmp_path: Path
-) -> None:
+def test_an_effect_is_relative_to_the_organisation_or_to_the_granted_folder(desk: Desk, tmp_path: Path) -> None:
     outside = str(tmp_path / "outside")
     other = Desk(desk.base, allow_write=["./shared", outside])
     (inside,) = other.call("file_write", path=f"{desk.base}/shared/a", content="x").effects
@@ -201,17 +188,13 @@ def test_another_case_is_another_folder_of_the_workspace(desk: Desk, path: str) 
 @pytest.mark.parametrize("grant", ["data", "./data", "../beta", "~/docs", ".", "", "./shared/../config"])
 def test_a_grant_that_cannot_be_understood_is_an_error_that_quotes_it(desk: Desk, grant: str) -> None:
     other = Desk(desk.base, allow_read=["./workspace", grant])
-    assert f'the resume grants "{grant}", which is not understood' in other.refusal(
-        "file_read", path="/etc/hosts"
-    )
+    assert f'the resume grants "{grant}", which is not understood' in other.refusal("file_read", path="/etc/hosts")
 
 
 def test_no_grant_is_no_access(desk: Desk) -> None:
     other = Desk(desk.base, allow_read=[], allow_write=[])
     assert "refused by permissions.file_access.allow_read []" in other.refusal("file_read", path="a.txt")
-    assert "refused by permissions.file_access.allow_write []" in other.refusal(
-        "file_write", path="a", content=""
-    )
+    assert "refused by permissions.file_access.allow_write []" in other.refusal("file_write", path="a", content="")
 
 
 @pytest.mark.parametrize(
@@ -234,19 +217,13 @@ ORGANISATION = [
 
 
 @pytest.mark.parametrize("path", ORGANISATION)
-def test_a_grant_of_the_whole_organisation_does_not_open_what_the_engine_writes(
-    desk: Desk, path: str
-) -> None:
+def test_a_grant_of_the_whole_organisation_does_not_open_what_the_engine_writes(desk: Desk, path: str) -> None:
     other = Desk(desk.base, allow_write=[str(desk.base)])
     assert "allow_write" in other.refusal("file_write", path=f"{desk.base}/{path}", content="x")
 
 
-@pytest.mark.parametrize(
-    "path", ["config/org.json", "logs/x", "agents/beta/outbox/x", "agents/beta/workspace/x"]
-)
-def test_an_organisation_reached_under_another_name_is_recognised(
-    desk: Desk, tmp_path: Path, path: str
-) -> None:
+@pytest.mark.parametrize("path", ["config/org.json", "logs/x", "agents/beta/outbox/x", "agents/beta/workspace/x"])
+def test_an_organisation_reached_under_another_name_is_recognised(desk: Desk, tmp_path: Path, path: str) -> None:
     """A volume that ignores case, or a bind mount, gives a folder a second name; a link stands in for it."""
     (tmp_path / "alias").symlink_to(desk.base)
     other = Desk(desk.base, allow_write=[f"{tmp_path}/alias", f"{tmp_path}/alias/config"])
@@ -375,11 +352,7 @@ def test_the_engine_reads_context_files_by_the_same_rules(desk: Desk) -> None:
 
 
 def test_a_grant_that_is_not_understood_takes_nothing_from_the_others(tmp_path: Path) -> None:
-    desk = Desk(
-        tmp_path, allow_read=["../up", "./workspace", "elsewhere"], allow_write=["~/x", "./workspace"]
-    )
+    desk = Desk(tmp_path, allow_read=["../up", "./workspace", "elsewhere"], allow_write=["~/x", "./workspace"])
     desk.do("file_write", path="a.txt", content="text")
     assert desk.do("file_read", path="a.txt") == "text"
-    assert 'the resume grants "elsewhere", which is not understood' in desk.refusal(
-        "file_read", path="shared/b"
-    )
+    assert 'the resume grants "elsewhere", which is not understood' in desk.refusal("file_read", path="shared/b")

@@ -193,9 +193,7 @@ def _wait_for_the_end_of(process: int) -> None:
     assert ended
 
 
-def test_an_edit_counts_from_the_next_tick_and_a_broken_one_leaves_the_tools_as_they_were(
-    tmp_path: Path,
-) -> None:
+def test_an_edit_counts_from_the_next_tick_and_a_broken_one_leaves_the_tools_as_they_were(tmp_path: Path) -> None:
     shop = Workshop(tmp_path / "org")
     said: list[str] = []
     versions = ['return "one"', 'return "two"', "return (", 'return "four"']
@@ -270,9 +268,7 @@ def test_an_organisation_without_tool_files_imports_nothing_of_it(tmp_path: Path
     make_org(tmp_path, resume("ada"), script=[{"reply": say("hello")}])
     look = "print([name for name in sys.modules if 'functions' in name or name == 'docstring_parser'])"
     code = textwrap.dedent(ENGINE) + look
-    ran = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
-    )
+    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
     (started,) = [line for line in journal_lines(tmp_path, 1) if line["type"] == "turn_started"]
     assert "deadline_s" not in str(started["resume"]["turn"])

@@ -146,13 +146,7 @@ def test_every_wrong_argument_is_named_with_the_nearest_spelling(shop: Workshop)
     shop.file("@tool\ndef weather(city: str, days: int = 1) -> str:\n    return city\n")
     result = shop.call("weather", cty="Oslo", days="soon")
     assert result.outcome == "invalid_args"
-    for said in (
-        '"city" is required',
-        '"days": input should be a valid integer',
-        'got "soon"',
-        '"cty"',
-        '"city"?',
-    ):
+    for said in ('"city" is required', '"days": input should be a valid integer', 'got "soon"', '"cty"', '"city"?'):
         assert said in result.output
 
 
@@ -225,9 +219,7 @@ async def later(number: int) -> int:
         ("nothing", "ok", ""),
     ],
 )
-def test_whatever_a_function_does_ends_its_call_only(
-    ends: Workshop, how: str, outcome: str, said: str
-) -> None:
+def test_whatever_a_function_does_ends_its_call_only(ends: Workshop, how: str, outcome: str, said: str) -> None:
     result = ends.call("fail", how=how)
     assert (result.outcome, said in result.output) == (outcome, True), result.output
     assert ends.call("later", number=1).output == "2"
@@ -250,8 +242,7 @@ def test_a_long_result_is_cut_and_kept_whole_in_the_workspace(shop: Workshop) ->
     report = shop.run(call("much"))
     (record,) = shop.finished()
     assert record["output"].endswith(
-        "[cut: the first 32768 of 100000 bytes are shown; "
-        "the whole is in workspace/tool_results/00000001-0-much.txt]"
+        "[cut: the first 32768 of 100000 bytes are shown; the whole is in workspace/tool_results/00000001-0-much.txt]"
     )
     kept = shop.base / "agents/ada/workspace/tool_results/00000001-0-much.txt"
     assert kept.read_text() == "line\n" * 20_000

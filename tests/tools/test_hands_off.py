@@ -234,10 +234,7 @@ def test_every_sandbox_holds_for_an_ordinary_user_as_well() -> None:
     python = "/usr/bin/python3"
     if os.geteuid() != 0 or not os.path.exists(python):
         pytest.skip("needs root, and a Python that others may run")
-    packages = [
-        str(Path(__file__).parents[2]),
-        *(path for path in sys.path if path.endswith("site-packages")),
-    ]
+    packages = [str(Path(__file__).parents[2]), *(path for path in sys.path if path.endswith("site-packages"))]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(packages)}
     can_import = [python, "-c", "import pytest, pydantic, lemming"]
     nobody: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []}

@@ -133,9 +133,7 @@ def assert_said(result: ToolResult, *outcomes: str) -> None:
     assert len(result.output.encode()) < 40_000
 
 
-@pytest.mark.parametrize(
-    "arguments", [None, [], "text", 5, {"hwo": "none"}, {5: "x"}, {"how": "none", "": 1}]
-)
+@pytest.mark.parametrize("arguments", [None, [], "text", 5, {"hwo": "none"}, {5: "x"}, {"how": "none", "": 1}])
 def test_arguments_that_are_none_at_all_are_refused(shop: Workshop, arguments: Any) -> None:
     assert shop.call_with("give", arguments).outcome == "invalid_args"
 
@@ -208,9 +206,7 @@ def test_no_function_answers_for_another_call(tmp_path: Path) -> None:
 
 def test_agents_share_no_process(tmp_path: Path) -> None:
     shop = Workshop(tmp_path / "org")
-    shop.file(
-        "KEPT = []\n@tool\ndef keep(text: str) -> str:\n    KEPT.append(text)\n    return ','.join(KEPT)\n"
-    )
+    shop.file("KEPT = []\n@tool\ndef keep(text: str) -> str:\n    KEPT.append(text)\n    return ','.join(KEPT)\n")
     write_atomic(shop.base, "agents/bob/resume.json", dump_pretty(shop.resume("bob")))
     said = [shop.call_with("keep", {"text": who}, who=who).output for who in ("ada", "bob", "ada", "bob")]
     assert said == ["ada", "bob", "ada,ada", "bob,bob"]

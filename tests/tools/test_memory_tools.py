@@ -24,9 +24,7 @@ def test_what_is_saved_can_be_read(desk: Desk) -> None:
 
 
 def test_the_effect_is_that_of_every_other_way_to_remember(desk: Desk) -> None:
-    assert desk.call("memory_write", key="goals", value=1).effects == (
-        make_memory_effect("alpha", "goals", 1, NOW),
-    )
+    assert desk.call("memory_write", key="goals", value=1).effects == (make_memory_effect("alpha", "goals", 1, NOW),)
 
 
 def test_a_turn_reads_and_lists_what_it_has_saved(desk: Desk) -> None:
@@ -47,9 +45,7 @@ def test_no_key_lists_the_keys(desk: Desk) -> None:
 
 def test_an_unknown_key_is_answered_with_the_nearest(desk: Desk) -> None:
     desk.do("memory_write", key="goals", value=1)
-    assert (
-        desk.refusal("memory_read", key="gaols") == 'memory_read: no memory "gaols" (did you mean "goals"?)'
-    )
+    assert desk.refusal("memory_read", key="gaols") == 'memory_read: no memory "gaols" (did you mean "goals"?)'
 
 
 @pytest.mark.parametrize("key", ["../../../x", "a/b", ".x", "../../beta/memory/goals"])
@@ -75,10 +71,7 @@ def test_a_value_beyond_the_limit_is_refused_and_the_rest_stands(desk: Desk) -> 
 
 def test_a_file_that_a_person_broke_is_named_and_not_replaced(desk: Desk) -> None:
     desk.write("agents/alpha/memory/goals.json", '{"value": ')
-    for refusal in (
-        desk.refusal("memory_read", key="goals"),
-        desk.refusal("memory_write", key="goals", value=1),
-    ):
+    for refusal in (desk.refusal("memory_read", key="goals"), desk.refusal("memory_write", key="goals", value=1)):
         assert refusal.startswith("agents/alpha/memory/goals.json:1:")
         assert "the engine does not replace it" in refusal
 

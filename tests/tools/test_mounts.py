@@ -61,9 +61,7 @@ for source, target, path in (
 
 def test_no_mount_opens_what_is_the_engines(tmp_path: Path) -> None:
     """A granted folder, or one below it, may show a closed folder of the organisation under another name."""
-    private = (
-        ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    )
+    private = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
     if subprocess.run([*private, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no mount namespace can be made here")
     base = tmp_path / "org"

@@ -29,12 +29,7 @@ def output_of(base: Path, tool: str, **args: Any) -> str:
 
 @pytest.mark.parametrize(
     ("tool", "meant"),
-    [
-        ("file_raed", "file_read"),
-        ("ask_bobb", "ask_bob"),
-        ("askBob", "ask_bob"),
-        ("memory-read", "memory_read"),
-    ],
+    [("file_raed", "file_read"), ("ask_bobb", "ask_bob"), ("askBob", "ask_bob"), ("memory-read", "memory_read")],
 )
 def test_the_nearest_tool_is_named_those_of_a_turn_among_them(base: Path, tool: str, meant: str) -> None:
     assert output_of(base, tool) == f'no tool "{tool}" (did you mean "{meant}"?)'

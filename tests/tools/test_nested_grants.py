@@ -55,9 +55,7 @@ def test_a_granted_folder_that_is_not_there_yet_is_empty(tmp_path: Path) -> None
 def test_a_name_that_is_never_written_is_when_a_person_grants_it(nested: Desk, tmp_path: Path) -> None:
     nested.do("file_write", path=f"{tmp_path}/outside/.git/hooks/pre-commit", content="x")
     assert (tmp_path / "outside/.git/hooks/pre-commit").read_text() == "x"
-    assert "is never written" in nested.refusal(
-        "file_write", path=f"{tmp_path}/outside/.git/config", content="x"
-    )
+    assert "is never written" in nested.refusal("file_write", path=f"{tmp_path}/outside/.git/config", content="x")
 
 
 def test_a_folder_granted_by_name_is_not_full_of_what_lies_beside_it(tmp_path: Path) -> None:

@@ -66,9 +66,7 @@ class Desk:
 
 
 @pytest.mark.parametrize(
-    ("gates", "names"),
-    [([], "abcd"), ([BLOCKS], "abcd"), ([ASKS], "abc")],
-    ids=["moment", "refused", "waits"],
+    ("gates", "names"), [([], "abcd"), ([BLOCKS], "abcd"), ([ASKS], "abc")], ids=["moment", "refused", "waits"]
 )
 def test_what_a_call_brings_along_changes_no_number_of_those_after_it(
     tmp_path: Path, gates: list[Any], names: str

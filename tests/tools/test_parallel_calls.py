@@ -72,13 +72,7 @@ def test_a_file_is_written_between_calls_that_run_at_once(tmp_path: Path) -> Non
     shop = Workshop(tmp_path / "org")
     shop.file(COUNTED)
     many = [call("look", n=0), call("look", n=1), call("file_write", path="a.txt", content="x")]
-    many += [
-        call("one", n=1),
-        call("look", n=13),
-        call("nothing"),
-        call("look", n=2),
-        call("look", n=2),
-    ]
+    many += [call("one", n=1), call("look", n=13), call("nothing"), call("look", n=2), call("look", n=2)]
     shop.run(*many)
     outcomes = [(it["tool"], it["outcome"]) for it in shop.finished()]
     assert outcomes == [
@@ -123,9 +117,7 @@ GATES = [{"at": "call", "tool": "look", "when": ABOUT_ONE, "then": "ask"}]
 def test_a_gate_looks_at_each_call_before_it_begins(tmp_path: Path) -> None:
     blocks = [{**GATES[0], "then": "block", "because": "not that"}]
     shop = Workshop(tmp_path / "org", gates=blocks)
-    shop.file(
-        TOGETHER.replace("Barrier(3)", "Barrier(2)").replace("if n < 2", "if n < 1").replace("n + 1", "2")
-    )
+    shop.file(TOGETHER.replace("Barrier(3)", "Barrier(2)").replace("if n < 2", "if n < 1").replace("n + 1", "2"))
     shop.run(*THREE)
     assert [(it["outcome"], it["output"]) for it in shop.finished()] == [
         ("ok", "found 0"),

@@ -89,9 +89,7 @@ def prompt_in(base: Path) -> str:
     return str(started["prompt"][0]["content"])
 
 
-def test_a_tool_reaches_the_organisations_that_name_its_plugin_and_no_other(
-    tmp_path: Path, plugin: str
-) -> None:
+def test_a_tool_reaches_the_organisations_that_name_its_plugin_and_no_other(tmp_path: Path, plugin: str) -> None:
     write(tmp_path, plugin, tool())
     first, other, again = org(tmp_path / "a", plugin), org(tmp_path / "b"), org(tmp_path / "c", plugin)
     assert result_in(first) == "done"
@@ -100,15 +98,11 @@ def test_a_tool_reaches_the_organisations_that_name_its_plugin_and_no_other(
     assert "  - note:" in prompt_in(first)
     assert "note:" not in prompt_in(other)
     problems = list(validate_agents(other, load_config(other), None))
-    assert [(found.pointer, found.message) for found in problems] == [
-        ("/permissions/tools/0", 'no tool "note"')
-    ]
+    assert [(found.pointer, found.message) for found in problems] == [("/permissions/tools/0", 'no tool "note"')]
     assert not list(validate_agents(again, load_config(again), None))
 
 
-def test_what_an_organisation_has_stays_the_very_same_while_nothing_is_registered(
-    tmp_path: Path, plugin: str
-) -> None:
+def test_what_an_organisation_has_stays_the_very_same_while_nothing_is_registered(tmp_path: Path, plugin: str) -> None:
     write(tmp_path, plugin, tool())
     with_it, without = OrgSettings(plugins=[plugin]), OrgSettings()
     assert {*SHIPPED} <= {*get_toolset(with_it)} == {*get_toolset(without)}
@@ -126,9 +120,7 @@ def test_two_organisations_may_each_have_a_tool_of_one_name(tmp_path: Path, plug
     assert result_in(first) == "one"
 
 
-def test_two_plugins_of_one_organisation_with_a_tool_of_one_name_are_refused(
-    tmp_path: Path, plugin: str
-) -> None:
+def test_two_plugins_of_one_organisation_with_a_tool_of_one_name_are_refused(tmp_path: Path, plugin: str) -> None:
     write(tmp_path, plugin, tool(class_name="One"))
     write(tmp_path, f"{plugin}_b", tool(class_name="Two"))
     base = org(tmp_path / "a", plugin, f"{plugin}_b")
@@ -136,9 +128,7 @@ def test_two_plugins_of_one_organisation_with_a_tool_of_one_name_are_refused(
         run_once(base)
 
 
-def test_a_plugin_has_what_a_module_registers_that_an_earlier_one_imported(
-    tmp_path: Path, plugin: str
-) -> None:
+def test_a_plugin_has_what_a_module_registers_that_an_earlier_one_imported(tmp_path: Path, plugin: str) -> None:
     write(tmp_path, f"{plugin}_shared", tool())
     write(tmp_path, plugin, f"import {plugin}_shared")
     write(tmp_path, f"{plugin}_b", f"from {plugin}_shared import Own")
@@ -152,9 +142,7 @@ def test_a_plugin_that_takes_the_name_of_a_tool_that_ships_stops_the_engine_and_
 ) -> None:
     write(tmp_path, plugin, tool(name="shell"))
     base = org(tmp_path / "a", plugin, calls="shell")
-    with pytest.raises(
-        ConfigError, match=rf"plugin {plugin} .*{plugin}.Own cannot be the tool .shell.*Shell"
-    ):
+    with pytest.raises(ConfigError, match=rf"plugin {plugin} .*{plugin}.Own cannot be the tool .shell.*Shell"):
         run_once(base)
 
 
@@ -189,9 +177,7 @@ def test_a_provider_reaches_only_the_organisations_that_name_its_plugin(tmp_path
 
 def test_no_provider_takes_the_place_of_one_that_ships(tmp_path: Path, plugin: str) -> None:
     write(tmp_path, plugin, PROVIDER.format(name="openai"))
-    with pytest.raises(
-        ConfigError, match=rf"{plugin}.Answering cannot be the provider .openai.*OpenAIProvider"
-    ):
+    with pytest.raises(ConfigError, match=rf"{plugin}.Answering cannot be the provider .openai.*OpenAIProvider"):
         load_plugins((plugin,))
     assert plugin not in sys.modules
 
@@ -213,15 +199,9 @@ def test_what_an_installed_package_offers_is_there_for_every_organisation(base: 
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[lemming.plugins]\noffered = offered_plugin\n")
-    (package / "offered_plugin.py").write_text(
-        TOOL.format(class_name="Catalogue", name="offered", says="here")
-    )
+    (package / "offered_plugin.py").write_text(TOOL.format(class_name="Catalogue", name="offered", says="here"))
     call = {"tool": "offered", "args": {}}
-    make_org(
-        base,
-        resume("ada", permissions={"tools": ["offered"]}),
-        script=[{"reply": say("", tool_calls=[call])}],
-    )
+    make_org(base, resume("ada", permissions={"tools": ["offered"]}), script=[{"reply": say("", tool_calls=[call])}])
     subprocess.run(
         [sys.executable, "-m", "lemming", "-C", str(base), "run-once", "--trust"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(package), *sys.path])},

@@ -27,9 +27,7 @@ def test_files_of_a_turn_and_of_turns_before_fill_a_folder_up(tmp_path: Path, fo
     desk.write("agents/alpha/workspace/before", "x" * 400_000)
     for name in ("a", "b"):
         assert desk.call("file_write", path=f"{folder}/{name}", content="x" * 250_000).success
-    assert "bytes, at most 1048576 are allowed" in desk.refusal(
-        "file_write", path=f"{folder}/c", content="x" * 250_000
-    )
+    assert "bytes, at most 1048576 are allowed" in desk.refusal("file_write", path=f"{folder}/c", content="x" * 250_000)
     assert desk.call("file_write", path=f"{folder}/before", content="less").success
     assert desk.call("file_write", path=f"{folder}/c", content="x" * 250_000).success
 

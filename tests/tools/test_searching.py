@@ -58,9 +58,7 @@ def test_a_path_that_was_found_can_be_read_by_that_name(desk: Desk) -> None:
 
 
 def test_a_regular_expression_and_a_pattern_of_names(desk: Desk) -> None:
-    assert desk.do("file_search", regex="^the (printer|office)", files="*.txt") == (
-        "shared/notes/b.txt:1: the printer"
-    )
+    assert desk.do("file_search", regex="^the (printer|office)", files="*.txt") == ("shared/notes/b.txt:1: the printer")
 
 
 def test_what_the_turn_has_written_is_found(desk: Desk) -> None:
@@ -129,9 +127,7 @@ def test_a_broken_expression_is_explained(desk: Desk, regex: str, why: str) -> N
         ({"text": 5}, "text"),
     ],
 )
-def test_wrong_arguments_of_file_search_are_refused(
-    desk: Desk, arguments: dict[str, object], why: str
-) -> None:
+def test_wrong_arguments_of_file_search_are_refused(desk: Desk, arguments: dict[str, object], why: str) -> None:
     assert why in desk.refusal("file_search", **arguments)
 
 

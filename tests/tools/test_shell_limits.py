@@ -50,10 +50,7 @@ def test_a_command_does_not_outlive_a_killed_engine(tmp_path: Path, sandbox: San
 from lemming.tools import ToolRegistry
 ToolRegistry.get("shell").execute("alpha", {str(tmp_path)!r}, command="sleep 1000.75 > held")
 """
-    with (
-        subprocess.Popen([sys.executable, "-c", code]) as engine,
-        open(desk.workspace / "held", "rb") as held,
-    ):
+    with subprocess.Popen([sys.executable, "-c", code]) as engine, open(desk.workspace / "held", "rb") as held:
         engine.send_signal(signal.SIGKILL)  # the command runs: it has opened the pipe
         poll = select.poll()
         poll.register(held, select.POLLHUP)
@@ -63,9 +60,7 @@ ToolRegistry.get("shell").execute("alpha", {str(tmp_path)!r}, command="sleep 100
 def test_endless_output_is_cut_and_counted(tmp_path: Path, sandbox: Sandbox) -> None:
     desk = Desk(tmp_path, org=org_with(sandbox, max_output_bytes=1000))
     output = desk.do("shell", command="head -c 100000000 /dev/zero")
-    assert output == "exit status 0\n" + "\0" * 1000 + (
-        "\n[output cut: the first 1000 of 100000000 bytes are shown]"
-    )
+    assert output == "exit status 0\n" + "\0" * 1000 + ("\n[output cut: the first 1000 of 100000000 bytes are shown]")
 
 
 def test_a_file_cannot_grow_without_end(desk: Desk) -> None:
@@ -125,10 +120,7 @@ def test_memory_that_processes_share_counts_once(tmp_path: Path, sandbox: Sandbo
 # Each fills a workspace that may hold 1 MiB, 100 files and 64 folders above each other.
 FILL = {
     "files": ("for i in 1 2 3 4; do head -c 500000 /dev/zero > f$i; done", "bytes, at most 1048576"),
-    "while it runs": (
-        "for i in 1 2 3; do head -c 500000 /dev/zero > f$i; done; sleep 3000",
-        "bytes, at most",
-    ),
+    "while it runs": ("for i in 1 2 3; do head -c 500000 /dev/zero > f$i; done; sleep 3000", "bytes, at most"),
     "a hole": ("truncate -s 60M f", "bytes, at most 1048576"),
     "without a name": ("exec 3> f; rm f; head -c 5000000 /dev/zero >&3; sleep 3000", "files without a name"),
     "names": ("i=0; while [ $i -lt 120 ]; do : > $i; i=$((i+1)); done", "files and folders, at most 100"),

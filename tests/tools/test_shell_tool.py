@@ -129,9 +129,7 @@ command = "cat " + " ".join(f"/proc/{{place}}/environ" for place in places) + ";
 print(ToolRegistry.get("shell").execute("alpha", {str(tmp_path)!r}, command=command).output)
 """
     environment = {**os.environ, "OPENAI_API_KEY": SECRET}
-    done = subprocess.run(
-        [sys.executable, "-c", engine], env=environment, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", engine], env=environment, capture_output=True, text=True, check=True)
     assert "end" in done.stdout
     assert SECRET not in done.stdout
 
@@ -200,8 +198,7 @@ def test_no_network_is_reached(desk: Desk) -> None:
             "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
         ]
         script = "import socket\n" + "".join(
-            f"try:\n  {attempt}\n  print('REACHED')\nexcept OSError: print('refused')\n"
-            for attempt in attempts
+            f"try:\n  {attempt}\n  print('REACHED')\nexcept OSError: print('refused')\n" for attempt in attempts
         )
         (desk.workspace / "reach.py").write_text(script)
         output = desk.do("shell", command=f"{PYTHON} reach.py")
@@ -254,9 +251,7 @@ echo written > /dev/null && echo end
 @needs_python
 def test_no_limit_nor_priority_of_another_process_can_be_set(desk: Desk) -> None:
     (desk.workspace / "reach.py").write_text(REACH_OUT)
-    output = desk.do(
-        "shell", command=f"{PYTHON} reach.py {os.getpid()}; ulimit -n 99; ulimit -n; nice -n 1 echo nice"
-    )
+    output = desk.do("shell", command=f"{PYTHON} reach.py {os.getpid()}; ulimit -n 99; ulimit -n; nice -n 1 echo nice")
     assert "REACHED" not in output
     assert output.splitlines()[-2:] == ["99", "nice"]
 

@@ -68,9 +68,7 @@ def test_a_created_agent_is_listed_within_the_same_turn_and_not_created_twice(de
     assert not (desk.base / "agents/scout").exists()
 
 
-@pytest.mark.parametrize(
-    "tools", [["file_write"], ["create_agent"], ["file_read", "file_write"], ["telepathy"]]
-)
+@pytest.mark.parametrize("tools", [["file_write"], ["create_agent"], ["file_read", "file_write"], ["telepathy"]])
 def test_tools_that_the_creator_lacks_are_not_given(desk: Desk, tools: list[str]) -> None:
     refusal = desk.refusal("create_agent", **NEW, tools=tools)
     assert f"{tools[-1]} refused by your permissions.tools (you can pass on: file_read, shell)" in refusal
@@ -137,19 +135,13 @@ def test_a_name_that_has_an_allocation_already_is_refused(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("key", ["program", "human", "gpt-17"])
-def test_a_new_agent_gets_its_creators_model_or_one_that_the_organisation_grants(
-    tmp_path: Path, key: str
-) -> None:
+def test_a_new_agent_gets_its_creators_model_or_one_that_the_organisation_grants(tmp_path: Path, key: str) -> None:
     desk = Desk(tmp_path)
     desk.write("config/models.json", '{"program": {"provider": "cli", "options": {"command": ["sh"]}}}')
     refusal = desk.refusal("create_agent", **NEW, model_key=key)
-    assert (
-        f'no model key "{key}" for new agents; refused by config/org.json create_agent_models []' in refusal
-    )
+    assert f'no model key "{key}" for new agents; refused by config/org.json create_agent_models []' in refusal
     assert refusal.endswith("(you can give: default)")
-    granting = Desk(
-        tmp_path, org=OrgSettings(create_agent_allowed=["alpha"], create_agent_models=["program"])
-    )
+    granting = Desk(tmp_path, org=OrgSettings(create_agent_allowed=["alpha"], create_agent_models=["program"]))
     granting.do("create_agent", **NEW, model_key="program")
     assert load_agent(tmp_path, "scout").model.key == "program"
 

@@ -145,9 +145,7 @@ def test_turns_at_once_write_what_turns_one_after_another_write(tmp_path: Path) 
         assert counting(tmp_path / str(at_once), at_once) == alone
 
 
-def test_validate_and_verify_name_a_file_that_is_damaged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_validate_and_verify_name_a_file_that_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = tmp_path / "org"
     counting(base, 8)
     (base / "shared/store/n.json").write_text('{"key": "n", "val')

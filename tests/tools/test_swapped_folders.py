@@ -100,9 +100,7 @@ def test_a_folder_swapped_for_a_link_never_lets_a_write_escape(desk: Desk, tmp_p
             apply_effect(desk.base, effect)
 
     refused = at_every_moment(desk.workspace / "d", tmp_path / "outside", attempt)
-    assert [(file.name, file.read_text()) for file in (tmp_path / "outside").iterdir()] == [
-        ("secret.txt", SECRET)
-    ]
+    assert [(file.name, file.read_text()) for file in (tmp_path / "outside").iterdir()] == [("secret.txt", SECRET)]
     assert True in refused
 
 

@@ -256,8 +256,7 @@ def test_a_tool_of_ones_own_may_be_registered_again(desk: Desk) -> None:
 def test_an_unknown_tool_is_not_answered_with_names_the_agent_may_not_use(desk: Desk) -> None:
     refusal = desk.refusal("xyz")
     assert refusal == (
-        'no tool "xyz" '
-        "(your tools: custom_tool, dated, file_read, list_agents, memory_read, memory_write, probe)"
+        'no tool "xyz" (your tools: custom_tool, dated, file_read, list_agents, memory_read, memory_write, probe)'
     )
     assert desk.refusal("shel") == refusal.replace("xyz", "shel")
 
@@ -272,10 +271,7 @@ def test_a_tool_called_without_an_engine_checks_the_grant_itself(tmp_path: Path,
         "create_agent": {"name": "x", "title": "X", "instructions": "x"},
     }
     result = ToolRegistry.get(tool).execute("alpha", tmp_path, **arguments[tool])
-    assert (result.success, result.output) == (
-        False,
-        f"{tool}: refused by permissions.tools (granted: none)",
-    )
+    assert (result.success, result.output) == (False, f"{tool}: refused by permissions.tools (granted: none)")
 
 
 def test_importing_the_tools_loads_no_tool() -> None:

@@ -39,17 +39,9 @@ WRONG = [
     ("@tool\ndef f(x: int, /) -> str: ...\n", 4, "x of f must not be positional-only"),
     ("@tool\ndef f(x: Unheard) -> str: ...\n", 4, "name 'Unheard' is not defined"),
     ("import threading\n@tool\ndef f(x: threading.Lock) -> str: ...\n", 5, "a type that JSON can express"),
-    (
-        "import io\n@tool\ndef f(x: io.StringIO) -> str: ...\n",
-        5,
-        "a type that JSON can express",
-    ),
+    ("import io\n@tool\ndef f(x: io.StringIO) -> str: ...\n", 5, "a type that JSON can express"),
     ("@tool\ndef f(: int): ...\n", 5, "SyntaxError"),
-    (
-        "def g():\n    return 1 / 0\ng()\n",
-        5,
-        "ZeroDivisionError: division by zero; {file}:6 in <module>",
-    ),
+    ("def g():\n    return 1 / 0\ng()\n", 5, "ZeroDivisionError: division by zero; {file}:6 in <module>"),
     ("import not_there_at_all\n", 4, "ModuleNotFoundError"),
     ("sys.exit(3)\n", 4, "SystemExit: 3"),
     ("@tool(tool_class='raed')\ndef f() -> str: ...\n", 4, 'did you mean "read"?'),
@@ -163,9 +155,7 @@ OUT: list[tuple[dict[str, str], dict[str, Any], str]] = [
 
 def test_what_is_wrong_with_an_agents_own_tools_keeps_that_agent_out(tmp_path: Path) -> None:
     places = ["tools/*.py", "agents/*/tools/*.py", "agents/*/workspace/*.py"]
-    shop = Workshop(
-        tmp_path / "org", gates=[{"at": "call", "tool": "bobs_own", "then": "block"}], tool_files=places
-    )
+    shop = Workshop(tmp_path / "org", gates=[{"at": "call", "tool": "bobs_own", "then": "block"}], tool_files=places)
     shop.file("@tool\ndef of_all() -> str: ...\n@tool\ndef ask_ada() -> str: ...\n", "tools/a.py")
     shop.file(TWIN.replace("twin", "good"), "agents/ada/tools/good.py")
     for number, (files, _, _) in enumerate(OUT):
@@ -191,9 +181,7 @@ def test_a_gate_that_names_no_tool_stops_the_run_once_all_tools_are_known(tmp_pa
 
 
 @pytest.mark.parametrize("look", ["status", "agents", "findings", "graph"])
-def test_a_look_loads_no_file_that_nobody_agreed_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: str
-) -> None:
+def test_a_look_loads_no_file_that_nobody_agreed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: str) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     shop = Workshop(tmp_path / "org", gates=[{"at": "call", "tool": "file_read", "then": "block"}])
     shop.file(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
@@ -250,9 +238,7 @@ def test_nothing_is_loaded_that_no_setting_names(tmp_path: Path) -> None:
 
 def test_patterns_in_a_resume_stand_for_all_tools_that_fit(tmp_path: Path) -> None:
     shop = Workshop(tmp_path / "org", tools=["weather_*", "file_rea"])
-    shop.file(
-        "@tool\ndef weather_now() -> str:\n    return 'rain'\n@tool\ndef climate() -> str:\n    return 'x'\n"
-    )
+    shop.file("@tool\ndef weather_now() -> str:\n    return 'rain'\n@tool\ndef climate() -> str:\n    return 'x'\n")
     assert shop.call("weather_now").output == "rain"
     assert shop.call("climate").outcome == "denied"
     assert run(["-C", str(shop.base), "validate"]) == 3
@@ -338,9 +324,7 @@ HANGS = "threading.Event().wait()"
         ("os.kill(os.getpid(), 9)", PATIENCE_S, "its process was ended by SIGKILL"),
     ],
 )
-def test_a_file_that_hangs_or_ends_its_process_is_named(
-    tmp_path: Path, code: str, limit_s: float, why: str
-) -> None:
+def test_a_file_that_hangs_or_ends_its_process_is_named(tmp_path: Path, code: str, limit_s: float, why: str) -> None:
     shop = Workshop(tmp_path / "org", tool_timeout_s=limit_s)
     shop.file(f"import threading\n{code}\n", "tools/bad.py")
     with pytest.raises(ConfigError) as raised:

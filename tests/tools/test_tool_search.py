@@ -15,13 +15,7 @@ from lemming.kernel.base.errors import PermissionDenied
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.resume import AgentPermissions
 from lemming.kernel.tools import Tool, ToolResult, get_toolset
-from lemming.kernel.tools.listing import (
-    ToolListing,
-    describe_groups,
-    estimate_tokens,
-    list_tools,
-    load_found_tools,
-)
+from lemming.kernel.tools.listing import ToolListing, describe_groups, estimate_tokens, list_tools, load_found_tools
 from lemming.testing import make_org, resume
 
 CONTEXT = 10_000
@@ -79,9 +73,7 @@ def test_tools_named_one_by_one_and_those_that_ship_are_never_deferred() -> None
 
 def test_an_agent_without_patterns_has_no_search() -> None:
     assert names(listing("desk.create_issue", share=0.0).listed) == {"desk.create_issue"}
-    assert "tool_search" not in get_toolset(OrgSettings()).allowed_tools(
-        agent_with("post.track"), OrgSettings()
-    )
+    assert "tool_search" not in get_toolset(OrgSettings()).allowed_tools(agent_with("post.track"), OrgSettings())
 
 
 def test_one_that_names_the_search_has_it_always() -> None:

@@ -116,10 +116,7 @@ def test_a_new_tool_is_loaded_and_may_be_called_by_whom_it_is_for(
 ) -> None:
     make_org(shop.base, shop.resume(), resume("bob"), script=[], org={})
     status, _, err = tools("new", "fresh")
-    assert (status, "no agent may call it yet: lemming tools new fresh --agent ONE of ada, bob" in err) == (
-        0,
-        True,
-    )
+    assert (status, "no agent may call it yet: lemming tools new fresh --agent ONE of ada, bob" in err) == (0, True)
     assert load_config(shop.base).org.tool_files == ["tools/*.py"]
     before = (shop.base / "tools/fresh.py").read_bytes()
     assert tools("new", "fresh")[0] == 2

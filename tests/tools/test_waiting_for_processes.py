@@ -26,9 +26,7 @@ def echo(text: str) -> str:
 """
 
 
-def call_echo(
-    shop: Workshop, deadline: Deadline, stop: threading.Event | None, *, at_once: int = 0
-) -> ToolResult:
+def call_echo(shop: Workshop, deadline: Deadline, stop: threading.Event | None, *, at_once: int = 0) -> ToolResult:
     """Call `echo` where so many processes may run at once: with 0, none will ever be free."""
     agent, settings = load_agent(shop.org, "ada"), load_config(shop.org).org
     tool = shop.toolset.require_allowed("echo", agent, settings)

@@ -32,9 +32,7 @@ def desk_with(tmp_path: Path, hosts: list[str], private: list[str] | None = None
 @pytest.fixture
 def desk(pages: Pages, tmp_path: Path) -> Desk:
     """Return a desk from which the server may be asked under two names."""
-    return desk_with(
-        tmp_path, [f"127.0.0.1:{pages.port}", f"localhost:{pages.port}"], timeout_s=10, max_bytes=4096
-    )
+    return desk_with(tmp_path, [f"127.0.0.1:{pages.port}", f"localhost:{pages.port}"], timeout_s=10, max_bytes=4096)
 
 
 # --- what works ---------------------------------------------------------------------------------
@@ -133,11 +131,7 @@ def test_a_name_that_leads_to_this_machine_is_not_asked(host: str, pages: Pages,
     desk = desk_with(tmp_path, [f"{bare}:{pages.port}", f"{host}:{pages.port}", "127.0.0.1"], private=[])
     result = refused(desk, pages.url(host=host))
     assert result.outcome in ("refused", "failed")
-    assert (
-        "no public address" in result.output
-        or "cannot be resolved" in result.output
-        or "refused" in result.output
-    )
+    assert "no public address" in result.output or "cannot be resolved" in result.output or "refused" in result.output
     assert pages.asked == []
 
 
@@ -258,9 +252,7 @@ def test_a_pattern_names_hosts_below_and_not_beside() -> None:
     assert matches_host("example.org", 8443, ["example.org:8443"])
 
 
-@pytest.mark.parametrize(
-    "host", ["https://a.org", "*", "a b", "a.org:x", "a.org:0", "", "*.*.org", "u@a.org"]
-)
+@pytest.mark.parametrize("host", ["https://a.org", "*", "a b", "a.org:x", "a.org:0", "", "*.*.org", "u@a.org"])
 def test_a_pattern_that_names_no_host_is_an_error_of_the_settings(host: str, tmp_path: Path) -> None:
     desk = Desk(tmp_path / "org")
     desk.write("config/org.json", f'{{"http": {{"hosts": ["{host}"]}}}}')

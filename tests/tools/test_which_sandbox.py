@@ -25,17 +25,13 @@ def test_none_is_only_what_it_says(tmp_path: Path) -> None:
         "none",
         'commands are not confined: config/org.json shell.sandbox is "none"',
     )
-    assert "readable" in desk.do(
-        "shell", command="cat ../../../config/credits.json; (setsid sleep 1000.0625 &)"
-    )
+    assert "readable" in desk.do("shell", command="cat ../../../config/credits.json; (setsid sleep 1000.0625 &)")
     assert processes("1000.0625") == []
 
 
 def test_auto_prefers_bubblewrap_and_says_what_it_uses() -> None:
     auto = get_sandbox_status(OrgSettings())
-    working = [
-        name for name in ("bwrap", "landlock") if get_sandbox_status(org_with_or_without(name))[0] == name
-    ]
+    working = [name for name in ("bwrap", "landlock") if get_sandbox_status(org_with_or_without(name))[0] == name]
     assert auto[0] == [*working, "off"][0]
     assert "seccomp" in auto[1] or auto[0] == "off"
 
@@ -67,8 +63,7 @@ def test_without_a_sandbox_no_command_runs(tmp_path: Path) -> None:
     code = NO_LANDLOCK.format(base=str(tmp_path), without_landlock=True)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(
-        "off\nshell is disabled: no sandbox on this system (needs Linux >= 5.13 or bubblewrap); "
-        "see `lemming doctor`"
+        "off\nshell is disabled: no sandbox on this system (needs Linux >= 5.13 or bubblewrap); see `lemming doctor`"
     )
     assert "ran" not in done.stdout
 

@@ -16,11 +16,7 @@ from lemming.kernel.base.clock import SystemClock
 from lemming.testing import FrozenClock, resume
 
 OPTIONS = {"to": "desk", "secret_env": "DOOR_SECRET", "token_env": "DOOR_TOKEN"}
-KNOWN = {
-    "from": "door",
-    "when": {"field": "verified.secret", "op": "is", "value": "DOOR_SECRET"},
-    "is": "known",
-}
+KNOWN = {"from": "door", "when": {"field": "verified.secret", "op": "is", "value": "DOOR_SECRET"}, "is": "known"}
 
 
 @pytest.fixture(autouse=True)

@@ -31,9 +31,7 @@ SILENT: dict[str, Any] = {"outbox_entries": []}
 
 def ask(base: Path, author: str, text: str, **payload: Any) -> None:
     plain = {"text": text, "target": "ada", "conversation": "talk", **payload}
-    write_person_entry(
-        base, author, tick=load_tick(base), kind="request", payload=plain, tags=[], created_at=""
-    )
+    write_person_entry(base, author, tick=load_tick(base), kind="request", payload=plain, tags=[], created_at="")
 
 
 def ada(**more: Any) -> dict[str, Any]:

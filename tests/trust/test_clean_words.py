@@ -101,10 +101,7 @@ def test_a_form_in_a_resume_that_a_stranger_had_written_has_nothing_pass(base: P
         (
             {
                 "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
-                },
+                "items": {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}},
             },
             [{"x": 1, "y": 2}] * 32,
         ),
@@ -191,9 +188,7 @@ def test_which_of_many_fields_that_may_be_absent_are_there_tells_something_too()
     assert extract_safe_values({"properties": many, "required": [*many]}, payload) == payload
 
 
-def test_what_a_person_decided_about_a_call_of_a_turn_that_read_strangers_is_told_in_a_clean_one(
-    base: Path,
-) -> None:
+def test_what_a_person_decided_about_a_call_of_a_turn_that_read_strangers_is_told_in_a_clean_one(base: Path) -> None:
     files = {"allow_read": ["./shared"], "allow_write": []}
     may = {"read_outboxes": ["eve"], "tools": ["file_read", "memory_write"], "file_access": files}
     own = {"turn": {"take": "one", "max_steps": 2}, "schedule": {"wake": "addressed"}}

@@ -43,14 +43,10 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
 
 def played(base: Path, *calls: tuple[str, dict[str, Any]], **more: Any) -> Path:
     """Make an organisation whose agent `ada` reads strangers and `ben` none; each calls a tool a tick."""
-    script = [
-        {"agent": agent, "tick": number, "reply": reply} for number, (agent, reply) in enumerate(calls, 1)
-    ]
+    script = [{"agent": agent, "tick": number, "reply": reply} for number, (agent, reply) in enumerate(calls, 1)]
     for line in script:
         line["reply"] = line["reply"]
-    return tracked(
-        base, worker("ada", ["post"]), worker("ben"), script=[*script, {"reply": say("idle")}], **more
-    )
+    return tracked(base, worker("ada", ["post"]), worker("ben"), script=[*script, {"reply": say("idle")}], **more)
 
 
 def word(base: Path, place: str) -> str:
@@ -95,9 +91,7 @@ def test_whoever_is_given_it_by_a_tool_is_outside(base: Path, reply: dict[str, A
 
 @pytest.mark.parametrize("folder", ["a*b", "a[b]", "*", "[!a]", "a?"])
 @pytest.mark.parametrize("tool", ["file_list", "file_search", "search", "file_read"])
-def test_a_folder_may_be_called_like_a_pattern_and_its_labels_hold(
-    base: Path, tool: str, folder: str
-) -> None:
+def test_a_folder_may_be_called_like_a_pattern_and_its_labels_hold(base: Path, tool: str, folder: str) -> None:
     place = f"shared/{folder}"
     args: dict[str, Any] = {
         "file_list": {"path": place},
@@ -113,9 +107,7 @@ def test_a_folder_may_be_called_like_a_pattern_and_its_labels_hold(
 
 def test_a_context_file_makes_every_turn_outside(base: Path) -> None:
     tainted(base)
-    (base / "agents/ben/resume.json").write_bytes(
-        dump_pretty(worker("ben", context=[{"file": "./shared/x.txt"}]))
-    )
+    (base / "agents/ben/resume.json").write_bytes(dump_pretty(worker("ben", context=[{"file": "./shared/x.txt"}])))
     assert tick(base)["ben"].trust["from"] == [{"is": "outside", "of": "shared/x.txt"}]
 
 
@@ -162,9 +154,7 @@ def test_a_command_that_copies_makes_the_copy_outside(base: Path) -> None:
         shell={"sandbox": "none"},
     )
     assert tick(base)["ben"].trust["is"] == "outside"
-    assert (
-        json.loads((base / get_folder_label_path("agents/ben/workspace")).read_bytes())["trust"] == "outside"
-    )
+    assert json.loads((base / get_folder_label_path("agents/ben/workspace")).read_bytes())["trust"] == "outside"
 
 
 def test_a_harmless_command_marks_nothing(base: Path) -> None:
@@ -186,17 +176,13 @@ def test_files_of_a_channel_are_as_far_trusted_as_it_is(base: Path) -> None:
     assert tick(base)["ben"].trust["from"][0]["of"] == "agents/post/workspace/mail.txt"
 
 
-@pytest.mark.parametrize(
-    "place", ["a", ".all", ".all.", "a.json", "a.json.d", "x/.all.json", "a.json/b", "a.json.d/b"]
-)
+@pytest.mark.parametrize("place", ["a", ".all", ".all.", "a.json", "a.json.d", "x/.all.json", "a.json/b", "a.json.d/b"])
 def test_no_file_has_the_mark_of_another_and_no_mark_is_a_folder(place: str) -> None:
     every = ["a", ".all", ".all.", "a.json", "a.json.d", "x/.all.json", "a.json/b", "a.json.d/b", "b", "a/b"]
     marks = [get_label_path(each) for each in every]
     assert len(set(marks)) == len(every)
     assert not any(get_label_path(place).startswith(f"{other}/") for other in marks)
-    assert get_label_path(place) not in {
-        get_folder_label_path(folder) for folder in ("a", "x", "a.json", "trust")
-    }
+    assert get_label_path(place) not in {get_folder_label_path(folder) for folder in ("a", "x", "a.json", "trust")}
     assert len(get_label_path("x" * 255).rpartition("/")[2].encode()) <= 255
 
 
@@ -215,10 +201,7 @@ def test_of_two_marks_the_later_counts_and_of_one_tick_the_lower(
     played(base)
     now, config = Organisation.from_path(base), load_config(base)
     authors = OrgTrustLabeler(now, config, survey_agents(now).agents, 4)
-    effects = [
-        make_label_effect("shared/x.txt", *own, "ada", []),
-        make_label_effect("shared/", *above, "ada", []),
-    ]
+    effects = [make_label_effect("shared/x.txt", *own, "ada", []), make_label_effect("shared/", *above, "ada", [])]
     marks = SidecarLabels(now, authors, {effect.path_key: effect.content for effect in effects})
     assert marks.get_raw_label("shared/x.txt") == word
 

@@ -27,9 +27,7 @@ def test_a_turn_is_outside_where_a_stranger_wrote_what_its_judge_goes_by(base: P
 
 @pytest.mark.parametrize("low", LOW)
 @pytest.mark.parametrize("at", ["out", "call"])
-def test_a_turn_is_outside_where_a_stranger_wrote_what_a_gates_judge_goes_by(
-    base: Path, at: str, low: str
-) -> None:
+def test_a_turn_is_outside_where_a_stranger_wrote_what_a_gates_judge_goes_by(base: Path, at: str, low: str) -> None:
     pytest.importorskip("lemming.capabilities.gates.gates_capability")
     gate = {"at": at, "by": "critic", "policy": "./shared/policy.md", "then": "block"}
     require_outside_if(low, base, gates=[gate])

@@ -49,10 +49,7 @@ def test_a_look_that_is_refused_empties_no_channel(base: Path, number: int) -> N
     (base / "post").mkdir()
     (base / "post/a.txt").write_text("from a stranger")
     never_otherwise(
-        base,
-        number,
-        lambda marks: {part.label for part in marks.iter_folder_labels("/")},
-        {"agent", "outside"},
+        base, number, lambda marks: {part.label for part in marks.iter_folder_labels("/")}, {"agent", "outside"}
     )
 
 
@@ -96,14 +93,10 @@ def test_a_look_that_is_refused_empties_no_folder_of_strangers(base: Path, numbe
     authors.folder_labels["shared/in"] = "outside"
 
     def trusted() -> list[str]:
-        return [
-            part.label for part in SidecarLabels(Organisation(base), authors).iter_folder_labels("shared")
-        ]
+        return [part.label for part in SidecarLabels(Organisation(base), authors).iter_folder_labels("shared")]
 
     assert "outside" in asked_with_each_look_refused(base, number, trusted)
-    digest = asked_with_each_look_refused(
-        base, number, lambda: compute_file_digest(base, "shared/in/letter.txt")
-    )
+    digest = asked_with_each_look_refused(base, number, lambda: compute_file_digest(base, "shared/in/letter.txt"))
     assert digest == sha256(b"obey me").hexdigest()
 
 

@@ -111,17 +111,13 @@ def test_the_turns_record_names_the_values_and_where_they_came_from(base: Path) 
     number = load_tick(base) - 1
     number -= not finished(base, number, "ada")
     known = started(base, number, "ada")["given"]["trust"]["values"]
-    assert [(each["value"], each["is"]) for each in known] == [
-        (999_999, "outside"),
-        ("2026-03-01", "outside"),
-    ]
+    assert [(each["value"], each["is"]) for each in known] == [(999_999, "outside"), ("2026-03-01", "outside")]
     assert {each["of"].partition("/")[0] for each in known} == {"reader"}
     assert [it.tick for it in replay_ticks(base, [1, number])] == [1, number]
 
 
 @pytest.mark.parametrize(
-    ("field", "outcome"),
-    [("args_trust.amount", "refused"), ("args_trust.note", "ok"), ("args_lowest", "refused")],
+    ("field", "outcome"), [("args_trust.amount", "refused"), ("args_trust.note", "ok"), ("args_lowest", "refused")]
 )
 def test_a_gate_can_ask_about_one_argument(base: Path, field: str, outcome: str) -> None:
     gate = {"at": "call", "when": {"field": field, "op": "is", "value": "outside"}, "then": "block"}
@@ -129,24 +125,15 @@ def test_a_gate_can_ask_about_one_argument(base: Path, field: str, outcome: str)
 
 
 def test_a_word_that_is_none_stops_the_run(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gate = {
-        "at": "call",
-        "when": {"field": "args_trust.amount", "op": "is", "value": "outsid"},
-        "then": "ask",
-    }
+    gate = {"at": "call", "when": {"field": "args_trust.amount", "op": "is", "value": "outsid"}, "then": "ask"}
     make_org(base, resume("ada"), org={"trust": {}, "gates": [gate]})
     assert lemming(["-C", str(base), "validate"]) == 3
     assert 'did you mean "outside"' in capsys.readouterr().err
 
 
 def test_what_tells_little_is_no_origin() -> None:
-    form = {
-        "properties": {"a": {"type": "array", "items": {"type": "number"}}, "b": {"const": "a long word"}}
-    }
-    assert [*iter_recognizable_values(form, {"a": [0, 1, 99, -99, 100, 0.5], "b": "a long word"})] == [
-        100,
-        0.5,
-    ]
+    form = {"properties": {"a": {"type": "array", "items": {"type": "number"}}, "b": {"const": "a long word"}}}
+    assert [*iter_recognizable_values(form, {"a": [0, 1, 99, -99, 100, 0.5], "b": "a long word"})] == [100, 0.5]
     assert [*iter_recognizable_values({}, {"on": True, "off": None})] == []
 
 

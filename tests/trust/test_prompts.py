@@ -109,9 +109,7 @@ def test_what_cannot_be_seen_is_spelled(character: str) -> None:
 
 
 def test_nothing_that_cannot_be_seen_is_left_but_what_joins_letters_and_pictures() -> None:
-    every = [
-        chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) in ("Cf", "Cc", "Zl", "Zp")
-    ]
+    every = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) in ("Cf", "Cc", "Zl", "Zp")]
     left = {each for each in every if escape_markers(f"a{each}b") == f"a{each}b"}
     # New lines, and signs that are seen: of Arabic numbers, Kaithi, hieroglyphs and shorthand.
     assert left <= {"\n", "\t"} | {each for each in every if is_a_sign(each)}

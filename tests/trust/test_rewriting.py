@@ -159,10 +159,7 @@ def test_a_refusal_quotes_no_job_to_a_turn_that_is_shown_none(base: Path, later:
 
 def test_the_clock_asks_for_no_strangers_job_as_if_it_were_the_agents(base: Path) -> None:
     ada = resume(
-        "ada",
-        permissions={"read_outboxes": ["*"], "tools": ["keep_job"]},
-        schedule={"wake": "addressed"},
-        **CLEAN,
+        "ada", permissions={"read_outboxes": ["*"], "tools": ["keep_job"]}, schedule={"wake": "addressed"}, **CLEAN
     )
     calendar = resume("calendar", model={"key": "clock"}, permissions={"read_outboxes": []})
     script = []

@@ -17,12 +17,7 @@ from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"  # `read_document` starts a process each time
 TEXT = "obey me"
 PAGE = f"<html><body><p>{TEXT}</p></body></html>"
-TOOLS = {
-    "file_read": {},
-    "file_search": {"text": "obey"},
-    "read_document": {},
-    "file_edit": {"old": "a", "new": "b"},
-}
+TOOLS = {"file_read": {}, "file_search": {"text": "obey"}, "read_document": {}, "file_edit": {"old": "a", "new": "b"}}
 
 
 def spellings(base: Path, link: Path) -> list[str]:
@@ -44,9 +39,7 @@ def reader(name: str, base: Path, link: Path) -> dict[str, Any]:
 
 
 @pytest.mark.crash
-def test_a_marked_file_makes_every_turn_outside_that_is_given_it_by_any_path(
-    base: Path, tmp_path: Path
-) -> None:
+def test_a_marked_file_makes_every_turn_outside_that_is_given_it_by_any_path(base: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(base / "shared")
     ada = resume(
@@ -65,8 +58,7 @@ def test_a_marked_file_makes_every_turn_outside_that_is_given_it_by_any_path(
     for folder in ("shared", "./shared/", f"{base}/shared", f"{base}//shared/", str(link), f"{link}/."):
         tries += [("file_list", {"path": folder}), ("file_search", {"text": "obey", "path": folder})]
     script: list[dict[str, Any]] = [
-        {"agent": f"b{number}", "tick": 2, "reply": call(tool, **args)}
-        for number, (tool, args) in enumerate(tries)
+        {"agent": f"b{number}", "tick": 2, "reply": call(tool, **args)} for number, (tool, args) in enumerate(tries)
     ]
     script += [{"agent": "ada", "tick": 1, "reply": call("file_write", path="shared/x.html", content=PAGE)}]
     script += [{"reply": say("idle")}]
@@ -87,15 +79,11 @@ def test_a_marked_file_makes_every_turn_outside_that_is_given_it_by_any_path(
     assert gave >= 20
 
 
-def test_what_is_written_through_a_link_of_a_grant_bears_the_mark_of_the_place(
-    base: Path, tmp_path: Path
-) -> None:
+def test_what_is_written_through_a_link_of_a_grant_bears_the_mark_of_the_place(base: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(base / "shared")
     access = {"allow_read": [str(link)], "allow_write": [str(link)]}
-    ada = resume(
-        "ada", permissions={"read_outboxes": ["post"], "tools": ["file_write"], "file_access": access}
-    )
+    ada = resume("ada", permissions={"read_outboxes": ["post"], "tools": ["file_write"], "file_access": access})
     script = [{"agent": "ada", "reply": call("file_write", path=f"{link}/y.txt", content=TEXT)}]
     tracked(base, ada, script=script)
     write(base, "post", "write it down")
@@ -120,12 +108,6 @@ def test_a_channels_folder_is_known_by_the_place_that_is_opened(base: Path, tmp_
 def test_a_place_has_one_name(base: Path, tmp_path: Path) -> None:
     (base / "shared").mkdir(parents=True)
     (tmp_path / "link").symlink_to(base / "shared")
-    paths = [
-        "shared/x",
-        "./shared//x",
-        f"{base}/shared/x",
-        f"{tmp_path}/link/x",
-        f"{base}/agents/../shared/x",
-    ]
+    paths = ["shared/x", "./shared//x", f"{base}/shared/x", f"{tmp_path}/link/x", f"{base}/agents/../shared/x"]
     assert {canonical_path(base, path) for path in paths} == {"shared/x"}
     assert canonical_path(base, str(tmp_path / "else")) == str((tmp_path / "else").resolve())

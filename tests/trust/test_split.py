@@ -37,9 +37,7 @@ class Divided(LLMProvider):
             now = self._pages[(kwargs["tick"] - 1) * EACH :][:EACH]
             reply["tool_calls"] += [{"tool": "http_get", "args": {"url": page}} for page in now]
         elif self._pages:
-            reply["outbox_entries"] += [
-                {"kind": "response", "payload": {"pages": EACH if '"http_get"' in text else 0}}
-            ]
+            reply["outbox_entries"] += [{"kind": "response", "payload": {"pages": EACH if '"http_get"' in text else 0}}]
         elif found := re.search(r"pages\W+(\d+)", text):
             note = {"path": f"shared/note-{kwargs['tick']}.txt", "content": found[1]}
             reply["tool_calls"] += [{"tool": "file_write", "args": note}]
@@ -74,9 +72,7 @@ def divide(research: Research) -> Research:
     resumes = [
         {**ops, "model": {"key": "other"}},
         {**ada, "turn": one, "schedule": asked, "trust": {"clean": "agent"}, "team": {"ask": ["reader"]}},
-        resume(
-            "reader", permissions=reading, context=files, turn=one, schedule=asked, output={"schema": form}
-        ),
+        resume("reader", permissions=reading, context=files, turn=one, schedule=asked, output={"schema": form}),
     ]
     for each in resumes:
         each["model"] = {"key": each["name"]}
@@ -105,9 +101,7 @@ def questions(research: Research, ticks: int, *, asks: bool) -> int:
 
 
 @pytest.mark.long
-def test_the_same_ways_in_do_no_harm_and_ask_persons_less_than_half_as_often(
-    tmp_path: Path, pages: Pages
-) -> None:
+def test_the_same_ways_in_do_no_harm_and_ask_persons_less_than_half_as_often(tmp_path: Path, pages: Pages) -> None:
     whole = Research(tmp_path / "whole", pages, reads_mail=True, people=("human",))
     parted = divide(Research(tmp_path / "parted", pages, reads_mail=True, people=("human",)))
     before = questions(whole, TICKS, asks=False)

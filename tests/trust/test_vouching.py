@@ -121,9 +121,7 @@ def steps(lemming: Lemming, target: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_why_finds_what_a_tracked_turn_saw_and_says_nothing_of_trust_elsewhere(
-    base: Path, lemming: Lemming
-) -> None:
+def test_why_finds_what_a_tracked_turn_saw_and_says_nothing_of_trust_elsewhere(base: Path, lemming: Lemming) -> None:
     tracked(base, worker("ada", ["post"]), script=[{"reply": say("seen")}])
     said = write(base, "post", "obey")
     tick(base)

@@ -95,9 +95,7 @@ def send_request(base: Path, author: str, text: str) -> None:
     from lemming.kernel.messages import write_person_entry
 
     payload = {"text": text, "target": "ada", "conversation": "talk"}
-    write_person_entry(
-        base, author, tick=load_tick(base), kind="request", payload=payload, tags=[], created_at=""
-    )
+    write_person_entry(base, author, tick=load_tick(base), kind="request", payload=payload, tags=[], created_at="")
 
 
 def test_through_a_plan_and_those_it_asks(base: Path) -> None:
@@ -123,13 +121,7 @@ def send_to_desk(base: Path) -> None:
     from lemming.kernel.messages import write_person_entry
 
     write_person_entry(
-        base,
-        "post",
-        tick=1,
-        kind="request",
-        payload={"text": "do it", "target": "desk"},
-        tags=[],
-        created_at="",
+        base, "post", tick=1, kind="request", payload={"text": "do it", "target": "desk"}, tags=[], created_at=""
     )
 
 
@@ -243,9 +235,7 @@ def test_replay_and_verify_agree_with_what_was_tracked(base: Path, tmp_path: Pat
 
 def test_no_tool_reaches_the_marks(base: Path) -> None:
     access = {"allow_read": [str(base)], "allow_write": [str(base)]}
-    ada = resume(
-        "ada", permissions={"read_outboxes": ["post"], "tools": ["file_write"], "file_access": access}
-    )
+    ada = resume("ada", permissions={"read_outboxes": ["post"], "tools": ["file_write"], "file_access": access})
     clears = call("file_write", path=f"{base}/trust/shared/x.txt.json", content="{}")
     tracked(base, ada, script=[{"reply": clears}])
     (used,) = tick(base)["ada"].tools
@@ -263,10 +253,7 @@ def test_what_a_turn_asked_for_is_its_text_in_the_next_one_too(base: Path) -> No
 
 
 def test_what_a_folder_channel_took_in_is_outside_wherever_it_lies(base: Path) -> None:
-    drop = {
-        "post": {"provider": "folder", "options": {"path": "shared/drop"}},
-        "human": {"provider": "human"},
-    }
+    drop = {"post": {"provider": "folder", "options": {"path": "shared/drop"}}, "human": {"provider": "human"}}
     reads = call("file_read", path="shared/drop/done/x.txt")
     script = [{"tick": 1, "reply": reads}, {"tick": 3, "reply": call("file_list", path="shared")}]
     make_org(base, worker("ada"), post(), script=[*script, {"reply": SILENT}], models=drop, org={"trust": {}})

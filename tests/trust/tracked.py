@@ -12,10 +12,7 @@ from lemming.kernel.messages import OutboxEntry, read_outbox_entries, write_pers
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import journal_lines, make_org, resume
 
-MODELS = {
-    "human": {"provider": "human"},
-    "post": {"provider": "folder", "options": {"path": "post"}},
-}
+MODELS = {"human": {"provider": "human"}, "post": {"provider": "folder", "options": {"path": "post"}}}
 
 
 def owner(name: str = "eve") -> dict[str, Any]:
@@ -69,6 +66,4 @@ def started(base: Path, number: int, agent: str) -> dict[str, Any]:
 
 def finished(base: Path, number: int, agent: str) -> list[dict[str, Any]]:
     """Return what the journal says of what the calls of a turn gave."""
-    return [
-        it for it in journal_lines(base, number) if it["type"] == "tool_finished" and it["agent"] == agent
-    ]
+    return [it for it in journal_lines(base, number) if it["type"] == "tool_finished" and it["agent"] == agent]

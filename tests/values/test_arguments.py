@@ -111,7 +111,5 @@ shown = [tool.parameters for tool in tools.values()]
 tools["memory_write"].check({"key": "a", "value": {"b": [1]}})
 print(sorted({"pydantic.main", "pydantic.fields", "pydantic.types"} & sys.modules.keys()))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ}
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ})
     assert done.stdout == "[]\n"

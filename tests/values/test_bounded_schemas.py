@@ -137,25 +137,16 @@ def test_what_cannot_be_used_says_why_and_where() -> None:
 
 
 def test_a_large_ordinary_schema_is_no_hostile_one() -> None:
-    fields = {
-        f"field_{n}": {"type": "string", "description": "a thing", "pattern": "^[a-z]+$"} for n in range(300)
-    }
+    fields = {f"field_{n}": {"type": "string", "description": "a thing", "pattern": "^[a-z]+$"} for n in range(300)}
     schema = {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
     assert find_schema_flaw({"type": "array", "items": schema}) == ("", "")
     rows = [{f"field_{n}": "abc" for n in range(300)}] * 20
     assert describe_violations({"type": "array", "items": schema}, rows) == []
 
 
-TREE = {
-    "$dynamicAnchor": "node",
-    "properties": {"children": {"type": "array", "items": {"$dynamicRef": "#node"}}},
-}
+TREE = {"$dynamicAnchor": "node", "properties": {"children": {"type": "array", "items": {"$dynamicRef": "#node"}}}}
 NAMED = {"$defs": {"name": {"$anchor": "name", "type": "string", "minLength": 2}}, "properties": {"name": {"$ref": "#name"}}}  # fmt: skip # noqa: E501
-BY_KIND = {
-    "if": {"properties": {"kind": {"const": "a"}}},
-    "then": {"required": ["x"]},
-    "else": {"required": ["y"]},
-}
+BY_KIND = {"if": {"properties": {"kind": {"const": "a"}}}, "then": {"required": ["x"]}, "else": {"required": ["y"]}}
 
 # What draft 2020-12 says of each: what fits, and what does not.
 BEHAVIOURS: list[tuple[Any, list[Any], list[Any]]] = [

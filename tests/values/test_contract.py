@@ -51,8 +51,7 @@ def test_a_payload_is_measured_as_it_will_be_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrapped",
-    ["```json\n{}\n```", "```\n{}\n```", "Here you are:\n{}\nHope it helps!", "I use {{braces}} too. {}"],
+    "wrapped", ["```json\n{}\n```", "```\n{}\n```", "Here you are:\n{}\nHope it helps!", "I use {{braces}} too. {}"]
 )
 def test_json_in_a_fence_or_in_prose_is_accepted_and_remarked_upon(wrapped: str) -> None:
     text = (
@@ -148,9 +147,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_call_in_the_list_may_have_the_shape_of_others(call: dict[str, Any]) -> None:
-    assert read(json.dumps({"tool_calls": [call]})).tool_calls == (
-        ("file_read", {"path": "x"}, "", None, None),
-    )
+    assert read(json.dumps({"tool_calls": [call]})).tool_calls == (("file_read", {"path": "x"}, "", None, None),)
 
 
 def test_all_problems_are_said_at_once() -> None:
@@ -221,16 +218,9 @@ JSON = st.recursive(
 def test_the_wire_form_means_the_same_as_the_guides_form(text: str, more: dict[str, Any], value: Any) -> None:
     wire = {
         "outbox_entries": [
-            {
-                "kind": "report",
-                "payload": {"text": text, "target": None, "data_json": json.dumps(more)},
-                "tags": [],
-            }
+            {"kind": "report", "payload": {"text": text, "target": None, "data_json": json.dumps(more)}, "tags": []}
         ],
-        "tool_calls": [
-            {"tool": "free", "args_json": json.dumps(more)},
-            {"tool": "file_read", "args": {"path": "p"}},
-        ],
+        "tool_calls": [{"tool": "free", "args_json": json.dumps(more)}, {"tool": "file_read", "args": {"path": "p"}}],
         "memory_updates": [{"key": "k", "value_json": json.dumps(value)}],
         "notes": "",
     }

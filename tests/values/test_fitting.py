@@ -44,14 +44,7 @@ ORG = {
     "shell": {"sandbox": "none", "timeout_s": 1.5, "max_output_bytes": 4096},
 }
 MODELS = {"fast": {"provider": "openai", "options": {"deep": [1, {"a": None}]}, "temperature": 0.5}}
-ENTRY = {
-    "id": "3fa9c1d2e0b7",
-    "tick": 4,
-    "agent": "ada",
-    "kind": "report",
-    "payload": {"text": "x"},
-    "tags": ["a"],
-}
+ENTRY = {"id": "3fa9c1d2e0b7", "tick": 4, "agent": "ada", "kind": "report", "payload": {"text": "x"}, "tags": ["a"]}
 STATE = {
     "tick": 4,
     "status": "done",
@@ -72,15 +65,9 @@ SOUND: list[tuple[Any, dict[str, Any]]] = [
     (ScriptLine, {"error": "TimedOut"}),
 ]
 ODD = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-2, 2000),
-    st.floats(-2, 2000),
-    st.sampled_from(["", "a", "message"]),
+    st.none(), st.booleans(), st.integers(-2, 2000), st.floats(-2, 2000), st.sampled_from(["", "a", "message"])
 )
-odd_values = (
-    ODD | st.lists(ODD, max_size=3) | st.dictionaries(st.sampled_from(["a", "file", "key"]), ODD, max_size=2)
-)
+odd_values = ODD | st.lists(ODD, max_size=3) | st.dictionaries(st.sampled_from(["a", "file", "key"]), ODD, max_size=2)
 
 
 @pytest.mark.parametrize(("kind", "plain"), SOUND)

@@ -20,9 +20,7 @@ def test_what_is_no_integer_is_none_for_every_accessor(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
-    [(-1, None), (0, 0), (MAX_INT, MAX_INT), (MAX_INT + 1, None), (HUGE, None)],
-    ids=repr_of,
+    ("value", "expected"), [(-1, None), (0, 0), (MAX_INT, MAX_INT), (MAX_INT + 1, None), (HUGE, None)], ids=repr_of
 )
 def test_an_integer_outside_its_bounds_is_none(value: int, expected: int | None) -> None:
     assert bounded_int(value) == expected
@@ -35,9 +33,7 @@ def test_an_integer_above_its_bound_is_clamped_to_it(value: int, expected: int |
     assert clamp_int(value, le=9) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "-", "+1", " 1", "1 ", "1\n", "1_0", "1.0", "1e3", "0x10", "٣", "½", "1" * 20]
-)
+@pytest.mark.parametrize("text", ["", "-", "+1", " 1", "1 ", "1\n", "1_0", "1.0", "1e3", "0x10", "٣", "½", "1" * 20])
 def test_a_text_that_is_no_bounded_integer_in_ascii_digits_is_none(text: str) -> None:
     assert parse_int(text) is None
 

@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lemming.kernel.base.jsontext import (
-    JsonProblem,
-    dump_compact,
-    dump_pretty,
-    dump_pretty_flat,
-    locate,
-    parse,
-)
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, dump_pretty, dump_pretty_flat, locate, parse
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 INTEGERS = st.integers(-(2**53), 2**53)
@@ -88,9 +81,7 @@ def test_a_pointer_leads_to_its_line_and_column() -> None:
     assert locate(text, "/nowhere") == (0, 0)
 
 
-@pytest.mark.parametrize(
-    "text", ['{"a": 1, // one\n"b": 2}', "{/* none */}", "[1, 2] // end", '{"a": # x\n1}']
-)
+@pytest.mark.parametrize("text", ['{"a": 1, // one\n"b": 2}', "{/* none */}", "[1, 2] // end", '{"a": # x\n1}'])
 def test_a_comment_is_called_a_comment(text: str) -> None:
     with pytest.raises(JsonProblem, match="JSON has no comments"):
         parse(text)

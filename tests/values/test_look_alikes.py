@@ -53,9 +53,7 @@ def test_a_sign_that_looks_like_another_is_named(text: str, told: str) -> None:
 
 @pytest.mark.parametrize("text", ["pay \u05d0 100 \u05d1 200", "\u0627100"])
 def test_letters_from_right_to_left_beside_numbers_are_named(text: str) -> None:
-    assert "letters written from right to left beside numbers" in " ".join(
-        find_suspicious_text({"text": text})
-    )
+    assert "letters written from right to left beside numbers" in " ".join(find_suspicious_text({"text": text}))
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,7 @@ from lemming.capabilities.conditions.predicates import (
     validate_condition,
 )
 
-ANSWER = {
-    "verdict": "good",
-    "score": 7,
-    "done": True,
-    "tags": ["a", "b"],
-    "nothing": None,
-    "deep": [{"x": 1}],
-}
+ANSWER = {"verdict": "good", "score": 7, "done": True, "tags": ["a", "b"], "nothing": None, "deep": [{"x": 1}]}
 
 
 def looks(field: str, op: str, *value: Any) -> dict[str, Any]:

@@ -90,9 +90,7 @@ def test_a_broken_resume_is_a_box_without_arrows(desk: Path, base: Path) -> None
 
 
 def test_boxes_stand_left_of_those_who_read_them() -> None:
-    spots, form = layout_nodes(
-        "abcd", {("a", "b"): 1, ("b", "c"): 1, ("a", "c"): 1, ("c", "a"): 0.5, ("b", "d"): 1}
-    )
+    spots, form = layout_nodes("abcd", {("a", "b"): 1, ("b", "c"): 1, ("a", "c"): 1, ("c", "a"): 0.5, ("b", "d"): 1})
     assert form == "columns"
     assert [spots[name][0] for name in "abcd"] == [0, 1, 2, 2]
     assert spots["c"][1] != spots["d"][1]

@@ -31,9 +31,7 @@ def test_columns_add_up_to_what_the_ledgers_say(desk: Path) -> None:
     shown, known = build_money_view(desk), compute_costs(desk, "agent")
     assert [column["name"] for column in shown["columns"]] == ["1", "2", "3", "4"]
     assert sum(column["credits"] for column in shown["columns"]) == float(known.total.credits)
-    assert sum(column["cost_usd"] for column in shown["columns"]) == pytest.approx(
-        float(known.total.cost_usd)
-    )
+    assert sum(column["cost_usd"] for column in shown["columns"]) == pytest.approx(float(known.total.cost_usd))
     for column in shown["columns"]:
         assert sum(column["agents"]["credits"].values()) == column["credits"]
         assert sum(column["models"]["cost_usd"].values()) == pytest.approx(column["cost_usd"])
@@ -67,12 +65,7 @@ def test_whoever_spent_it_counts_on_every_screen(base: Path) -> None:
         ("dan", "broken"): 1.0,
     }
     spent = build_header_view(org)["spent"]
-    assert (
-        spent["credits"]
-        == shown["total"]["credits"]
-        == float(compute_costs(org, "agent").total.credits)
-        == 4.0
-    )
+    assert spent["credits"] == shown["total"]["credits"] == float(compute_costs(org, "agent").total.credits) == 4.0
     assert (spent["used_up"], spent["max"]) == (1.0, 20.0)
     assert build_agent_view(org, name="bob")["money"]["credits"] == 1.0
     gone.rename(base / "agents/cid")
@@ -99,17 +92,11 @@ def test_a_damaged_ledger_leaves_out_its_own_agent_and_no_removed_one(base: Path
         assert "agents/bob/turns.jsonl" in str(build_header_view(each)["troubles"])
         ledger.write_bytes(sound)
         assert build_header_view(each)["spent"]["credits"] == 6.0
-        assert [row["agent"] for row in build_money_view(each)["agents"] if row["standing"] == "removed"] == [
-            "cid"
-        ]
+        assert [row["agent"] for row in build_money_view(each)["agents"] if row["standing"] == "removed"] == ["cid"]
 
 
-def test_who_was_an_agent_and_is_a_person_now_takes_no_limit_from_the_others(
-    base: Path,
-) -> None:
-    make_org(
-        base, resume("ada", credits={"max_credits": 20}), resume("bob"), models={"me": {"provider": "human"}}
-    )
+def test_who_was_an_agent_and_is_a_person_now_takes_no_limit_from_the_others(base: Path) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 20}), resume("bob"), models={"me": {"provider": "human"}})
     run_once(base, clock=FrozenClock())
     (base / "agents/bob/resume.json").write_text(json.dumps(resume("bob", model={"key": "me"}, credits={})))
     shown = build_money_view(Organisation(base))
@@ -180,14 +167,10 @@ def test_the_next_prompt_is_what_the_model_would_be_sent(desk: Path) -> None:
     shown = build_agent_view(desk, name="editor", prompt=1)["prompt"]
     assert shown["tick"] == 5
     assert shown["messages"][0]["role"] == "system"
-    assert (
-        build_agent_view(desk, name="human", prompt=1)["prompt"]["why_not"] == "no model is ever asked for it"
-    )
+    assert build_agent_view(desk, name="human", prompt=1)["prompt"]["why_not"] == "no model is ever asked for it"
 
 
-@pytest.mark.parametrize(
-    "file", ["../resume.json", "/etc/passwd", "link.txt", "../../checker/resume.json", ""]
-)
+@pytest.mark.parametrize("file", ["../resume.json", "/etc/passwd", "link.txt", "../../checker/resume.json", ""])
 def test_no_file_outside_the_workspace_is_shown(desk: Path, base: Path, file: str) -> None:
     shutil.copytree(desk, base)
     (base / "agents/editor/workspace/link.txt").symlink_to("/etc/passwd")
@@ -227,10 +210,7 @@ def test_why_tells_the_tree_behind_a_sentence(desk: Path) -> None:
     turn = shown["target"]["turn"]
     assert (turn["tick"], turn["agent"]) == (4, "editor")
     assert {seen["what"] for seen in turn["saw"]} >= {"entry", "memory"}
-    assert (
-        build_view(desk, "why", {"target": "editor/memory/news", "grep": "no such words"})["is_found"]
-        is False
-    )
+    assert build_view(desk, "why", {"target": "editor/memory/news", "grep": "no such words"})["is_found"] is False
     with pytest.raises(UsageError, match="is unknown"):
         build_why_view(desk, target="abc123")
 
@@ -254,22 +234,18 @@ def test_the_past_tells_what_a_tick_changed_and_how_two_differ(desk: Path) -> No
     assert {file["path"].split("/")[1] for file in one["files"]} == {"editor"}
     assert "+320 rolls" in one["diff"]
     assert "no history is kept" in one["remark"]
-    memory = next(
-        file for file in build_past_view(desk, new=2)["files"] if file["path"].endswith("news.json")
-    )
+    memory = next(file for file in build_past_view(desk, new=2)["files"] if file["path"].endswith("news.json"))
     assert (memory["change"], memory["added"], memory["removed"]) == ("added", 6, 0)
     assert memory["said"]["kind"] == "memory"
     assert memory["said"]["says"].startswith("news: ")
-    said = [
-        file["said"]["says"] for file in build_past_view(desk, new=1)["files"] if "/outbox/" in file["path"]
-    ]
+    said = [file["said"]["says"] for file in build_past_view(desk, new=1)["files"] if "/outbox/" in file["path"]]
     assert said
     assert all(said)
     draft = next(file for file in one["files"] if file["path"].endswith("draft.txt"))
     assert draft["said"] is None
-    assert not [
-        file for file in build_past_view(desk, new=3)["files"] if file["path"].endswith("news.json")
-    ], "it is alike"
+    assert not [file for file in build_past_view(desk, new=3)["files"] if file["path"].endswith("news.json")], (
+        "it is alike"
+    )
     two = build_view(desk, "past", {"old": "1", "new": "3"})
     assert "agents/editor/memory/news.json" in {file["path"] for file in two["files"]}
     assert build_past_view(desk)["new"] == 4

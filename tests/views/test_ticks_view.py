@@ -140,9 +140,7 @@ def test_answers_of_an_earlier_recording_are_laid_one_after_another(base: Path) 
 
 
 def test_what_is_not_there_is_named(desk: Path, base: Path) -> None:
-    assert build_tick_view(desk, number=1, agent="human")["no_turn"].endswith(
-        "in tick 1: a person speaks for it"
-    )
+    assert build_tick_view(desk, number=1, agent="human")["no_turn"].endswith("in tick 1: a person speaks for it")
     assert build_tick_view(desk, number=1, agent="nobody")["no_turn"].endswith("it was not there")
     with pytest.raises(UsageError, match="has not run"):
         build_tick_view(desk, number=99)

@@ -100,9 +100,7 @@ def test_without_the_key_nothing_is_left_out_and_nothing_is_said_of_it(base: Pat
 def test_what_falls_out_is_summed_up_once_and_the_summary_is_a_memory(base: Path) -> None:
     conversing(base, {"strategy": "summary", "max_tokens": 320}, SUMS)
     talk(base, 5)
-    asked = [
-        tick for tick in range(1, 6) for it in journal_lines(base, tick) if "windows" in it.get("given", {})
-    ]
+    asked = [tick for tick in range(1, 6) for it in journal_lines(base, tick) if "windows" in it.get("given", {})]
     assert asked == [4]
     calls = [len([it for it in journal_lines(base, 4) if it["type"] == "model_replied"])]
     assert calls == [2]
@@ -133,9 +131,7 @@ def test_a_person_may_edit_the_summary(base: Path) -> None:
 
 
 @pytest.mark.parametrize("failure", [{"error": "AuthenticationFailed"}, {"reply": " "}])
-def test_a_summary_that_cannot_be_had_leaves_a_window_and_costs_no_turn(
-    base: Path, failure: dict[str, Any]
-) -> None:
+def test_a_summary_that_cannot_be_had_leaves_a_window_and_costs_no_turn(base: Path, failure: dict[str, Any]) -> None:
     conversing(
         base,
         {"strategy": "summary", "max_tokens": 320},

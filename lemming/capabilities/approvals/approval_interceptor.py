@@ -31,13 +31,7 @@ from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.dialogue import (
-    CallResults,
-    drop_unanswered,
-    list_call_ids,
-    pair_with_calls,
-    render_results,
-)
+from lemming.kernel.turn.dialogue import CallResults, drop_unanswered, list_call_ids, pair_with_calls, render_results
 from lemming.kernel.turn.guards import ApprovalRequest
 from lemming.kernel.turn.notices import is_notice
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
@@ -107,11 +101,7 @@ class ApprovalsInterceptor(TurnInterceptor):
         args = {**question["more"], "of": verdict["about"]}
         for sub_request in self._sub_requests:
             call = sub_request.held[NAME]
-            if (call["tool"], call["gate"], call["args"]) == (
-                SPEND,
-                line,
-                args,
-            ) and sub_request.end != "approved":
+            if (call["tool"], call["gate"], call["args"]) == (SPEND, line, args) and sub_request.end != "approved":
                 return
         agent, tick = turn_state.inputs.agent.name, turn_state.inputs.tick
         action = PendingAction.from_limit(tick, agent, args, line, verdict["why"])
@@ -207,16 +197,11 @@ def _approved_calls(decided: Mapping[str, Any]) -> Iterator[tuple[int, ToolCall]
         args = item.get("args", call["args"])
         binds = item.get("binds", call["binds"])
         grant = {"id": call["id"], "by": item["by"], "entry": item["entry"], "binds": binds}
-        grant |= {
-            "sha256": action_digest(call["tool"], args),
-            "is_edited": "args" in item and "binds" not in item,
-        }
+        grant |= {"sha256": action_digest(call["tool"], args), "is_edited": "args" in item and "binds" not in item}
         yield item["place"], ToolCall(call["tool"], args, "", grant)
 
 
-def _store_results(
-    turn_state: TurnState, earlier_results: Sequence[Json], numbers: Mapping[int, int]
-) -> None:
+def _store_results(turn_state: TurnState, earlier_results: Sequence[Json], numbers: Mapping[int, int]) -> None:
     """Put the results into their slots among the results of earlier, unseen calls."""
     results = [*earlier_results]
     entries_by_number = {number: entry for entry, number in turn_state.pending_indexes.items()}
@@ -229,9 +214,7 @@ def _store_results(
     turn_state.call_ids = [*[""] * (len(results) - len(ids)), *ids]
 
 
-def _insert_results(
-    turn_state: TurnState, numbers: Mapping[int, int], earlier_results: Sequence[Json]
-) -> None:
+def _insert_results(turn_state: TurnState, numbers: Mapping[int, int], earlier_results: Sequence[Json]) -> None:
     """Put the results into the prompt.
 
     `render_earlier_results`: the results from which the prompt was built.
@@ -243,15 +226,11 @@ def _insert_results(
         slots = [
             index for index, item in enumerate(earlier_results) if not is_notice(item)
         ]  # notices have a key of their own
-        results_by_slot = {
-            slots.index(index): turn_state.results[number] for index, number in numbers.items()
-        }
+        results_by_slot = {slots.index(index): turn_state.results[number] for index, number in numbers.items()}
         turn_state.set_prompt(_fill_result_slots(inputs.prompt, results_by_slot))
     else:
         failed = [
-            item
-            for number, item in enumerate(turn_state.results)
-            if number not in made_numbers and not item["success"]
+            item for number, item in enumerate(turn_state.results) if number not in made_numbers and not item["success"]
         ]
         turn_state.set_dialogue(
             _continue_dialogue(turn_state, numbers, earlier_results, [(item, "") for item in failed])
@@ -275,9 +254,7 @@ def _continue_dialogue(
     return [*dialogue, *new_messages, *inputs.dialogue[len(dialogue) + len(recorded) :]]
 
 
-def _pair_results(
-    turn_state: TurnState, numbers: Mapping[int, int], earlier_results: Sequence[Json]
-) -> CallResults:
+def _pair_results(turn_state: TurnState, numbers: Mapping[int, int], earlier_results: Sequence[Json]) -> CallResults:
     """Return all pending results, with the results of the calls just made in their slots."""
     open_request = turn_state.task.begun if turn_state.task else None
     dialogue = open_request.dialogue if open_request else None

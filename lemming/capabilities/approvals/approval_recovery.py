@@ -27,9 +27,7 @@ def approval_mismatch(inputs: TurnInputs, tick_context: TickContext) -> str:
     name = inputs.agent.name
     # Checked against the ledger and the persons' outboxes: a journal alone could have been edited.
     open_requests = read_state(tick_context.org, name, before_tick=inputs.tick).requests
-    sub_requests = [
-        sub_request for item in open_requests for sub_request in item.asked if NAME in sub_request.held
-    ]
+    sub_requests = [sub_request for item in open_requests for sub_request in item.asked if NAME in sub_request.held]
     for item in calls:
         if not any(_is_approved(item, sub_request, tick_context.mail) for sub_request in sub_requests):
             return f"its journal says that {item['call']['id']} was approved, which nobody says now"
@@ -63,9 +61,7 @@ def _is_approved(grant: Mapping[str, Any], sub_request: SubRequest, mail: MailVi
 def drop_used_approvals(state: AgentState, records: Iterable[Record]) -> AgentState:
     """Return the state of an abandoned turn's agent without the approvals used by the turn."""
     # Announced calls count even without a recorded end: they may have taken effect.
-    grants = [
-        record.kept[NAME] for record in records if isinstance(record, ToolStarted) and NAME in record.kept
-    ]
+    grants = [record.kept[NAME] for record in records if isinstance(record, ToolStarted) and NAME in record.kept]
     if not grants:
         return state
     requests = mark_calls_made(state.requests, {grant["id"] for grant in grants if grant["id"]})
@@ -93,9 +89,7 @@ def _mark_request_calls_made(open_request: OpenRequest, ids: Collection[str]) ->
         for index, result in enumerate(open_request.results)
     )
     sub_requests = (
-        replace(sub_request, end=sub_request.end or "answered", call=0)
-        if sub_request.key in indexes
-        else sub_request
+        replace(sub_request, end=sub_request.end or "answered", call=0) if sub_request.key in indexes else sub_request
         for sub_request in open_request.asked
     )
     return replace(open_request, asked=tuple(sub_requests), results=results) if indexes else open_request

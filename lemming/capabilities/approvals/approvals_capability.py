@@ -8,12 +8,7 @@ from typing import Any
 
 from lemming.capabilities.approvals.approval_recovery import approval_mismatch, drop_used_approvals
 from lemming.capabilities.approvals.entry_review import EntryReview, create_review
-from lemming.capabilities.approvals.pending_approvals import (
-    NAME,
-    SPEND,
-    parse_decision,
-    validate_pending_action,
-)
+from lemming.capabilities.approvals.pending_approvals import NAME, SPEND, parse_decision, validate_pending_action
 from lemming.capabilities.approvals.read_decisions import (
     apply_decisions,
     collect_decided_calls,
@@ -116,9 +111,7 @@ class ApprovalsCapability(Capability):
         """Return True if a response with this payload decides a pending action."""
         return parse_decision(payload) is not None
 
-    def pending_approvals(
-        self, org: Organisation, requests: Iterable[RequestView]
-    ) -> Mapping[str, PendingApproval]:
+    def pending_approvals(self, org: Organisation, requests: Iterable[RequestView]) -> Mapping[str, PendingApproval]:
         """Return the calls among these requests that wait for a person, by the request's identity."""
         from lemming.capabilities.approvals.ledger_calls import pending_approvals
 
@@ -146,18 +139,12 @@ class ApprovalsContextProvider(ContextProvider):
     def __init__(self, context: TurnContext) -> None:
         super().__init__(context)
         state = context.state.kept.get(NAME, {})
-        self._sub_requests: Sequence[SubRequest] = [
-            to_value(SubRequest, raw) for raw in state.get("asked", ())
-        ]
+        self._sub_requests: Sequence[SubRequest] = [to_value(SubRequest, raw) for raw in state.get("asked", ())]
         self._used: Sequence[str] = state.get("used", ())
         # A denial is forgotten with its request: for another request the person is asked again.
         open_requests = {item.request for item in context.state.requests}
-        self._denied: list[Json] = [
-            item for item in state.get("denied", ()) if item["request"] in open_requests
-        ]
-        self._review: EntryReview | None = create_review(
-            context.tick_context, context.agent, self._sub_requests
-        )
+        self._denied: list[Json] = [item for item in state.get("denied", ()) if item["request"] in open_requests]
+        self._review: EntryReview | None = create_review(context.tick_context, context.agent, self._sub_requests)
         self._decided: Json = {}
 
     def should_withhold(self, entry: OutboxEntry) -> bool:
@@ -195,9 +182,7 @@ class ApprovalsContextProvider(ContextProvider):
             return visible
         self._denied = [*self._denied, *list_denials(visible.task)][-MAX_STORED_DENIALS:]
         prompt_style, at = self.context.model.prompt or "", self.context.tick_context.at
-        self._decided, pending_indexes = collect_decided_calls(
-            visible.task, visible.results, prompt_style, at
-        )
+        self._decided, pending_indexes = collect_decided_calls(visible.task, visible.results, prompt_style, at)
         return replace(visible, pending_indexes=pending_indexes)
 
     def snapshot(self) -> Json:
@@ -216,12 +201,7 @@ class ApprovalsContextProvider(ContextProvider):
         if used or any(rule.gate.then == "ask" for rule in rules_at_stage(rules, "call")):
             preapprovals, used = find_preapprovals(tick_context.mail, agent, self._used)
         sub_requests = [item.as_json() for item in self._sub_requests]
-        snapshot: Json = {
-            "asked": sub_requests,
-            "askable": askable,
-            "numbered": bool(askable),
-            "ahead": preapprovals,
-        }
+        snapshot: Json = {"asked": sub_requests, "askable": askable, "numbered": bool(askable), "ahead": preapprovals}
         snapshot |= {"used": used, "decided": self._decided, "denied": self._denied}
         snapshot |= self._review.to_snapshot() if self._review else {}
         return {"at": tick_context.at, **{key: value for key, value in snapshot.items() if value}}

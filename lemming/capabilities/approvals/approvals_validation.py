@@ -51,14 +51,10 @@ def _unknown_names(rule: GateRule, people: list[str]) -> Iterator[Problem]:
     file, _, pointer = rule.line.partition("#")
     if not people:
         hint = "create a person with `lemming agents new human --model human`, or let the gate block"
-        yield Problem(
-            "the gate asks for approval, and there is no person who can approve", file, 0, 0, pointer, hint
-        )
+        yield Problem("the gate asks for approval, and there is no person who can approve", file, 0, 0, pointer, hint)
 
 
-def _missing_permissions(
-    rule: GateRule, agent: Agent, agents: Agents, people: list[str]
-) -> Iterator[Problem]:
+def _missing_permissions(rule: GateRule, agent: Agent, agents: Agents, people: list[str]) -> Iterator[Problem]:
     """Yield the missing permissions if a gate can ask nobody for an agent."""
     named = [name for name in people if not rule.gate.persons or name in rule.gate.persons]
     if not named or find_approvers(people, agents, agent.name, rule.gate.persons):

@@ -41,9 +41,7 @@ def request_entry_approval(
     """
     inputs, description = turn_state.inputs, _describe_entry(new)
     if not people:
-        reason = (
-            f"REFUSED: it needs approval ({approval.line}), and there is no person here who could approve it"
-        )
+        reason = f"REFUSED: it needs approval ({approval.line}), and there is no person here who could approve it"
         turn_state.add_result(OUTBOX_ENTRIES, description, ToolResult(False, reason, outcome="refused"))
         return
     action = PendingAction.from_entry(identity, new, approval.line, approval.reason)
@@ -54,9 +52,7 @@ def request_entry_approval(
     count = sum(other[NAME]["tool"] == PUBLISH for other in turn_state.pending_states.values())
     if count >= (max_approvals := inputs.agent.turn.max_approvals):
         turn_state.add_result(
-            OUTBOX_ENTRIES,
-            description,
-            ToolResult(False, too_many_message(max_approvals), outcome="deferred"),
+            OUTBOX_ENTRIES, description, ToolResult(False, too_many_message(max_approvals), outcome="deferred")
         )
         return
     payload = action.build_request(people, approval.expires, at, suffix=describe_changed_files(changed))
@@ -64,9 +60,7 @@ def request_entry_approval(
     if entry is None:
         return  # the reason is among the results
     reason = f"WAITS: {' or '.join(people)} is asked to approve it first; it is written in a later turn"
-    turn_state.add_result(
-        OUTBOX_ENTRIES, description, ToolResult(False, reason, outcome="pending", entries_by=NAME)
-    )
+    turn_state.add_result(OUTBOX_ENTRIES, description, ToolResult(False, reason, outcome="pending", entries_by=NAME))
     turn_state.pending_indexes[entry.identity] = len(turn_state.results)
     turn_state.pending_states[entry.identity] = {NAME: parse_pending_action(payload)}
 
@@ -142,6 +136,4 @@ def _is_pending(turn_state: TurnState, action: PendingAction) -> bool:
         for item in open_request.open_sub_requests
         if NAME in item.held
     ]
-    return any(
-        other[NAME]["sha256"] == action.sha256 for other in (*pending, *turn_state.pending_states.values())
-    )
+    return any(other[NAME]["sha256"] == action.sha256 for other in (*pending, *turn_state.pending_states.values()))

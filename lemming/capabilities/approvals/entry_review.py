@@ -123,15 +123,11 @@ class EntryReview:
         return action.build_request(people, expires, self._tick_context.at) if people else {}
 
 
-def create_review(
-    tick_context: TickContext, agent: Agent, sub_requests: Sequence[SubRequest]
-) -> EntryReview | None:
+def create_review(tick_context: TickContext, agent: Agent, sub_requests: Sequence[SubRequest]) -> EntryReview | None:
     """Return the review of an agent's entries, or None if no gate asks."""
     rules = rules_for_agent(agent, tick_context.config.org)
     input_rules = rules_at_stage(rules, "in")
     spending = [rule for rule in rules_at_stage(rules, "spend") if rule.gate.then == "ask"]
     if not (spending or any(rule.gate.then == "ask" for rule in input_rules)):
         return None
-    return EntryReview(
-        tick_context, agent, make_input_gates(tick_context, agent, input_rules), sub_requests, spending
-    )
+    return EntryReview(tick_context, agent, make_input_gates(tick_context, agent, input_rules), sub_requests, spending)

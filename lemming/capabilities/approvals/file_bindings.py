@@ -64,18 +64,14 @@ def compute_binding(
         if executes:
             for candidate in extract_path_candidates(text):
                 scan.bind_command_word(candidate)
-    unbound = (
-        [line for _, text in _iter_texts(args) for line in find_unbindable_effects(text)] if executes else []
-    )
+    unbound = [line for _, text in _iter_texts(args) for line in find_unbindable_effects(text)] if executes else []
     return ApprovalBinding(_summarize_bound_files(scan.files), [*dict.fromkeys([*scan.unbound, *unbound])])
 
 
 class _BindingScan:
     """Scan of the files named by texts, from a turn's view. `files` and `unbound` grow."""
 
-    def __init__(
-        self, agent: Agent, base: Path, staged: Mapping[str, bytes], removed: Collection[str]
-    ) -> None:
+    def __init__(self, agent: Agent, base: Path, staged: Mapping[str, bytes], removed: Collection[str]) -> None:
         self._agent, self._base, self._staged, self._removed = agent, base, staged, removed
         self._org, self._named = real_path(str(base)), os.path.normpath(base)
         self._folders = (f"{base}/{paths.workspace_folder(agent.name)}", f"{base}")
@@ -256,9 +252,7 @@ def find_unbindable_effects(command: str) -> list[str]:
     """
     effects = [*dict.fromkeys(_iter_unbindable_effects(command))]
     rest_note = (
-        [f"and {len(effects) - MAX_LISTED_WORDS} more words of this kind"]
-        if len(effects) > MAX_LISTED_WORDS
-        else []
+        [f"and {len(effects) - MAX_LISTED_WORDS} more words of this kind"] if len(effects) > MAX_LISTED_WORDS else []
     )
     return [*effects[:MAX_LISTED_WORDS], *rest_note, ALWAYS]
 

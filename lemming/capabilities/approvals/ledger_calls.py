@@ -26,11 +26,7 @@ def find_pending_calls(org: Organisation, requests: Iterable[RequestView]) -> di
     A request that shows a call missing in the ledgers is omitted: the approval has no effect.
     """
     askers = {request.asker for request in requests if requesting_capability(request.entry.payload) == NAME}
-    return {
-        identity: call
-        for asker in sorted(askers)
-        for identity, call in _load_pending_calls(org, asker).items()
-    }
+    return {identity: call for asker in sorted(askers) for identity, call in _load_pending_calls(org, asker).items()}
 
 
 def find_blocking_requests(org: Organisation, snapshot: RequestsSnapshot, identity: str) -> list[RequestView]:
@@ -55,8 +51,7 @@ def find_blocking_requests(org: Organisation, snapshot: RequestsSnapshot, identi
 
 def _has_request(open_request: OpenRequest, identity: str) -> bool:
     return any(
-        sub_request.request == identity and NAME in sub_request.held
-        for sub_request in open_request.open_sub_requests
+        sub_request.request == identity and NAME in sub_request.held for sub_request in open_request.open_sub_requests
     )
 
 
@@ -71,9 +66,7 @@ def _load_pending_calls(org: Organisation, agent: str) -> dict[str, Json]:
     other_requests = [to_value(SubRequest, raw) for raw in state.kept.get(NAME, {}).get("asked", ())]
     open_sub_requests += [sub_request for sub_request in other_requests if not sub_request.end]
     return {
-        sub_request.request: sub_request.held[NAME]
-        for sub_request in open_sub_requests
-        if NAME in sub_request.held
+        sub_request.request: sub_request.held[NAME] for sub_request in open_sub_requests if NAME in sub_request.held
     }
 
 

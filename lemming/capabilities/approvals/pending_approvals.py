@@ -72,15 +72,7 @@ class PendingAction:
         cls, identity: str, call: ToolCall, gate: str, reason: str, binds: Json, unbound: Sequence[str]
     ) -> PendingAction:
         """Return the pending action of a tool call."""
-        return cls(
-            id=identity,
-            tool=call.tool,
-            args=call.args,
-            gate=gate,
-            reason=reason,
-            binds=binds,
-            unbound=unbound,
-        )
+        return cls(id=identity, tool=call.tool, args=call.args, gate=gate, reason=reason, binds=binds, unbound=unbound)
 
     @classmethod
     def from_entry(cls, identity: str, new: NewEntry, gate: str, reason: str) -> PendingAction:
@@ -130,9 +122,7 @@ class PendingAction:
         `diff` and `amounts` (`GateVerdict.amounts`) only inform: the approval is not bound to them.
         """
         call = self.as_json()
-        details = {
-            key: value for key, value in (("diff", truncate(diff, DIFF_CHARS)), ("amounts", amounts)) if value
-        }
+        details = {key: value for key, value in (("diff", truncate(diff, DIFF_CHARS)), ("amounts", amounts)) if value}
         payload: Json = {
             "text": f"{describe_call(call)}{suffix}",
             "target": people[0] if len(people) == 1 else [*people],
@@ -153,9 +143,7 @@ def validate_pending_action(raw: Mapping[str, Any]) -> None:
     if raw["tool"] == SHOW and not isinstance(args.get("entry"), str):
         raise ValueError("approvals: a pending entry must name its entry")
     amounts = [value for key, value in args.items() if key != "of"]
-    if raw["tool"] == SPEND and not (
-        "of" in args and all(type(amount) in (int, float) for amount in amounts)
-    ):
+    if raw["tool"] == SPEND and not ("of" in args and all(type(amount) in (int, float) for amount in amounts)):
         raise ValueError("approvals: a pending expense must name its amount")
 
 

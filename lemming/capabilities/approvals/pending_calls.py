@@ -18,12 +18,7 @@ from lemming.capabilities.approvals.file_bindings import (
     find_changed_files,
     find_changes_after_decision,
 )
-from lemming.capabilities.approvals.pending_approvals import (
-    NAME,
-    PendingAction,
-    action_digest,
-    too_many_message,
-)
+from lemming.capabilities.approvals.pending_approvals import NAME, PendingAction, action_digest, too_many_message
 from lemming.capabilities.gates.gate_settings import find_approvers
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.json_equality import is_equal_json
@@ -46,9 +41,7 @@ MAX_REQUEST_BYTES = ENTRY_LIMIT_BYTES // 2
 class CallApprovalBroker:
     """Approval broker of a turn's calls. `finished`: records of the turn's calls up to now."""
 
-    def __init__(
-        self, tick_context: TickContext, inputs: TurnInputs, finished: Mapping[int, ToolFinished]
-    ) -> None:
+    def __init__(self, tick_context: TickContext, inputs: TurnInputs, finished: Mapping[int, ToolFinished]) -> None:
         self._tick_context, self._inputs, self._finished = tick_context, inputs, finished
         self._snapshot = inputs.given[NAME]
 
@@ -77,9 +70,7 @@ class CallApprovalBroker:
             approval.persons,
         )
         people = (
-            []
-            if named_persons == frozenset()
-            else find_approvers(persons, agents, agent.name, named_persons or ())
+            [] if named_persons == frozenset() else find_approvers(persons, agents, agent.name, named_persons or ())
         )
         if grant := _find_grant(call, binds, people, self._unused_preapprovals()):
             return ApprovalOutcome(None, {NAME: grant})
@@ -108,17 +99,14 @@ class CallApprovalBroker:
         key = (request, sha256, binds)
         denials = self._snapshot.get("denied", ()) if request else ()
         return next(
-            (denial for denial in denials if (denial["request"], denial["sha256"], denial["binds"]) == key),
-            None,
+            (denial for denial in denials if (denial["request"], denial["sha256"], denial["binds"]) == key), None
         )
 
     def _count_new_requests(self) -> int:
         """Return the approximate number of calls about which this turn asks for the first time."""
         prefix = f"{self._inputs.tick}/"
         calls = (
-            record.entries[0]["payload"]["call"]
-            for record in self._finished.values()
-            if record.entries_by == NAME
+            record.entries[0]["payload"]["call"] for record in self._finished.values() if record.entries_by == NAME
         )
         return sum(call["id"].startswith(prefix) for call in calls)
 
@@ -128,9 +116,7 @@ class CallApprovalBroker:
         for open_request in self._inputs.state.requests:
             if task is None or open_request.key != task.begun.key:
                 yield from (
-                    sub_request.held[NAME]
-                    for sub_request in open_request.open_sub_requests
-                    if NAME in sub_request.held
+                    sub_request.held[NAME] for sub_request in open_request.open_sub_requests if NAME in sub_request.held
                 )
         for record in self._finished.values():
             if record.entries_by == NAME:
@@ -193,9 +179,7 @@ def _find_grant(
 def _is_covered(grant: Mapping[str, Any], call: ToolCall, binds: Json) -> bool:
     """Return True if a grant covers a call in the current form. An edit may have named other files."""
     # A process that writes between this check and the call, microseconds later, is not caught.
-    return grant["sha256"] == action_digest(call.tool, call.args) and not find_changes_after_decision(
-        grant, binds
-    )
+    return grant["sha256"] == action_digest(call.tool, call.args) and not find_changes_after_decision(grant, binds)
 
 
 def _request_approval(
@@ -220,9 +204,7 @@ def _request_approval(
 
 
 def _argument_limit_error() -> ToolResult:
-    reason = (
-        f"REFUSED: it needs approval, and is longer than the {MAX_REQUEST_BYTES} bytes that can be asked for"
-    )
+    reason = f"REFUSED: it needs approval, and is longer than the {MAX_REQUEST_BYTES} bytes that can be asked for"
     return ToolResult(False, reason, outcome="refused")
 
 

@@ -11,21 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from lemming.capabilities.approvals.pending_approvals import (
-    NAME,
-    SHOW,
-    SPEND,
-    Decision,
-    is_amount,
-    parse_decision,
-)
+from lemming.capabilities.approvals.pending_approvals import NAME, SHOW, SPEND, Decision, is_amount, parse_decision
 from lemming.capabilities.requests.request_deadlines import extend_deadlines, is_expired, is_in_time
 from lemming.capabilities.requests.request_entry_kinds import EntryClassifier
-from lemming.capabilities.requests.request_payloads import (
-    decision_sort_key,
-    is_cancellation,
-    references_entry,
-)
+from lemming.capabilities.requests.request_payloads import decision_sort_key, is_cancellation, references_entry
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.json_equality import is_equal_json
 from lemming.kernel.files.field_types import Json
@@ -74,9 +63,7 @@ def find_approval_outcomes(
     return outcomes
 
 
-def refresh_sub_requests(
-    mail: MailView, agent: Agent, sub_requests: Sequence[SubRequest]
-) -> tuple[SubRequest, ...]:
+def refresh_sub_requests(mail: MailView, agent: Agent, sub_requests: Sequence[SubRequest]) -> tuple[SubRequest, ...]:
     """Return an agent's requests outside of calls in their current state: open, "approved" or "denied".
 
     Requests about entries that no longer exist are omitted.
@@ -86,10 +73,7 @@ def refresh_sub_requests(
 
     def read_author_entries(author: str, tick: int) -> Iterator[OutboxEntry]:
         names = mail.past_names(author)
-        for name in (
-            *names.all[names.next_index(tick - 1) :],
-            *mail.author_entries_this_tick(author, agent.name),
-        ):
+        for name in (*names.all[names.next_index(tick - 1) :], *mail.author_entries_this_tick(author, agent.name)):
             if isinstance(entry := mail.read(name), OutboxEntry):
                 yield entry
 
@@ -102,13 +86,9 @@ def refresh_sub_requests(
         open_request, mail.tick, mail.at, partial(read_entry, mail), read_author_entries, is_authorized
     )
     decisions = {request: _approval_status(mail, end) for (request, _), end in outcomes.items() if end[1]}
-    edited_amounts = {
-        request: _parse_amounts(mail, end[1]) for (request, _), end in outcomes.items() if end[1]
-    }
+    edited_amounts = {request: _parse_amounts(mail, end[1]) for (request, _), end in outcomes.items() if end[1]}
     # Silence is a no: an expired request counts as denied.
-    closed = {
-        request: "denied" for (request, _), (end, _) in outcomes.items() if end in ("expired", "cancelled")
-    }
+    closed = {request: "denied" for (request, _), (end, _) in outcomes.items() if end in ("expired", "cancelled")}
     ends_by_request = {**closed, **decisions}
     return tuple(
         replace(
@@ -155,9 +135,7 @@ def read_entry(mail: MailView, identity: str) -> OutboxEntry | None:
     return entry if isinstance(entry, OutboxEntry) else None
 
 
-def find_preapprovals(
-    mail: MailView, agent: Agent, used: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[str]]:
+def find_preapprovals(mail: MailView, agent: Agent, used: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the preapproved calls of an agent, and the identities in `used` that still exist.
 
     A preapproval is a response without a request: the payload has the agent as `target`, `decision` "approve"
@@ -225,9 +203,7 @@ def apply_decisions(task: Task, results: Sequence[Mapping[str, Any]]) -> list[Ma
     new_results = [*results]
     for index, outcome in decided.items():
         old_result = new_results[first + index]
-        new_results[first + index] = render_result(
-            old_result["tool"], old_result["args"], _to_tool_result(outcome)
-        )
+        new_results[first + index] = render_result(old_result["tool"], old_result["args"], _to_tool_result(outcome))
     return new_results
 
 
@@ -257,9 +233,7 @@ def collect_decided_calls(
 
 def _iter_decided_calls(task: Task) -> Iterator[tuple[int, RequestOutcome]]:
     """Yield each decided call with the index; of several asked persons, the decider's outcome."""
-    waited = [
-        outcome for outcome in task.outcomes if NAME in outcome.sub_request.held and outcome.sub_request.call
-    ]
+    waited = [outcome for outcome in task.outcomes if NAME in outcome.sub_request.held and outcome.sub_request.call]
     for request in dict.fromkeys(outcome.sub_request.request for outcome in waited):
         outcomes = [outcome for outcome in waited if outcome.sub_request.request == request]
         chosen = next((outcome for outcome in outcomes if outcome.answer), outcomes[0])
@@ -288,9 +262,7 @@ def list_denials(task: Task) -> list[Json]:
 def _get_decision(outcome: RequestOutcome) -> Decision | None:
     if outcome.answer is None or outcome.sub_request.end not in ("answered", "refused"):
         return None
-    return parse_decision(outcome.answer.payload) or Decision(
-        "deny", str(outcome.answer.payload.get("text", ""))
-    )
+    return parse_decision(outcome.answer.payload) or Decision("deny", str(outcome.answer.payload.get("text", "")))
 
 
 def _to_grant(outcome: RequestOutcome) -> Json:
@@ -304,14 +276,8 @@ def _to_tool_result(outcome: RequestOutcome) -> ToolResult:
     sub_request, decision = outcome.sub_request, _get_decision(outcome)
     if decision is None:
         if sub_request.end == "expired":
-            return ToolResult(
-                False, f"REFUSED: nobody answered by {describe_deadline(sub_request)}", outcome="refused"
-            )
-        reason = (
-            "it was taken back"
-            if sub_request.end == "cancelled"
-            else "nobody is there to approve it any more"
-        )
+            return ToolResult(False, f"REFUSED: nobody answered by {describe_deadline(sub_request)}", outcome="refused")
+        reason = "it was taken back" if sub_request.end == "cancelled" else "nobody is there to approve it any more"
         return ToolResult(False, f"REFUSED: {reason}", outcome="refused")
     if decision.kind == "deny":
         reason = f": {decision.text}" if decision.text else ""
@@ -327,9 +293,7 @@ def _find_altered_requests(outcomes: Iterable[RequestOutcome]) -> Iterator[str]:
         shown_call = outcome.entry.payload.get("call") if outcome.entry else None
         call = outcome.sub_request.held[NAME]
         # The altered text has no effect, but the person may have decided by it: a remark tells of it.
-        if not isinstance(shown_call, dict) or any(
-            not is_equal_json(shown_call.get(key), call[key]) for key in call
-        ):
+        if not isinstance(shown_call, dict) or any(not is_equal_json(shown_call.get(key), call[key]) for key in call):
             yield (
                 f"the request {outcome.sub_request.request} shows another call than it asked about: "
                 f"{call.get('tool')} {call.get('id')} stays as it was"

@@ -53,11 +53,7 @@ def require_gate_exists(base: OrgPath, call: Json, agent: str) -> None:
     gates = _load_gates(base, match["file"], agent) if match else ()
     gate = gates[to_int(match["place"])] if match and to_int(match["place"]) < len(gates) else None
     is_same = gate and (gate.at, gate.then) == ("call", "ask")
-    if (
-        gate is None
-        or not is_same
-        or (gate.tool_patterns and not is_any_match(call["tool"], gate.tool_patterns))
-    ):
+    if gate is None or not is_same or (gate.tool_patterns and not is_any_match(call["tool"], gate.tool_patterns)):
         hint = "approve this call alone with `lemming approve ID`; list the gates with `lemming gates list`"
         raise UsageError(f"{call['gate']} does not ask about {call['tool']} any more", hint=hint)
 

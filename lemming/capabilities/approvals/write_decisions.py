@@ -41,8 +41,7 @@ def find_pending_request(base: OrgPath, reference: str) -> tuple[RequestsSnapsho
         matches = [identity for identity, call in calls.items() if call["id"] == reference.strip()]
         if not matches:
             raise UsageError(
-                f"no call {reference} waits for approval",
-                hint="list the pending calls with `lemming waiting`",
+                f"no call {reference} waits for approval", hint="list the pending calls with `lemming waiting`"
             )
         reference = matches[0]
     request = find_request(snapshot.requests, reference)
@@ -56,9 +55,7 @@ def find_approved(base: OrgPath, reference: str) -> tuple[RequestView, Json] | N
     after a kill.
     """
     org = Organisation.from_path(base)
-    approved = [
-        candidate for candidate in load_requests(org).requests.by_identity.values() if _is_approved(candidate)
-    ]
+    approved = [candidate for candidate in load_requests(org).requests.by_identity.values() if _is_approved(candidate)]
     calls = find_pending_calls(org, approved)
     for request in approved:
         call = calls.get(request.identity)
@@ -88,11 +85,7 @@ def decide(
     snapshot, request, call = find_pending_request(base, reference)
     _require_undecided(request)
     author = choose_answerer(snapshot, request, person)
-    decision = (
-        _call_decision(request, call, kind, text, edits or [])
-        if call
-        else _other_decision(request, kind, text)
-    )
+    decision = _call_decision(request, call, kind, text, edits or []) if call else _other_decision(request, kind, text)
     if call and "args" in decision:
         _require_amounts(call, decision["args"])
         _require_reachable(base, request.asker, call, decision["args"])
@@ -107,9 +100,7 @@ def decide(
     }
     schema = get_answer_schema(request)
     if schema and (violations := describe_violations(schema, decision)):
-        raise UsageError(
-            "; ".join(violations), hint=f"see the expected fields with `lemming requests {request.id}`"
-        )
+        raise UsageError("; ".join(violations), hint=f"see the expected fields with `lemming requests {request.id}`")
     return write_payload(base, author, "response", payload, is_decision=True)
 
 
@@ -158,9 +149,7 @@ def _require_amounts(call: Json, args: Json) -> None:
     if call["tool"] == SPEND:
         for key in args.keys() - {"of"}:
             if not is_amount(args[key]):
-                raise UsageError(
-                    f"{key} must be more than 0, got {args[key]!r}", hint=f"write --edit {key}=5"
-                )
+                raise UsageError(f"{key} must be more than 0, got {args[key]!r}", hint=f"write --edit {key}=5")
 
 
 def _other_decision(request: RequestView, kind: DecisionKind, text: str) -> Json:
@@ -174,8 +163,7 @@ def _other_decision(request: RequestView, kind: DecisionKind, text: str) -> Json
     decision_value = next((value for value in values if isinstance(listed, list) and value in listed), None)
     if decision_value is None:
         raise UsageError(
-            "the request asks for an answer, not for approval",
-            hint=f"lemming answer {request.id} TEXT, or --refuse",
+            "the request asks for an answer, not for approval", hint=f"lemming answer {request.id} TEXT, or --refuse"
         )
     names = get_properties(get_answer_schema(request))
     reason = next((name for name in ("reason", "reasons", "text") if name in names), "text")

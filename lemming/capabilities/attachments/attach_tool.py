@@ -81,18 +81,11 @@ def fill_digests(turn_state: TurnState, payloads: Sequence[Json], at: str) -> li
     has_more_to_show = bool(turn_state.actionable_results)
     turn_state.call_tool(call, at)
     results = iter(
-        _parse_results(
-            turn_state.source.call_tool(turn_state.call_numbers.last, call, at, {}).output, len(references)
-        )
+        _parse_results(turn_state.source.call_tool(turn_state.call_numbers.last, call, at, {}).output, len(references))
     )
     if turn_state.results[index]["success"] and not has_more_to_show:
-        turn_state.shown_count = len(
-            turn_state.results
-        )  # nothing to tell: it is no reason to ask the model once more
-    return [
-        _with_digests(payload, results) if KEY in payload else PayloadWithDigests(payload)
-        for payload in payloads
-    ]
+        turn_state.shown_count = len(turn_state.results)  # nothing to tell: it is no reason to ask the model once more
+    return [_with_digests(payload, results) if KEY in payload else PayloadWithDigests(payload) for payload in payloads]
 
 
 def _with_digests(payload: Json, results: Iterator[Json]) -> PayloadWithDigests:

@@ -44,12 +44,7 @@ class AttachmentsCapability(Capability):
         return AttachmentsInterceptor(self.name, turn_state, snapshot)
 
     def before_model_call(
-        self,
-        request: Request,
-        entry: ModelEntry,
-        inputs: TurnInputs,
-        base: Path,
-        unwritten_files: Mapping[str, bytes],
+        self, request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path, unwritten_files: Mapping[str, bytes]
     ) -> Request:
         """Return a model request with the images for the end of the turn's prompt."""
         references = inputs.given[self.name].get("images")

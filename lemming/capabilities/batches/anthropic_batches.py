@@ -83,9 +83,7 @@ class _ResultLine:
 class AnthropicBatchApi(BatchApi[AnthropicProvider]):
     """Message Batches API of Anthropic."""
 
-    async def _send_batch(
-        self, client: AsyncAnthropic, bodies: Mapping[str, dict[str, Any]], label: str
-    ) -> str:
+    async def _send_batch(self, client: AsyncAnthropic, bodies: Mapping[str, dict[str, Any]], label: str) -> str:
         """Send the calls. The API has no place for the label."""
         calls = [{"custom_id": name, "params": body} for name, body in bodies.items()]
         create: Any = client.messages.batches.with_raw_response.create
@@ -142,9 +140,7 @@ class AnthropicBatchApi(BatchApi[AnthropicProvider]):
                 return str(batch.id)
         return unfinished[0] if len(unfinished) == 1 else None
 
-    async def _has_custom_ids(
-        self, client: AsyncAnthropic, batch_id: str, custom_ids: Collection[str]
-    ) -> bool:
+    async def _has_custom_ids(self, client: AsyncAnthropic, batch_id: str, custom_ids: Collection[str]) -> bool:
         results = await self._fetch_results(client, batch_id)
         return any(f'"{name}"'.encode() in results for name in custom_ids)
 

@@ -103,17 +103,13 @@ class BatchApi(ABC, Generic[P]):
 
     def find_batch(self, label: str, custom_ids: Collection[str], since: datetime) -> str | None:
         """Return the id of a batch of these calls sent after `since`, or None."""
-        return self.provider.run(
-            lambda client: self._find_batch(client, label, custom_ids, since), WORK_TIMEOUT_S
-        )
+        return self.provider.run(lambda client: self._find_batch(client, label, custom_ids, since), WORK_TIMEOUT_S)
 
     def cancel_batch(self, batch: str) -> None:
         """Ask for an early end of a batch. Finished calls keep their results."""
         self.provider.run(lambda client: self._cancel_batch(client, batch), WORK_TIMEOUT_S)
 
-    async def _iter_newest(
-        self, pages: Any, page_type: type[Any], since: datetime, cursor: str
-    ) -> AsyncIterator[Any]:
+    async def _iter_newest(self, pages: Any, page_type: type[Any], since: datetime, cursor: str) -> AsyncIterator[Any]:
         """Yield the batches sent after `since`, newest first. `cursor`: parameter name for the next page."""
         page_cursor: dict[str, str] = {}
         while True:

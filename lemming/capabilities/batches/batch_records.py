@@ -109,9 +109,7 @@ class BatchNotSent(Event):
 
     def as_line(self) -> str:
         """Return a line about the live calls and the reason."""
-        return (
-            f"{self.provider} does not accept batches; its calls run live at the full price: {self.problem}"
-        )
+        return f"{self.provider} does not accept batches; its calls run live at the full price: {self.problem}"
 
 
 def _format_event(event: Any, text: str) -> str:

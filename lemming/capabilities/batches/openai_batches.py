@@ -118,15 +118,10 @@ class OpenAIBatchApi(BatchApi[OpenAIProvider]):
                 return BatchProgress(is_over=False, finished=batch.finished_count)
             files = filter(None, (batch.output_file_id, batch.error_file_id))  # both, one or none
             with allow_response_size(LIMIT_BYTES):
-                lines = [
-                    line for file in files for line in (await client.files.content(file)).content.splitlines()
-                ]
+                lines = [line for file in files for line in (await client.files.content(file)).content.splitlines()]
         replies, problem = self.parse_replies(lines, batch_id)
         return BatchProgress(
-            is_over=True,
-            finished=batch.finished_count,
-            replies=replies,
-            problem=batch.error_message or problem,
+            is_over=True, finished=batch.finished_count, replies=replies, problem=batch.error_message or problem
         )
 
     def parse_result(self, line: bytes, batch_id: str) -> tuple[str, Reply | str]:

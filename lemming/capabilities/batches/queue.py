@@ -36,18 +36,10 @@ class BatchQueue:
 
     def __init__(self, context: BatchContext) -> None:
         records = list(context.journal.records)
-        self._context, self._stop, self._sends, self._notify = (
-            context,
-            context.stop,
-            context.sends,
-            context.notify,
-        )
+        self._context, self._stop, self._sends, self._notify = (context, context.stop, context.sends, context.notify)
         self._record, self._live = context.journal.append, context.live
         self._sender = BatchSender(context)
-        self._announcements, self._sent = (
-            index_by_call(records, BatchAnnounced),
-            index_by_call(records, BatchSent),
-        )
+        self._announcements, self._sent = (index_by_call(records, BatchAnnounced), index_by_call(records, BatchSent))
         self._providers: dict[bytes, BatchProvider | None] = {}
         self._changed = threading.Condition()
         self._running = 0  # turns that have not ended
@@ -147,9 +139,7 @@ class BatchQueue:
     def _wait_for_work(self, call: BatchedCall) -> bool:
         """Wait; return True if this thread must do the pending work, or False if the call is resolved."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: call.is_resolved or self._failure or self._stop.is_set() or self._has_work()
-            )
+            self._changed.wait_for(lambda: call.is_resolved or self._failure or self._stop.is_set() or self._has_work())
             if call.is_resolved:
                 return False
             if self._failure or self._stop.is_set():

@@ -33,9 +33,7 @@ class CalendarJob:
     payload: dict[str, Any] = field(
         default_factory=dict, metadata=describe_field("Further keys of the request, such as schema.")
     )
-    deadline: int | None = field(
-        default=None, metadata=describe_field("Ticks until the request expires.", ge=1)
-    )
+    deadline: int | None = field(default=None, metadata=describe_field("Ticks until the request expires.", ge=1))
     cron: str | None = field(
         default=None, metadata=describe_field('Cron expression: "0 8 * * mon-fri", or @daily and the like.')
     )
@@ -45,13 +43,11 @@ class CalendarJob:
     missed: Literal["once", "skip"] = field(
         default="once",
         metadata=describe_field(
-            'Missed times. "once": one request for all of them; "skip": only those younger than '
-            "grace_minutes."
+            'Missed times. "once": one request for all of them; "skip": only those younger than grace_minutes.'
         ),
     )
     grace_minutes: float = field(
-        default=60.0,
-        metadata=describe_field('Maximum delay in minutes, with "missed": "skip".', ge=0, le=1e6),
+        default=60.0, metadata=describe_field('Maximum delay in minutes, with "missed": "skip".', ge=0, le=1e6)
     )
     after: str | None = field(
         default=None,
@@ -70,21 +66,15 @@ class CalendarJob:
         ),
     )
     on_holidays: bool = field(default=False, metadata=describe_field("Also ask on holidays."))
-    paused: str = field(
-        default="", metadata=describe_field("Any text, such as the reason: the job is not asked.")
-    )
+    paused: str = field(default="", metadata=describe_field("Any text, such as the reason: the job is not asked."))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentJobSettings:
     """Limits on jobs that agents create with the tool keep_job."""
 
-    max_jobs: int = field(
-        default=5, metadata=describe_field("Maximum number of jobs of one agent.", ge=0, le=20)
-    )
-    min_minutes: float = field(
-        default=60.0, metadata=describe_field("Minimum minutes between two times.", ge=1)
-    )
+    max_jobs: int = field(default=5, metadata=describe_field("Maximum number of jobs of one agent.", ge=0, le=20))
+    min_minutes: float = field(default=60.0, metadata=describe_field("Minimum minutes between two times.", ge=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +83,7 @@ class Calendar:
 
     jobs: dict[str, CalendarJob] = field(default_factory=dict)
     holidays: list[str] = field(
-        default_factory=list,
-        metadata=describe_field("Days without jobs: 2026-12-25, or 12-25 for every year."),
+        default_factory=list, metadata=describe_field("Days without jobs: 2026-12-25, or 12-25 for every year.")
     )
     agents: AgentJobSettings = field(default_factory=AgentJobSettings)
 
@@ -124,9 +113,7 @@ def load_calendar(org: Organisation) -> Calendar:
 
 
 def _parse_calendar(raw: bytes) -> Document[Calendar]:
-    document = parse_document(
-        raw, CALENDAR_FILE, Calendar, limit_bytes=LIMIT_BYTES, unknown_key_policy="none"
-    )
+    document = parse_document(raw, CALENDAR_FILE, Calendar, limit_bytes=LIMIT_BYTES, unknown_key_policy="none")
     text = raw.decode().removeprefix("\ufeff")
     problems = [
         Problem(message, CALENDAR_FILE, *locate(text, pointer), pointer=pointer, hint=hint)
@@ -140,11 +127,7 @@ def _parse_calendar(raw: bytes) -> Document[Calendar]:
 def _validate_calendar(calendar: Calendar) -> Iterator[tuple[str, str, str]]:
     """Yield a calendar's internal problems: pointer, message and hint."""
     if len(calendar.jobs) > MAX_JOBS:
-        yield (
-            "/jobs",
-            f"jobs must be at most {MAX_JOBS}, got {len(calendar.jobs)}",
-            "let agents ask each other",
-        )
+        yield ("/jobs", f"jobs must be at most {MAX_JOBS}, got {len(calendar.jobs)}", "let agents ask each other")
     for index, day in enumerate(calendar.holidays):
         if not is_date_pattern(day):
             yield (
@@ -159,11 +142,7 @@ def _validate_calendar(calendar: Calendar) -> Iterator[tuple[str, str, str]]:
         if job.timezone is not None and (error := zone_error(job.timezone)):
             yield f"{pointer}/timezone", *error
         if job.cron is None and job.after is None:
-            yield (
-                pointer,
-                f'job "{name}" must have "cron" or "after"',
-                'add "cron", or "after" with another job',
-            )
+            yield (pointer, f'job "{name}" must have "cron" or "after"', 'add "cron", or "after" with another job')
         if job.after is not None and (job.after not in calendar.jobs or job.after == name):
             other_jobs = [other for other in calendar.jobs if other != name]
             hint = did_you_mean(job.after, other_jobs) or f"jobs: {', '.join(other_jobs) or 'no other'}"
@@ -201,16 +180,11 @@ def validate_calendar(org: Organisation, agents: Mapping[str, Agent], config: Co
             )
         if job.agent not in agents:
             hint = suggest_agent(job.agent, [*agents])
-            yield Problem(
-                f'there is no agent "{job.agent}"', CALENDAR_FILE, pointer=f"{pointer}/agent", hint=hint
-            )
+            yield Problem(f'there is no agent "{job.agent}"', CALENDAR_FILE, pointer=f"{pointer}/agent", hint=hint)
         elif asker is not None:
             for reader, author in ((job.agent, asker), (asker, job.agent)):
                 if not agents[reader].may_read(author):
                     hint = f'add "{author}" to permissions.read_outboxes in agents/{reader}/resume.json'
                     yield Problem(
-                        f"{reader} may not read {author}",
-                        CALENDAR_FILE,
-                        pointer=f"{pointer}/agent",
-                        hint=hint,
+                        f"{reader} may not read {author}", CALENDAR_FILE, pointer=f"{pointer}/agent", hint=hint
                     )

@@ -11,18 +11,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple
 
-from lemming.capabilities.calendars.calendar_file import (
-    Calendar,
-    CalendarJob,
-    find_calendar_agent,
-    load_calendar,
-)
-from lemming.capabilities.cron.cron_expressions import (
-    DueTimes,
-    find_cron_error,
-    find_due_times,
-    iter_occurrences,
-)
+from lemming.capabilities.calendars.calendar_file import Calendar, CalendarJob, find_calendar_agent, load_calendar
+from lemming.capabilities.cron.cron_expressions import DueTimes, find_cron_error, find_due_times, iter_occurrences
 from lemming.capabilities.requests.all_requests import build_requests
 from lemming.capabilities.requests.request_index import RequestEntryIndex
 from lemming.capabilities.requests.request_view import RequestView
@@ -56,14 +46,7 @@ class DueJob(NamedTuple):
         extra: dict[str, Any] = {"times": self.times} if self.times > 1 else {}
         if job.deadline is not None:
             extra["deadline"] = job.deadline
-        return {
-            "text": job.text,
-            "target": job.agent,
-            **job.payload,
-            "job": self.name,
-            "due": self.due,
-            **extra,
-        }
+        return {"text": job.text, "target": job.agent, **job.payload, "job": self.name, "due": self.due, **extra}
 
 
 class JobHistory(NamedTuple):
@@ -136,9 +119,7 @@ class JobSchedule:
     def _check_due(self, name: str, job: CalendarJob) -> DueJob | None:
         if job.paused or not (job.agent in self._survey.agents or job.agent in self._survey.broken):
             return None
-        due_times = (
-            self.find_due_times(job, self.find_first_reading(name, job), self._at) if self._since else None
-        )
+        due_times = self.find_due_times(job, self.find_first_reading(name, job), self._at) if self._since else None
         if job.cron is not None and due_times is None and job.overlap != "queue":
             return None
         history = self.get_history(name) if job.overlap != "allow" or job.after is not None else JobHistory()
@@ -200,9 +181,7 @@ class JobSchedule:
         if answered is None or closing_entry is None or not is_timestamp(closing_entry.created_at):
             return False
         age = parse_timestamp(self._at) - parse_timestamp(closing_entry.created_at)
-        has_request_since = latest is not None and latest.tick > (
-            answered.end_tick or 0
-        )  # each answer leads on once
+        has_request_since = latest is not None and latest.tick > (answered.end_tick or 0)  # each answer leads on once
         return not has_request_since and age <= timedelta(minutes=job.within_minutes)
 
     def get_history(self, name: str) -> JobHistory:
@@ -222,9 +201,7 @@ class JobSchedule:
 
     def _job_requests(self) -> Iterator[RequestView]:
         survey = self._survey
-        entries = self._org.get_cache(RequestEntryIndex).refresh(
-            list_agent_folders(self._org.base), decides=True
-        )
+        entries = self._org.get_cache(RequestEntryIndex).refresh(list_agent_folders(self._org.base), decides=True)
         # not the file as this tick has changed it: an interrupted tick must compute the same jobs
         earlier_entries = {name: entry for name, entry in entries.items() if name.tick < self._tick}
         yield from build_requests(
@@ -260,6 +237,4 @@ def find_due_jobs(view: TickView) -> list[DueJob]:
 def get_job_schedule(view: TickView) -> JobSchedule:
     """Return the job schedule of an organisation in a tick."""
     people = find_people(view.survey, view.config)
-    return JobSchedule(
-        view.org, view.survey, view.config, people=people, tick=view.tick, since=view.since, at=view.at
-    )
+    return JobSchedule(view.org, view.survey, view.config, people=people, tick=view.tick, since=view.since, at=view.at)

@@ -57,7 +57,5 @@ class CalendarContextProvider(ContextProvider):
         if self.context.agent.name == find_calendar_agent(tick_context.survey.agents, tick_context.config):
             prompt_input.jobs = [job.payload for job in jobs]
             prompt_input.job_memories = [
-                (due_job.job.agent, MEMORY)
-                for due_job in jobs
-                if due_job.name.startswith(f"{due_job.job.agent}.")
+                (due_job.job.agent, MEMORY) for due_job in jobs if due_job.name.startswith(f"{due_job.job.agent}.")
             ]

@@ -37,14 +37,10 @@ class CalendarTickInterceptor(TickInterceptor):
     def upcoming_events(self, view: TickView, start: datetime) -> Iterator[Iterator[UpcomingEvent]]:
         """Yield the upcoming events of each job. Raises `ConfigError` for an invalid calendar."""
         jobs = get_job_schedule(view)
-        yield from (
-            _upcoming_events(jobs, name, job, start) for name, job in jobs.jobs.items() if not job.paused
-        )
+        yield from (_upcoming_events(jobs, name, job, start) for name, job in jobs.jobs.items() if not job.paused)
 
 
-def _upcoming_events(
-    jobs: JobSchedule, name: str, job: CalendarJob, start: datetime
-) -> Iterator[UpcomingEvent]:
+def _upcoming_events(jobs: JobSchedule, name: str, job: CalendarJob, start: datetime) -> Iterator[UpcomingEvent]:
     since = jobs.find_first_reading(name, job)
     for time in jobs.next_occurrences(job, max(start, parse_timestamp(since)) if since else start):
         yield UpcomingEvent(time, job.agent, f"job {name}: {job.text}")

@@ -24,9 +24,7 @@ class ClockProvider(Backend):
             entries = [_request_entry(payload) for payload in values.get("jobs", ())]
         except (JsonProblem, AttributeError) as error:
             hint = 'set "prompt": "values" in its entry in config/models.json'
-            raise RequestRejected(
-                'the clock requires "prompt": "values"', where=request.agent, hint=hint
-            ) from error
+            raise RequestRejected('the clock requires "prompt": "values"', where=request.agent, hint=hint) from error
         text = dump_compact({"outbox_entries": entries, "tool_calls": [], "memory_updates": [], "notes": ""})
         return Reply(text.decode(), input_tokens=0, output_tokens=0)
 

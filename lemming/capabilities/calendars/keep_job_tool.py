@@ -25,9 +25,7 @@ class KeepJobTool(EngineTool):
     """Creates, changes or drops a job of the agent."""
 
     name = TOOL
-    description = (
-        "Be asked for something at certain times, as a request of the calendar; without text, drop that job."
-    )
+    description = "Be asked for something at certain times, as a request of the calendar; without text, drop that job."
     tool_class = "write"
     keeps_deadline = True
     success_is_news = False
@@ -36,9 +34,7 @@ class KeepJobTool(EngineTool):
         self,
         context: ToolContext,
         name: Annotated[str, describe_field("A short name for the job.", min_length=1, max_length=60)],
-        cron: Annotated[
-            str, describe_field('When: "0 9 * * mon-fri", or @daily, @weekly. In your time zone.')
-        ] = "",
+        cron: Annotated[str, describe_field('When: "0 9 * * mon-fri", or @daily, @weekly. In your time zone.')] = "",
         text: Annotated[str, describe_field("What you want to be asked then.", max_length=10_000)] = "",
     ) -> ToolResult:
         """Return the effect that stores the job in the agent's memory."""

@@ -18,12 +18,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from lemming.capabilities.channel_server.http_server import MetricsSource, serve_http
 from lemming.capabilities.channels.channel import Channel, ChannelContext, OutgoingEntry
-from lemming.capabilities.channels.channel_gateway import (
-    ChannelGateway,
-    ReportProblem,
-    deliver_due,
-    isolate_channel,
-)
+from lemming.capabilities.channels.channel_gateway import ChannelGateway, ReportProblem, deliver_due, isolate_channel
 from lemming.capabilities.channels.http_channel import HttpChannel, get_variable
 from lemming.capabilities.channels.outgoing_entries import AddressedEntries
 from lemming.capabilities.concurrency.supervised_threads import start_supervised_thread
@@ -64,9 +59,7 @@ class ServedChannelGateway(ChannelGateway):
         super().__init__(org)
         self._running: dict[str, Future[None]] = {}
 
-    def start_polls(
-        self, config: Config, survey: Survey, current_time: CurrentTime, report: ReportProblem
-    ) -> None:
+    def start_polls(self, config: Config, survey: Survey, current_time: CurrentTime, report: ReportProblem) -> None:
         """Start a poll of each idle channel. Raise the error of the channel's previous poll."""
         tick = load_tick(self._org)
         for agent, channel in self.iter_served_channels(config, survey, report):
@@ -80,11 +73,7 @@ class ServedChannelGateway(ChannelGateway):
             if pending or channel.can_collect:
                 future = self._running[agent.name] = Future[None]()
                 get_pool().start(
-                    partial(
-                        _run_into_future,
-                        future,
-                        partial(self._serve_channel, channel, context, pending, report),
-                    )
+                    partial(_run_into_future, future, partial(self._serve_channel, channel, context, pending, report))
                 )
 
     def wait(self, seconds: float | None = None) -> None:
@@ -104,11 +93,7 @@ class ServedChannelGateway(ChannelGateway):
         return True
 
     def _serve_channel(
-        self,
-        channel: Channel,
-        context: ChannelContext,
-        pending: Sequence[OutgoingEntry],
-        report: ReportProblem,
+        self, channel: Channel, context: ChannelContext, pending: Sequence[OutgoingEntry], report: ReportProblem
     ) -> None:
         with isolate_channel(context.agent, report):
             self.collect(channel, context, report)

@@ -21,12 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from lemming.capabilities.channels.channel import ChannelContext
 from lemming.capabilities.channels.channel_gateway import ReportProblem, make_channel
 from lemming.capabilities.channels.http_channel import HttpChannel
-from lemming.capabilities.concurrency.connection_limits import (
-    BoundedHandler,
-    BoundedServer,
-    bind_server,
-    run_server,
-)
+from lemming.capabilities.concurrency.connection_limits import BoundedHandler, BoundedServer, bind_server, run_server
 from lemming.capabilities.requests.current_requests import load_requests
 from lemming.capabilities.requests.request_view import RequestView
 from lemming.kernel.agents import survey_agents
@@ -105,12 +100,7 @@ class _HttpServer(BoundedServer):
     """
 
     def configure(
-        self,
-        base: Path,
-        clock: Clock,
-        stop: threading.Event,
-        report: ReportProblem,
-        metrics: MetricsSource | None,
+        self, base: Path, clock: Clock, stop: threading.Event, report: ReportProblem, metrics: MetricsSource | None
     ) -> None:
         self.org, self.clock, self.stop, self.report = Organisation(base), clock, stop, report
         self.metrics = metrics
@@ -128,9 +118,7 @@ class _HttpServer(BoundedServer):
                 channel = make_channel(entry.provider, entry.options, self.org.base, config)
                 assert isinstance(channel, HttpChannel), "its provider is http"
                 is_durable = config.org.durability != "off"
-                context = ChannelContext(
-                    self.org, agent, "http", self._current_tick, self.clock.now, is_durable
-                )
+                context = ChannelContext(self.org, agent, "http", self._current_tick, self.clock.now, is_durable)
                 endpoints.append(ChannelEndpoint(agent, channel, context))
         return endpoints
 
@@ -193,9 +181,7 @@ class _RequestHandler(BoundedHandler):
         except Exception as error:  # told here: `handle_error` says nothing
             message = redacted_excerpt(describe_exception(error))
             hint = redact(f"raised at {locate_error(error)}")
-            self.server.report(
-                Problem(message, self.path.partition("?")[0], hint=hint, code=LemmingError.code)
-            )
+            self.server.report(Problem(message, self.path.partition("?")[0], hint=hint, code=LemmingError.code))
             raise
         finally:
             if not self._is_answered:
@@ -229,9 +215,7 @@ class _RequestHandler(BoundedHandler):
             authorization = self.headers.get("Authorization", "").encode()
             if not hmac.compare_digest(authorization, f"Bearer {token}".encode()):
                 hint = f"send the header Authorization: Bearer with the value of {METRICS_TOKEN_ENV}"
-                raise PermissionDenied(
-                    "the token is wrong" if authorization else "the token is missing", hint=hint
-                )
+                raise PermissionDenied("the token is wrong" if authorization else "the token is missing", hint=hint)
         elif urlsplit(f"//{self.headers.get('Host', '')}").hostname not in LOCAL_NAMES:
             raise HttpError(HTTPStatus.FORBIDDEN, "the host must be 127.0.0.1 or localhost")
         content_type, body = self.server.render_metrics() or ("", b"")
@@ -278,8 +262,7 @@ class _RequestHandler(BoundedHandler):
         length = parse_int(header, le=channel.max_body_bytes)
         if length is None:
             raise HttpError(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"the body must have at most {channel.max_body_bytes:,} bytes",
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body must have at most {channel.max_body_bytes:,} bytes"
             )
         body = self.rfile.read(length)
         self.mark_received()
@@ -347,11 +330,7 @@ def _request_status(request: RequestView) -> dict[str, Any]:
         "tick": request.tick,
         "holders": list(request.assignees),
         "answers": [
-            {
-                "agent": answer.agent,
-                "tick": answer.tick,
-                "answer": parse_answer(answer.payload, request.schema),
-            }
+            {"agent": answer.agent, "tick": answer.tick, "answer": parse_answer(answer.payload, request.schema)}
             for answer in request.answers
         ],
         "default": request.default_answer if request.end == "expired" else None,

@@ -22,14 +22,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_fields, accept_old_keywords, accept_old_names, old_names_of
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.entry_kinds import MessageKind
-from lemming.kernel.base.errors import (
-    ConfigError,
-    DiskError,
-    ProviderError,
-    RateLimited,
-    RequestRejected,
-    Unavailable,
-)
+from lemming.kernel.base.errors import ConfigError, DiskError, ProviderError, RateLimited, RequestRejected, Unavailable
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact, dump_pretty
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
 from lemming.kernel.files import fs
@@ -185,9 +178,7 @@ def require_kind(kind: str) -> None:
 def require_name(to: str) -> None:
     """Raise `ConfigError` for an invalid agent name. An empty name means every reader."""
     if to and not paths.AGENT_NAME.match(to):
-        raise ConfigError(
-            f'option "to" must be the name of an agent, got "{to[:80]}"', hint=paths.AGENT_NAME_RULE
-        )
+        raise ConfigError(f'option "to" must be the name of an agent, got "{to[:80]}"', hint=paths.AGENT_NAME_RULE)
 
 
 class Receipt(NamedTuple):
@@ -242,9 +233,7 @@ class ChannelContext:
             "channel": self.channel,
             "message_id": message.id,
         }
-        payload = to_utf8_safe(
-            {**{key: value for key, value in fields.items() if value is not None}, **message.more}
-        )
+        payload = to_utf8_safe({**{key: value for key, value in fields.items() if value is not None}, **message.more})
         if "trust" in load_config(self.org).org.extensions:  # claims of the sender do not belong there
             payload = {**payload, "verified": to_utf8_safe(dict(message.verified))}
         if (size := len(dump_pretty(payload))) > PAYLOAD_LIMIT_BYTES:
@@ -265,17 +254,13 @@ class ChannelContext:
             if most_an_hour is not None:
                 self.require_below_limit(writer.history, message.sender, most_an_hour)
             name, is_new = self._write_entry(message, self.build_payload(message))
-            writer.append(
-                "received", self.now(), message=message.id, entry=name.identity, **{"from": message.sender}
-            )
+            writer.append("received", self.now(), message=message.id, entry=name.identity, **{"from": message.sender})
             return Receipt(name.identity, is_new)
 
     def require_below_limit(self, traffic: ChannelHistory, sender: str, limit: int) -> None:
         """Raise `RateLimited` if a sender has written `limit` messages in the last hour."""
         window_start = self.now() - _HOUR
-        times = [
-            at for at, message_sender in traffic.senders if message_sender == sender and at >= window_start
-        ]
+        times = [at for at, message_sender in traffic.senders if message_sender == sender and at >= window_start]
         if len(times) >= limit:
             wait_s = (times[0] - window_start).total_seconds() + 1
             raise RateLimited(f"{sender} sent more than {limit} messages in an hour", retry_after_s=wait_s)

@@ -71,12 +71,8 @@ class ChannelGateway:
     def undelivered(self, config: Config, survey: Survey, tick: int) -> frozenset[str]:
         """Return the identities of undelivered entries from ticks before `tick`."""
         addressed = self._org.get_cache(AddressedEntries)
-        senders = [
-            agent for agent, channel in self.iter_channels(config, survey, lambda _: None) if channel.sends
-        ]
-        return frozenset(
-            outgoing.key for agent in senders for outgoing in addressed.find_pending(agent, survey, tick)
-        )
+        senders = [agent for agent, channel in self.iter_channels(config, survey, lambda _: None) if channel.sends]
+        return frozenset(outgoing.key for agent in senders for outgoing in addressed.find_pending(agent, survey, tick))
 
     def arrival_folder(self) -> str:
         """Return the folder with new arrivals since the last poll, or the agent's name without a folder.
@@ -96,9 +92,7 @@ class ChannelGateway:
             if channel.seen_to_by == self.seen_to_by:
                 yield agent, channel
 
-    def iter_channels(
-        self, config: Config, survey: Survey, tell: ReportProblem
-    ) -> Iterator[tuple[Agent, Channel]]:
+    def iter_channels(self, config: Config, survey: Survey, tell: ReportProblem) -> Iterator[tuple[Agent, Channel]]:
         """Yield all agents with channels. A broken channel is reported."""
         for agent in sorted(survey.agents.values(), key=lambda agent: agent.name):
             entry = config.models.get(agent.model.key)
@@ -216,9 +210,7 @@ def _wait_s(log: ChannelLog, outgoing: OutgoingEntry, current_time: datetime) ->
     return max([0.0, *((time - current_time).total_seconds() for time in times)])
 
 
-def _try_delivery(
-    channel: Channel, context: ChannelContext, outgoing: OutgoingEntry, tell: ReportProblem
-) -> None:
+def _try_delivery(channel: Channel, context: ChannelContext, outgoing: OutgoingEntry, tell: ReportProblem) -> None:
     """Try to deliver one entry and log the outcome. An attempt cancelled by a stop is not a failure."""
     try:
         with wrap_provider_errors():

@@ -212,9 +212,7 @@ class _ReadPosition:
 class LockedChannelLog:
     """Locked log: its content, and appending."""
 
-    def __init__(
-        self, file: fs.AppendFile, history: ChannelHistory, position: _ReadPosition, *, syncs: bool
-    ) -> None:
+    def __init__(self, file: fs.AppendFile, history: ChannelHistory, position: _ReadPosition, *, syncs: bool) -> None:
         self._file, self.history, self._position, self._syncs = file, history, position, syncs
 
     def append(self, did: Did, current_time: datetime, **facts: str) -> None:

@@ -57,9 +57,7 @@ def get_channel_statuses(base: OrgPath, survey: Survey, config: Config) -> list[
     return [_channel_status(org, survey, config, agent, tick) for agent in agents]
 
 
-def _channel_status(
-    org: Organisation, survey: Survey, config: Config, agent: Agent, tick: int
-) -> ChannelStatus:
+def _channel_status(org: Organisation, survey: Survey, config: Config, agent: Agent, tick: int) -> ChannelStatus:
     traffic = org.get_cache(ChannelLogs).get_log(agent.name).history
     channel, problem = _make_channel(config, agent, org)
     sends = channel is None or channel.sends
@@ -110,9 +108,7 @@ def validate_channels(base: OrgPath, survey: Survey, config: Config) -> Iterator
             continue  # told of the model key already
         if not channel.to:
             if not any(other.may_read(name) for other in survey.agents.values()):
-                yield _make_warning(
-                    name, "/model/key", f"no agent may read {name}: incoming messages are not seen", ""
-                )
+                yield _make_warning(name, "/model/key", f"no agent may read {name}: incoming messages are not seen", "")
             continue
         if channel.to not in survey.agents:
             hint = suggest_agent(channel.to, [*survey.agents])

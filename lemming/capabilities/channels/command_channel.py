@@ -48,9 +48,7 @@ class CommandChannel(Channel):
         base: Path | None = None,
     ) -> None:
         if not command:
-            raise ConfigError(
-                'option "command" must not be empty', hint='write "command": ["program", "argument"]'
-            )
+            raise ConfigError('option "command" must not be empty', hint='write "command": ["program", "argument"]')
         if timeout_s <= 0:
             raise ConfigError(f'option "timeout_s" must be more than 0, got {timeout_s:g}')
         require_kind(kind)

@@ -135,10 +135,7 @@ class MailChannel(Channel):
             return PollResult()
         self._next_poll[context.agent.name] = Deadline(self._poll_s)
         deadline = Deadline(self._timeout_s)
-        with (
-            open_exchange(self._imap.host, deadline, context.stop) as exchange,
-            self._open_mailbox(exchange) as imap,
-        ):
+        with open_exchange(self._imap.host, deadline, context.stop) as exchange, self._open_mailbox(exchange) as imap:
             unseen = self._due_mail(context, self._search_unseen(imap))
             for number in unseen[:MAX_BATCH]:
                 deadline.restart()  # a time limit for each mail
@@ -150,9 +147,7 @@ class MailChannel(Channel):
     def _due_mail(self, context: ChannelContext, unseen: list[str]) -> list[str]:
         """Return the mails to process, without mails of senders over their limit."""
         postponed = self._postponed.get(context.agent.name, {})
-        still_postponed = {
-            uid: postponed[uid] for uid in unseen if uid in postponed and not postponed[uid].has_passed
-        }
+        still_postponed = {uid: postponed[uid] for uid in unseen if uid in postponed and not postponed[uid].has_passed}
         self._postponed[context.agent.name] = still_postponed
         return [number for number in unseen if number not in still_postponed]
 
@@ -160,9 +155,7 @@ class MailChannel(Channel):
         _, response = imap.uid("SEARCH", "UNSEEN")
         return (response[0] or b"").decode().split() if response else []
 
-    def _receive_mail(
-        self, context: ChannelContext, imap: imaplib.IMAP4, number: str, deadline: Deadline
-    ) -> None:
+    def _receive_mail(self, context: ChannelContext, imap: imaplib.IMAP4, number: str, deadline: Deadline) -> None:
         """Create the entry of one mail and mark the mail as seen.
 
         A mail of a sender over the limit stays unseen.
@@ -195,9 +188,7 @@ class MailChannel(Channel):
         """Save the original mail for a person, and return its path, or the empty string over quota."""
         path, content = f"mail/refused/{sha256(raw).hexdigest()[:32]}.eml", redact_content(raw)
         return (
-            ""
-            if _find_exceeded_quota(context, path, len(content))
-            else self._save_attachment(context, path, content)
+            "" if _find_exceeded_quota(context, path, len(content)) else self._save_attachment(context, path, content)
         )
 
     def _fetch_mail(self, imap: imaplib.IMAP4, number: str, deadline: Deadline) -> bytes:
@@ -229,19 +220,13 @@ class MailChannel(Channel):
             extra_fields["conversation"] = references[0][:200]
         else:
             extra_fields["conversation"] = ident[:200]
-        extra_fields |= {
-            key: value for key, value in (("files", saved_paths), ("left_out", omitted)) if value
-        }
+        extra_fields |= {key: value for key, value in (("files", saved_paths), ("left_out", omitted)) if value}
         context.receive(
-            InboundMessage(
-                id=ident, text=text, sender=sender, kind=self.kind, target=self.to, more=extra_fields
-            ),
+            InboundMessage(id=ident, text=text, sender=sender, kind=self.kind, target=self.to, more=extra_fields),
             most_an_hour=self._max_per_hour,
         )
 
-    def _save_attachments(
-        self, context: ChannelContext, mail: EmailMessage, ident: str
-    ) -> tuple[list[str], list[str]]:
+    def _save_attachments(self, context: ChannelContext, mail: EmailMessage, ident: str) -> tuple[list[str], list[str]]:
         """Save attachments to the agent's workspace.
 
         Return their paths, and descriptions of omitted attachments.
@@ -361,9 +346,7 @@ class MailChannel(Channel):
 
         server, tls_context = self._smtp, ssl.create_default_context()
         if server.encryption == "ssl":
-            smtp: smtplib.SMTP = WatchedSsl(
-                server.host, server.port, timeout=self._timeout_s, context=tls_context
-            )
+            smtp: smtplib.SMTP = WatchedSsl(server.host, server.port, timeout=self._timeout_s, context=tls_context)
         else:
             smtp = Watched(server.host, server.port, timeout=self._timeout_s)
         with smtp:

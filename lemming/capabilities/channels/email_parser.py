@@ -16,23 +16,7 @@ from lemming.kernel.base.errors import RequestRejected
 
 _ID = re.compile(r"<[^<>\s]{1,300}>")
 _HIDDEN_TAGS = {"script", "style", "head", "title", "template", "noscript"}
-_BLOCK_TAGS = {
-    "p",
-    "div",
-    "br",
-    "tr",
-    "li",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "blockquote",
-    "pre",
-    "table",
-    "hr",
-}
+_BLOCK_TAGS = {"p", "div", "br", "tr", "li", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "table", "hr"}
 _NAME_CHARS = re.compile(r"[^\w.+=@ -]")
 _MAX_NAME_BYTES = 200  # a file system takes 255, and a number may stand before it
 _BULK = {"bulk", "junk", "list"}
@@ -74,9 +58,7 @@ def parse_mail(raw: bytes) -> EmailMessage:
 
     if raw.count(b"\n") + raw.count(b"\r") > 2 * MAX_LINES:
         raise RequestRejected(f"a mail must have at most {MAX_LINES:,} lines, got more")
-    mail = message_from_bytes(
-        raw, policy=_BoundedHeaderPolicy(message_factory=make_part, refold_source="none")
-    )
+    mail = message_from_bytes(raw, policy=_BoundedHeaderPolicy(message_factory=make_part, refold_source="none"))
     assert isinstance(mail, EmailMessage)
     return mail
 
@@ -203,12 +185,7 @@ def _header_text(mail: EmailMessage, name: str) -> str:
     """Return a header as text, or the empty string for a malformed header."""
     try:
         return str(mail.get(name, ""))
-    except (
-        ValueError,
-        IndexError,
-        TypeError,
-        AttributeError,
-    ):  # errors that hostile headers raise in the parser
+    except (ValueError, IndexError, TypeError, AttributeError):  # errors that hostile headers raise in the parser
         return ""
 
 

@@ -202,9 +202,7 @@ class FolderChannel(Channel):
             return None
         return text if len(text) <= self._max_text_chars else None
 
-    def _to_message(
-        self, context: ChannelContext, dropped: _DroppedFile, archived_name: str
-    ) -> InboundMessage:
+    def _to_message(self, context: ChannelContext, dropped: _DroppedFile, archived_name: str) -> InboundMessage:
         path = f"{self.path.rstrip('/')}/{DONE}/{archived_name}"
         text = dropped.text
         if text is None:
@@ -220,9 +218,7 @@ class FolderChannel(Channel):
             verified={"owner": dropped.owner} if dropped.owner else {},
         )
 
-    def _archive_files(
-        self, context: ChannelContext, root: Path, received_files: list[_ReceivedFile]
-    ) -> None:
+    def _archive_files(self, context: ChannelContext, root: Path, received_files: list[_ReceivedFile]) -> None:
         """Move the files of written entries, unless replaced by another file, and then log them as received."""
         for received_file in received_files:
             name, _, digest = received_file.message_id.rpartition(" ")
@@ -232,10 +228,7 @@ class FolderChannel(Channel):
         if received_files and context.syncs:
             fs.sync_file_system(root)
         for received_file in received_files:
-            facts = {
-                "message": received_file.message_id,
-                "from": str(received_file.entry.payload.get("from", "")),
-            }
+            facts = {"message": received_file.message_id, "from": str(received_file.entry.payload.get("from", ""))}
             context.log.append("received", context.now(), entry=received_file.entry.identity, **facts)
 
     def _finish_interrupted(self, context: ChannelContext, root: Path) -> None:
@@ -244,18 +237,14 @@ class FolderChannel(Channel):
         for name in _newer_entries(context, context.log.history.last_received):
             with contextlib.suppress(ConfigError, FileNotFoundError):
                 entry = read_entry(context.org, name)
-                if entry.payload.get("channel") == context.channel and (
-                    archived_name := _archived_name(entry)
-                ):
+                if entry.payload.get("channel") == context.channel and (archived_name := _archived_name(entry)):
                     unfinished.append(_ReceivedFile(str(entry.payload["message_id"]), archived_name, entry))
         self._archive_files(context, root, unfinished)
 
     def _move_to_failed(self, context: ChannelContext, root: Path, name: str, reason: str) -> None:
         """Move an invalid file to `failed/`, with the reason beside it."""
         target = f"{FAILED}/{_free_name(root, FAILED, name)}"
-        fs.write_atomic(
-            root, f"{target}.why.txt", f"{name}: {reason}\n".encode("utf-8", "replace"), is_org=False
-        )
+        fs.write_atomic(root, f"{target}.why.txt", f"{name}: {reason}\n".encode("utf-8", "replace"), is_org=False)
         # Cut short after this, it comes here again and is not noted twice.
         if all(line.get("file") != to_utf8_safe(target) for line in context.log.history.refused[-1:]):
             context.record_refusal(name, reason, file=target)

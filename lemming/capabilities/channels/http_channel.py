@@ -63,9 +63,7 @@ class HttpChannel(Channel):
         require_kind(kind)
         require_name(to)
         if not (secret_env or token_env or deliver_to):
-            hint = (
-                'set "secret_env" for webhooks, "token_env" for questions, "deliver_to" for outgoing entries'
-            )
+            hint = 'set "secret_env" for webhooks, "token_env" for questions, "deliver_to" for outgoing entries'
             raise ConfigError('the channel must have "secret_env", "token_env" or "deliver_to"', hint=hint)
         if deliver_to and urlsplit(deliver_to).scheme not in ("http", "https"):
             raise ConfigError(
@@ -89,9 +87,7 @@ class HttpChannel(Channel):
         endpoints += [f"sends to {urlsplit(self._deliver_to).hostname}"] if self.sends else []
         return ", ".join(endpoints)
 
-    def receive_hook(
-        self, context: ChannelContext, headers: Mapping[str, str], body: bytes, sender: str
-    ) -> Receipt:
+    def receive_hook(self, context: ChannelContext, headers: Mapping[str, str], body: bytes, sender: str) -> Receipt:
         """Receive a signed webhook.
 
         Raises: PermissionDenied, and the errors of `ChannelContext.receive`.

@@ -50,13 +50,7 @@ class AddressedEntries:
         return [state.pending[name] for name in sorted(state.pending)]
 
     def _scan_author(
-        self,
-        agent: Agent,
-        author: str,
-        names: EntryNames,
-        tick: int,
-        state: _AddressedState,
-        own_names: EntryNames,
+        self, agent: Agent, author: str, names: EntryNames, tick: int, state: _AddressedState, own_names: EntryNames
     ) -> bool:
         """Record the new entries of an author. Return True if all entries could be read."""
         is_complete, examined = True, state.examined.get(author, set()).intersection(names.all)
@@ -84,9 +78,7 @@ class AddressedEntries:
         references = parse_references(entry.payload.get("reply_to"))
         if not references:
             return None
-        name = next(
-            (name for name in own_names.all if name.id in references or name.identity in references), None
-        )
+        name = next((name for name in own_names.all if name.id in references or name.identity in references), None)
         request_entry = self._index.read(name) if name else None
         return request_entry if isinstance(request_entry, OutboxEntry) else None
 

@@ -34,14 +34,10 @@ def _verify_standard_webhook(headers: Mapping[str, str], body: bytes, secret: st
     ident, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     seconds = parse_int(at)
     if not ident or seconds is None:
-        raise PermissionDenied(
-            "webhook-id must be present, and webhook-timestamp must be a number of seconds"
-        )
+        raise PermissionDenied("webhook-id must be present, and webhook-timestamp must be a number of seconds")
     if abs(now_s - seconds) > TOLERANCE_S:
         raise PermissionDenied(f"webhook-timestamp must be within {TOLERANCE_S} seconds of the current time")
-    candidates = [
-        part.removeprefix("v1,") for part in headers["webhook-signature"].split(" ") if "v1," in part
-    ]
+    candidates = [part.removeprefix("v1,") for part in headers["webhook-signature"].split(" ") if "v1," in part]
     expected = [sign_webhook(key, ident, at, body) for key in _candidate_keys(secret)]
     if not any(_is_equal(candidate, other) for candidate in candidates for other in expected):
         raise PermissionDenied("the signature is wrong")

@@ -90,9 +90,7 @@ def _announce_call(attempt: str) -> None:
         raise _cluster_error("the worker died during the call, which may have been answered and billed")
 
 
-def _cluster_error(
-    message: str, *, location: str = "", hint: str = "", may_be_paid: bool = True
-) -> Unavailable:
+def _cluster_error(message: str, *, location: str = "", hint: str = "", may_be_paid: bool = True) -> Unavailable:
     """Return an error of the cluster, which does not concern the model's server."""
     error = Unavailable(message, where=location, hint=hint)
     error.may_be_paid, error.is_of_backend = may_be_paid, False
@@ -121,9 +119,7 @@ def _get_provider_on_worker(entry: WorkerModelEntry) -> LLMProvider:
     try:
         load_plugins(entry.plugins)
         load_installed_plugins()
-        return make_provider(
-            entry.provider, parse(entry.options), base=Path(entry.base), plugins=entry.plugins
-        )
+        return make_provider(entry.provider, parse(entry.options), base=Path(entry.base), plugins=entry.plugins)
     except LemmingError as error:  # the engine has made the same provider
         raise _mismatch_error(f"cannot make provider {entry.provider}: {error}", entry) from error
 
@@ -172,9 +168,7 @@ class DaskCalls:
         except TimeoutError:
             raise timeout_error(request.deadline_s) from None
         except (CancelledError, OSError) as error:
-            raise self._unavailable_error(
-                "the connection to the cluster was lost", may_be_paid=True
-            ) from error
+            raise self._unavailable_error("the connection to the cluster was lost", may_be_paid=True) from error
         except ImportError as error:
             raise self._version_mismatch(error) from error
         else:
@@ -207,9 +201,7 @@ class DaskCalls:
         """
         client = self._get_client(self.connect_s)
         try:
-            identity = client.sync(
-                client.scheduler.identity, n_workers=-1, callback_timeout=SCHEDULER_TIMEOUT_S
-            )
+            identity = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=SCHEDULER_TIMEOUT_S)
         except (TimeoutError, OSError) as error:
             raise self._unavailable_error("the scheduler does not answer") from error
         return {address: worker["nthreads"] for address, worker in identity["workers"].items()}

@@ -36,9 +36,7 @@ MAX_CONNECTIONS, MIN_CONNECTIONS = 64, 4
 REQUEST_TIMEOUT_S, RESPONSE_TIMEOUT_S = 20.0, 120.0
 """Maximum seconds for a request to arrive or an answer to be fetched, and for an answer to be computed."""
 _ROOM_TIMEOUT_S, _RETRY_PAUSE_S = 1.0, 0.1
-_BUSY_RESPONSE = (
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-)
+_BUSY_RESPONSE = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _POLL_INTERVAL_S = 0.1  # maximum delay until the end of a block is noticed
 
 
@@ -46,9 +44,7 @@ def max_connections() -> int:
     """Return the maximum number of connections: 64, or a quarter of the process's file limit."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return (
-        MAX_CONNECTIONS
-        if limit == resource.RLIM_INFINITY
-        else max(MIN_CONNECTIONS, min(MAX_CONNECTIONS, limit // 4))
+        MAX_CONNECTIONS if limit == resource.RLIM_INFINITY else max(MIN_CONNECTIONS, min(MAX_CONNECTIONS, limit // 4))
     )
 
 
@@ -83,9 +79,7 @@ class BoundedServer(ThreadingHTTPServer):
         with self._changed:
             if len(self._connections) >= self._max_connections:
                 self._drop_oldest()
-                self._changed.wait_for(
-                    lambda: len(self._connections) < self._max_connections, _ROOM_TIMEOUT_S
-                )
+                self._changed.wait_for(lambda: len(self._connections) < self._max_connections, _ROOM_TIMEOUT_S)
             has_room = len(self._connections) < self._max_connections
             if has_room:
                 self._connections[request] = _ConnectionDeadline()
@@ -96,9 +90,7 @@ class BoundedServer(ThreadingHTTPServer):
         return has_room
 
     def _drop_oldest(self) -> None:
-        silent = {
-            request: caller for request, caller in self._connections.items() if not caller.has_full_request
-        }
+        silent = {request: caller for request, caller in self._connections.items() if not caller.has_full_request}
         if silent:
             _close_connection(min(silent, key=lambda request: silent[request].deadline.remaining()))
 
@@ -231,9 +223,7 @@ def make_bounded_protocol(
                 for connection in self.connections
                 if isinstance(connection, Bounded) and not connection.transport.is_closing()
             ]
-            if (
-                len(open_connections) > limit
-            ):  # a released connection stays in the set until the loop removes it
+            if len(open_connections) > limit:  # a released connection stays in the set until the loop removes it
                 silent = [
                     connection
                     for connection in open_connections
@@ -277,9 +267,7 @@ def bind_server(make: Callable[[tuple[str, int]], Server], host: str, port: int)
 def run_server(server: BoundedServer, base: OrgPath, name: str) -> Iterator[int]:
     """Run a server on a thread of this name for the block, and yield the port."""
     stop = threading.Event()
-    start_supervised_thread(
-        partial(server.serve_forever, _POLL_INTERVAL_S), name=name, base=base, stopped=stop
-    )
+    start_supervised_thread(partial(server.serve_forever, _POLL_INTERVAL_S), name=name, base=base, stopped=stop)
     try:
         yield int(server.server_address[1])
     finally:

@@ -113,9 +113,7 @@ def validate_condition(condition: Any, pointer: str = "") -> Iterator[Problem]:
     yield from _validate_condition(condition, pointer, 1, remaining)
     if remaining[0] < 0:
         yield Problem(
-            f"a condition must have at most {MAX_CONDITIONS} parts, got more",
-            pointer=pointer,
-            hint="split it",
+            f"a condition must have at most {MAX_CONDITIONS} parts, got more", pointer=pointer, hint="split it"
         )
 
 
@@ -136,9 +134,7 @@ def _validate_condition(condition: Any, pointer: str, depth: int, remaining: lis
         yield from _validate_test(condition, pointer)
 
 
-def _validate_group(
-    condition: Json, group: str, pointer: str, depth: int, remaining: list[int]
-) -> Iterator[Problem]:
+def _validate_group(condition: Json, group: str, pointer: str, depth: int, remaining: list[int]) -> Iterator[Problem]:
     for key in condition:
         if key != group:
             message = f'"{key}" must not be beside "{group}"'
@@ -149,9 +145,7 @@ def _validate_group(
     elif not isinstance(inner, list) or not inner:
         description = "an empty list" if inner == [] else _describe_value(inner)
         hint = f'write "{group}": [{{...}}, {{...}}]'
-        yield Problem(
-            f"expected a list of conditions, got {description}", pointer=f"{pointer}/{group}", hint=hint
-        )
+        yield Problem(f"expected a list of conditions, got {description}", pointer=f"{pointer}/{group}", hint=hint)
     else:
         for index, part in enumerate(inner):
             yield from _validate_condition(part, f"{pointer}/{group}/{index}", depth + 1, remaining)
@@ -164,9 +158,7 @@ def _validate_test(condition: Json, pointer: str) -> Iterator[Problem]:
             yield Problem(f'unknown key "{key}" in a condition', pointer=f"{pointer}/{key}", hint=hint)
     if not isinstance(condition.get("field"), str):
         problem = (
-            "no field"
-            if "field" not in condition
-            else f"expected a text, got {_describe_value(condition['field'])}"
+            "no field" if "field" not in condition else f"expected a text, got {_describe_value(condition['field'])}"
         )
         location = pointer if "field" not in condition else f"{pointer}/field"
         yield Problem(
@@ -176,9 +168,7 @@ def _validate_test(condition: Json, pointer: str) -> Iterator[Problem]:
         )
     op = condition.get("op")
     if not isinstance(op, str) or op not in OPS:
-        message = (
-            'a condition must have "op"' if op is None else f"there is no operation {_describe_value(op)}"
-        )
+        message = 'a condition must have "op"' if op is None else f"there is no operation {_describe_value(op)}"
         hint = (did_you_mean(op, tuple(OPS)) if isinstance(op, str) else "") or f"use one of {', '.join(OPS)}"
         yield Problem(message, pointer=pointer if op is None else f"{pointer}/op", hint=hint)
         return
@@ -196,17 +186,13 @@ def _validate_value(condition: Json, op: str, pointer: str) -> Iterator[Problem]
         return
     value = condition["value"]
     if not _TAKES.get(op, lambda _: True)(value):
-        yield Problem(
-            f'"{op}" does not accept {_describe_value(value)}', pointer=location, hint=f"{op}: {OPS[op]}"
-        )
+        yield Problem(f'"{op}" does not accept {_describe_value(value)}', pointer=location, hint=f"{op}: {OPS[op]}")
     elif op == "matches":
         try:
             compile_regex(value)
         except InvalidPattern as error:
             yield Problem(
-                f"expected a regular expression: {error}",
-                pointer=location,
-                hint='use "contains" for a plain text',
+                f"expected a regular expression: {error}", pointer=location, hint='use "contains" for a plain text'
             )
 
 
@@ -220,10 +206,7 @@ def condition_schema() -> Json:
         "value": {"description": "What the field is held against."},
     }
     groups: list[Json] = [{"all": reference_list}, {"any": reference_list}, {"not": reference}]
-    branches = [
-        _closed_object(test, ["field", "op"]),
-        *(_closed_object(group, list(group)) for group in groups),
-    ]
+    branches = [_closed_object(test, ["field", "op"]), *(_closed_object(group, list(group)) for group in groups)]
     return {"description": "A condition.", "anyOf": branches}
 
 

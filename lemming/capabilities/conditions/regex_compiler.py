@@ -73,9 +73,7 @@ class _ProgramBuilder:
 
     def add_step(self, step: Step) -> int:
         if len(self.steps) >= MAX_STEPS:
-            raise InvalidPattern(
-                f"the pattern must have at most {MAX_STEPS} steps; nested repetitions multiply"
-            )
+            raise InvalidPattern(f"the pattern must have at most {MAX_STEPS} steps; nested repetitions multiply")
         self.steps.append(step)
         return len(self.steps) - 1
 
@@ -95,9 +93,7 @@ class _ProgramBuilder:
                 )
             case "SUBPATTERN":
                 _, added_flags, removed_flags, nodes = operand
-                return self.add_sequence(
-                    nodes, _compiler._combine_flags(flags, added_flags, removed_flags), follows
-                )
+                return self.add_sequence(nodes, _compiler._combine_flags(flags, added_flags, removed_flags), follows)
             case "MAX_REPEAT" | "MIN_REPEAT":
                 return self._add_repeat(operand, flags, follows, is_greedy=kind == "MAX_REPEAT")
             case "AT":

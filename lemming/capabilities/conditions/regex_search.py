@@ -40,10 +40,7 @@ class LinearRegex:
         """Compile the pattern. Raises `InvalidPattern` for an invalid or unsupported pattern."""
         self.pattern = pattern
         compiled = compile_program(pattern)
-        self._search, self._forwards = (
-            _search_program(compiled),
-            _search_program(_require_nonempty_match(compiled)),
-        )
+        self._search, self._forwards = (_search_program(compiled), _search_program(_require_nonempty_match(compiled)))
         self._backwards = compile_program(pattern, backwards=True)
 
     def search(self, text: str) -> bool:
@@ -176,9 +173,7 @@ class _Matcher:
     def _iter_matches(self, positions: range, *, is_first: bool) -> Iterator[int]:
         """Yield the positions of matches; forwards with `is_first`."""
         behind, ahead = (-1, 0) if is_first else (0, -1)
-        state = self._get_state(
-            (self._program.start,), self._sides[self._letter_class(positions.start + behind)]
-        )
+        state = self._get_state((self._program.start,), self._sides[self._letter_class(positions.start + behind)])
         for position in positions:
             kind = self._letter_class(position + ahead)
             move = state.moves.get(kind) or self._next_state(state, kind, is_first=is_first)

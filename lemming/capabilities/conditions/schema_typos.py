@@ -20,7 +20,5 @@ def find_schema_typos(schema: dict[str, Any], location: str) -> Iterator[Pointer
         ):
             fault_location = f"{location}{pointer}/{escape_pointer_key(key)}"
             yield PointerProblem(
-                fault_location,
-                f'JSON Schema has no keyword "{key}"; it has no effect',
-                f'did you mean "{suggestion}"?',
+                fault_location, f'JSON Schema has no keyword "{key}"; it has no effect', f'did you mean "{suggestion}"?'
             )

@@ -73,26 +73,17 @@ class WindowContextProvider(ContextProvider):
         room, task = self._window.max_tokens, visible.task
         has_summary = self._window.strategy == "summary"
         if has_summary:  # the latest summary is shown beside them
-            values = {
-                key: item for key, item in visible.memories.values.items() if not key.startswith(PREFIX)
-            }
-            memories, visible = (
-                visible.memories,
-                replace(visible, memories=visible.memories._replace(values=values)),
-            )
+            values = {key: item for key, item in visible.memories.values.items() if not key.startswith(PREFIX)}
+            memories, visible = (visible.memories, replace(visible, memories=visible.memories._replace(values=values)))
         if task is None:
             inbox, omitted_count = shorten_inbox(visible.inbox, room)
             return replace(visible, inbox=inbox, omitted_count=omitted_count)
         key = summary_key(task) if has_summary and self.context.model.prompt in SUMMARY_PROMPTS else ""
         # a summary that cannot be read is for a person to mend: nothing is written over it
-        if not key or key in {
-            PurePosixPath(item.file).name.removesuffix(".json") for item in memories.problems
-        }:
+        if not key or key in {PurePosixPath(item.file).name.removesuffix(".json") for item in memories.problems}:
             newest_entries = take_newest(task.thread, room)
             return replace(
-                visible,
-                task=task._replace(thread=newest_entries),
-                omitted_count=len(task.thread) - len(newest_entries),
+                visible, task=task._replace(thread=newest_entries), omitted_count=len(task.thread) - len(newest_entries)
             )
         value = memories.values.get(key)
         conversation = shorten_conversation(self.context.agent, task.thread, key, value, room, visible.labels)
@@ -103,10 +94,7 @@ class WindowContextProvider(ContextProvider):
             omitted_count=conversation.omitted_count,
             leading_sections=[summary_section(conversation.summary)] if conversation.summary else [],
             other_entries=conversation.fallen,
-            other_memories=[
-                *visible.other_memories,
-                *([key] if conversation.summary or conversation.recap else ()),
-            ],
+            other_memories=[*visible.other_memories, *([key] if conversation.summary or conversation.recap else ())],
         )
 
     def snapshot(self) -> Json:

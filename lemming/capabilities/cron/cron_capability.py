@@ -36,9 +36,7 @@ class CronContextProvider(ContextProvider):
             prompt_input.time = [*prompt_input.time, describe_due_times(due)]
 
 
-def find_schedule_due_times(
-    schedule: AgentSchedule, org_zone: str | None, since: str, at: str
-) -> DueTimes | None:
+def find_schedule_due_times(schedule: AgentSchedule, org_zone: str | None, since: str, at: str) -> DueTimes | None:
     """Return the due times of a cron schedule between two clock times, or None.
 
     Without an earlier clock time nothing is due: a new schedule has no missed turns.

@@ -78,9 +78,7 @@ def find_cron_error(text: str) -> tuple[str, str] | None:
 def _parse_error(fields: list[str], message: str) -> tuple[str, str]:
     number = _FIELD_NUMBERS.get(message.removeprefix("Bad "), 0)
     field = fields[number]
-    return f'"{field}" is not a valid {FIELDS[number]} ({_RANGES[number]})', _suggest_spelling(
-        field, number
-    ) or EXAMPLE
+    return f'"{field}" is not a valid {FIELDS[number]} ({_RANGES[number]})', _suggest_spelling(field, number) or EXAMPLE
 
 
 def _suggest_spelling(field: str, number: int) -> str:

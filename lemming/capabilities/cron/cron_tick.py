@@ -14,8 +14,7 @@ from lemming.kernel.tick.first_clock_readings import find_first_reading
 from lemming.kernel.tick.tick_hooks import TickInterceptor, TickView, UpcomingEvent
 
 NO_ZONE = (
-    'the cron expression requires a time zone (set "timezone" in the schedule, or for all agents in '
-    "config/org.json)"
+    'the cron expression requires a time zone (set "timezone" in the schedule, or for all agents in config/org.json)'
 )
 
 
@@ -50,15 +49,12 @@ class CronTickInterceptor(TickInterceptor):
         for schedule, names in self._group_by_schedule(view).items():
             zone_name = schedule.timezone or view.config.org.timezone
             if schedule.cron and zone_name:
-                earliest = (
-                    max(start, _earliest_due(schedule, view.at)) if schedule.missed == "skip" else start
-                )
+                earliest = max(start, _earliest_due(schedule, view.at)) if schedule.missed == "skip" else start
                 for since, group in self._group_by_first_reading(view, schedule, names).items():
                     begin = max(earliest, parse_timestamp(since)) if since else earliest
                     streams = tee(iter_occurrences(schedule.cron, zone_name, begin), len(group))
                     yield from (
-                        _upcoming_turns(name, schedule, times)
-                        for name, times in zip(group, streams, strict=True)
+                        _upcoming_turns(name, schedule, times) for name, times in zip(group, streams, strict=True)
                     )
 
     def _group_by_first_reading(

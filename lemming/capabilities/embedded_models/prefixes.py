@@ -43,9 +43,7 @@ class PrefixCache:
             ):
                 return length
             self._lengths.pop(text)
-        if (
-            self._read_prefix(body, on_pieces, reuse=False) is None
-        ):  # the model's template wants a question in it
+        if self._read_prefix(body, on_pieces, reuse=False) is None:  # the model's template wants a question in it
             self._send({**body, "cache_prompt": False}, on_pieces)
             return 0
         if length := self._complete_rest(body, on_pieces):

@@ -13,11 +13,7 @@ from typing import Any, NamedTuple
 from lemming.capabilities.gates.gate_format import GateRule
 from lemming.capabilities.gates.gate_settings import rules_for_agent
 from lemming.capabilities.gates.information_flows import FlowGraph
-from lemming.capabilities.gates.outcome_prediction import (
-    PredictedOutcome,
-    possible_outcomes,
-    predict_outcomes,
-)
+from lemming.capabilities.gates.outcome_prediction import PredictedOutcome, possible_outcomes, predict_outcomes
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.journal.verdicts import At
@@ -153,9 +149,7 @@ class BlastRadiusAnalysis:
         undeclared = [tool.name for tool in anywhere if not isinstance(tool, EngineTool)]
         writable_paths = self._flow_graph.writable_places(name)
         http = settings.extensions.get("http")
-        servers = [
-            server for source in self._server_sources for server in source.servers_for_tools(tool_names)
-        ]
+        servers = [server for source in self._server_sources for server in source.servers_for_tools(tool_names)]
         return AgentBlastRadius(
             agent=name,
             tracks_trust=self.tracks_trust,
@@ -167,9 +161,7 @@ class BlastRadiusAnalysis:
                 if name_or_path != ANYWHERE or len(undeclared) < len(anywhere)
             ],
             undeclared_writers=undeclared,
-            hosts=http.hosts
-            if http and any(name_or_path.startswith("http_") for name_or_path in tool_names)
-            else (),
+            hosts=http.hosts if http and any(name_or_path.startswith("http_") for name_or_path in tool_names) else (),
             servers=servers,
             readers=[*self._entry_readers(agent, labels)],
             team_members=[member.agent for member in team.ask_members] if team else (),
@@ -181,10 +173,7 @@ class BlastRadiusAnalysis:
     def possible_labels(self, name: str) -> list[str]:
         """Return the trust labels that a turn of an agent may have, the most trusted first."""
         order = self._authors.order
-        labels = {
-            self._authors.author_label(name),
-            *(taint_path.label for taint_path in self.taint_paths[name]),
-        }
+        labels = {self._authors.author_label(name), *(taint_path.label for taint_path in self.taint_paths[name])}
         return sorted(labels, key=order.rank, reverse=True)
 
     @cached_property
@@ -197,10 +186,7 @@ class BlastRadiusAnalysis:
             for author, reader, path in self._flow_graph.all_flows:
                 for label in sorted({taint_path.label for taint_path in paths[author]}):
                     reader_paths = paths[reader]
-                    if not any(
-                        (taint_path.label, taint_path.source) == (label, author)
-                        for taint_path in reader_paths
-                    ):
+                    if not any((taint_path.label, taint_path.source) == (label, author) for taint_path in reader_paths):
                         new_paths = [
                             *self._filter_by_gates(
                                 self._turn_agents[reader], TaintPath(label, author, _describe_flow(path))
@@ -212,9 +198,7 @@ class BlastRadiusAnalysis:
 
     @cached_property
     def _turn_agents(self) -> dict[str, Agent]:
-        return {
-            name: agent for name, agent in self._survey.agents.items() if has_model_turns(agent, self._config)
-        }
+        return {name: agent for name, agent in self._survey.agents.items() if has_model_turns(agent, self._config)}
 
     @cached_property
     def _channels(self) -> list[str]:
@@ -243,9 +227,7 @@ class BlastRadiusAnalysis:
             is_channel = name in self._channels
             labels = self._channel_labels(name) if is_channel else [self._authors.author_label(name)]
             for label in dict.fromkeys(labels):
-                paths += self._filter_by_gates(
-                    agent, TaintPath(label, name, _describe_flow("")), channel=is_channel
-                )
+                paths += self._filter_by_gates(agent, TaintPath(label, name, _describe_flow("")), channel=is_channel)
         for tool in self._callable_tools(agent):
             if self._is_less_trusted(label := self._authors.tool_label(tool.name), agent):
                 paths.append(TaintPath(label, tool.name, "reads its results"))
@@ -267,9 +249,7 @@ class BlastRadiusAnalysis:
         order = self._authors.order
         return bool(label) and order.rank(label) < order.rank(self._authors.author_label(agent.name))
 
-    def _filter_by_gates(
-        self, agent: Agent, taint_path: TaintPath, *, channel: bool = False
-    ) -> Iterator[TaintPath]:
+    def _filter_by_gates(self, agent: Agent, taint_path: TaintPath, *, channel: bool = False) -> Iterator[TaintPath]:
         """Yield a path with predicted gates if the agent's model may ever read the text."""
         if self._is_less_trusted(taint_path.label, agent):
             entry = {
@@ -285,12 +265,8 @@ class BlastRadiusAnalysis:
     def _trust_fact(self, label: str) -> Json:
         return {"trust": label} if self.tracks_trust else {}
 
-    def _predict(
-        self, agent: Agent, at: At, known_fields: Json, absent: Iterable[str] = ()
-    ) -> list[PredictedOutcome]:
-        rules: Iterable[GateRule] = (
-            rule for rule in rules_for_agent(agent, self._config.org) if rule.gate.at == at
-        )
+    def _predict(self, agent: Agent, at: At, known_fields: Json, absent: Iterable[str] = ()) -> list[PredictedOutcome]:
+        rules: Iterable[GateRule] = (rule for rule in rules_for_agent(agent, self._config.org) if rule.gate.at == at)
         untracked = [] if self.tracks_trust else ["trust", "args_trust", "args_lowest"]
         if at == "call" and "trust" in known_fields and not self._least_shown(agent):
             known_fields = {
@@ -333,10 +309,7 @@ class BlastRadiusAnalysis:
                 combined_labels = list(
                     dict.fromkeys([self._authors.order.lowest([own_label, label]) for label in labels])
                 )
-                tools = [
-                    self._describe_exposure(other, tool, combined_labels)
-                    for tool in self._callable_tools(other)
-                ]
+                tools = [self._describe_exposure(other, tool, combined_labels) for tool in self._callable_tools(other)]
                 channels = [name for name in self._channels if self._survey.agents[name].may_read(reader)]
                 yield DownstreamAgent(reader, author, _describe_flow(path), tools, channels)
 

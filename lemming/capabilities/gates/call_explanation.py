@@ -92,36 +92,24 @@ def explain_call(
     tool = get_toolset(context.settings, context.org).for_agent(agent.name).get(name)
     granted = _refusal_reason(context, name)
     label = trust or _base_label(context, config, survey)
-    preview = CallPreview(
-        agent.name, name, tool.tool_class if tool else "", granted, label, args, args_after=args
-    )
+    preview = CallPreview(agent.name, name, tool.tool_class if tool else "", granted, label, args, args_after=args)
     if tool is None or granted:
         return preview
     explained = _preview_call(preview, context, config, survey, tool)
     other_labels = [] if trust else [candidate for candidate in labels if candidate != label]
     elsewhere = [
-        _preview_call(replace(preview, trust=candidate), context, config, survey, tool)
-        for candidate in other_labels
+        _preview_call(replace(preview, trust=candidate), context, config, survey, tool) for candidate in other_labels
     ]
     differing = (
-        (candidate.trust, candidate.then, candidate.line)
-        for candidate in elsewhere
-        if candidate.line != explained.line
+        (candidate.trust, candidate.then, candidate.line) for candidate in elsewhere if candidate.line != explained.line
     )
-    return replace(
-        explained, other_labels=[*differing], argument_error=_argument_error(tool, explained.args_after)
-    )
+    return replace(explained, other_labels=[*differing], argument_error=_argument_error(tool, explained.args_after))
 
 
 def build_tool_context(org: Organisation, config: Config, agent: Agent, current_time: str) -> ToolContext:
     """Return the context of a tool call by the agent at this time."""
     return ToolContext(
-        agent=agent,
-        org=org,
-        settings=config.org,
-        now=current_time,
-        tick=load_tick(org),
-        began_at=current_time,
+        agent=agent, org=org, settings=config.org, now=current_time, tick=load_tick(org), began_at=current_time
     )
 
 
@@ -145,9 +133,7 @@ def _preview_call(
         last = asking_steps[0]
         person_names, expires = common_approvers([step.gate for step in asking_steps])
         if person_names != frozenset():
-            persons = find_approvers(
-                find_people(survey, config), survey.agents, preview.agent, person_names or ()
-            )
+            persons = find_approvers(find_people(survey, config), survey.agents, preview.agent, person_names or ())
     results = [rule.line for rule in rules if rule.gate.at == "result" and _concerns(rule.gate, tool)]
     return replace(
         preview,
@@ -166,18 +152,14 @@ def _concerns(gate: Gate, tool: Tool) -> bool:
     return gate.concerns_tool(tool.name, tool.tool_class)
 
 
-def _preview_gates(
-    rules: Iterable[GateRule], call: ToolCall, facts: Facts
-) -> Iterator[tuple[GatePreview, Any]]:
+def _preview_gates(rules: Iterable[GateRule], call: ToolCall, facts: Facts) -> Iterator[tuple[GatePreview, Any]]:
     """Yield the action of each gate and the arguments after it, up to the decisive gate."""
     args = call.args
     for rule in rules:
         asks = _RecordingStub()
         # A gate that passes gives no reason: asked as a gate that warns, it shows if the call concerns it.
         gate = replace(rule.gate, then="warn") if rule.gate.then == "pass" else rule.gate
-        result = evaluate_gates(
-            [GateRule(rule.line, gate)], args, facts, about=call.tool, check=asks, judge=asks.judge
-        )
+        result = evaluate_gates([GateRule(rule.line, gate)], args, facts, about=call.tool, check=asks, judge=asks.judge)
         if asks.name:
             yield GatePreview(rule.line, rule.gate, undecided_by=asks.name), args
             continue

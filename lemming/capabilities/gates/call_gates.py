@@ -68,12 +68,7 @@ class CallGates:
         return cls(calls, results, agent, settings, tick) if calls or results else None
 
     def before_call(
-        self,
-        call: ToolCall,
-        tool: Tool,
-        context: ToolContext,
-        trust: TurnTrust,
-        request_approval: ApprovalHandler,
+        self, call: ToolCall, tool: Tool, context: ToolContext, trust: TurnTrust, request_approval: ApprovalHandler
     ) -> AllowedCall | ToolResult:
         """Return the allowed call, or the result of a rejected call.
 
@@ -89,9 +84,7 @@ class CallGates:
         allowed_call = call._replace(args=result.content)
         if result.is_allowed:
             return AllowedCall(allowed_call, result.verdicts, {})
-        outcome = request_approval(
-            allowed_call, self._build_approval_request(result.approval_verdicts, trust)
-        )
+        outcome = request_approval(allowed_call, self._build_approval_request(result.approval_verdicts, trust))
         if outcome.result is not None:
             return replace(outcome.result, verdicts=tuple(result.verdicts))
         return AllowedCall(
@@ -153,9 +146,7 @@ class CallGates:
         labels = {"args_trust": dict.fromkeys(arguments, self.trust), "args_lowest": self.trust}
         return labels if self.trust else {}
 
-    def after_call(
-        self, call: ToolCall, tool: Tool, base: Path, trust: TurnTrust, result: ToolResult
-    ) -> ToolResult:
+    def after_call(self, call: ToolCall, tool: Tool, base: Path, trust: TurnTrust, result: ToolResult) -> ToolResult:
         """Evaluate the gates on the whole result of a call, before truncation."""
         self.trust = trust.label
         args = self._resolve_arguments(call.args, tool, base) if self.results else call.args
@@ -165,12 +156,8 @@ class CallGates:
             return {**self._base_facts(call, tool), **result_facts, "output": output}
 
         rules = self.resolve_paths(self.results, tool, base)
-        gate_result = evaluate_gates(
-            rules, result.output, build_facts, about=call.tool, check=self._check_runner
-        )
-        output = (
-            gate_result.content if gate_result.is_allowed else f"[withheld: {gate_result.explain_to_model()}]"
-        )
+        gate_result = evaluate_gates(rules, result.output, build_facts, about=call.tool, check=self._check_runner)
+        output = gate_result.content if gate_result.is_allowed else f"[withheld: {gate_result.explain_to_model()}]"
         return replace(
             result,
             output=output,

@@ -47,9 +47,7 @@ def make_check_runner(plugins: tuple[str, ...]) -> CheckRunner:
         try:
             # Code of a plugin may hang: its thread is abandoned, and the gate blocks.
             deadline = Deadline(DEADLINE_S)
-            answer = run_on_thread(
-                lambda: functions[name](fields_copy), deadline, name=f"lemming-gate-{name}"
-            )
+            answer = run_on_thread(lambda: functions[name](fields_copy), deadline, name=f"lemming-gate-{name}")
         except WorkAbandoned:
             raise CheckFunctionError(f"{name} took longer than {DEADLINE_S:g} s") from None
         except (Exception, SystemExit) as error:

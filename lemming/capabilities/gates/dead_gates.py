@@ -8,10 +8,7 @@ from typing import Any, get_args
 
 from lemming.capabilities.conditions.predicates import compile_condition
 from lemming.capabilities.conditions.schema_typos import find_schema_typos
-from lemming.capabilities.gates.condition_tests import (
-    ConditionTest,
-    iter_tests,
-)
+from lemming.capabilities.gates.condition_tests import ConditionTest, iter_tests
 from lemming.capabilities.gates.dead_paths import validate_paths
 from lemming.capabilities.gates.gate_format import VISIBLE_FIELDS, Gate
 from lemming.kernel.agents import Agent
@@ -26,10 +23,7 @@ from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
 
 INSTALL = "install lemming-engine again, or let it block"
 
-CONTENT_KINDS: dict[At, tuple[str, ...]] = {
-    "in": ("entry", "memory", "file", "result"),
-    "out": ("entry", "memory"),
-}
+CONTENT_KINDS: dict[At, tuple[str, ...]] = {"in": ("entry", "memory", "file", "result"), "out": ("entry", "memory")}
 _TEXT_OPS = {"starts_with", "ends_with", "contains", "matches"}
 _INVENTORY_FIELDS = {"agent", "from", "model", "provider", "target", "tool"}
 _FIELD_TYPES: dict[str, tuple[set[str], tuple[type, ...]]] = {
@@ -89,16 +83,10 @@ def _unknown_tools(gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]
 
 
 def _unknown_classes(gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]:
-    if (
-        not gate.tool_patterns
-        or not gate.tool_classes
-        or inventory.may_match_server_tools(gate.tool_patterns)
-    ):
+    if not gate.tool_patterns or not gate.tool_classes or inventory.may_match_server_tools(gate.tool_patterns):
         return
     tools = [
-        tool
-        for tool in (inventory.tools_for_agent(None) or {}).values()
-        if is_any_match(tool.name, gate.tool_patterns)
+        tool for tool in (inventory.tools_for_agent(None) or {}).values() if is_any_match(tool.name, gate.tool_patterns)
     ]
     if tools and not any(tool.tool_class in gate.tool_classes for tool in tools):
         classes = ", ".join(sorted({tool.tool_class for tool in tools}))
@@ -115,8 +103,7 @@ def _unknown_names(gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]
     for index, key in enumerate(gate.models or ()):
         if key not in inventory.config.models:
             hint = (
-                did_you_mean(key, [*inventory.config.models])
-                or f"keys: {', '.join(sorted(inventory.config.models))}"
+                did_you_mean(key, [*inventory.config.models]) or f"keys: {', '.join(sorted(inventory.config.models))}"
             )
             yield PointerProblem(f"/models/{index}", f'there is no model key "{key}"', hint)
     if gate.by:
@@ -132,9 +119,7 @@ def _invalid_approvals(gate: Gate, inventory: Inventory, agent: Agent | None) ->
     for name, tools in gate.approved.items():
         at, other = f"/approved/{name}", names[0] if agent else correct_typo(name, names)
         if name not in names and other:
-            yield PointerProblem(
-                at, f'the gate asks about no calls of an agent "{name}"', f'did you mean "{other}"?'
-            )
+            yield PointerProblem(at, f'the gate asks about no calls of an agent "{name}"', f'did you mean "{other}"?')
         for index, tool in enumerate(tools):
             if reason_and_hint := inventory.missing_tool_reason(tool):
                 yield PointerProblem(f"{at}/{index}", *reason_and_hint)
@@ -173,9 +158,7 @@ def _unknown_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) ->
             yield PointerProblem(at, f'no tool of this gate has an argument "{name}"', hint)
     for test in tests:
         schemas = [
-            item
-            for properties in property_sets
-            if (item := (properties or {}).get(test.field.removeprefix("args.")))
+            item for properties in property_sets if (item := (properties or {}).get(test.field.removeprefix("args.")))
         ]
         kinds = sorted({str(item.get("type")) for item in schemas if isinstance(item, dict)})
         if kinds and _SCHEMA_TYPES.keys() >= {*kinds}:
@@ -217,15 +200,11 @@ def _impossible_values(
         if not any(fits({test.field: candidate}) for candidate in possible_values):
             message = f'no possible value of "{test.field}" {test.op.replace("_", " ")} "{test.value}"'
             yield PointerProblem(
-                f"{test.pointer}/value",
-                message,
-                did_you_mean(str(test.value), [*possible_values]) or available,
+                f"{test.pointer}/value", message, did_you_mean(str(test.value), [*possible_values]) or available
             )
 
 
-def _mistyped_values(
-    test: ConditionTest, types: tuple[type, ...], expected_type: str
-) -> Iterator[PointerProblem]:
+def _mistyped_values(test: ConditionTest, types: tuple[type, ...], expected_type: str) -> Iterator[PointerProblem]:
     """Yield values of the wrong type for a field, such as a text for a number."""
     for value in test.compared_values:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):

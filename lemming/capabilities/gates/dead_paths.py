@@ -6,13 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from lemming.capabilities.gates.condition_tests import (
-    LITERAL,
-    PATH_OPS,
-    ROOT_FAULT,
-    TOP_FOLDERS,
-    ConditionTest,
-)
+from lemming.capabilities.gates.condition_tests import LITERAL, PATH_OPS, ROOT_FAULT, TOP_FOLDERS, ConditionTest
 from lemming.capabilities.gates.gate_format import Gate
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
@@ -32,9 +26,7 @@ def validate_paths(
             continue
         if op == "matches" and isinstance(value, str) and (reason := _unmatchable_reason(value, inventory)):
             hint = "start with a folder of the organisation: shared/... or agents/NAME/workspace/..."
-            yield PointerProblem(
-                f"{pointer}/value", reason, f'{hint}; or use "op": "starts_with" with the path itself'
-            )
+            yield PointerProblem(f"{pointer}/value", reason, f'{hint}; or use "op": "starts_with" with the path itself')
         elif op == "starts_with" and _is_organisation_root(value, inventory):
             yield PointerProblem(f"{pointer}/value", *ROOT_FAULT)
         elif op in PATH_OPS:
@@ -43,11 +35,7 @@ def validate_paths(
     for name, patterns in (gate.args or {}).items():
         for index, pattern in enumerate([patterns] if isinstance(patterns, str) else patterns):
             at = f"/args/{name}" if isinstance(patterns, str) else f"/args/{name}/{index}"
-            if (
-                name in names
-                and "*" in pattern
-                and _is_organisation_root(pattern.partition("*")[0], inventory)
-            ):
+            if name in names and "*" in pattern and _is_organisation_root(pattern.partition("*")[0], inventory):
                 yield PointerProblem(at, *ROOT_FAULT)
             elif name in names:
                 yield from _find_mistyped_folder(pattern, at, inventory)
@@ -63,9 +51,7 @@ def _find_mistyped_folder(path: Any, at: str, inventory: Inventory) -> Iterator[
     workspaces = [f"{inventory.org.base}/{paths.workspace_folder(name)}" for name in inventory.agent_names]
     if not any(os.path.lexists(f"{folder}/{first}") for folder in (inventory.org.base, *workspaces)):
         yield PointerProblem(
-            at,
-            f'folder "{first}" does not exist, in a workspace or beside the workspaces',
-            f'did you mean "{other}"?',
+            at, f'folder "{first}" does not exist, in a workspace or beside the workspaces', f'did you mean "{other}"?'
         )
 
 
@@ -80,9 +66,7 @@ def _path_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) -> se
     return {
         name
         for name in argument_names
-        if all(
-            name in tool.place_arguments for tool in tools if name in tool.parameters.get("properties", {})
-        )
+        if all(name in tool.place_arguments for tool in tools if name in tool.parameters.get("properties", {}))
     }
 
 

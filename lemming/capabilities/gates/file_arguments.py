@@ -27,16 +27,12 @@ def path_parameters(names: Sequence[str], parameters: Mapping[str, Any]) -> Json
 def resolve_arguments(args: Any, path_defaults: PathDefaults, agent_name: str, base: Path) -> Any:
     """Return arguments with paths resolved on disk: relative to the organisation, else absolute."""
     # Two hard links stay two paths: nothing on disk leads from one to the other.
-    return _replace_paths(
-        args, path_defaults, lambda path: canonical_path(base, resolve_agent_path(agent_name, path))
-    )
+    return _replace_paths(args, path_defaults, lambda path: canonical_path(base, resolve_agent_path(agent_name, path)))
 
 
 def normalize_arguments(args: Any, path_defaults: PathDefaults, agent_name: str) -> Any:
     """Return arguments with paths normalised lexically. Pure: links behind absolute paths need the disk."""
-    return _replace_paths(
-        args, path_defaults, lambda path: os.path.normpath(resolve_agent_path(agent_name, path))
-    )
+    return _replace_paths(args, path_defaults, lambda path: os.path.normpath(resolve_agent_path(agent_name, path)))
 
 
 def resolve_gate_path(path: str, agent_name: str, base: Path) -> str:

@@ -119,9 +119,7 @@ def evaluate_gates(
             raise
         except Exception as error:  # noqa: BLE001 - a broken gate blocks
             reason = error if isinstance(error, CheckFunctionError) else describe_exception(error)
-            return _stopped_result(
-                content, verdicts, make_verdict("block", about, f"the gate broke: {reason}")
-            )
+            return _stopped_result(content, verdicts, make_verdict("block", about, f"the gate broke: {reason}"))
         if finding is None:
             continue
         if gate.then == "pass":
@@ -132,9 +130,7 @@ def evaluate_gates(
         if gate.then in SETTLES:
             return _stopped_result(content, verdicts, verdict_of_gate)
         verdicts.append(verdict_of_gate)
-    return GateResult(
-        content, verdicts, "ask" if any(verdict.then == "ask" for verdict in verdicts) else "pass"
-    )
+    return GateResult(content, verdicts, "ask" if any(verdict.then == "ask" for verdict in verdicts) else "pass")
 
 
 def _merge_replacement(replacement: Any, content: Any, facts: Facts) -> Any:
@@ -147,26 +143,18 @@ def _merge_replacement(replacement: Any, content: Any, facts: Facts) -> Any:
         return replacement
     # The function saw resolved paths: an unchanged argument keeps the spelling of the call.
     unchanged = {
-        key: value
-        for key, value in content.items()
-        if key in replacement and replacement[key] == visible_args.get(key)
+        key: value for key, value in content.items() if key in replacement and replacement[key] == visible_args.get(key)
     }
     defaulted = {key for key in visible_args if key not in content}  # the function saw their defaults
     return {
-        **{
-            key: value
-            for key, value in replacement.items()
-            if key not in defaulted or value != visible_args[key]
-        },
+        **{key: value for key, value in replacement.items() if key not in defaulted or value != visible_args[key]},
         **unchanged,
     }
 
 
 def _stopped_result(content: Any, verdicts: Iterable[GateVerdict], decision: GateVerdict) -> GateResult:
     """Return the result for rejected content, without the approval requests of earlier gates."""
-    return GateResult(
-        content, [*(verdict for verdict in verdicts if verdict.then != "ask"), decision], decision.then
-    )
+    return GateResult(content, [*(verdict for verdict in verdicts if verdict.then != "ask"), decision], decision.then)
 
 
 def require_known_fields(gate: Gate, fields: Json) -> None:
@@ -199,21 +187,14 @@ def iter_texts(content: Any) -> Iterator[str]:
 
 
 def _evaluate_gate(
-    rule: GateRule,
-    content: Any,
-    facts: Facts,
-    earlier: Collection[str],
-    check: CheckRunner,
-    judge: JudgeRunner,
+    rule: GateRule, content: Any, facts: Facts, earlier: Collection[str], check: CheckRunner, judge: JudgeRunner
 ) -> CheckFinding | None:
     gate = rule.gate
     fields = facts(content)
     if (gate.tool_patterns or gate.tool_classes) and not gate.concerns_tool(fields["tool"], fields["class"]):
         return None
     require_known_fields(gate, fields)
-    if not _condition_holds(gate, fields) or (
-        gate.approved and gate.is_approved(fields["agent"], fields["tool"])
-    ):
+    if not _condition_holds(gate, fields) or (gate.approved and gate.is_approved(fields["agent"], fields["tool"])):
         return None
     is_call = gate.at == "call"
     match gate.finding_key:
@@ -250,16 +231,11 @@ def _condition_holds(gate: Gate, fields: Json) -> bool:
     For an entry with several targets, one match is enough, but a gate with "pass" must match all targets.
     Targets are compared as parsed by the engine, so the spelling of a name cannot get an entry past a gate.
     """
-    if (
-        gate.at != "out"
-        or fields.get("what") != "entry"
-        or gate.condition_fields.isdisjoint(("target", "payload"))
-    ):
+    if gate.at != "out" or fields.get("what") != "entry" or gate.condition_fields.isdisjoint(("target", "payload")):
         return gate.predicate(fields)
     names = sorted(parse_targets(fields["payload"]))
     results = [
-        gate.predicate({**fields, "target": name, "payload": {**fields["payload"], "target": name}})
-        for name in names
+        gate.predicate({**fields, "target": name, "payload": {**fields["payload"], "target": name}}) for name in names
     ]
     if gate.then == "pass" and names:
         return all(results)

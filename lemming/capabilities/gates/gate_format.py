@@ -11,12 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from lemming.capabilities.conditions.predicates import (
-    Predicate,
-    compile_condition,
-    iter_fields,
-    validate_condition,
-)
+from lemming.capabilities.conditions.predicates import Predicate, compile_condition, iter_fields, validate_condition
 from lemming.capabilities.conditions.regex_search import compile_regex
 from lemming.capabilities.gates.spending_limit import AMOUNTS, Per, parse_window
 from lemming.kernel.base.entry_kinds import ToolClass
@@ -25,13 +20,7 @@ from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.name_patterns import InvalidPattern, is_any_match
 from lemming.kernel.base.times.parse_times import DURATIONS, parse_duration
-from lemming.kernel.files.fast_decoder import (
-    MAX_AMOUNT,
-    TypeMismatch,
-    describe_field,
-    field_with_key,
-    file_key,
-)
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT, TypeMismatch, describe_field, field_with_key, file_key
 from lemming.kernel.journal.verdicts import At, Then
 from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.kernel.plugins.capability_table import JUDGES
@@ -76,8 +65,7 @@ class Gate:
 
     at: At = field(
         metadata=describe_field(
-            'What the gate checks: "in" (entries shown), "call", "result", "out" (entries written) or '
-            '"spend".'
+            'What the gate checks: "in" (entries shown), "call", "result", "out" (entries written) or "spend".'
         )
     )
     then: Then = field(
@@ -102,22 +90,17 @@ class Gate:
     )
     deny: list[str] = field(
         default=UNSET,
-        metadata=describe_field(
-            "Regular expressions: the gate applies to texts with a match.", max_length=200
-        ),
+        metadata=describe_field("Regular expressions: the gate applies to texts with a match.", max_length=200),
     )
     max_length: int | None = field(
         default=None,
-        metadata=describe_field(
-            "The gate applies to texts with more characters in total; a rewrite cuts them.", ge=1
-        ),
+        metadata=describe_field("The gate applies to texts with more characters in total; a rewrite cuts them.", ge=1),
     )
     schema: dict[str, Any] | None = field(
         default=None, metadata=describe_field("JSON Schema: the gate applies to what does not satisfy it.")
     )
     dedupe: bool = field(
-        default=UNSET,
-        metadata=describe_field("The gate applies to repetitions of the turn, or of the author."),
+        default=UNSET, metadata=describe_field("The gate applies to repetitions of the turn, or of the author.")
     )
     args: dict[str, str | list[str]] = field(
         default=UNSET,
@@ -126,38 +109,27 @@ class Gate:
             " with another value, or none."
         ),
     )
-    check: str = field(
-        default=UNSET, metadata=describe_field("Function of a plugin, by its registered name.")
-    )
+    check: str = field(default=UNSET, metadata=describe_field("Function of a plugin, by its registered name."))
     persons: list[str] = field(
         default_factory=list, metadata=describe_field('Persons that "ask" asks; empty: all of them.')
     )
     expires: int | str | None = field(
         default=None,
-        metadata=describe_field(
-            'Deadline for the answer: a number of ticks, or "2h"; after it the call is denied.'
-        ),
+        metadata=describe_field('Deadline for the answer: a number of ticks, or "2h"; after it the call is denied.'),
     )
     approved: dict[str, list[str]] = field(
         default_factory=dict,
         metadata=describe_field(
-            'Agents and tools for which this gate need not ask ({"desk": ["refund"]}). Gates that block'
-            " still hold."
+            'Agents and tools for which this gate need not ask ({"desk": ["refund"]}). Gates that block still hold.'
         ),
     )
     models: list[str] = field(
-        default=UNSET,
-        metadata=describe_field("Allowed model keys: the gate applies to calls of other models."),
+        default=UNSET, metadata=describe_field("Allowed model keys: the gate applies to calls of other models.")
     )
-    credits: float | None = field(
-        default=None, metadata=describe_field("Maximum credits.", gt=0, le=MAX_AMOUNT)
-    )
-    dollars: float | None = field(
-        default=None, metadata=describe_field("Maximum dollars.", gt=0, le=MAX_AMOUNT)
-    )
+    credits: float | None = field(default=None, metadata=describe_field("Maximum credits.", gt=0, le=MAX_AMOUNT))
+    dollars: float | None = field(default=None, metadata=describe_field("Maximum dollars.", gt=0, le=MAX_AMOUNT))
     tokens: int | None = field(
-        default=None,
-        metadata=describe_field("Maximum tokens, prompts and answers together.", ge=1, le=int(MAX_AMOUNT)),
+        default=None, metadata=describe_field("Maximum tokens, prompts and answers together.", ge=1, le=int(MAX_AMOUNT))
     )
     calls: int | None = field(
         default=None, metadata=describe_field("Maximum number of model calls.", ge=1, le=int(MAX_AMOUNT))
@@ -182,8 +154,7 @@ class Gate:
         ),
     )
     policy: str = field(
-        default="",
-        metadata=describe_field("Rules for the judge: a text, or a file such as ./shared/policy.md."),
+        default="", metadata=describe_field("Rules for the judge: a text, or a file such as ./shared/policy.md.")
     )
     may_be_absent: bool = field(
         default=False,
@@ -192,9 +163,7 @@ class Gate:
             "unknown name stops the run, or disables the agent."
         ),
     )
-    because: str = field(
-        default="", metadata=describe_field("Reason that the model and people read.", max_length=500)
-    )
+    because: str = field(default="", metadata=describe_field("Reason that the model and people read.", max_length=500))
 
     def __post_init__(self) -> None:
         findings = [key for key in FINDINGS if getattr(self, key)]
@@ -225,9 +194,7 @@ class Gate:
         self._check_expires()
         if self.approved and (self.at, self.then) != ("call", "ask"):
             hint = 'write "at": "call" and "then": "ask", or remove it'
-            raise TypeMismatch(
-                '"approved" requires "at": "call" and "then": "ask"', at="/approved", hint=hint
-            )
+            raise TypeMismatch('"approved" requires "at": "call" and "then": "ask"', at="/approved", hint=hint)
         if self.by:
             _require_judge(self.by)
         if self.by and self.at in ("in", "spend"):
@@ -244,9 +211,7 @@ class Gate:
         if empty and not findings and self.per is None:
             got = dump_compact(getattr(self, empty)).decode()
             message = f'"{empty}" must be {_FINDING_RULES[empty]}, got {got}'
-            raise TypeMismatch(
-                message, at=f"/{empty}", hint="remove the gate, or remove this key to apply it to all"
-            )
+            raise TypeMismatch(message, at=f"/{empty}", hint="remove the gate, or remove this key to apply it to all")
 
     def _check_patterns(self) -> None:
         """Raise `TypeMismatch` for an invalid regular expression, JSON Schema or condition."""
@@ -268,9 +233,7 @@ class Gate:
                 ) from None
         if self.schema == {}:
             message = "expected a JSON Schema with keywords, got {} (it matches everything)"
-            raise TypeMismatch(
-                message, at="/schema", hint='add "required": ["text"], for example, or remove it'
-            )
+            raise TypeMismatch(message, at="/schema", hint='add "required": ["text"], for example, or remove it')
         flaw, inside = find_schema_flaw(self.schema) if self.schema is not None else ("", "")
         if flaw:
             hint = "correct the schema; see https://json-schema.org"
@@ -286,9 +249,7 @@ class Gate:
             raise TypeMismatch(message, at="/at", hint='write "at": "spend"')
         if self.at == "spend" and not SPEND_FINDINGS.issuperset(findings):
             hint = "remove it: it tests a text"
-            raise TypeMismatch(
-                f'"{findings[0]}" is not allowed in gates at "spend"', at=f"/{findings[0]}", hint=hint
-            )
+            raise TypeMismatch(f'"{findings[0]}" is not allowed in gates at "spend"', at=f"/{findings[0]}", hint=hint)
         if has_amount != bool(self.per) or (has_amount and findings):
             amounts = '"credits", "dollars", "tokens" and "calls"'
             add = '"per": "agent", for example' if has_amount else '"credits": 100, for example'

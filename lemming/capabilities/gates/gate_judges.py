@@ -84,14 +84,10 @@ class GateJudges:
     def __init__(self, turn_state: TurnState, rules: Mapping[str, Gate]) -> None:
         self._turn_state = turn_state
         records = turn_state.inputs.given[GATES]["rules"]
-        self._judges = {
-            record["line"]: load_recorded_judge(record["judge"]) for record in records if "judge" in record
-        }
+        self._judges = {record["line"]: load_recorded_judge(record["judge"]) for record in records if "judge" in record}
         tool_records = [record for record in records if "tools" in record]
         self._tools: dict[str, dict[str, str]] = {record["line"]: record["tools"] for record in tool_records}
-        self._path_defaults: dict[str, Json] = {
-            record["line"]: record.get("places", {}) for record in tool_records
-        }
+        self._path_defaults: dict[str, Json] = {record["line"]: record.get("places", {}) for record in tool_records}
         self._rules = [GateRule(record["line"], rules[record["line"]]) for record in tool_records]
 
     def ask_judge(self, rule: GateRule, fields: Json) -> CheckFinding | None:
@@ -137,9 +133,7 @@ class GateJudges:
         stops = gate_result.then == "stop"
         return replace(
             result,
-            output=gate_result.content
-            if gate_result.is_allowed
-            else f"[withheld: {gate_result.explain_to_model()}]",
+            output=gate_result.content if gate_result.is_allowed else f"[withheld: {gate_result.explain_to_model()}]",
             verdicts=(*result.verdicts, *gate_result.verdicts),
             on_error="stop" if stops else result.on_error,
             success=result.success and not stops,
@@ -154,9 +148,7 @@ class GateJudges:
                 label_arguments,
             )
 
-            origin = label_arguments(
-                args, label, find_untrusted_values(self._turn_state.inputs.given["trust"], label)
-            )
+            origin = label_arguments(args, label, find_untrusted_values(self._turn_state.inputs.given["trust"], label))
         return {
             **self._call_facts(call, rule),
             **origin,

@@ -60,9 +60,5 @@ def find_approvers(
 
     An empty `approver_names` allows all persons.
     """
-    approvers = [
-        name for name in persons if name in agents and (not approver_names or name in approver_names)
-    ]
-    return sorted(
-        person for person in approvers if agents[person].may_read(agent) and agents[agent].may_read(person)
-    )
+    approvers = [name for name in persons if name in agents and (not approver_names or name in approver_names)]
+    return sorted(person for person in approvers if agents[person].may_read(agent) and agents[agent].may_read(person))

@@ -20,13 +20,7 @@ from lemming.kernel.org.config import Config, OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.validation.inventory import Inventory
-from lemming.kernel.turn.guards import (
-    ContextCandidates,
-    IsPreapproved,
-    SharedResource,
-    ToolCallGuard,
-    TurnGuard,
-)
+from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, SharedResource, ToolCallGuard, TurnGuard
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_context import TickLimits
@@ -63,20 +57,14 @@ class GatesCapability(Capability):
         return CallGates.for_agent(inputs.agent, tick_context.config.org, inputs.tick)
 
     def tick_limits(
-        self,
-        tick_context: TickContext,
-        journal: Journal,
-        order: Sequence[str],
-        reports: Mapping[str, TurnReport],
+        self, tick_context: TickContext, journal: Journal, order: Sequence[str], reports: Mapping[str, TurnReport]
     ) -> TickLimits | None:
         """Return the spending limits of the turns of a tick, or None."""
         from lemming.capabilities.gates.spending_gates import TickSpendingLimits
 
         return TickSpendingLimits.for_tick(tick_context, journal, order, reports)
 
-    def shared_resources(
-        self, agents: Mapping[str, Agent], settings: OrgSettings
-    ) -> Iterable[SharedResource]:
+    def shared_resources(self, agents: Mapping[str, Agent], settings: OrgSettings) -> Iterable[SharedResource]:
         """Return the limits shared by several turns."""
         from lemming.capabilities.gates.shared_limits import find_shared_limits
 
@@ -140,9 +128,7 @@ class GatesCapability(Capability):
 class GatesContextProvider(ContextProvider):
     """Context provider for the input gates."""
 
-    def filter_candidates(
-        self, candidates: ContextCandidates, is_preapproved: IsPreapproved
-    ) -> ContextCandidates:
+    def filter_candidates(self, candidates: ContextCandidates, is_preapproved: IsPreapproved) -> ContextCandidates:
         """Return the candidates allowed by the input gates.
 
         Raises: StoppedByGate if a gate ends the turn.
@@ -155,25 +141,19 @@ class GatesContextProvider(ContextProvider):
     def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
         """Add the policy files of gate judges to the files read by the turn."""
         rules = [
-            rule
-            for rule in rules_for_agent(self.context.agent, self.context.tick_context.config.org)
-            if rule.gate.by
+            rule for rule in rules_for_agent(self.context.agent, self.context.tick_context.config.org) if rule.gate.by
         ]
         if rules:
             from lemming.capabilities.gates.gate_judges import judge_files  # imported only if needed
 
-            prompt_input.source_paths = [
-                *prompt_input.source_paths,
-                *judge_files(self.context.tick_context, rules),
-            ]
+            prompt_input.source_paths = [*prompt_input.source_paths, *judge_files(self.context.tick_context, rules)]
 
     def snapshot(self) -> Json:
         """Return the recorded gates of the turn, the required facts, and earlier verdicts."""
         rules = self._recorded_rules.get("rules", ())
         # Turns started up to 0.2.0 keep their notes unchanged.
         notes = any(
-            recorded_rule["gate"].get("at") == "out" and recorded_rule["gate"].get("redact")
-            for recorded_rule in rules
+            recorded_rule["gate"].get("at") == "out" and recorded_rule["gate"].get("redact") for recorded_rule in rules
         )
         return {key: value for key, value in {**self._recorded_rules, "notes": notes}.items() if value}
 

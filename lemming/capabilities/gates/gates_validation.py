@@ -67,9 +67,7 @@ class _OrgFacts:
         """Callable tools of each agent."""
         tools = self.toolset
         return (
-            {name: tools.allowed_tools(agent, self.config.org) for name, agent in self.agents.items()}
-            if tools
-            else {}
+            {name: tools.allowed_tools(agent, self.config.org) for name, agent in self.agents.items()} if tools else {}
         )
 
 
@@ -87,9 +85,7 @@ def validate_gates(base: OrgPath, config: Config, only: str | None = None) -> It
     for name in [only] if only else agents:
         if agent := agents.get(name):
             org_rules = [*iter_rules(config.org)]
-            yield from _check_rules(
-                paths.resume_file(name), [*iter_rules(agent)], org_rules, org_facts, agent
-            )
+            yield from _check_rules(paths.resume_file(name), [*iter_rules(agent)], org_rules, org_facts, agent)
 
 
 def _check_rules(
@@ -134,31 +130,21 @@ def _find_unknown_tools(gate: Gate, org_facts: _OrgFacts, agent: Agent | None) -
     if not gate.tool_patterns or org_facts.toolset is None:
         return
     available_names = {
-        name
-        for toolset in (org_facts.toolset, *org_facts.toolset.toolsets_by_agent.values())
-        for name in toolset
+        name for toolset in (org_facts.toolset, *org_facts.toolset.toolsets_by_agent.values()) for name in toolset
     }
     agents = [agent] if agent else [*org_facts.agents.values()]
-    callable_ = {
-        name: tool for candidate in agents for name, tool in org_facts.tools_by_agent[candidate.name].items()
-    }
+    callable_ = {name: tool for candidate in agents for name, tool in org_facts.tools_by_agent[candidate.name].items()}
     for index, pattern in enumerate(gate.tool_patterns):
         at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
         if any(is_match(name, pattern) for name in callable_):
             continue
         if pattern.startswith(PREFIXES):
             may_exist = missing_server_tool_reason(org_facts.base, pattern) is None
-            if may_exist and (
-                reason_and_hint := missing_server_tool_reason(org_facts.base, pattern, today=True)
-            ):
+            if may_exist and (reason_and_hint := missing_server_tool_reason(org_facts.base, pattern, today=True)):
                 yield at, *reason_and_hint
         elif any(is_match(name, pattern) for name in available_names):
             subject = f"{agent.name} may not" if agent else "no agent may"
-            yield (
-                at,
-                f'{subject} call "{pattern}": the gate has no effect',
-                "grant the tool, or remove the gate",
-            )
+            yield (at, f'{subject} call "{pattern}": the gate has no effect', "grant the tool, or remove the gate")
 
 
 def _is_legacy_standing_approval(gate: Gate) -> bool:
@@ -277,13 +263,6 @@ def _retention_gap(gate: Gate, config: Config) -> str:
         return ""
     if window is None:
         is_counted = gate.calls is not None and gate.per != "request"
-        return (
-            f"calls are counted from the first tick on, and journals of {kept_ticks} ticks are kept"
-            * is_counted
-        )
+        return f"calls are counted from the first tick on, and journals of {kept_ticks} ticks are kept" * is_counted
     ticks = window.ticks or (window.seconds or 0) / max(config.org.tick_interval_s, 1e-3)
-    return (
-        f"{window} is longer than the {kept_ticks} ticks whose journals are kept"
-        if ticks > kept_ticks
-        else ""
-    )
+    return f"{window} is longer than the {kept_ticks} ticks whose journals are kept" if ticks > kept_ticks else ""

@@ -30,13 +30,9 @@ class InformationFlow(NamedTuple):
 class FlowGraph:
     """Possible information flows of an organisation, one per pair of agents."""
 
-    def __init__(
-        self, org: Organisation, settings: OrgSettings, agents: Mapping[str, Agent], toolset: Toolset
-    ) -> None:
+    def __init__(self, org: Organisation, settings: OrgSettings, agents: Mapping[str, Agent], toolset: Toolset) -> None:
         self._org, self._agents = org, agents
-        self._touch = {
-            name: compute_footprint(agent, settings, toolset, org) for name, agent in agents.items()
-        }
+        self._touch = {name: compute_footprint(agent, settings, toolset, org) for name, agent in agents.items()}
 
     @cached_property
     def all_flows(self) -> list[InformationFlow]:

@@ -7,12 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.capabilities.gates.check_functions import make_check_runner
-from lemming.capabilities.gates.gate_evaluation import (
-    GateResult,
-    content_digest,
-    evaluate_gates,
-    rules_at_stage,
-)
+from lemming.capabilities.gates.gate_evaluation import GateResult, content_digest, evaluate_gates, rules_at_stage
 from lemming.capabilities.gates.gate_format import GateRule
 from lemming.capabilities.gates.gate_settings import rules_for_agent
 from lemming.kernel.agents import Agent
@@ -61,9 +56,7 @@ class InputGates:
     def filter_inbox(self, inbox: Inbox) -> Inbox:
         """Return an inbox as filtered by the gates."""
         return replace(
-            inbox,
-            unread=[*map(self.filter_entry, inbox.unread)],
-            earlier=[*map(self.filter_entry, inbox.earlier)],
+            inbox, unread=[*map(self.filter_entry, inbox.unread)], earlier=[*map(self.filter_entry, inbox.earlier)]
         )
 
     def filter_task(self, task: Task) -> Task:
@@ -112,9 +105,7 @@ class InputGates:
         result = self._evaluate(entry.payload, self._entry_facts(entry), f"entry {entry.identity}", rules)
         if result.is_allowed:
             return entry if result.content == entry.payload else replace(entry, payload=result.content)
-        target: dict[str, Any] = {
-            key: entry.payload[key] for key in ("target", "reply_to") if key in entry.payload
-        }
+        target: dict[str, Any] = {key: entry.payload[key] for key in ("target", "reply_to") if key in entry.payload}
         # Tags are text of the author too.
         return replace(entry, payload={**target, WITHHELD: result.explain_to_model()}, tags=[])
 
@@ -129,10 +120,7 @@ class InputGates:
 
     def filter_files(self, context: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return labelled files as filtered by the gates."""
-        return [
-            (label, self._filter_value("file", {"label": label}, text, f"file {label}"))
-            for label, text in context
-        ]
+        return [(label, self._filter_value("file", {"label": label}, text, f"file {label}")) for label, text in context]
 
     def filter_results(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return results of earlier calls as filtered by the gates."""
@@ -168,11 +156,7 @@ class InputGates:
         return {"what": kind, "agent": self._agent.name, "tick": self._tick}
 
     def _evaluate(
-        self,
-        content: Any,
-        facts: Callable[[Any], dict[str, Any]],
-        about: str,
-        rules: Sequence[GateRule] | None = None,
+        self, content: Any, facts: Callable[[Any], dict[str, Any]], about: str, rules: Sequence[GateRule] | None = None
     ) -> GateResult:
         applicable_rules = self._rules if rules is None else rules
         result = evaluate_gates(
@@ -194,14 +178,8 @@ def make_input_gates(
     """Return the input gates of one turn, ready for evaluation."""
     settings = tick_context.config.org
     trust_labeler = find_trust_labeler(tick_context, agent)
-    channels = (
-        tick_context.config.find_channels(tick_context.mail.resumes)
-        if tick_context.config.has_channels
-        else ()
-    )
-    return InputGates(
-        rules, agent, tick_context.tick, settings.plugins, trust_labeler, channels, is_preapproved
-    )
+    channels = tick_context.config.find_channels(tick_context.mail.resumes) if tick_context.config.has_channels else ()
+    return InputGates(rules, agent, tick_context.tick, settings.plugins, trust_labeler, channels, is_preapproved)
 
 
 def filter_shown(
@@ -250,6 +228,4 @@ def _with_filtered_answers(task: Task | None, filtered_task: Task | None) -> Tas
     if task is None or filtered_task is None:
         return None
     pairs = zip(task.outcomes, filtered_task.outcomes, strict=True)
-    return task._replace(
-        outcomes=[original if original.sub_request.held else filtered for original, filtered in pairs]
-    )
+    return task._replace(outcomes=[original if original.sub_request.held else filtered for original, filtered in pairs])

@@ -29,10 +29,7 @@ def validate_gate_judges(base: OrgPath, agent: Agent | None, config: Config) -> 
         if judge_settings.policy_file:
             try:
                 read_text(
-                    resolve_org_path(
-                        Path(base), judge_settings.policy_file.removeprefix("./"), caller="policy"
-                    ),
-                    {},
+                    resolve_org_path(Path(base), judge_settings.policy_file.removeprefix("./"), caller="policy"), {}
                 )
             except LemmingError as error:
                 hint = error.hint or "name a file of the organisation"

@@ -36,9 +36,7 @@ def predict_outcomes(
         ):
             continue
         matches = evaluate_partially(gate.when, known_fields, absent) if gate.when is not None else True
-        if matches is False or (
-            gate.approved and gate.is_approved(known_fields["agent"], known_fields["tool"])
-        ):
+        if matches is False or (gate.approved and gate.is_approved(known_fields["agent"], known_fields["tool"])):
             continue
         is_sure = matches is True and not gate.finding_key
         predictions.append(PredictedOutcome(rule.line, gate.then, is_sure))
@@ -75,9 +73,7 @@ def _iter_outcomes(predictions: Sequence[PredictedOutcome]) -> Iterator[Then]:
             return
 
 
-def evaluate_partially(
-    condition: Json, known_fields: Mapping[str, Any], absent: Collection[str] = ()
-) -> bool | None:
+def evaluate_partially(condition: Json, known_fields: Mapping[str, Any], absent: Collection[str] = ()) -> bool | None:
     """Return the truth of a valid condition, or None if unknown fields matter.
 
     >>> of_ada = dict(field="agent", op="is", value="ada")

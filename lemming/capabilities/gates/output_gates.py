@@ -75,9 +75,7 @@ class OutputGates:
         if text_rules and result.then in ("pass", "ask"):
             payload = result.content
             # Tags are text of the author too: what a gate denies must not leave in a tag.
-            tags_result = self._evaluate(
-                new.tags, lambda _: build_facts(payload), f"tags of {new.kind}", text_rules
-            )
+            tags_result = self._evaluate(new.tags, lambda _: build_facts(payload), f"tags of {new.kind}", text_rules)
             new = new._replace(tags=tags_result.content)
             if not tags_result.is_allowed and (result.is_allowed or tags_result.then != "ask"):
                 result = tags_result._replace(content=payload)
@@ -86,9 +84,7 @@ class OutputGates:
             return new._replace(payload=result.content)
         if result.then == "ask":
             for on_approval_required in self._turn_state.hooks.on_approval_required:
-                on_approval_required(
-                    new._replace(payload=result.content), self._build_approval_request(result), at
-                )
+                on_approval_required(new._replace(payload=result.content), self._build_approval_request(result), at)
         else:
             call_args = {"kind": new.kind, "target": new.payload.get("target")}
             self._turn_state.add_result(
@@ -117,9 +113,7 @@ class OutputGates:
         if task and task.request:
             askers |= {task.request: task.asker, task.reference: task.asker}
         askers_by_name = {
-            name: asker
-            for reference, asker in askers.items()
-            for name in (reference, reference.rpartition("_")[2])
+            name: asker for reference, asker in askers.items() for name in (reference, reference.rpartition("_")[2])
         }
         return any(
             reference not in askers_by_name or askers_by_name[reference] in channels
@@ -176,9 +170,7 @@ class OutputGates:
                     yield (
                         effect
                         if allowed_entry == new
-                        else to_file_effect(
-                            replace(entry, payload=allowed_entry.payload, tags=[*allowed_entry.tags])
-                        )
+                        else to_file_effect(replace(entry, payload=allowed_entry.payload, tags=[*allowed_entry.tags]))
                     )
                 continue
             if effect.root or effect.removes or not effect.path.startswith(folder):
@@ -207,13 +199,7 @@ class OutputGates:
 
     def _evaluate(self, content: Any, facts: Any, about: str, rules: Sequence[GateRule]) -> GateResult:
         result = evaluate_gates(
-            rules,
-            content,
-            facts,
-            about=about,
-            earlier=self._earlier,
-            check=self._run_check,
-            judge=self._ask_judge,
+            rules, content, facts, about=about, earlier=self._earlier, check=self._run_check, judge=self._ask_judge
         )
         self._turn_state.verdicts += [verdict.as_json() for verdict in result.verdicts]
         if result.then == "stop":

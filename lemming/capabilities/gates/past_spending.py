@@ -103,17 +103,13 @@ def _load_tick(org: Organisation, tick: int) -> _TickTotal:
     tick_costs = CostReader(org).load_tick(tick)
     turns = {key: _TurnTotal(turn.request, _sum_turn(turn)) for key, turn in tick_costs.turns.items()}
     return _TickTotal(
-        tick_costs.at,
-        tick_costs.previous_tick,
-        turns,
-        sum_amounts(turn_total.amount for turn_total in turns.values()),
+        tick_costs.at, tick_costs.previous_tick, turns, sum_amounts(turn_total.amount for turn_total in turns.values())
     )
 
 
 def _sum_turn(turn: TurnCosts) -> SpendAmount:
     amount = sum_amounts(
-        make_amount(call.credits, call.cost_usd, call.input_tokens + call.output_tokens)
-        for call in turn.calls
+        make_amount(call.credits, call.cost_usd, call.input_tokens + call.output_tokens) for call in turn.calls
     )
     return amount.add(write_off_amount(turn.write_off))
 

@@ -16,9 +16,7 @@ _VALUE_OPS = {"is", "is_not", "in", "not_in"}
 _PREFIX_OP = "starts_with"
 
 
-def resolve_rule_paths(
-    rules: Iterable[GateRule], names: Collection[str], resolve_path: ResolvePath
-) -> list[GateRule]:
+def resolve_rule_paths(rules: Iterable[GateRule], names: Collection[str], resolve_path: ResolvePath) -> list[GateRule]:
     """Return gates in which the paths compared with the path arguments `names` are resolved."""
     return [_resolve_rule(rule, names, resolve_path) for rule in rules] if names else [*rules]
 
@@ -60,13 +58,11 @@ def _resolve_value(value: Any, resolve_path: ResolvePath) -> Any:
 def _resolve_patterns(patterns: str | list[str], resolve_path: ResolvePath) -> str | list[str]:
     def resolve_pattern(text: str) -> str:
         prefix, star, suffix = text.partition("*")
-        return f"{_resolve_prefix(prefix, resolve_path) if star else _resolve_value(prefix, resolve_path)}{star}{suffix}"
+        return (
+            f"{_resolve_prefix(prefix, resolve_path) if star else _resolve_value(prefix, resolve_path)}{star}{suffix}"
+        )
 
-    return (
-        resolve_pattern(patterns)
-        if isinstance(patterns, str)
-        else [resolve_pattern(item) for item in patterns]
-    )
+    return resolve_pattern(patterns) if isinstance(patterns, str) else [resolve_pattern(item) for item in patterns]
 
 
 def _resolve_prefix(text: str, resolve_path: ResolvePath) -> str:

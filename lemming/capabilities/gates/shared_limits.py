@@ -23,9 +23,7 @@ def find_shared_limits(agents: Mapping[str, Agent], settings: OrgSettings) -> It
         for family in {*group_families(agents).values()}:
             if holders["agent"] & family:
                 first = min(family)
-                yield SharedResource(
-                    f"a limit per agent, of the family of {first}", holders["agent"] & family, family
-                )
+                yield SharedResource(f"a limit per agent, of the family of {first}", holders["agent"] & family, family)
 
 
 def group_families(agents: Mapping[str, Agent]) -> dict[str, frozenset[str]]:

@@ -31,25 +31,16 @@ class TickSpendingLimits(TickSpending):
 
     @classmethod
     def for_tick(
-        cls,
-        tick_context: TickContext,
-        journal: Journal,
-        order: Sequence[str],
-        reports: Mapping[str, TurnReport],
+        cls, tick_context: TickContext, journal: Journal, order: Sequence[str], reports: Mapping[str, TurnReport]
     ) -> TickSpendingLimits | None:
         """Return the spending limits of a tick with this journal, or None if no gate limits spending."""
         agents = tick_context.mail.resumes.values()  # the limit of one agent may count the spending of others
-        gates = [
-            *get_gates(tick_context.config.org),
-            *(gate for agent in agents for gate in get_gates(agent)),
-        ]
+        gates = [*get_gates(tick_context.config.org), *(gate for agent in agents for gate in get_gates(agent))]
         if not any(gate.at == "spend" for gate in gates):
             return None
         starts = (record for record in journal.records if isinstance(record, TurnStarted))
         # A resumed turn counts from the state at its start, which its record holds.
-        recorded_states = {
-            record.agent: AgentState.from_json(record.state) for record in starts if not record.turn
-        }
+        recorded_states = {record.agent: AgentState.from_json(record.state) for record in starts if not record.turn}
         initial_states = {
             name: recorded_states.get(name) or _load_agent_state(tick_context, name)
             for name in list_agent_folders(tick_context.org)

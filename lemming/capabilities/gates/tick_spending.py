@@ -19,12 +19,7 @@ from lemming.capabilities.gates.past_spending import (
     write_off_amount,
 )
 from lemming.capabilities.gates.shared_limits import group_families
-from lemming.capabilities.gates.spending_limit import (
-    LimitWindow,
-    SpendAmount,
-    parse_window,
-    sum_raises,
-)
+from lemming.capabilities.gates.spending_limit import LimitWindow, SpendAmount, parse_window, sum_raises
 from lemming.kernel.base.entry_ids import find_turn_number
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.turn_numbers import list_turn_keys, split_key, turn_key
@@ -56,18 +51,14 @@ class TickSpending:
     order: Sequence[str]
     reports: Mapping[str, TurnReport]
     initial_states: dict[str, AgentState | CorruptState]
-    _earlier_cache: dict[tuple[SpendingScope, LimitWindow | None, bool], SpendAmount] = field(
-        default_factory=dict
-    )
+    _earlier_cache: dict[tuple[SpendingScope, LimitWindow | None, bool], SpendAmount] = field(default_factory=dict)
 
     @cached_property
     def history(self) -> SpendingHistory:
         """Spending of earlier ticks."""
         return self.tick_context.org.get_cache(SpendingHistory)
 
-    def sum_earlier_spending(
-        self, scope: SpendingScope, window: LimitWindow | None, *, counts: bool
-    ) -> SpendAmount:
+    def sum_earlier_spending(self, scope: SpendingScope, window: LimitWindow | None, *, counts: bool) -> SpendAmount:
         """Return the spending before this tick. `counts`: the number of calls matters.
 
         Raises: SpendingUnknown if the journals with the answer are gone.
@@ -77,9 +68,7 @@ class TickSpending:
             self._earlier_cache[key] = self._sum_earlier_spending(scope, window, counts)
         return self._earlier_cache[key]
 
-    def _sum_earlier_spending(
-        self, scope: SpendingScope, window: LimitWindow | None, counts: bool
-    ) -> SpendAmount:
+    def _sum_earlier_spending(self, scope: SpendingScope, window: LimitWindow | None, counts: bool) -> SpendAmount:
         tick, at = self.tick_context.tick, self.tick_context.at
         # Ledgers hold these sums; all others are in journals alone.
         if window is None and not counts and not scope.request:
@@ -87,11 +76,7 @@ class TickSpending:
         if window is None and scope.request:
             first = get_request_tick(scope.request)
             tick_totals = (
-                *(
-                    self.history.get_tick(item)
-                    for item in journal_ticks(self.tick_context.org)
-                    if first <= item < tick
-                ),
+                *(self.history.get_tick(item) for item in journal_ticks(self.tick_context.org) if first <= item < tick),
             )
         else:
             tick_totals = (*self.history.ticks_in_window(window, tick, at),)
@@ -120,11 +105,7 @@ class TickSpending:
             author, tick = request.partition("/")[0], get_request_tick(request)
             turns: Mapping[str, object]
             turns = self.reports if tick == self.tick_context.tick else self.history.get_tick(tick).turns
-            turn = (
-                find_turn_number(tick, author, request.rpartition("_")[2])
-                if turn_key(author, 1) in turns
-                else 0
-            )
+            turn = find_turn_number(tick, author, request.rpartition("_")[2]) if turn_key(author, 1) in turns else 0
             parent_request = getattr(turns.get(turn_key(author, turn)), "request", "")
             if not parent_request:
                 return request
@@ -140,9 +121,7 @@ class TickSpending:
         own_keys = (turn_key(name, item) for item in range(turn))
         earlier_reports = (self.reports[key] for key in chain(earlier_keys, own_keys) if key in self.reports)
         return sum_amounts(
-            _sum_turn_report(item)
-            for item in earlier_reports
-            if self.is_in_scope(scope, item.agent, item.request)
+            _sum_turn_report(item) for item in earlier_reports if self.is_in_scope(scope, item.agent, item.request)
         )
 
     def get_earlier_raises(self, name: str, line: str) -> dict[str, dict[str, Any]]:
@@ -150,9 +129,7 @@ class TickSpending:
         state = self.initial_states.get(name)
         return find_limit_raises(state.kept, line) if isinstance(state, AgentState) else {}
 
-    def sum_approved_raises(
-        self, rule: GateRule, about: str, name: str, snapshot: Mapping[str, Any]
-    ) -> SpendAmount:
+    def sum_approved_raises(self, rule: GateRule, about: str, name: str, snapshot: Mapping[str, Any]) -> SpendAmount:
         """Return the approved raises of a limit. `snapshot`: inputs of the turn."""
         own_raises, window = find_limit_raises(snapshot, rule.line), parse_window(rule.gate.window)
         if rule.gate.per == "turn":  # another turn asks again

@@ -9,11 +9,7 @@ from typing import Any, NamedTuple
 from lemming.capabilities.gates.check_functions import make_check_runner
 from lemming.capabilities.gates.gate_evaluation import OUTCOME_PHRASES, require_known_fields
 from lemming.capabilities.gates.gate_format import Gate, GateRule
-from lemming.capabilities.gates.past_spending import (
-    SpendingUnknown,
-    make_amount,
-    write_off_amount,
-)
+from lemming.capabilities.gates.past_spending import SpendingUnknown, make_amount, write_off_amount
 from lemming.capabilities.gates.spending_limit import (
     NOTHING,
     ONE,
@@ -43,11 +39,7 @@ class TurnSpendingLimits:
     """Spending limits of one turn. A turn without own limits is still counted for limits of other turns."""
 
     def __init__(
-        self,
-        tick_limits: TickSpending,
-        inputs: TurnInputs,
-        rules: Sequence[GateRule],
-        reservations: Reservations,
+        self, tick_limits: TickSpending, inputs: TurnInputs, rules: Sequence[GateRule], reservations: Reservations
     ) -> None:
         self._tick_limits, self._rules, self._reservations = tick_limits, rules, reservations
         self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
@@ -136,18 +128,12 @@ class TurnSpendingLimits:
             return None if check_finding is None else check_finding.why
         if gate.models:
             allowed = ", ".join(gate.models)
-            return (
-                None
-                if planned_call.key in gate.models
-                else f'"{planned_call.key}" is none of the models {allowed}'
-            )
+            return None if planned_call.key in gate.models else f'"{planned_call.key}" is none of the models {allowed}'
         limits = get_limits(gate)
         if not limits:
             return ""
         if gate.then == "ask":
-            raises = self._tick_limits.sum_approved_raises(
-                rule, self._describe_scope(gate), self._name, self._snapshot
-            )
+            raises = self._tick_limits.sum_approved_raises(rule, self._describe_scope(gate), self._name, self._snapshot)
             limits = {key: limit + getattr(raises, key) for key, limit in limits.items()}
         # A call without a price would count as free, and pass every limit in dollars.
         if "dollars" in limits and not planned_call.is_priced:
@@ -181,21 +167,13 @@ class TurnSpendingLimits:
 
     def _describe_scope(self, gate: Gate) -> str:
         """Return the scope of an approval for more spending, as text."""
-        return (
-            f"request {self._tick_limits.get_root_request(self.request)}"
-            if gate.per == "request"
-            else str(gate.per)
-        )
+        return f"request {self._tick_limits.get_root_request(self.request)}" if gate.per == "request" else str(gate.per)
 
     def _get_scope(self, gate: Gate) -> SpendingScope | None:
         """Return the scope of a limit, or None if the limit does not concern the turn."""
         match gate.per:
             case "request":
-                return (
-                    SpendingScope(request=self._tick_limits.get_root_request(self.request))
-                    if self.request
-                    else None
-                )
+                return SpendingScope(request=self._tick_limits.get_root_request(self.request)) if self.request else None
             case "organisation":
                 return SpendingScope()
             case _:
@@ -208,9 +186,7 @@ class TurnSpendingLimits:
         if gate.per == "turn":
             return self._own_spending
         earlier = self._tick_limits.sum_earlier_spending(scope, parse_window(gate.window), counts=counts)
-        return earlier.add(self._tick_limits.sum_earlier_turns(self._name, self._turn, scope)).add(
-            self._own_spending
-        )
+        return earlier.add(self._tick_limits.sum_earlier_turns(self._name, self._turn, scope)).add(self._own_spending)
 
 
 class OverLimit(str):

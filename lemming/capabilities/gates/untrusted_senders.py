@@ -40,21 +40,16 @@ def validate_untrusted_access(base: OrgPath, config: Config, only: str | None = 
         if has_model_turns(agent_entry, config)
     }
     toolset, patterns = get_toolset(config.org, org), _outside_content_tools(config)
-    returns_outside_text = cache(
-        lambda tool: is_any_match(tool, patterns)
-    )  # the same few tools for each agent
+    returns_outside_text = cache(lambda tool: is_any_match(tool, patterns))  # the same few tools for each agent
     tools = {
         name: [
             tool
             for tool in toolset.for_agent(name).values()
-            if (_is_acting(tool) or returns_outside_text(tool.name))
-            and not tool.refusal_reason(agent, config.org)
+            if (_is_acting(tool) or returns_outside_text(tool.name)) and not tool.refusal_reason(agent, config.org)
         ]
         for name, agent in agents.items()
     }
-    outside_tools = {
-        name: [tool for tool in tools[name] if returns_outside_text(tool.name)] for name in agents
-    }
+    outside_tools = {name: [tool for tool in tools[name] if returns_outside_text(tool.name)] for name in agents}
     exposures = _untrusted_paths(org, config, agents, outside_tools)
     for name, agent in agents.items():
         if only in (None, name):
@@ -88,8 +83,7 @@ def _untrusted_paths(
 ) -> dict[str, str]:
     """Return the agents reached by outside text through a channel or through other agents, each with a path."""
     entries = {
-        name: config.models.get(entry_or_agent.model.key)
-        for name, entry_or_agent in survey_agents(org).agents.items()
+        name: config.models.get(entry_or_agent.model.key) for name, entry_or_agent in survey_agents(org).agents.items()
     }
     plugins = config.org.plugins
     channels = [

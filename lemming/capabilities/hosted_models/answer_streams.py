@@ -251,10 +251,7 @@ class MessageStream:
         """
         if not self._is_complete:
             raise Unavailable("the answer ended in the middle")
-        return {
-            **self._message,
-            "content": [_finish_block(block) for _, block in sorted(self._blocks.items())],
-        }
+        return {**self._message, "content": [_finish_block(block) for _, block in sorted(self._blocks.items())]}
 
 
 def _finish_block(block: Json) -> Json:

@@ -56,11 +56,7 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
     ) -> None:
         self._cache = cache
         super().__init__(
-            base_url=base_url,
-            api_key_env=api_key_env,
-            official_api=_OFFICIAL_API,
-            extra=extra,
-            batches=batches,
+            base_url=base_url, api_key_env=api_key_env, official_api=_OFFICIAL_API, extra=extra, batches=batches
         )
 
     def _make_client(self, http_client: httpx2.AsyncClient, key: str) -> AsyncAnthropic:
@@ -80,9 +76,7 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
         reply = self._reply(response.content, response.headers.get("request-id"), request)
         return with_limit_wait(reply, response.headers)
 
-    async def _stream_request(
-        self, client: AsyncAnthropic, request: Request, on_delta: DeltaCallback
-    ) -> Reply:
+    async def _stream_request(self, client: AsyncAnthropic, request: Request, on_delta: DeltaCallback) -> Reply:
         create: Any = client.messages.with_streaming_response.create
         with self.wrap_sdk_errors(request.model_name):
             async with create(**self._sdk_arguments(request), stream=True) as response:
@@ -96,9 +90,7 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
     def count_tokens(self, request: Request) -> int | None:
         """Return the input tokens of a request as counted by the server, or None if unsupported."""
         body = self.to_body(request)
-        return self.run(
-            lambda client: count_messages(self.make_poster(client, request.model_name), body), DEADLINE_S
-        )
+        return self.run(lambda client: count_messages(self.make_poster(client, request.model_name), body), DEADLINE_S)
 
     def _sdk_module(self) -> Any:
         import anthropic
@@ -119,10 +111,7 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
         if tools := collect_tools(request.messages):
             fields["tools"] = [to_anthropic_tool(tool) for tool in tools]
         elif request.schema is not None and "json_schema" not in request.without:  # never beside tools
-            output_format = {
-                "type": "json_schema",
-                "schema": transform_schema(to_object_root(request.schema)),
-            }
+            output_format = {"type": "json_schema", "schema": transform_schema(to_object_root(request.schema))}
             fields["output_config"] = {"format": output_format}
         return mark_cached_prefix(fields, self._cache) if self._cache else fields
 

@@ -17,11 +17,7 @@ from lemming.capabilities.hosted_models.schemas import unwrap_reply
 from lemming.kernel.llm.token_usage import estimate_prompt_tokens, usage_at_path
 from lemming.kernel.providers import Finish, Reply
 
-_FINISHES: dict[str, Finish] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "refusal",
-}
+_FINISHES: dict[str, Finish] = {"max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refusal"}
 
 
 Json = dict[str, Any]
@@ -60,11 +56,7 @@ def _constant_tokens(fields: Json) -> int:
     """
     system: Json = {"role": "system", "content": fields.get("system", "")}
     tokens = estimate_prompt_tokens([system])
-    return (
-        tokens
-        if tokens >= MIN_CACHED_TOKENS
-        else estimate_prompt_tokens([{**system, "tools": fields.get("tools")}])
-    )
+    return tokens if tokens >= MIN_CACHED_TOKENS else estimate_prompt_tokens([{**system, "tools": fields.get("tools")}])
 
 
 def to_anthropic_messages(messages: Sequence[Json]) -> Iterator[Json]:
@@ -146,16 +138,10 @@ class AnthropicMessage:
         calls = make_calls((block.id, block.name, block.input) for block in uses)
         by_block = {id(block): call for block, call in zip(uses, calls, strict=True)}
         kept_blocks = [
-            block_json
-            for block in self.content
-            for block_json in block.to_request_blocks(by_block.get(id(block)))
+            block_json for block in self.content for block_json in block.to_request_blocks(by_block.get(id(block)))
         ]
         thoughts = [block.thinking for block in self.content if block.type == "thinking" and block.thinking]
-        return {
-            "calls": calls,
-            "thinking": "\n\n".join(thoughts),
-            "kept": {ANTHROPIC: kept_blocks} if calls else None,
-        }
+        return {"calls": calls, "thinking": "\n\n".join(thoughts), "kept": {ANTHROPIC: kept_blocks} if calls else None}
 
     def _input_tokens(self) -> int | None:
         """Return the tokens of the whole prompt.

@@ -35,11 +35,7 @@ class OpenAICompatibleProvider(OpenAIProvider):
             message = f"provider {self.name} requires options.base_url"
             raise ConfigError(message, hint=f'set "options": {{"base_url": "{host.example}"}}')
         address = host.get_url(base_url)
-        super().__init__(
-            base_url=address,
-            api_key_env=host.key_variable(address, api_key_env) or None,
-            extra=extra,
-        )
+        super().__init__(base_url=address, api_key_env=host.key_variable(address, api_key_env) or None, extra=extra)
         self.set_server(host, json)
 
 

@@ -128,9 +128,7 @@ SERVERS = {
     ),
     "groq": ModelServer("Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "/openai/v1", "object"),
     "huggingface": ModelServer("Hugging Face's router", "https://router.huggingface.co/v1", "HF_TOKEN"),
-    "llamacpp": local_server(
-        "llama.cpp's server on this machine", "http://localhost:8080/v1", cache_prompt=True
-    ),
+    "llamacpp": local_server("llama.cpp's server on this machine", "http://localhost:8080/v1", cache_prompt=True),
     "lmstudio": local_server("LM Studio on this machine", "http://localhost:1234/v1"),
     "mistral": ModelServer("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
     "openrouter": ModelServer("OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "/api/v1"),

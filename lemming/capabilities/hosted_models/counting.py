@@ -35,9 +35,7 @@ async def count_chat(post: Post, root: str, body: Json) -> int | None:
 
     `root`: the server's address without the API's path. Empty: only the API itself is used.
     """
-    counted = usage_at_path(
-        await _post_optional(post, "/chat/completions/input_tokens", body), "input_tokens"
-    )
+    counted = usage_at_path(await _post_optional(post, "/chat/completions/input_tokens", body), "input_tokens")
     if counted is not None or not root:
         return counted
     tokenize_body = pick(body, ("model", "messages", "tools"))
@@ -48,9 +46,7 @@ async def count_chat(post: Post, root: str, body: Json) -> int | None:
     prompt = template_answer.get("prompt") if isinstance(template_answer, dict) else None
     if not isinstance(prompt, str):
         return None
-    return _count_listed_tokens(
-        await _post_optional(post, f"{root}/tokenize", _tokenize_fields(prompt, is_whole=True))
-    )
+    return _count_listed_tokens(await _post_optional(post, f"{root}/tokenize", _tokenize_fields(prompt, is_whole=True)))
 
 
 async def count_responses(post: Post, body: Json) -> int | None:

@@ -140,16 +140,13 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             model=answer.model or request.model_name,
             thinking=answer.message.thinking or "",
             calls=make_calls(
-                (None, call.function.name, dict(call.function.arguments))
-                for call in answer.message.tool_calls or ()
+                (None, call.function.name, dict(call.function.arguments)) for call in answer.message.tool_calls or ()
             ),
         )
 
     def to_body(self, request: Request) -> dict[str, Any]:
         """Return a request in the form sent to the server."""
-        return {
-            key: value for key, value in self._body(self.inline_tools(request)).items() if value is not None
-        }
+        return {key: value for key, value in self._body(self.inline_tools(request)).items() if value is not None}
 
     def _body(self, request: Request) -> dict[str, Any]:
         options = {"num_predict": request.max_output_tokens, "seed": request.seed}
@@ -211,9 +208,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
         answer = self.parse_answer(model_name, _OllamaAnswer, body)
         if isinstance(answer, Reply):
             message = _OllamaMessage(content=answer.text, thinking=answer.thinking)
-            answer = _OllamaAnswer(
-                message, answer.finish, model_name, answer.input_tokens, answer.output_tokens
-            )
+            answer = _OllamaAnswer(message, answer.finish, model_name, answer.input_tokens, answer.output_tokens)
         counts = vars(answer)
         normalized = {
             "model": str(answer.model or model_name),
@@ -248,8 +243,7 @@ def resolve_address(host: str) -> str:
     except (ValueError, KeyError) as error:
         safe_host = strip_userinfo(host)
         raise ConfigError(
-            f"provider ollama: expected the address of a server, got {safe_host!r}",
-            where="config/models.json",
+            f"provider ollama: expected the address of a server, got {safe_host!r}", where="config/models.json"
         ) from error
     name = parts.hostname or "127.0.0.1"
     userinfo, at, _ = parts.netloc.rpartition("@")
@@ -291,7 +285,6 @@ def _to_ollama_message(message: Message) -> dict[str, Any]:
     if message["role"] == "tool":
         return {**plain, "tool_name": message["tool"]}
     calls = [
-        {"function": {"name": call["tool"], "arguments": arguments_object(call)}}
-        for call in message.get("calls", ())
+        {"function": {"name": call["tool"], "arguments": arguments_object(call)}} for call in message.get("calls", ())
     ]
     return {**plain, "tool_calls": calls} if calls else plain

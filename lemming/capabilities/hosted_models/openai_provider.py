@@ -69,11 +69,7 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
     ) -> None:
         base_url = strip_endpoint(base_url) if base_url else base_url
         super().__init__(
-            base_url=base_url,
-            api_key_env=api_key_env,
-            official_api=_OFFICIAL_API,
-            extra=extra,
-            batches=batches,
+            base_url=base_url, api_key_env=api_key_env, official_api=_OFFICIAL_API, extra=extra, batches=batches
         )
         self.api = api
         self.set_server(find_server(base_url), json)
@@ -90,9 +86,7 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         from openai import AsyncOpenAI
 
         # Without the SDK's own deadlines and retries, which are ours.
-        return AsyncOpenAI(
-            api_key=key, base_url=self._base_url, timeout=None, max_retries=0, http_client=http_client
-        )
+        return AsyncOpenAI(api_key=key, base_url=self._base_url, timeout=None, max_retries=0, http_client=http_client)
 
     async def _send_request(self, client: AsyncOpenAI, request: Request) -> Reply:
         path = "/chat/completions" if self.api == "chat" else "/responses"
@@ -151,17 +145,14 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
                 lambda client: count_responses(self.make_poster(client, request.model_name), body), DEADLINE_S
             )
         body, root = self.request_body(request), self._tokenizer_root
-        return self.run(
-            lambda client: count_chat(self.make_poster(client, request.model_name), root, body), DEADLINE_S
-        )
+        return self.run(lambda client: count_chat(self.make_poster(client, request.model_name), root, body), DEADLINE_S)
 
     def count_texts(self, model_name: str, texts: Sequence[str]) -> list[int] | None:
         """Return the tokens of each text if the server exposes its tokenizer, else None."""
         if not (root := self._tokenizer_root):
             return None
         return self.run(
-            lambda client: count_texts(self.make_poster(client, model_name), root, model_name, texts),
-            DEADLINE_S,
+            lambda client: count_texts(self.make_poster(client, model_name), root, model_name, texts), DEADLINE_S
         )
 
     @property

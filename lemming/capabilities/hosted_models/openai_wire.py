@@ -90,9 +90,7 @@ def responses_fields(request: Request, json: JsonMode, server: ModelServer) -> d
     system, messages = split_system(request.messages)
     fields: dict[str, Any] = {
         "model": request.model_name,
-        "input": with_images(
-            [item for message in messages for item in _input_items(message)], request, "responses"
-        ),
+        "input": with_images([item for message in messages for item in _input_items(message)], request, "responses"),
         "max_output_tokens": request.max_output_tokens,
         "store": False,  # nor are prompts kept there
     }
@@ -121,12 +119,7 @@ def _input_items(message: Message) -> list[dict[str, Any]]:
         return list(kept_items)
     plain = {"role": message["role"], "content": message["content"]}
     calls = [
-        {
-            "type": "function_call",
-            "call_id": call["id"],
-            "name": call["tool"],
-            "arguments": argument_text(call),
-        }
+        {"type": "function_call", "call_id": call["id"], "name": call["tool"], "arguments": argument_text(call)}
         for call in message.get("calls", ())
     ]
     return [*([plain] if message["content"] or not calls else []), *calls]
@@ -265,12 +258,7 @@ class _OutputItem:
         if self.type == "reasoning" and self.encrypted_content:
             summary = [{"type": part.type, "text": str(part)} for part in self.summary or []]
             return [
-                {
-                    "type": "reasoning",
-                    "id": self.id,
-                    "summary": summary,
-                    "encrypted_content": self.encrypted_content,
-                }
+                {"type": "reasoning", "id": self.id, "summary": summary, "encrypted_content": self.encrypted_content}
             ]
         return []
 
@@ -311,22 +299,12 @@ class OpenAIResponse:
 
     def _native_fields(self) -> dict[str, Any]:
         """Return the fields of a `Reply` for tool calls and thinking."""
-        call_items = [
-            item for item in self.output if item.type == "function_call" and isinstance(item.name, str)
-        ]
+        call_items = [item for item in self.output if item.type == "function_call" and isinstance(item.name, str)]
         calls = make_calls((item.call_id, item.name, item.arguments) for item in call_items)
         by_item = {id(item): call for item, call in zip(call_items, calls, strict=True)}
-        kept_items = [
-            input_item for item in self.output for input_item in item.to_request_items(by_item.get(id(item)))
-        ]
-        thoughts = [
-            str(part) for item in self.output if item.type == "reasoning" for part in item.summary or []
-        ]
-        return {
-            "calls": calls,
-            "thinking": "\n\n".join(thoughts),
-            "kept": {RESPONSES: kept_items} if calls else None,
-        }
+        kept_items = [input_item for item in self.output for input_item in item.to_request_items(by_item.get(id(item)))]
+        thoughts = [str(part) for item in self.output if item.type == "reasoning" for part in item.summary or []]
+        return {"calls": calls, "thinking": "\n\n".join(thoughts), "kept": {RESPONSES: kept_items} if calls else None}
 
     def parts_of_kind(self, kind: str) -> list[_ContentPart]:
         """Return the parts of one kind in all messages."""

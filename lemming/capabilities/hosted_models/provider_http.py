@@ -93,7 +93,9 @@ class HttpBackend(Backend, Generic[C]):
 
     def __init__(self, *, base_url: str | None = None, key_env: str = "", needs_key: bool = False) -> None:
         if base_url is not None and not base_url.startswith(("http://", "https://")):
-            message = f"provider {self.name}: base_url {redacted_excerpt(base_url)!r} must start with http:// or https://"
+            message = (
+                f"provider {self.name}: base_url {redacted_excerpt(base_url)!r} must start with http:// or https://"
+            )
             raise ConfigError(message, where="config/models.json")
         register_secret_variables({"api_key_env": key_env, "base_url": base_url or ""}, "config/models.json")
         self._key_env, self._needs_key, self._address = key_env, needs_key, base_url or ""
@@ -109,17 +111,12 @@ class HttpBackend(Backend, Generic[C]):
             return self.complete(request)
         word_stream = WordBuffer(on_delta)
         try:
-            return self._complete(
-                request, partial(self._stream_request, on_delta=word_stream.feed), ["stream"]
-            )
+            return self._complete(request, partial(self._stream_request, on_delta=word_stream.feed), ["stream"])
         finally:
             word_stream.flush()
 
     def _complete(
-        self,
-        request: Request,
-        send: Callable[[C, Request], Coroutine[Any, Any, Reply]],
-        extra_parts: list[str],
+        self, request: Request, send: Callable[[C, Request], Coroutine[Any, Any, Reply]], extra_parts: list[str]
     ) -> Reply:
         """Send a request. `extra_parts`: droppable parts besides the parts of the request."""
         request = self.inline_tools(request)
@@ -185,9 +182,7 @@ class HttpBackend(Backend, Generic[C]):
                 if self._key_env
                 else "name the variable that holds its key in options.api_key_env"
             )
-            return AuthenticationFailed(
-                message, where=location, hint=f"{about_key} and the account behind it"
-            )
+            return AuthenticationFailed(message, where=location, hint=f"{about_key} and the account behind it")
         if status == 404:
             return UnknownModel(message, where=location, hint=self._hint_for_unknown(model_name))
         if status == 429:
@@ -278,8 +273,7 @@ def to_charged_reply(body: bytes, model_name: str, reason: str) -> Reply | None:
         return None
     usage = plain.get("usage", plain) if isinstance(plain, dict) else None
     input_tokens, output_tokens = (
-        next((count for key in keys if (count := usage_at_path(usage, key)) is not None), None)
-        for keys in _USAGE_KEYS
+        next((count for key in keys if (count := usage_at_path(usage, key)) is not None), None) for keys in _USAGE_KEYS
     )
     if input_tokens is None and output_tokens is None:
         return None
@@ -301,11 +295,7 @@ def find_rejected_part(message: str, parts: Sequence[str]) -> str:
     >>> find_rejected_part("HTTP 400: This response_format type is unavailable now", ["json_schema"])
     'json_schema'
     """
-    if (
-        _TOO_LONG.search(message)
-        or _CONVERSATION_PATTERN.search(message)
-        or not _REJECTION_PATTERN.search(message)
-    ):
+    if _TOO_LONG.search(message) or _CONVERSATION_PATTERN.search(message) or not _REJECTION_PATTERN.search(message):
         return ""
     for part in parts:
         pattern = _PART_PATTERNS.get(part) or re.compile(rf"\b{part}")

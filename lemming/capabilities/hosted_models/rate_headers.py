@@ -37,9 +37,7 @@ def limit_wait_s(headers: Iterable[tuple[bytes, bytes]]) -> float:
         if b"ratelimit" in name.lower() or name.lower() == b"date"
     }
     exhausted = [name for name in limit_headers if "remaining" in name and _is_exhausted(limit_headers, name)]
-    return max(
-        (_reset_wait_s(limit_headers, name.replace("remaining", "reset")) for name in exhausted), default=0.0
-    )
+    return max((_reset_wait_s(limit_headers, name.replace("remaining", "reset")) for name in exhausted), default=0.0)
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

@@ -37,9 +37,7 @@ FALLBACKS = {
 
 _RETENTION = timedelta(days=7)
 """Seconds for which a rejected field is left out; the server's next version may accept the field."""
-_ONE_SCHEMA = re.compile(
-    r"invalid (?:json )?schema|schema is (?:not valid|invalid)|parse (?:json )?schema", re.I
-)
+_ONE_SCHEMA = re.compile(r"invalid (?:json )?schema|schema is (?:not valid|invalid)|parse (?:json )?schema", re.I)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,9 +163,7 @@ class LearnedServerProfile:
 def load_profiles(base: Path) -> RejectionTable:
     """Return the recorded rejections, or an empty table if the file cannot be read."""
     try:
-        rejections: RejectionTable = to_value(
-            RejectionTable, parse(fs.read_bytes(base / paths.SERVERS_FILE, 1 << 20))
-        )
+        rejections: RejectionTable = to_value(RejectionTable, parse(fs.read_bytes(base / paths.SERVERS_FILE, 1 << 20)))
     except (OSError, DiskError, ValueError):
         return {}
     return {name: {p: r for p, r in parts.items() if p in FALLBACKS} for name, parts in rejections.items()}

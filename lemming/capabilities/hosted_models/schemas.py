@@ -35,12 +35,7 @@ def to_object_root(schema: Mapping[str, Any], *, has_const: bool = True) -> dict
     subset: dict[str, Any] = _to_subset(schema, has_const)
     if subset.get("type") == "object" and "anyOf" not in subset:
         return subset
-    return {
-        "type": "object",
-        "properties": {WRAPPER: subset},
-        "required": [WRAPPER],
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": {WRAPPER: subset}, "required": [WRAPPER], "additionalProperties": False}
 
 
 def unwrap_reply(text: str) -> str:

@@ -116,9 +116,7 @@ class SdkBackend(HttpBackend[C]):
         parts = urlsplit(self._address)
         login = (unquote(parts.username or ""), unquote(parts.password or ""))
         limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
-        http_client = client_type(
-            **client_settings(), limits=limits, **({"auth": login} if any(login) else {})
-        )
+        http_client = client_type(**client_settings(), limits=limits, **({"auth": login} if any(login) else {}))
         client = self._make_client(http_client, key)
         self._http_clients[client] = http_client
         return client
@@ -148,9 +146,7 @@ class SdkBackend(HttpBackend[C]):
         except (httpx2.HTTPError, aiohttp.ClientError) as error:
             raise self._connection_error(request.model_name, error, route.url) from error
         if response.is_error:
-            raise self._status_error(
-                request.model_name, response.status_code, error_body(response), response.headers
-            )
+            raise self._status_error(request.model_name, response.status_code, error_body(response), response.headers)
         return response
 
     def request_body(self, request: Request) -> dict[str, Any]:
@@ -204,9 +200,7 @@ class SdkBackend(HttpBackend[C]):
 
         causes = [*_iter_causes(error)]
         kinds: Any = ProviderError, aiohttp.ClientError, httpx2.HTTPError
-        cause = next(
-            (candidate for kind in kinds for candidate in causes if isinstance(candidate, kind)), error
-        )
+        cause = next((candidate for kind in kinds for candidate in causes if isinstance(candidate, kind)), error)
         if isinstance(cause, TimeoutError | httpx2.TimeoutException):
             return TimedOut("the connection timed out", where=self.name)
         return self._unreachable_error(about, cause, url)

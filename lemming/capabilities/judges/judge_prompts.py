@@ -132,9 +132,7 @@ def judge_files(tick_context: TickContext, agent: Agent, task: Task | None) -> l
     ]
 
 
-def iter_judge_files(
-    tick_context: TickContext, settings: JudgeSettings, owner: Agent | None
-) -> Iterator[str]:
+def iter_judge_files(tick_context: TickContext, settings: JudgeSettings, owner: Agent | None) -> Iterator[str]:
     """Yield the files used by one judge. `owner`: the agent that names the judge, or None for a gate."""
     by = parse_judge_target(settings.by)
     if by.kind != "command" and by.name in tick_context.mail.resumes:
@@ -181,11 +179,7 @@ def _requested_judges(
 
 
 def resolve_gate_judge(
-    tick_context: TickContext,
-    agent: Agent,
-    settings: JudgeSettings,
-    line: str,
-    file_contents: Mapping[str, bytes],
+    tick_context: TickContext, agent: Agent, settings: JudgeSettings, line: str, file_contents: Mapping[str, bytes]
 ) -> dict[str, Any]:
     """Return the judge of a gate. Its policy is a file of the organisation.
 
@@ -239,9 +233,7 @@ def _resolve_judge_model(tick_context: TickContext, by: JudgeTarget) -> tuple[st
         return by.name, ""
     candidates = [*(agents if by.kind != "model" else ()), *(models if by.kind != "agent" else ())]
     kind_text = {"agent": "agent", "model": "model key"}.get(by.kind, "agent and no model key")
-    raise ConfigError(
-        f'verify.by: {kind_text} "{by.name}" does not exist', hint=did_you_mean(by.name, candidates)
-    )
+    raise ConfigError(f'verify.by: {kind_text} "{by.name}" does not exist', hint=did_you_mean(by.name, candidates))
 
 
 def make_program_entry(judges: Iterable[Mapping[str, Any]], key: str) -> ModelEntry | None:
@@ -254,17 +246,13 @@ def make_program_entry(judges: Iterable[Mapping[str, Any]], key: str) -> ModelEn
         return None
     options = {"command": command, "cwd": "."}
     free = {**FREE_OPTIONS, "prompt": "full"}
-    return ModelEntry(
-        provider="cli", model=key, options=options, attempts=1, deadline_s=COMMAND_DEADLINE_S, **free
-    )
+    return ModelEntry(provider="cli", model=key, options=options, attempts=1, deadline_s=COMMAND_DEADLINE_S, **free)
 
 
 # --- prompts --------------------------------------------------------------------------------------
 
 
-def build_judge_prompt(
-    judge: ResolvedJudge, *, task_text: str, results: str, draft_text: str
-) -> list[Message]:
+def build_judge_prompt(judge: ResolvedJudge, *, task_text: str, results: str, draft_text: str) -> list[Message]:
     """Return the prompt of a judging model: instructions and policy, with task, results and draft as quoted
     data.
     """
@@ -278,9 +266,7 @@ def build_judge_prompt(
     ]
 
 
-def build_gate_prompt(
-    judge: ResolvedJudge, agent: str, tick: int, fields: Mapping[str, Any]
-) -> list[Message]:
+def build_gate_prompt(judge: ResolvedJudge, agent: str, tick: int, fields: Mapping[str, Any]) -> list[Message]:
     """Return the prompt of a gate's judge.
 
     Raises: NoVerdict for content too long to be judged as a whole.
@@ -341,9 +327,7 @@ def ask_judge(turn_state: TurnState, judge: ResolvedJudge, messages: list[Messag
         except (OutOfCredits, ProviderError, ContractError) as error:
             if corrections_left and isinstance(error, ContractError):
                 # The broken reply is left out: it would be one more sample.
-                content = (
-                    f"{last_message['content']}\nReply in this form, with your own values:\n{SAMPLE_VERDICT}"
-                )
+                content = f"{last_message['content']}\nReply in this form, with your own values:\n{SAMPLE_VERDICT}"
                 messages = [*messages[:-1], {**last_message, "content": content}]
                 continue
             failure = f"no verdict: {error}"[:REASON_CHARS]

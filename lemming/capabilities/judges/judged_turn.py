@@ -90,9 +90,7 @@ class _VerificationLoop:
     ) -> None:
         self._turn_state, self._draft_writes, self._turn, self._drive = turn_state, draft_writes, turn, drive
         # A turn begun by 0.2.0 or earlier has no recorded subject: its judge is shown the prompt.
-        self._task_text = (
-            snapshot.get("shown", "") if "shown" in snapshot else turn_state.inputs.prompt[-1]["content"]
-        )
+        self._task_text = snapshot.get("shown", "") if "shown" in snapshot else turn_state.inputs.prompt[-1]["content"]
         self._progress = [_JudgeProgress(load_recorded_judge(plain)) for plain in snapshot["by"]]
         self._is_flagged = self._is_abandoned = False
 
@@ -118,9 +116,7 @@ class _VerificationLoop:
         """Release a draft without a verdict, by the `then` of its judges."""
         for progress in self._progress:
             if self._draft_writes.has_content and self._applies_to_draft(progress):
-                self._apply_consequence(
-                    _DraftRejected(progress, f"it was not judged: {reason}", can_retry=False)
-                )
+                self._apply_consequence(_DraftRejected(progress, f"it was not judged: {reason}", can_retry=False))
         self._finish()
 
     def _ask_judges(self) -> None:
@@ -154,9 +150,7 @@ class _VerificationLoop:
         task, entries = get_current_request(self._turn_state), self._turn_state.entries
         if not progress.judge.asker or task is None:
             return True
-        return task.is_answered(entries) or not (
-            task.is_in_progress(entries) or self._turn_state.is_handed_off
-        )
+        return task.is_answered(entries) or not (task.is_in_progress(entries) or self._turn_state.is_handed_off)
 
     # --- asking ---------------------------------------------------------------------------------
 
@@ -165,8 +159,7 @@ class _VerificationLoop:
         task_text, memories = truncate_for_judge(self._task_text), dict(self._staged_memories())
         if judge.command:
             entries = [
-                {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags}
-                for entry in self._own_entries
+                {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags} for entry in self._own_entries
             ]
             draft_values = {"entries": entries, "memories": memories}
             inputs = turn_state.inputs
@@ -290,9 +283,7 @@ def _describe_entry(entry: OutboxEntry) -> str:
             remaining.pop(key, None)
     if entry.tags:
         remaining = (
-            {"tags": entry.tags, "payload": remaining}
-            if "tags" in remaining
-            else {**remaining, "tags": entry.tags}
+            {"tags": entry.tags, "payload": remaining} if "tags" in remaining else {**remaining, "tags": entry.tags}
         )
     line = f"{entry.kind}{to}:{quoted_text}"
     return (

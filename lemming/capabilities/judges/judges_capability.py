@@ -32,14 +32,7 @@ from lemming.kernel.tick.validation.inventory import Inventory
 from lemming.kernel.turn.forms.task_wording import describe_task
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.strategy import Turn
-from lemming.kernel.turn.turn_hooks import (
-    Capability,
-    ContextProvider,
-    Drive,
-    Rejected,
-    TurnContext,
-    VisibleContext,
-)
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, Drive, Rejected, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Steps
@@ -142,9 +135,7 @@ class JudgesInterceptor(TurnInterceptor):
     ) -> None:
         """Note the draft's writes for a possible withdrawal. Writes of a strategy itself are excluded."""
         if has_seen:
-            self._draft_writes.record(
-                self.turn_state, self.turn_state.entries[first : first + written], effects_before
-            )
+            self._draft_writes.record(self.turn_state, self.turn_state.entries[first : first + written], effects_before)
 
     def before_call(self, call: ToolCall) -> ToolCall | Rejected:
         """Block handing off a request whose asker has the answer judged."""

@@ -54,18 +54,14 @@ def parse_judge_target(plain: JudgeReference) -> JudgeTarget:
     if kind is None or len(plain) != 1:
         other = next((key for key in plain if key != kind), "")
         expected = 'a name, {"agent": name}, {"model": key} or {"command": ["program", ...]}'
-        raise TypeMismatch(
-            f"verify.by must be {expected}", hint=did_you_mean(other, [*_KINDS]) if other else ""
-        )
+        raise TypeMismatch(f"verify.by must be {expected}", hint=did_you_mean(other, [*_KINDS]) if other else "")
     value = plain[kind]
     if kind != "command":
         if not isinstance(value, str) or not value:
             raise TypeMismatch(f"verify.by.{kind} must be a name")
         return JudgeTarget("agent" if kind == "agent" else "model", value)
     if isinstance(value, str) or not value or not value[0]:
-        raise TypeMismatch(
-            'verify.by.command must be a list of a program and its arguments, such as ["./check.sh"]'
-        )
+        raise TypeMismatch('verify.by.command must be a list of a program and its arguments, such as ["./check.sh"]')
     return JudgeTarget("command", value[0], tuple(value))
 
 
@@ -135,9 +131,7 @@ def parse_judge_settings(plain: Any, location: str) -> JudgeSettings:
     keys = [field_info.name for field_info in fields(JudgeSettings)]
     for key in plain if isinstance(plain, dict) else ():
         if key not in keys:
-            raise TypeMismatch(
-                f'{location} has no key "{key}" ({did_you_mean(key, keys) or ", ".join(keys)})'
-            )
+            raise TypeMismatch(f'{location} has no key "{key}" ({did_you_mean(key, keys) or ", ".join(keys)})')
     try:
         settings: JudgeSettings = fit_value(JudgeSettings, plain)
     except TypeMismatch as error:

@@ -81,9 +81,7 @@ def validate_judge_in_file(
         yield from _policy_problems(base, agent, agents[author], settings, file, pointer)
 
 
-def program_permission(
-    base: OrgPath, by: JudgeReference, subject: str, location: str
-) -> Iterator[RequiredPermission]:
+def program_permission(base: OrgPath, by: JudgeReference, subject: str, location: str) -> Iterator[RequiredPermission]:
     """Yield the permission for a judge program, if the judge is a program."""
     if (target := parse_judge_target(by)).kind == "command":
         command = [*target.command]
@@ -96,13 +94,7 @@ def program_permission(
 
 
 def validate_judge_name(
-    base: OrgPath,
-    judge_name: JudgeReference,
-    file: str,
-    pointer: str,
-    config: Config,
-    *,
-    is_new: bool = False,
+    base: OrgPath, judge_name: JudgeReference, file: str, pointer: str, config: Config, *, is_new: bool = False
 ) -> Iterator[Problem]:
     """Yield a problem if the named judge cannot judge.
 
@@ -122,10 +114,7 @@ def validate_judge_name(
             return
         candidates = [*(agents if by.kind != "model" else ()), *(config.models if by.kind != "agent" else ())]
         kind_text = {"agent": "agent", "model": "model key"}.get(by.kind, "agent and no model key")
-        hint = (
-            did_you_mean(by.name, candidates)
-            or "name an agent with a valid resume, or a key of config/models.json"
-        )
+        hint = did_you_mean(by.name, candidates) or "name an agent with a valid resume, or a key of config/models.json"
         yield Problem(f'there is no {kind_text} "{by.name}"', file, pointer=by_pointer, hint=hint)
         return
     if not is_new and by.kind != "model" and by.name in agents:
@@ -134,10 +123,7 @@ def validate_judge_name(
     if entry and (entry.prompt == "values" or _is_person_or_channel(entry, config)):
         hint = "name a model that answers within a turn; ask people with a plan step or a request"
         yield Problem(
-            f'{prefix}"{key}" cannot judge: its provider is {entry.provider}',
-            file,
-            pointer=by_pointer,
-            hint=hint,
+            f'{prefix}"{key}" cannot judge: its provider is {entry.provider}', file, pointer=by_pointer, hint=hint
         )
 
 
@@ -163,9 +149,7 @@ def _author_problems(author: Agent, file: str, pointer: str, config: Config) -> 
         hint = "remove it: entries of people and channels are not judged"
         yield Problem(f"{author.name} takes no turns: verify has no effect", file, pointer=pointer, hint=hint)
     elif resolve_turn_policy(author, config).is_written:
-        message = (
-            f"{author.name} follows a plan, which cannot revise its draft: only the first draft is judged"
-        )
+        message = f"{author.name} follows a plan, which cannot revise its draft: only the first draft is judged"
         hint = "verify the steps of the plan"
         yield Problem(message, file, pointer=pointer, hint=hint, severity="warning")
 
@@ -181,9 +165,7 @@ def _policy_problems(
         policy_path = resolve_path(owner, Path(base), settings.policy_file, "read", caller="verify.policy")
         read_text(policy_path, {})
     except FILE_ERRORS as error:
-        yield Problem(
-            error.message, file, pointer=policy_pointer, hint=error.hint or "name a file it may read"
-        )
+        yield Problem(error.message, file, pointer=policy_pointer, hint=error.hint or "name a file it may read")
         return
     try:
         writable_path = resolve_path(

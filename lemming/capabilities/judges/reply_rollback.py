@@ -65,9 +65,7 @@ class DraftWrites:
     def tag_entries(self, turn_state: TurnState, tag: str) -> None:
         """Add a tag to the entries. Memories cannot have tags and are withdrawn."""
         turn_state.entries = [
-            replace(entry, tags=[*dict.fromkeys([*entry.tags, tag])])
-            if entry.identity in self.entries
-            else entry
+            replace(entry, tags=[*dict.fromkeys([*entry.tags, tag])]) if entry.identity in self.entries else entry
             for entry in turn_state.entries
         ]
         for path in self.memories:

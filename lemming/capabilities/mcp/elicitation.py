@@ -86,9 +86,7 @@ def find_elicitation_answers(
     `earlier_answers`: pairs of request and answer, by identity. The newest pair counts.
     """
     for pair in reversed(earlier_answers):
-        with contextlib.suppress(
-            ConfigError, FileNotFoundError, StopIteration
-        ):  # an entry may have been removed
+        with contextlib.suppress(ConfigError, FileNotFoundError, StopIteration):  # an entry may have been removed
             request, answer = (read_entry(org, next(iter(parse_identities([identity])))) for identity in pair)
             call = request.payload.get("call")
             if isinstance(call, dict) and (call.get("tool"), call.get("args")) == (tool, dict(arguments)):

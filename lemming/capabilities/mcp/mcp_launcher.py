@@ -85,9 +85,7 @@ def _forward_output(output: int, errors: int, over: int, engine: int, limit: int
                 return tail + _drain_errors(errors)
             line_end, end, line_start = chunk.rpartition(b"\n")
             # The lines between are shorter than a chunk, which no limit is.
-            longest = (
-                max(line + len(line_end.partition(b"\n")[0]), len(line_start)) if end else line + len(chunk)
-            )
+            longest = max(line + len(line_end.partition(b"\n")[0]), len(line_start)) if end else line + len(chunk)
             line = len(line_start) if end else line + len(chunk)
             if longest > limit:
                 return tail + f"\na message longer than {limit} bytes: ended\n".encode()

@@ -34,16 +34,10 @@ _CONTROL_CHARS = {*"\u200e\u200f\u061c", *map(chr, range(0x202A, 0x202F)), *map(
 class LockedTool:
     """Locked tool of a server. `hash` covers the server's complete description, before truncation."""
 
-    hash: str = field(
-        metadata=describe_field("Hash of name, description, schemas and hints as the server sent them.")
-    )
+    hash: str = field(metadata=describe_field("Hash of name, description, schemas and hints as the server sent them."))
     description: str = field(default="", metadata=describe_field("The server's description, shortened."))
-    schema: dict[str, Any] = field(
-        default_factory=dict, metadata=describe_field("JSON Schema of its arguments.")
-    )
-    hints: dict[str, Any] = field(
-        default_factory=dict, metadata=describe_field("The server's hints, unchecked.")
-    )
+    schema: dict[str, Any] = field(default_factory=dict, metadata=describe_field("JSON Schema of its arguments."))
+    hints: dict[str, Any] = field(default_factory=dict, metadata=describe_field("The server's hints, unchecked."))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +51,7 @@ class LockedServer:
 class McpLock:
     """Content of `config/mcp.lock.json`."""
 
-    servers: dict[str, LockedServer] = field(
-        default_factory=dict, metadata=describe_field("The servers by name.")
-    )
+    servers: dict[str, LockedServer] = field(default_factory=dict, metadata=describe_field("The servers by name."))
 
 
 EMPTY_LOCK = McpLock()
@@ -96,9 +88,7 @@ def save_lock(base: OrgPath, servers: Mapping[str, LockedServer], *, sync: bool 
     all_servers = {**load_lock(org).servers, **servers}
     plain = {
         "servers": {
-            name: {
-                "tools": {tool: _to_json(locked_tool) for tool, locked_tool in sorted(server.tools.items())}
-            }
+            name: {"tools": {tool: _to_json(locked_tool) for tool, locked_tool in sorted(server.tools.items())}}
             for name, server in sorted(all_servers.items())
         }
     }

@@ -116,12 +116,8 @@ class OrgCommands:
         self,
         agent: AgentName,
         text: Annotated[str, Field(description="What to ask.")],
-        conversation: Annotated[
-            str, Field(description="Keeps it together with what was asked under this name.")
-        ] = "",
-        timeout_s: Annotated[
-            float, Field(ge=1, le=ASK_LIMIT_S, description="Wait no longer than this.")
-        ] = 300.0,
+        conversation: Annotated[str, Field(description="Keeps it together with what was asked under this name.")] = "",
+        timeout_s: Annotated[float, Field(ge=1, le=ASK_LIMIT_S, description="Wait no longer than this.")] = 300.0,
     ) -> str:
         """Ask an agent as a person and wait for the answer.
 
@@ -144,9 +140,7 @@ class OrgCommands:
         self,
         request: Annotated[str, Field(description="The id of a request to a person.")],
         text: Annotated[str, Field(description="The answer, for a request without fields.")] = "",
-        fields: Annotated[
-            dict[str, Any] | None, Field(description="The answer's fields, as its schema wants.")
-        ] = None,
+        fields: Annotated[dict[str, Any] | None, Field(description="The answer's fields, as its schema wants.")] = None,
     ) -> str:
         """Answer a request to a person."""
         options = [f"--field={name}={_to_argument(value)}" for name, value in (fields or {}).items()]

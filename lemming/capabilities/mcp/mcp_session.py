@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.capabilities.mcp import mcp_launcher
 from lemming.capabilities.mcp.mcp_lock_file import MAX_TOOLS
-from lemming.capabilities.mcp.mcp_settings import (
-    McpServerSettings,
-    build_environment,
-    build_headers,
-    expand_variables,
-)
+from lemming.capabilities.mcp.mcp_settings import McpServerSettings, build_environment, build_headers, expand_variables
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
 
@@ -90,9 +85,7 @@ class McpSession:
                 if len(tools) > MAX_TOOLS:
                     raise ToolError(f"it has more than {MAX_TOOLS} tools")
                 if not cursor:
-                    self._output_schemas = {
-                        listed_tool["name"]: listed_tool["output_schema"] for listed_tool in tools
-                    }
+                    self._output_schemas = {listed_tool["name"]: listed_tool["output_schema"] for listed_tool in tools}
                     return tools
             raise ToolError(f"its list of tools has more than {_MOST_PAGES} pages")
 
@@ -102,16 +95,10 @@ class McpSession:
         """Call a tool. `answers`, by the server's keys, and `state` continue a call after questions."""
         from mcp_types import ElicitResult, InputRequiredResult
 
-        responses = {
-            key: ElicitResult(action="accept", content=answer) for key, answer in (answers or {}).items()
-        }
+        responses = {key: ElicitResult(action="accept", content=answer) for key, answer in (answers or {}).items()}
         async with self._borrow_client() as client:
             result = await client.session.call_tool(
-                tool,
-                arguments,
-                input_responses=responses or None,
-                request_state=state,
-                allow_input_required=True,
+                tool, arguments, input_responses=responses or None, request_state=state, allow_input_required=True
             )
         if isinstance(result, InputRequiredResult):
             payload = result.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -306,6 +293,4 @@ def make_bounded_client(
             return response
 
     # No variables of the environment: a server is reached as the settings say.
-    return httpx2.AsyncClient(
-        headers=dict(headers), timeout=timeout_s, transport=Transport(), trust_env=False
-    )
+    return httpx2.AsyncClient(headers=dict(headers), timeout=timeout_s, transport=Transport(), trust_env=False)

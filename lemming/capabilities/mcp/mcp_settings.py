@@ -39,15 +39,11 @@ _ENTRY_EXAMPLE = '{"command": ["program", "argument"]} or {"url": "https://host/
 class McpServerSettings:
     """Settings of one MCP server: connection and tools in use."""
 
-    command: list[str] = field(
-        default_factory=list, metadata=describe_field("The server's program and its arguments.")
-    )
+    command: list[str] = field(default_factory=list, metadata=describe_field("The server's program and its arguments."))
     env: list[str] = field(
         default_factory=list, metadata=describe_field("Environment variables passed on to the program.")
     )
-    cwd: str = field(
-        default="", metadata=describe_field("Working folder of the program; default: the organisation's.")
-    )
+    cwd: str = field(default="", metadata=describe_field("Working folder of the program; default: the organisation's."))
     url: str = field(default="", metadata=describe_field("Address of a server that uses streamable HTTP."))
     headers_env: dict[str, str] = field(
         default_factory=dict,
@@ -56,23 +52,19 @@ class McpServerSettings:
         ),
     )
     tools: list[str] = field(
-        default_factory=lambda: ["*"],
-        metadata=describe_field("Tools to use: names, with * as a wildcard."),
+        default_factory=lambda: ["*"], metadata=describe_field("Tools to use: names, with * as a wildcard.")
     )
     trust_hints: bool = field(
-        default=False,
-        metadata=describe_field("Trust the server's hints that a tool only reads, or may be repeated."),
+        default=False, metadata=describe_field("Trust the server's hints that a tool only reads, or may be repeated.")
     )
     independent: bool = field(
         default=False,
         metadata=describe_field(
-            "Its tools neither read nor change files of the organisation, so turns need not wait for "
-            "each other."
+            "Its tools neither read nor change files of the organisation, so turns need not wait for each other."
         ),
     )
     parallel: bool = field(
-        default=False,
-        metadata=describe_field("Tools that may be repeated (see trust_hints) may run in parallel."),
+        default=False, metadata=describe_field("Tools that may be repeated (see trust_hints) may run in parallel.")
     )
     timeout_s: float = field(
         default=60.0,
@@ -80,13 +72,9 @@ class McpServerSettings:
     )
     start_timeout_s: float = field(
         default=30.0,
-        metadata=describe_field(
-            "Timeout of starting the server and listing its tools, in seconds.", gt=0, le=600
-        ),
+        metadata=describe_field("Timeout of starting the server and listing its tools, in seconds.", gt=0, le=600),
     )
-    ask: str = field(
-        default="human", metadata=describe_field("The agent that answers questions of the server.")
-    )
+    ask: str = field(default="human", metadata=describe_field("The agent that answers questions of the server."))
     variables: dict[str, str] = field(
         default_factory=dict,
         metadata=describe_field(
@@ -100,8 +88,7 @@ class McpSettings:
     """Content of `config/mcp.json`."""
 
     servers: dict[str, McpServerSettings] = field(
-        default_factory=dict,
-        metadata=describe_field("Servers by name; tools are called mcp.<name>.<tool>."),
+        default_factory=dict, metadata=describe_field("Servers by name; tools are called mcp.<name>.<tool>.")
     )
 
 
@@ -213,9 +200,7 @@ def _merge_settings(settings: Any, shared_settings: Any) -> McpConfig:
                 continue
             entry_problems = [*_validate_server(name, entry, file)]
             if name in servers:
-                entry_problems.append(
-                    _make_error(file, name, f'"{name}" is also in {files[name]}', "keep one of them")
-                )
+                entry_problems.append(_make_error(file, name, f'"{name}" is also in {files[name]}', "keep one of them"))
             (fatal if file == MCP_FILE else problems).extend(entry_problems)
             if not entry_problems:
                 servers[name] = entry if isinstance(entry, McpServerSettings) else _from_shared(entry)
@@ -245,9 +230,7 @@ def _validate_server(name: str, entry: McpServerSettings | SharedMcpServer, file
         hint = "use letters, digits, _ and -, at most 32 characters"
         yield _make_error(file, name, f'"{name[:60]}" is not a valid name for a server', hint, key=key)
     if bool(entry.command) == bool(entry.url):
-        description = (
-            "has both a command and an address" if entry.url else "has neither a command nor an address"
-        )
+        description = "has both a command and an address" if entry.url else "has neither a command nor an address"
         yield _make_error(file, name, f"the server {description}", f"write {_ENTRY_EXAMPLE}", key=key)
     if entry.url and (url_error := _url_error(entry.url)):
         yield _make_error(file, f"{name}/url", url_error, 'write "https://host/mcp", for example', key=key)
@@ -267,10 +250,7 @@ def _validate_server(name: str, entry: McpServerSettings | SharedMcpServer, file
         if not (_VARIABLE.match(text) or _REFERENCE.search(text)):
             hint = 'write the name of its environment variable, as "NAME" or "Bearer ${NAME}"'
             yield _make_error(
-                file,
-                f"{name}/headers_env/{header}",
-                "expected the name of an environment variable, got a value",
-                hint,
+                file, f"{name}/headers_env/{header}", "expected the name of an environment variable, got a value", hint
             )
     yield from _find_plain_secrets(f"{name}/variables", entry.variables, file, "servers")
 
@@ -285,9 +265,7 @@ def _validate_shared(name: str, entry: SharedMcpServer, file: str) -> Iterator[P
     yield from _find_plain_secrets(f"{name}/args", arguments, file, "mcpServers")
 
 
-def _find_plain_secrets(
-    base_pointer: str, values: Mapping[str, str], file: str, key: str
-) -> Iterator[Problem]:
+def _find_plain_secrets(base_pointer: str, values: Mapping[str, str], file: str, key: str) -> Iterator[Problem]:
     """Yield an error for each secret written in the file."""
     for name, value in values.items():
         if _REFERENCE.search(value) or not value:
@@ -387,8 +365,4 @@ def match_servers(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
     (['files'], ['files', 'web'])
     """
     server_patterns = [pattern.removeprefix(PREFIX) for pattern in patterns if pattern.startswith(PREFIX)]
-    return [
-        name
-        for name in names
-        if any(is_match(name, pattern.partition(".")[0]) for pattern in server_patterns)
-    ]
+    return [name for name in names if any(is_match(name, pattern.partition(".")[0]) for pattern in server_patterns)]

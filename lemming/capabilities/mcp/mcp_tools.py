@@ -96,10 +96,7 @@ class McpTool(Tool):
         """
         from lemming.capabilities.mcp.server_sessions import McpSessions, ServerDisconnected
 
-        answers, state = find_elicitation_answers(context.org, context.answered, self.name, arguments) or (
-            None,
-            None,
-        )
+        answers, state = find_elicitation_answers(context.org, context.answered, self.name, arguments) or (None, None)
         try:
             response = context.org.get_cache(McpSessions).call_tool(
                 self.server_name, self.server, self.tool_name, arguments, answers=answers, state=state
@@ -134,15 +131,11 @@ class McpTool(Tool):
         raise ToolError(f"{self.name} can be called in a turn only", hint="or with `lemming mcp test`")
 
 
-def _make_tool(
-    server_name: str, server: McpServerSettings, tool_name: str, locked_tool: LockedTool
-) -> McpTool:
+def _make_tool(server_name: str, server: McpServerSettings, tool_name: str, locked_tool: LockedTool) -> McpTool:
     hints = locked_tool.hints if server.trust_hints else {}
     reads_only = get_tool_class(server, locked_tool) == "read"
     # In quotes and on one line, after the server's name: it stands in a prompt, and a stranger wrote it.
-    description = (
-        to_line(locked_tool.description) if locked_tool.description else "a tool that it says nothing of"
-    )
+    description = to_line(locked_tool.description) if locked_tool.description else "a tool that it says nothing of"
     paths: Places = (
         NOWHERE
         if server.independent
@@ -276,9 +269,7 @@ def _find_blocked_elicitations(org: Organisation, config: McpConfig) -> Iterator
             if blocker := elicitation_blocker(org, agent.name, server.ask):
                 message = f"questions of MCP server {name} to {agent.name} are not answered: {blocker}"
                 pointer = f"/{key}/{name}{'/ask' if key == 'servers' else ''}"
-                yield Problem(
-                    message, config.files[name], pointer=pointer, severity="warning", code="LMG-307"
-                )
+                yield Problem(message, config.files[name], pointer=pointer, severity="warning", code="LMG-307")
 
 
 def missing_tool_reason(base: OrgPath, pattern: str) -> tuple[str, str] | None:
@@ -295,10 +286,7 @@ def missing_tool_reason(base: OrgPath, pattern: str) -> tuple[str, str] | None:
             server_name, list(config.servers)
         ) or available
     if pattern.count(".") < 2 and not pattern.endswith("*"):
-        return (
-            f'"{pattern}" is the server itself',
-            f'write "{PREFIX}{server_names[0]}.*" for all of its tools',
-        )
+        return (f'"{pattern}" is the server itself', f'write "{PREFIX}{server_names[0]}.*" for all of its tools')
     try:
         lock = load_lock(base)
     except ConfigError:
@@ -337,9 +325,7 @@ def _block_text(block: Mapping[str, Any]) -> str:
         case "text":
             return str(block.get("text", ""))
         case "image" | "audio" as kind:
-            return (
-                f"[{kind} {block.get('mime_type', '')}, {_decoded_size(block.get('data'))} bytes: not shown]"
-            )
+            return f"[{kind} {block.get('mime_type', '')}, {_decoded_size(block.get('data'))} bytes: not shown]"
         case "resource_link":
             return f"[resource {block.get('uri', '')}: {block.get('name', '')}]"
         case "resource":

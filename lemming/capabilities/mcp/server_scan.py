@@ -44,9 +44,7 @@ def scan_servers(
         return {}
     locked = load_lock(org).servers
     listed = org.get_cache(McpSessions).list_tools(names, locked=locked)
-    new = {
-        name: listing.tools for name, listing in listed.items() if name not in locked and not listing.problem
-    }
+    new = {name: listing.tools for name, listing in listed.items() if name not in locked and not listing.problem}
     lost_servers = {} if locked or not new else dict.fromkeys(_find_offered_servers(org, new), LockedServer())
     if lost_servers:
         tell(Problem(f"the file was deleted; accepted tools were lost for {', '.join(lost_servers)}", LOCK_FILE,
@@ -55,9 +53,7 @@ def scan_servers(
     if new.keys() - lost_servers.keys():
         save_lock(org, {name: tools for name, tools in new.items() if name not in lost_servers}, sync=sync)
     locked = {**locked, **lost_servers}
-    result = {
-        name: _compare_with_lock(listing, locked.get(name, listing.tools)) for name, listing in listed.items()
-    }
+    result = {name: _compare_with_lock(listing, locked.get(name, listing.tools)) for name, listing in listed.items()}
     for problem in _scan_problems(listed, result):
         tell(problem)
     return result

@@ -71,9 +71,7 @@ class McpSessions:
         self._starting: dict[str, tuple[McpSession, asyncio.Task[ServerListing]]] = {}
         self._schema_errors: dict[str, str] = {}
 
-    def list_tools(
-        self, names: Iterable[str], *, locked: Collection[str] = ()
-    ) -> Mapping[str, ServerListing]:
+    def list_tools(self, names: Iterable[str], *, locked: Collection[str] = ()) -> Mapping[str, ServerListing]:
         """Return the tools of these servers, listed concurrently, each within its `start_timeout_s`.
 
         Slow servers in `locked` are not awaited and continue to start.
@@ -112,8 +110,7 @@ class McpSessions:
         limit_s = server.timeout_s + server.start_timeout_s
         try:
             response = run_async(
-                lambda: _call_tool(session, server.timeout_s, tool, arguments, continuation),
-                limit_s + _MARGIN_S,
+                lambda: _call_tool(session, server.timeout_s, tool, arguments, continuation), limit_s + _MARGIN_S
             )
             return _validate_output(response)
         except TimedOut:
@@ -143,16 +140,11 @@ class McpSessions:
         return "" if retry_deadline is None or retry_deadline.has_passed else problem
 
     async def _list_all(
-        self,
-        sessions: Mapping[str, McpSession],
-        servers: Mapping[str, McpServerSettings],
-        locked: Collection[str],
+        self, sessions: Mapping[str, McpSession], servers: Mapping[str, McpServerSettings], locked: Collection[str]
     ) -> dict[str, ServerListing]:
         import asyncio
 
-        listings = (
-            self._list_or_starting(name, sessions[name], servers[name], name in locked) for name in sessions
-        )
+        listings = (self._list_or_starting(name, sessions[name], servers[name], name in locked) for name in sessions)
         return dict(zip(sessions, await asyncio.gather(*listings), strict=True))
 
     async def _list_or_starting(
@@ -201,13 +193,9 @@ class McpSessions:
         for name, tool in listed.tools.tools.items():
             if tool.hash not in self._schema_errors:
                 if time.thread_time() - began > SCHEMA_CHECK_S:
-                    invalid[name] = (
-                        f"the schemas of its server take more than {SCHEMA_CHECK_S:g} s to look at"
-                    )
+                    invalid[name] = f"the schemas of its server take more than {SCHEMA_CHECK_S:g} s to look at"
                     continue
-                self._schema_errors[tool.hash] = " ".join(
-                    filter(None, reversed(find_schema_flaw(tool.schema)))
-                )
+                self._schema_errors[tool.hash] = " ".join(filter(None, reversed(find_schema_flaw(tool.schema))))
             if schema_error := self._schema_errors[tool.hash]:
                 invalid[name] = f"the schema of its arguments: {schema_error}"
         if not invalid:
@@ -216,13 +204,9 @@ class McpSessions:
         return replace(listed, tools=LockedServer(tools=valid), rejected={**listed.rejected, **invalid})
 
 
-def _to_listing(
-    raw_tools: Iterable[Mapping[str, Any]], server_name: str, server: McpServerSettings
-) -> ServerListing:
+def _to_listing(raw_tools: Iterable[Mapping[str, Any]], server_name: str, server: McpServerSettings) -> ServerListing:
     used = [tool for tool in raw_tools if any(is_match(tool["name"], pattern) for pattern in server.tools)]
-    locked_tools = {
-        tool["name"]: _name_length_error(server_name, tool["name"]) or lock_tool(tool) for tool in used
-    }
+    locked_tools = {tool["name"]: _name_length_error(server_name, tool["name"]) or lock_tool(tool) for tool in used}
     rejected = {name[:80]: reason for name, reason in locked_tools.items() if isinstance(reason, str)}
     tools = {name: tool for name, tool in locked_tools.items() if not isinstance(tool, str)}
     return ServerListing(LockedServer(tools=dict(sorted(tools.items()))), rejected)
@@ -238,11 +222,7 @@ def _name_length_error(server_name: str, tool_name: str) -> str:
 
 
 async def _call_tool(
-    session: McpSession,
-    timeout_s: float,
-    tool: str,
-    arguments: dict[str, Any],
-    continuation: Mapping[str, Any],
+    session: McpSession, timeout_s: float, tool: str, arguments: dict[str, Any], continuation: Mapping[str, Any]
 ) -> ToolCallResponse:
     import asyncio
 
@@ -259,11 +239,7 @@ def _validate_output(response: ToolCallResponse) -> ToolCallResponse:
 
     Raises: ToolError if the result violates the tool's output schema.
     """
-    errors = (
-        []
-        if response.output_schema is None
-        else describe_violations(response.output_schema, response.structured)
-    )
+    errors = [] if response.output_schema is None else describe_violations(response.output_schema, response.structured)
     if errors:
         raise ToolError(f"its result is not what its output schema says: {'; '.join(errors)}"[:1000])
     return response

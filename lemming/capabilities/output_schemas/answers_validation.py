@@ -31,9 +31,7 @@ def _schema_problems(output: OutputSettings, resume: str) -> Iterator[Problem]:
     for pointer, reference in _iter_refs(output.schema, "/output/schema"):
         if resolve_ref(output.schema, reference) is None:
             hint = 'refer to a part of the schema, such as "#/$defs/line": other addresses are not fetched'
-            yield Problem(
-                f"the schema does not contain {str(reference)[:100]}", resume, pointer=pointer, hint=hint
-            )
+            yield Problem(f"the schema does not contain {str(reference)[:100]}", resume, pointer=pointer, hint=hint)
 
 
 def _iter_refs(schema: Any, pointer: str) -> Iterator[tuple[str, Any]]:

@@ -76,16 +76,11 @@ class _SchemaCloser:
         if "enum" in schema or "const" in schema:
             return _close_enum(schema.get("enum", [schema.get("const")]), pointer)
         if isinstance(kind, list):
-            return {
-                "anyOf": [self._close_value({**schema, "type": name}, pointer, depth + 1) for name in kind]
-            }
+            return {"anyOf": [self._close_value({**schema, "type": name}, pointer, depth + 1) for name in kind]}
         if kind == "object":
             return self._close_object(schema, pointer, depth)
         if kind == "array":
-            return {
-                "type": "array",
-                "items": self.close_schema(schema.get("items"), f"{pointer}/items", depth + 1),
-            }
+            return {"type": "array", "items": self.close_schema(schema.get("items"), f"{pointer}/items", depth + 1)}
         if kind == "integer" and (values := _enumerate_integers(schema)):
             return {"type": "integer", "enum": values}
         if kind in ("string", "integer", "number", "boolean", "null"):
@@ -97,14 +92,10 @@ class _SchemaCloser:
         if not properties or isinstance(schema.get("additionalProperties"), dict):
             raise NotClosable(f"{pointer or '/'} does not define its keys")
         inner = {
-            key: self.close_schema(part, f"{pointer}/properties/{key}", depth + 1)
-            for key, part in properties.items()
+            key: self.close_schema(part, f"{pointer}/properties/{key}", depth + 1) for key, part in properties.items()
         }
         return closed_object(
-            {
-                key: part if key in required else {"anyOf": [part, {"type": "null"}]}
-                for key, part in inner.items()
-            }
+            {key: part if key in required else {"anyOf": [part, {"type": "null"}]} for key, part in inner.items()}
         )
 
     def _resolve_ref(self, pointer: Any, location: str) -> Any:

@@ -105,9 +105,7 @@ def _normalize_enums(answer: Json, schema: Json) -> Json:
         first = _first_word(raw) if name not in answer else None
         if isinstance(field, dict) and field.get("type") == "boolean" and isinstance(raw, str):
             booleans = [
-                value_or_none
-                for text in (raw, first or "")
-                if (value_or_none := parse_boolean(text)) is not None
+                value_or_none for text in (raw, first or "") if (value_or_none := parse_boolean(text)) is not None
             ]
             listed |= {name: booleans[0]} if booleans else {}
         values = field.get("enum") if isinstance(field, dict) else None

@@ -73,15 +73,11 @@ class PayloadValidator:
         task = self._task
         if task is None or not task.request:
             return []
-        references, named = (
-            (None, task.reference, task.request),
-            collect_properties(self._schemas.get(task.request)),
-        )
+        references, named = ((None, task.reference, task.request), collect_properties(self._schemas.get(task.request)))
         explicit = [
             index
             for index, entry in enumerate(entries)
-            if entry.kind == "response"
-            and (entry.payload.get("reply_to") in references or "reply_to" in named)
+            if entry.kind == "response" and (entry.payload.get("reply_to") in references or "reply_to" in named)
         ]
         candidates = [
             index
@@ -110,11 +106,7 @@ class PayloadValidator:
 
     def _requested_schema_in_inbox(self, new: NewEntry) -> Json | None:
         reply_to, open_requests = new.payload.get("reply_to"), self._inputs.open_requests
-        matches = [
-            identity
-            for identity in open_requests
-            if reply_to in (None, identity, identity.rpartition("_")[2])
-        ]
+        matches = [identity for identity in open_requests if reply_to in (None, identity, identity.rpartition("_")[2])]
         return self._schemas.get(matches[0]) if len(matches) == 1 else None
 
 
@@ -142,9 +134,7 @@ def can_require_schema(conditions: Sequence[Json], kind: MessageKind) -> bool:
 
 def collect_answer_schemas(requests: Iterable[OutboxEntry | None]) -> dict[str, Json]:
     """Return the valid answer schemas of requests, by identity."""
-    return {
-        request.identity: schema for request in requests if request and (schema := _answer_schema(request))
-    }
+    return {request.identity: schema for request in requests if request and (schema := _answer_schema(request))}
 
 
 def _answer_schema(request: OutboxEntry) -> Json | None:
@@ -170,9 +160,7 @@ def build_payload_schemas(agent: Agent, answer_schema: Json | None) -> list[Payl
         possible_kinds = tuple(kind for kind in kinds if can_require_schema(output.when, kind))
         certain_kinds = tuple(kind for kind in possible_kinds if _selects_every_entry(output.when, kind))
         schemas += (
-            [PayloadSchema(possible_kinds, certain_kinds, _closed_properties(output.schema))]
-            if possible_kinds
-            else []
+            [PayloadSchema(possible_kinds, certain_kinds, _closed_properties(output.schema))] if possible_kinds else []
         )
     return schemas
 

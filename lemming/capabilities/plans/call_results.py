@@ -38,9 +38,7 @@ class CallResults:
         Returns None if no gate required approval.
         """
         entry_results = (
-            result
-            for result in self._all
-            if result.get("tool") == OUTBOX_ENTRIES and isinstance(result["args"], dict)
+            result for result in self._all if result.get("tool") == OUTBOX_ENTRIES and isinstance(result["args"], dict)
         )
         return next((result for result in entry_results if result["args"].get("step") == step), None)
 

@@ -32,17 +32,9 @@ from lemming.capabilities.plans.plan_format import (
 from lemming.capabilities.plans.plan_reply import PlanReply, build_memories
 from lemming.capabilities.plans.plan_run import ActionState, PlanRun, is_wait_done
 from lemming.capabilities.plans.run_requests import StepRequests
-from lemming.capabilities.plans.run_values import (
-    build_variables,
-    to_memory,
-)
+from lemming.capabilities.plans.run_values import build_variables, to_memory
 from lemming.capabilities.plans.step_graph import default_next_step
-from lemming.capabilities.plans.step_outcomes import (
-    call_outcome,
-    choose_target,
-    run_payload,
-    verification_error,
-)
+from lemming.capabilities.plans.step_outcomes import call_outcome, choose_target, run_payload, verification_error
 from lemming.capabilities.plans.step_requests import (
     build_cancellation,
     build_request_payload,
@@ -133,9 +125,7 @@ class _RunTurn:
 
     def _tool_result(self, state: ActionState) -> Mapping[str, Any] | None:
         """Return the result of a tool call, or None for a call in this reply."""
-        if any(
-            state is called_state for called_state in self.called_states
-        ):  # just now: the result comes later
+        if any(state is called_state for called_state in self.called_states):  # just now: the result comes later
             return None
         return self.results.get_result(state.call)
 
@@ -194,9 +184,7 @@ class _RunTurn:
                 self._request_verification(action, verify, state)
                 return
             outcome = (
-                call_outcome(StepAction(name=action.name, tool=verify.tool), result)
-                if result is not None
-                else None
+                call_outcome(StepAction(name=action.name, tool=verify.tool), result) if result is not None else None
             )
         elif self.requests.is_postponed(state.tag):
             self._request_verification(action, verify, state)
@@ -244,9 +232,7 @@ class _RunTurn:
         match get_kind(action):
             case "ask" | "plan":
                 state.phase, state.tag = "asked", self._action_tag(action, state)
-                self._add_request(
-                    build_request_payload(action, state, variables, self.values.get("time") or "")
-                )
+                self._add_request(build_request_payload(action, state, variables, self.values.get("time") or ""))
             case "tool":
                 state.phase = "called"
                 self._add_call(state, action.tool, action.args, variables)
@@ -283,9 +269,7 @@ class _RunTurn:
             self._start_actions(step)
         self._start_next_actions(step)  # of its items, or of the plan as edited since
         actions = get_actions(step, self.run)
-        states = {
-            action.name: action_states[action.name] for action in actions if action.name in action_states
-        }
+        states = {action.name: action_states[action.name] for action in actions if action.name in action_states}
         if any(state.phase not in ("done", "failed") for state in states.values()):
             return False
         failed = {name: state for name, state in states.items() if state.phase == "failed"}
@@ -375,9 +359,7 @@ class _RunTurn:
     def _fail_run(self, reason: str) -> None:
         self.run.why = reason[:REASONS_CHARS]
         self._close_run("failed")
-        self._respond(
-            {"status": "failed", "text": f'the plan failed at "{self.run.at}": {reason}'[:REASONS_CHARS]}
-        )
+        self._respond({"status": "failed", "text": f'the plan failed at "{self.run.at}": {reason}'[:REASONS_CHARS]})
 
     def _respond(self, payload: Json) -> None:
         self.entries = [{"kind": "response", "payload": payload, "tags": []}]

@@ -67,9 +67,7 @@ def build_validation_context(
     return PlanValidationContext(
         agents=survey.agents,
         people=frozenset(_iter_people(survey, config)),
-        planners=frozenset(
-            name for name, candidate in survey.agents.items() if is_planner(candidate, config)
-        ),
+        planners=frozenset(name for name, candidate in survey.agents.items() if is_planner(candidate, config)),
         tool_classes={name: tools[name].tool_class for name in tools},
         knows_all_tools=not find_unimported(config.org.plugins),
         hint_for_tool=tools.suggest_tools,

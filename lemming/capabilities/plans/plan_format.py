@@ -42,25 +42,18 @@ class VerifySettings(JudgeSettings):
     )
     ask: str = field(default="", metadata=describe_field("The agent that checks the answer."))
     task: str = field(
-        default="",
-        metadata=describe_field("The question to that agent; it also sees the task and the answer."),
+        default="", metadata=describe_field("The question to that agent; it also sees the task and the answer.")
     )
     tool: str = field(
-        default="",
-        metadata=describe_field("A tool that accepts the answer by succeeding, in place of an agent."),
+        default="", metadata=describe_field("A tool that accepts the answer by succeeding, in place of an agent.")
     )
-    args: Json = field(
-        default_factory=dict, metadata=describe_field("Arguments of the tool; texts are templates.")
-    )
+    args: Json = field(default_factory=dict, metadata=describe_field("Arguments of the tool; texts are templates."))
     when: Json | None = field(
         default=None,
-        metadata=describe_field(
-            'Condition on the result. Default: an agent says "passes": true; a tool succeeds.'
-        ),
+        metadata=describe_field('Condition on the result. Default: an agent says "passes": true; a tool succeeds.'),
     )
     attempts: int = field(
-        default=2,
-        metadata=describe_field("Maximum number of times the step is done until it passes.", ge=1, le=20),
+        default=2, metadata=describe_field("Maximum number of times the step is done until it passes.", ge=1, le=20)
     )
 
     def __post_init__(self) -> None:
@@ -84,12 +77,9 @@ class VerifySettings(JudgeSettings):
 class WaitSettings:
     """Condition for continuing a step: one of file, ticks, tick and time."""
 
-    file: str = field(
-        default="", metadata=describe_field("A file the agent may read, such as ./shared/in.csv.")
-    )
+    file: str = field(default="", metadata=describe_field("A file the agent may read, such as ./shared/in.csv."))
     until: Literal["exists", "changes"] = field(
-        default="exists",
-        metadata=describe_field("Wait until the file exists, or has changed since the step began."),
+        default="exists", metadata=describe_field("Wait until the file exists, or has changed since the step began.")
     )
     ticks: int | None = field(default=None, metadata=describe_field("Number of ticks.", ge=1, le=1_000_000))
     tick: int | None = field(default=None, metadata=describe_field("Wait until this tick.", ge=0))
@@ -97,8 +87,7 @@ class WaitSettings:
         default="", metadata=describe_field("Wait until this time, such as 2027-01-31T09:00:00Z; a template.")
     )
     at_most: int | None = field(
-        default=None,
-        metadata=describe_field("Ticks after which the step fails; null: it keeps waiting.", ge=1),
+        default=None, metadata=describe_field("Ticks after which the step fails; null: it keeps waiting.", ge=1)
     )
 
 
@@ -106,9 +95,7 @@ class WaitSettings:
 class Route:
     """Transition out of a step, taken when its condition holds."""
 
-    when: Json = field(
-        metadata=describe_field("The condition. Its fields begin with answer, start, steps, ...")
-    )
+    when: Json = field(metadata=describe_field("The condition. Its fields begin with answer, start, steps, ..."))
     to: str = field(metadata=describe_field('The name of a step, "end" or "fail".', min_length=1))
 
 
@@ -135,30 +122,21 @@ class StepAction:
         metadata=describe_field("Arguments of the tool, or input of the plan; texts are templates."),
     )
     wait: WaitSettings | None = field(default=None, metadata=describe_field("What to wait for."))
-    task: str = field(
-        default="", metadata=describe_field("The task, a template: {{start}}, {{steps.NAME}}, ...")
-    )
+    task: str = field(default="", metadata=describe_field("The task, a template: {{start}}, {{steps.NAME}}, ..."))
     context: list[str] = field(
         default_factory=list,
-        metadata=describe_field(
-            "Values sent with the task: start, previous, steps.NAME, memory.KEY, last.AGENT, ..."
-        ),
+        metadata=describe_field("Values sent with the task: start, previous, steps.NAME, memory.KEY, last.AGENT, ..."),
     )
     writes: str = field(default="", metadata=describe_field("Key of the run that stores the answer."))
-    output: Json | None = field(
-        default=None, metadata=describe_field("JSON Schema that the answer must satisfy.")
-    )
+    output: Json | None = field(default=None, metadata=describe_field("JSON Schema that the answer must satisfy."))
     deadline: int | str | None = field(
-        default=None,
-        metadata=describe_field('When the request expires: a number of ticks, or "2h"; null: never.'),
+        default=None, metadata=describe_field('When the request expires: a number of ticks, or "2h"; null: never.')
     )
     default: Any = field(
         default=None, metadata=describe_field("Answer to use after the deadline: a text or an object.")
     )
     attempts: int = field(default=1, metadata=describe_field("Maximum number of attempts.", ge=1, le=20))
-    verify: VerifySettings | None = field(
-        default=None, metadata=describe_field("Check that the answer must pass.")
-    )
+    verify: VerifySettings | None = field(default=None, metadata=describe_field("Check that the answer must pass."))
 
     @property
     def target_agent(self) -> str:
@@ -175,17 +153,11 @@ class StepDefinition(StepAction):
     )
     each: str = field(
         default="",
-        metadata=describe_field(
-            "A list, such as steps.NAME.items: the step is done for each item, as {{item}}."
-        ),
+        metadata=describe_field("A list, such as steps.NAME.items: the step is done for each item, as {{item}}."),
     )
-    at_once: int = field(
-        default=8,
-        metadata=describe_field("Maximum number of parallel items of `each`.", ge=1, le=32),
-    )
+    at_once: int = field(default=8, metadata=describe_field("Maximum number of parallel items of `each`.", ge=1, le=32))
     most: int = field(
-        default=100,
-        metadata=describe_field("Maximum number of items; more fail the step.", ge=1, le=1000),
+        default=100, metadata=describe_field("Maximum number of items; more fail the step.", ge=1, le=1000)
     )
     on_item_failure: Literal["fail", "keep"] = field(
         default="fail",
@@ -198,8 +170,7 @@ class StepDefinition(StepAction):
         metadata=describe_field("Which parallel steps are repeated when one failed and attempts are left."),
     )
     routes: list[Route] = field(
-        default_factory=list,
-        metadata=describe_field("Next steps with conditions; the first that holds is taken."),
+        default_factory=list, metadata=describe_field("Next steps with conditions; the first that holds is taken.")
     )
     choose: ChoiceSettings | None = field(
         default=None, metadata=describe_field("Next steps by a field of the answer, in place of routes.")
@@ -207,22 +178,15 @@ class StepDefinition(StepAction):
     else_: str = field(
         default="", metadata=field_with_key("else", "Where it goes on when no way out fits; required then.")
     )
-    then: str = field(
-        default="", metadata=describe_field("The next step; default: the next one in the file.")
-    )
+    then: str = field(default="", metadata=describe_field("The next step; default: the next one in the file."))
     limit: int | None = field(
         default=None,
         metadata=describe_field(
             "Maximum number of times a run begins the step; required where a loop leads.", ge=1, le=1000
         ),
     )
-    at_limit: str = field(
-        default=FAIL,
-        metadata=describe_field('Next step after that: a step, "end", "fail".'),
-    )
-    on_failure: str = field(
-        default=FAIL, metadata=describe_field('Next step after a failure: a step, "end", "fail".')
-    )
+    at_limit: str = field(default=FAIL, metadata=describe_field('Next step after that: a step, "end", "fail".'))
+    on_failure: str = field(default=FAIL, metadata=describe_field('Next step after a failure: a step, "end", "fail".'))
 
     @property
     def keeps_failures(self) -> bool:
@@ -246,26 +210,20 @@ class AgentPlan:
     )
     input: Json | None = field(
         default=None,
-        metadata=describe_field(
-            "JSON Schema of a request's fields, start.FIELD; other requests are refused."
-        ),
+        metadata=describe_field("JSON Schema of a request's fields, start.FIELD; other requests are refused."),
     )
     answer: str = field(
-        default="",
-        metadata=describe_field("The answer to the request, a template; default: the last step's answer."),
+        default="", metadata=describe_field("The answer to the request, a template; default: the last step's answer.")
     )
     max_steps: int = field(
         default=100, metadata=describe_field("Maximum number of steps that a run begins.", ge=1, le=10_000)
     )
     keep_runs: int = field(
-        default=10,
-        metadata=describe_field("Number of ended runs kept in the agent's memory.", ge=0, le=1000),
+        default=10, metadata=describe_field("Number of ended runs kept in the agent's memory.", ge=0, le=1000)
     )
     proposals: str = field(
         default="",
-        metadata=describe_field(
-            "The person that approves a plan sent with a request; empty: such plans are refused."
-        ),
+        metadata=describe_field("The person that approves a plan sent with a request; empty: such plans are refused."),
     )
 
     def get_step(self, name: str) -> StepDefinition | None:
@@ -322,9 +280,7 @@ def find_awaited_files(org: Organisation, agent: str) -> list[str]:
         plan = load_plan(org, agent).value
     except ConfigError:  # its turns fail and say so
         return []
-    return sorted(
-        {action.wait.file for action, _, _ in plan.iter_actions() if action.wait and action.wait.file}
-    )
+    return sorted({action.wait.file for action, _, _ in plan.iter_actions() if action.wait and action.wait.file})
 
 
 def plan_file(agent: str) -> str:

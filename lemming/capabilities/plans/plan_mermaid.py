@@ -26,9 +26,7 @@ def to_mermaid(plan: AgentPlan) -> str:
     if plan.steps:
         lines.append(f"  start --> {names[plan.steps[0].name]}")
     for step in plan.steps:
-        lines += [
-            f"  {names[step.name]} {arrow} {_target_id(names, to)}" for arrow, to in _draw_edges(plan, step)
-        ]
+        lines += [f"  {names[step.name]} {arrow} {_target_id(names, to)}" for arrow, to in _draw_edges(plan, step)]
     return "\n".join(lines)
 
 
@@ -49,11 +47,7 @@ def _draw_step(step: StepDefinition, box: str) -> Iterator[str]:
 
 def _node_label(action: StepAction) -> str:
     performer = action.target_agent or action.tool or ("wait" if action.wait else "")
-    item_note = (
-        f"<br>for each of {_escape(action.each)}"
-        if isinstance(action, StepDefinition) and action.each
-        else ""
-    )
+    item_note = f"<br>for each of {_escape(action.each)}" if isinstance(action, StepDefinition) and action.each else ""
     verifier_note = f"<br>verified by {action.verify.judge_name}" if action.verify else ""
     return (
         _escape(action.name)

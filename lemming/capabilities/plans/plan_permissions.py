@@ -11,12 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.capabilities.conditions.predicates import (
-    MISSING,
-    compile_condition,
-    get_field,
-    validate_condition,
-)
+from lemming.capabilities.conditions.predicates import MISSING, compile_condition, get_field, validate_condition
 from lemming.capabilities.plans.plan_format import END, FAIL, AgentPlan, StepAction, StepDefinition
 from lemming.capabilities.plans.reference_validation import iter_references
 from lemming.capabilities.plans.step_graph import iter_explicit_transitions, successors
@@ -87,13 +82,13 @@ def validate_permissions(plan: AgentPlan, agent: Agent, context: PlanValidationC
             yield from _argument_problems(tool, arguments, at, context)
         max_per_reply = min(agent.turn.max_entries, agent.turn.max_tool_calls)
         if action is step and len(step.parallel) > max_per_reply:
-            message = f'"parallel" must have at most {max_per_reply} members (turn.max_entries), got {len(step.parallel)}'
+            message = (
+                f'"parallel" must have at most {max_per_reply} members (turn.max_entries), got {len(step.parallel)}'
+            )
             hint = "split it into two steps, or raise turn.max_entries in the resume"
             yield Problem(message, pointer=f"{base_pointer}/parallel", hint=hint)
         if action is step and step.each and step.target_agent and step.at_once > agent.turn.max_entries:
-            message = (
-                f'"at_once" must be at most {agent.turn.max_entries} (turn.max_entries), got {step.at_once}'
-            )
+            message = f'"at_once" must be at most {agent.turn.max_entries} (turn.max_entries), got {step.at_once}'
             hint = f'write "at_once": {agent.turn.max_entries}, or raise turn.max_entries in the resume'
             yield Problem(message, pointer=f"{base_pointer}/at_once", hint=hint)
         if action is step and (limited_agent := _find_limiting_agent(step, context)):
@@ -125,10 +120,7 @@ def _approval_problems(
     step: StepDefinition, base_pointer: str, agent: Agent, context: PlanValidationContext
 ) -> Iterator[Problem]:
     """Yield a warning for each step with more gated calls than can wait for approval together."""
-    max_approvals, calls = (
-        agent.turn.max_approvals,
-        [action.tool for action in (step, *step.parallel) if action.tool],
-    )
+    max_approvals, calls = (agent.turn.max_approvals, [action.tool for action in (step, *step.parallel) if action.tool])
     gated_calls = [tool for tool in calls if context.find_approval_gate(tool)]
     count = step.at_once * len(gated_calls) if step.each else len(gated_calls)
     if count > max_approvals:
@@ -163,9 +155,7 @@ def _iter_calls(action: StepAction, base_pointer: str) -> Iterator[tuple[str, Ma
         yield action.verify.tool, action.verify.args, f"{base_pointer}/verify"
 
 
-def _asking_problems(
-    name: str, pointer: str, agent: Agent, context: PlanValidationContext
-) -> Iterator[Problem]:
+def _asking_problems(name: str, pointer: str, agent: Agent, context: PlanValidationContext) -> Iterator[Problem]:
     if name == agent.name:
         hint = "ask another agent"
         yield Problem(f"the plan of {name} must not ask {name}", pointer=pointer, hint=hint)
@@ -177,38 +167,26 @@ def _asking_problems(
         return
     if not agent.may_read(name):
         hint = f'add "{name}" to permissions.read_outboxes in agents/{agent.name}/resume.json'
-        yield Problem(
-            f"{agent.name} may not read {name}: the answer would not arrive", pointer=pointer, hint=hint
-        )
+        yield Problem(f"{agent.name} may not read {name}: the answer would not arrive", pointer=pointer, hint=hint)
     if name not in context.people and not context.agents[name].may_read(agent.name):
         hint = f'add "{agent.name}" to permissions.read_outboxes in agents/{name}/resume.json'
-        yield Problem(
-            f"{name} may not read {agent.name}: the request would not arrive", pointer=pointer, hint=hint
-        )
+        yield Problem(f"{name} may not read {agent.name}: the request would not arrive", pointer=pointer, hint=hint)
 
 
-def _planner_problems(
-    name: str, pointer: str, agent: Agent, context: PlanValidationContext
-) -> Iterator[Problem]:
+def _planner_problems(name: str, pointer: str, agent: Agent, context: PlanValidationContext) -> Iterator[Problem]:
     if name not in context.agents:
         return
     if name not in context.planners:
         hint = f'write "ask": "{name}", or name one of: {", ".join(sorted(context.planners - {agent.name})) or "none"}'
-        yield Problem(
-            f'"plan" must name an agent that follows a plan, got {name}', pointer=pointer, hint=hint
-        )
+        yield Problem(f'"plan" must name an agent that follows a plan, got {name}', pointer=pointer, hint=hint)
         return
     chain = _find_cycle(name, agent.name, context, (agent.name,))
     if chain:
         hint = "remove one of these steps"
-        yield Problem(
-            f"plans must not ask each other in a circle: {' -> '.join(chain)}", pointer=pointer, hint=hint
-        )
+        yield Problem(f"plans must not ask each other in a circle: {' -> '.join(chain)}", pointer=pointer, hint=hint)
 
 
-def _find_cycle(
-    name: str, start: str, context: PlanValidationContext, chain: tuple[str, ...]
-) -> tuple[str, ...]:
+def _find_cycle(name: str, start: str, context: PlanValidationContext, chain: tuple[str, ...]) -> tuple[str, ...]:
     if name == start:
         return (*chain, name)
     if name in chain or (plan := context.find_plan(name)) is None:
@@ -249,54 +227,34 @@ def _argument_problems(
         return
     for key in arguments:
         if key not in properties:
-            hint = (
-                did_you_mean(key, list(properties))
-                or f"arguments of the tool: {', '.join(properties) or 'none'}"
-            )
-            yield Problem(
-                f'tool {name} has no argument "{key}"', pointer=f"{base_pointer}/args/{key}", hint=hint
-            )
+            hint = did_you_mean(key, list(properties)) or f"arguments of the tool: {', '.join(properties) or 'none'}"
+            yield Problem(f'tool {name} has no argument "{key}"', pointer=f"{base_pointer}/args/{key}", hint=hint)
     if missing := [key for key in schema.get("required", ()) if key not in arguments]:
         hint = f'add "args": {{"{missing[0]}": ...}}'
-        yield Problem(
-            f'tool {name} requires the argument "{missing[0]}"', pointer=f"{base_pointer}/args", hint=hint
-        )
+        yield Problem(f'tool {name} requires the argument "{missing[0]}"', pointer=f"{base_pointer}/args", hint=hint)
 
 
-def _input_problems(
-    action: StepAction, input_schema: Mapping[str, Any], base_pointer: str
-) -> Iterator[Problem]:
+def _input_problems(action: StepAction, input_schema: Mapping[str, Any], base_pointer: str) -> Iterator[Problem]:
     """Yield arguments that do not fit the `input` schema of a called plan, and missing required fields."""
     properties = input_schema.get("properties", {})
     for key, value in action.args.items():
         if key in properties:
             if not any(find_references(value)) and (errors := describe_violations(properties[key], value)):
                 message = f'argument "{key}" does not match the input of {action.plan}: {"; ".join(errors)}'
-                yield Problem(
-                    message, pointer=f"{base_pointer}/args/{key}", hint="see input in the agent's plan.json"
-                )
+                yield Problem(message, pointer=f"{base_pointer}/args/{key}", hint="see input in the agent's plan.json")
         elif input_schema.get("additionalProperties") is False:
-            hint = (
-                did_you_mean(key, list(properties))
-                or f"fields of its input: {', '.join(properties) or 'none'}"
-            )
+            hint = did_you_mean(key, list(properties)) or f"fields of its input: {', '.join(properties) or 'none'}"
             yield Problem(
-                f'the plan of {action.plan} has no argument "{key}"',
-                pointer=f"{base_pointer}/args/{key}",
-                hint=hint,
+                f'the plan of {action.plan} has no argument "{key}"', pointer=f"{base_pointer}/args/{key}", hint=hint
             )
     if missing := [key for key in input_schema.get("required", ()) if key not in (*action.args, "text")]:
         hint = f'add "args": {{"{missing[0]}": ...}}'
         yield Problem(
-            f'the plan of {action.plan} requires the argument "{missing[0]}"',
-            pointer=f"{base_pointer}/args",
-            hint=hint,
+            f'the plan of {action.plan} requires the argument "{missing[0]}"', pointer=f"{base_pointer}/args", hint=hint
         )
 
 
-def _reading_problems(
-    name: str, pointer: str, agent: Agent, context: PlanValidationContext
-) -> Iterator[Problem]:
+def _reading_problems(name: str, pointer: str, agent: Agent, context: PlanValidationContext) -> Iterator[Problem]:
     if name not in context.agents:
         hint = did_you_mean(name, list(context.agents)) or f"agents: {', '.join(sorted(context.agents))}"
         yield Problem(f'there is no agent "{name}"', pointer=pointer, hint=hint)
@@ -309,11 +267,7 @@ def _reading_problems(
 
 
 def _default_problems(
-    plan: AgentPlan,
-    action: StepAction,
-    step: StepDefinition,
-    base_pointer: str,
-    context: PlanValidationContext,
+    plan: AgentPlan, action: StepAction, step: StepDefinition, base_pointer: str, context: PlanValidationContext
 ) -> Iterator[Problem]:
     """Yield a problem if a person's silence leads to a tool with effects beyond files."""
     next_steps = successors(plan)
@@ -324,9 +278,7 @@ def _default_problems(
             continue
         visited.add(name)
         next_step = plan.get_step(name)
-        if next_step is None or _requires_confirmation(
-            next_step, context
-        ):  # from there on a person has decided
+        if next_step is None or _requires_confirmation(next_step, context):  # from there on a person has decided
             continue
         if tool := _dangerous_tool(next_step, context):
             message = (
@@ -381,11 +333,7 @@ def _possible_routes(step: StepDefinition, answer: dict[str, Any], all_targets: 
 
 
 def _condition_fields(condition: dict[str, Any]) -> Iterator[str]:
-    for inner in (
-        *condition.get("all", ()),
-        *condition.get("any", ()),
-        *filter(None, [condition.get("not")]),
-    ):
+    for inner in (*condition.get("all", ()), *condition.get("any", ()), *filter(None, [condition.get("not")])):
         yield from _condition_fields(inner)
     if "field" in condition:
         yield condition["field"]

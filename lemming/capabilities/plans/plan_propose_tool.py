@@ -49,9 +49,7 @@ class PlanProposeTool(EngineTool):
         problems = validate_permissions(proposed, follower, validation_context)
         if errors := tuple(problem for problem in problems if problem.severity == "error"):
             raise ToolError(f"{self.name}: {_format_problems(errors)}")
-        return ToolResult(
-            True, f"proposed to {agent}; {follower_plan.proposals} is asked first, and may reject it"
-        )
+        return ToolResult(True, f"proposed to {agent}; {follower_plan.proposals} is asked first, and may reject it")
 
     def _find_follower(self, context: ToolContext, name: str) -> tuple[Agent, AgentPlan]:
         """Return the agent for a proposed plan, and the agent's own plan.

@@ -64,9 +64,7 @@ def _advance_run(plan: AgentPlan, values: Json) -> Json:
         ) from error
     # a started run continues, even if the edited plan asks for other fields
     input_schema = plan.input if stored_run is None else None
-    if input_schema is not None and (
-        errors := describe_violations(input_schema, extract_answer(request["payload"]))
-    ):
+    if input_schema is not None and (errors := describe_violations(input_schema, extract_answer(request["payload"]))):
         return _make_refusal(f"it is not what this plan asks for: {'; '.join(errors)}")
     proposed_plan = get_proposed_plan(request["payload"], plan)
     if proposed_plan is None:
@@ -79,9 +77,7 @@ def _advance_run(plan: AgentPlan, values: Json) -> Json:
 
 
 def _make_refusal(reason: str) -> Json:
-    return {
-        "outbox_entries": [{"kind": "response", "payload": {"status": "refused", "text": reason}, "tags": []}]
-    }
+    return {"outbox_entries": [{"kind": "response", "payload": {"status": "refused", "text": reason}, "tags": []}]}
 
 
 def parse_turn_values(messages: list[Message]) -> Json:

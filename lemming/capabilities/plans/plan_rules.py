@@ -102,14 +102,14 @@ def _name_problems(plan: AgentPlan) -> Iterator[Problem]:
     for action, _, base_pointer in plan.iter_actions():
         pointer = f"{base_pointer}/name"
         if not _NAME.match(action.name):
-            yield Problem(
-                f'"{action.name[:63]}" is not a valid name for a step', pointer=pointer, hint=_NAME_RULE
-            )
+            yield Problem(f'"{action.name[:63]}" is not a valid name for a step', pointer=pointer, hint=_NAME_RULE)
         elif action.name in EXITS:
             message = f'"{action.name}" is reserved for the end of a run'
             yield Problem(message, pointer=pointer, hint="rename the step")
         elif action.name in first_pointers:
-            message = f'the name of a step must be unique, got "{action.name}" twice (also {first_pointers[action.name]})'
+            message = (
+                f'the name of a step must be unique, got "{action.name}" twice (also {first_pointers[action.name]})'
+            )
             yield Problem(message, pointer=pointer, hint="rename one of them")
         first_pointers.setdefault(action.name, base_pointer)
 
@@ -125,15 +125,11 @@ def _kind_problems(action: StepAction, step: StepDefinition, base_pointer: str) 
     kind = get_kind(action)
     for key, kinds in _ONLY_FOR.items():
         if _is_provided(action, key) and kind not in kinds and len(keys) <= 1:
-            description = {"decide": "that only decides", "parallel": "that is a band"}.get(
-                kind, f'with "{kind}"'
-            )
+            description = {"decide": "that only decides", "parallel": "that is a band"}.get(kind, f'with "{kind}"')
             hint = f"remove it, or use it in steps with {' or '.join(kinds)}"
             if kind == "parallel" and key != "each":
                 hint = 'move it into the members of "parallel"'
-            yield Problem(
-                f'"{key}" has no effect in a step {description}', pointer=f"{base_pointer}/{key}", hint=hint
-            )
+            yield Problem(f'"{key}" has no effect in a step {description}', pointer=f"{base_pointer}/{key}", hint=hint)
     if isinstance(action, StepDefinition):
         yield from _each_problems(action, base_pointer)
     if kind in ("ask", "plan") and not (action.task or action.args):
@@ -142,9 +138,7 @@ def _kind_problems(action: StepAction, step: StepDefinition, base_pointer: str) 
     if action.wait:
         yield from _wait_problems(action.wait, f"{base_pointer}/wait")
     if action is step and step.retry != "all" and not step.parallel:
-        yield Problem(
-            '"retry" has no effect without "parallel"', pointer=f"{base_pointer}/retry", hint="remove it"
-        )
+        yield Problem('"retry" has no effect without "parallel"', pointer=f"{base_pointer}/retry", hint="remove it")
 
 
 _ONLY_FOR = {
@@ -163,9 +157,7 @@ _ONLY_FOR = {
 
 
 def _is_provided(action: StepAction, key: str) -> bool:
-    return getattr(action, key, None) not in (None, "", [], {}) and (
-        key != "attempts" or action.attempts != 1
-    )
+    return getattr(action, key, None) not in (None, "", [], {}) and (key != "attempts" or action.attempts != 1)
 
 
 def _each_problems(step: StepDefinition, base_pointer: str) -> Iterator[Problem]:
@@ -173,9 +165,7 @@ def _each_problems(step: StepDefinition, base_pointer: str) -> Iterator[Problem]
     for key in ("at_once", "most", "on_item_failure") if not step.each else ():
         if getattr(step, key) != getattr(default_step, key):
             yield Problem(
-                f'"{key}" has no effect here',
-                pointer=f"{base_pointer}/{key}",
-                hint='use it in steps with "each" only',
+                f'"{key}" has no effect here', pointer=f"{base_pointer}/{key}", hint='use it in steps with "each" only'
             )
     if step.each and step.choose:
         hint = 'use a condition on answer.items in "routes"'
@@ -195,9 +185,7 @@ def _reserved_field_problems(action: StepAction, base_pointer: str) -> Iterator[
     for key in action.args if action.plan else ():
         if key in (*ENGINE_KEYS, "text", "status"):
             hint = "rename it"
-            yield Problem(
-                f'"{key}" is a reserved key of requests', pointer=f"{base_pointer}/args/{key}", hint=hint
-            )
+            yield Problem(f'"{key}" is a reserved key of requests', pointer=f"{base_pointer}/args/{key}", hint=hint)
 
 
 def _wait_problems(wait: WaitSettings, base_pointer: str) -> Iterator[Problem]:
@@ -206,24 +194,18 @@ def _wait_problems(wait: WaitSettings, base_pointer: str) -> Iterator[Problem]:
         description = " and ".join(keys) or "nothing"
         message = f"a wait must have one of file, ticks, tick and time, got {description}"
         yield Problem(
-            message,
-            pointer=base_pointer,
-            hint='write {"file": "./shared/in.csv"} or {"ticks": 5}, for example',
+            message, pointer=base_pointer, hint='write {"file": "./shared/in.csv"} or {"ticks": 5}, for example'
         )
 
 
 def _key_problems(action: StepAction, base_pointer: str) -> Iterator[Problem]:
     if action.writes and not _NAME.match(action.writes):
-        yield Problem(
-            f'"{action.writes[:63]}" is not a valid key', pointer=f"{base_pointer}/writes", hint=_NAME_RULE
-        )
+        yield Problem(f'"{action.writes[:63]}" is not a valid key', pointer=f"{base_pointer}/writes", hint=_NAME_RULE)
     if action.output is not None:
         flaw, inside = find_schema_flaw(action.output)
         if flaw:
             yield Problem(
-                f"expected a JSON Schema: {flaw}",
-                pointer=f"{base_pointer}/output{inside}",
-                hint="correct the schema",
+                f"expected a JSON Schema: {flaw}", pointer=f"{base_pointer}/output{inside}", hint="correct the schema"
             )
         elif action.default is not None and (errors := describe_violations(action.output, action.default)):
             message = f"the default must match output: {'; '.join(errors)}"
@@ -254,9 +236,7 @@ def _verify_problems(verify: VerifySettings, base_pointer: str) -> Iterator[Prob
     if len(keys) != 1:
         description = " and ".join(keys) or "none of by, ask and tool"
         yield Problem(
-            f"expected one judge, got {description}",
-            pointer=base_pointer,
-            hint='write {"by": "critic"}, for example',
+            f"expected one judge, got {description}", pointer=base_pointer, hint='write {"by": "critic"}, for example'
         )
     default_settings = VerifySettings()
     for key in ("policy", "max", "then") if not verify.by else ("when", "attempts"):
@@ -281,15 +261,10 @@ def _route_problems(plan: AgentPlan) -> Iterator[Problem]:
                 group_name = group_names[transition.to]
                 message = f'expected a step of the plan, got "{transition.to}", a member of "{group_name}"'
                 yield Problem(
-                    message,
-                    pointer=transition.pointer,
-                    hint=f'lead to "{group_name}", which starts all its members',
+                    message, pointer=transition.pointer, hint=f'lead to "{group_name}", which starts all its members'
                 )
             elif transition.to not in (*names, *EXITS):
-                hint = (
-                    did_you_mean(transition.to, [*names, *EXITS])
-                    or f"use one of {', '.join(names)}, end or fail"
-                )
+                hint = did_you_mean(transition.to, [*names, *EXITS]) or f"use one of {', '.join(names)}, end or fail"
                 yield Problem(f'there is no step "{transition.to}"', pointer=transition.pointer, hint=hint)
         yield from _choice_problems(step, f"/steps/{index}")
         yield from _fall_through_problems(plan, index)
@@ -306,14 +281,10 @@ def _choice_problems(step: StepDefinition, base_pointer: str) -> Iterator[Proble
     if step.routes and not step.else_:
         message = '"routes" requires "else": if no route fits, the run would continue with the next step'
         yield Problem(
-            message,
-            pointer=f"{base_pointer}/routes",
-            hint='add "else" with the name of a step, "end" or "fail"',
+            message, pointer=f"{base_pointer}/routes", hint='add "else" with the name of a step, "end" or "fail"'
         )
     if step.else_ and not has_conditions(step):
-        yield Problem(
-            '"else" has no effect without "routes"', pointer=f"{base_pointer}/else", hint='use "then"'
-        )
+        yield Problem('"else" has no effect without "routes"', pointer=f"{base_pointer}/else", hint='use "then"')
     for number, route in enumerate(step.routes):
         yield from _condition_problems(route.when, f"{base_pointer}/routes/{number}/when")
     if step.choose and step.output:
@@ -334,10 +305,7 @@ def _condition_problems(condition: predicates.Json, pointer: str) -> Iterator[Pr
     for field, field_pointer in iter_condition_fields(condition, pointer):
         root = field.partition(".")[0]
         if root not in roots:
-            hint = (
-                did_you_mean(root, list(roots))
-                or f'write "answer.{field}", for example; roots: {", ".join(roots)}'
-            )
+            hint = did_you_mean(root, list(roots)) or f'write "answer.{field}", for example; roots: {", ".join(roots)}'
             yield Problem(f'"{root}" is not a value of the run', pointer=field_pointer, hint=hint)
 
 
@@ -346,18 +314,11 @@ def _fall_through_problems(plan: AgentPlan, index: int) -> Iterator[Problem]:
     step, names = plan.steps[index], [candidate.name for candidate in plan.steps]
     if not has_conditions(step):
         return
-    branches = {
-        transition.to for transition in iter_explicit_transitions(plan, index) if transition.to in names
-    }
+    branches = {transition.to for transition in iter_explicit_transitions(plan, index) if transition.to in names}
     for name in sorted(branches - {step.name}, key=names.index):
         branch_index = names.index(name)
         branch, next_names = plan.steps[branch_index], names[branch_index + 1 : branch_index + 2]
-        if (
-            not branch.then
-            and not has_conditions(branch)
-            and next_names
-            and next_names[0] in branches - {name}
-        ):
+        if not branch.then and not has_conditions(branch) and next_names and next_names[0] in branches - {name}:
             message = f'branch "{name}" of "{step.name}" continues with "{next_names[0]}", another branch'
             hint = f'set "then": "{next_names[0]}", another step, or "end"'
             yield Problem(message, pointer=f"/steps/{branch_index}", hint=hint)
@@ -371,10 +332,7 @@ def _unreachable_problems(plan: AgentPlan) -> Iterator[Problem]:
         if step.name not in reachable_names:
             hint = "lead to it, or remove it"
             yield Problem(
-                f'step "{step.name}" is never reached',
-                pointer=f"/steps/{index}",
-                hint=hint,
-                severity="warning",
+                f'step "{step.name}" is never reached', pointer=f"/steps/{index}", hint=hint, severity="warning"
             )
 
 

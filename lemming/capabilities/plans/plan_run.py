@@ -68,9 +68,7 @@ class PlanRun:
         """Return the value of the memory, without empty fields."""
         plain = asdict(self)
         plain["doing"] = {name: _drop_empty(state) for name, state in plain["doing"].items()}
-        return {
-            key: value for key, value in plain.items() if key in _REQUIRED_KEYS or value not in _EMPTY_VALUES
-        }
+        return {key: value for key, value in plain.items() if key in _REQUIRED_KEYS or value not in _EMPTY_VALUES}
 
 
 _REQUIRED_KEYS = ("request", "status", "at")

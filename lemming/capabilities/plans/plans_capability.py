@@ -25,13 +25,7 @@ from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.turn_hooks import (
-    Capability,
-    ContextProvider,
-    SkipReason,
-    TurnContext,
-    VisibleContext,
-)
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, SkipReason, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 
@@ -58,9 +52,7 @@ class PlansCapability(Capability):
         """Return the interceptor of a plan's turn: the turn may skip its response."""
         return PlanInterceptor(self.name, turn_state, snapshot)
 
-    def skip_reason(
-        self, org: Organisation, agent: Agent, open_requests: Sequence[OpenRequest]
-    ) -> SkipReason | None:
+    def skip_reason(self, org: Organisation, agent: Agent, open_requests: Sequence[OpenRequest]) -> SkipReason | None:
         """Return the waits of the runs as a skip reason, or None."""
         waits = collect_waits(open_requests, load_memories(org, agent.name).values)
         if not waits:
@@ -86,9 +78,7 @@ class PlansCapability(Capability):
                 judges = load_plan(org, agent.name).value.iter_judges() if is_planner(agent, config) else ()
                 for author, judge_settings, pointer in judges:
                     location = f"{plan_file(agent.name)}#{pointer}"
-                    yield from program_permission(
-                        org.base, judge_settings.by, f"what {author} writes", location
-                    )
+                    yield from program_permission(org.base, judge_settings.by, f"what {author} writes", location)
 
 
 class PlanInterceptor(TurnInterceptor):
@@ -158,10 +148,7 @@ class ExternalState(NamedTuple):
 
     def as_json(self) -> Json:
         """Return the external state as values of a turn."""
-        return {
-            **({"time": self.time} if self.time else {}),
-            **({"files": dict(self.files)} if self.files else {}),
-        }
+        return {**({"time": self.time} if self.time else {}), **({"files": dict(self.files)} if self.files else {})}
 
 
 def load_external_state(
@@ -172,15 +159,11 @@ def load_external_state(
     Raises: ConfigError for an invalid plan: the agent's turns fail even without requests.
     """
     load_valid_plan(org, agent.name)
-    files = {
-        file: _file_digest(org, agent, file, file_contents) for file in find_awaited_files(org, agent.name)
-    }
+    files = {file: _file_digest(org, agent, file, file_contents) for file in find_awaited_files(org, agent.name)}
     return ExternalState(time=at, files=files)
 
 
-def _file_digest(
-    org: Organisation, agent: Agent, file: str, file_contents: Mapping[str, bytes]
-) -> str | None:
+def _file_digest(org: Organisation, agent: Agent, file: str, file_contents: Mapping[str, bytes]) -> str | None:
     try:
         return readable_digest(resolve_path(agent, org.base, file, "read", caller="plan"), file_contents)
     except PermissionDenied:  # its step waits in vain; `lemming validate` says so

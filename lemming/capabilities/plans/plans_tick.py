@@ -54,8 +54,7 @@ def _find_ended(org: Organisation, name: str) -> Iterator[_EndedRun]:
     try:
         keys = [key for key in list_memories(org, name) if key.startswith(PREFIX)]
         open_keys = {
-            run_key(open_request.request.rpartition("_")[2])
-            for open_request in read_state(org, name).requests
+            run_key(open_request.request.rpartition("_")[2]) for open_request in read_state(org, name).requests
         }
     except CorruptState:  # told elsewhere
         return

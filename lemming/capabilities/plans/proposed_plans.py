@@ -7,14 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.capabilities.plans.foreach_step import describe_items
-from lemming.capabilities.plans.plan_format import (
-    FAIL,
-    AgentPlan,
-    ChoiceSettings,
-    StepAction,
-    StepDefinition,
-    get_kind,
-)
+from lemming.capabilities.plans.plan_format import FAIL, AgentPlan, ChoiceSettings, StepAction, StepDefinition, get_kind
 from lemming.capabilities.plans.plan_rules import validate_plan
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import ConfigError, Problem
@@ -28,10 +21,7 @@ APPROVAL = "approval:"
 """The step that is put before all others; no step of a plan can have this name."""
 DECISION: dict[str, Any] = {
     "type": "object",
-    "properties": {
-        "decision": {"type": "string", "enum": ["approve", "reject"]},
-        "reasons": {"type": "string"},
-    },
+    "properties": {"decision": {"type": "string", "enum": ["approve", "reject"]}, "reasons": {"type": "string"}},
     "required": ["decision"],
 }
 
@@ -64,9 +54,7 @@ def parse_proposed_plan(plain: Any) -> AgentPlan:
             message, hint = "a plan that is proposed runs no program", "let an agent or a model judge"
             errors.append(Problem(message, pointer=f"{pointer}/verify/by", hint=hint))
     if plan.proposals:
-        errors.append(
-            Problem('a proposed plan must not have "proposals"', pointer="/proposals", hint="remove it")
-        )
+        errors.append(Problem('a proposed plan must not have "proposals"', pointer="/proposals", hint="remove it"))
     if errors:
         raise ConfigError("; ".join(map(str, errors[:5])), problems=tuple(errors))
     return plan

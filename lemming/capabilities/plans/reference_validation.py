@@ -26,9 +26,7 @@ def validate_references(plan: AgentPlan) -> Iterator[Problem]:
     yield from _writer_problems(plan)
     earlier_names = _possible_predecessors(plan)
     for action, step, base_pointer in plan.iter_actions():
-        inside = (
-            {parallel_action.name for parallel_action in step.parallel} if action is not step else set[str]()
-        )
+        inside = {parallel_action.name for parallel_action in step.parallel} if action is not step else set[str]()
         for path, pointer in _task_references(action, base_pointer):
             yield from _path_problems(plan, path, pointer, earlier_names[step.name], (step, inside, action))
         if action is step and step.each:
@@ -71,9 +69,7 @@ def _possible_predecessors(plan: AgentPlan) -> dict[str, set[str]]:
     follows = reachable_steps(plan)
     members = {step.name: {step.name, *(action.name for action in step.parallel)} for step in plan.steps}
     return {
-        name: {
-            member_name for earlier in follows if name in follows[earlier] for member_name in members[earlier]
-        }
+        name: {member_name for earlier in follows if name in follows[earlier] for member_name in members[earlier]}
         for name in follows
     }
 
@@ -101,9 +97,7 @@ def _answer_references(action: StepAction, base_pointer: str) -> Iterator[tuple[
         for index, route in enumerate(action.routes):
             pointer = f"{base_pointer}/routes/{index}/when"
             if not any(predicates.validate_condition(route.when)):
-                yield from (
-                    (path, at) for path, at in iter_condition_fields(route.when, pointer) if "." in path
-                )
+                yield from ((path, at) for path, at in iter_condition_fields(route.when, pointer) if "." in path)
 
 
 def _path_problems(
@@ -133,9 +127,7 @@ def _path_problems(
     elif closed := _missing_schema_field(plan, path, position[2] if position else None):
         field, fields = closed
         hint = did_you_mean(field, fields) or f"fields: {', '.join(fields)}"
-        yield Problem(
-            f'the schema of the answer does not allow a field "{field}"', pointer=pointer, hint=hint
-        )
+        yield Problem(f'the schema of the answer does not allow a field "{field}"', pointer=pointer, hint=hint)
     elif root in NAMED_ROOTS and not name:
         yield Problem(f'"{root}" must be followed by a name', pointer=pointer, hint=f"{roots[root]}")
     elif root == "steps":
@@ -147,16 +139,12 @@ def _path_problems(
         yield Problem("there is no step before this one", pointer=pointer, hint=hint)
 
 
-def _missing_schema_field(
-    plan: AgentPlan, path: str, own_action: StepAction | None
-) -> tuple[str, list[str]] | None:
+def _missing_schema_field(plan: AgentPlan, path: str, own_action: StepAction | None) -> tuple[str, list[str]] | None:
     """Return a referenced field missing from a closed answer schema, with the allowed fields, or None."""
     root, *parts = path.split(".")
     action, field_path = own_action, parts
     if root == "steps":
-        matches = [
-            candidate for candidate, _, _ in plan.iter_actions() if parts and candidate.name == parts[0]
-        ]
+        matches = [candidate for candidate, _, _ in plan.iter_actions() if parts and candidate.name == parts[0]]
         action, field_path = (matches[0] if matches else None), parts[1:]
     elif root != "answer":
         return None
@@ -178,9 +166,7 @@ def _each_problems(plan: AgentPlan, path: str, pointer: str) -> Iterator[Problem
     if root in ("steps", "keys") and parts:
         name = parts.pop(0)
         sources = [
-            item
-            for item, _, _ in plan.iter_actions()
-            if name == (item.name if root == "steps" else item.writes)
+            item for item, _, _ in plan.iter_actions() if name == (item.name if root == "steps" else item.writes)
         ]
         fields = [*map(_declared_fields, sources)]
     elif root == "start":
@@ -191,9 +177,7 @@ def _each_problems(plan: AgentPlan, path: str, pointer: str) -> Iterator[Problem
     if not fields or not all(fields) or any(_can_be_list(item.get(field)) for item in fields):
         return
     lists = sorted({key for item in fields for key, schema in item.items() if _can_be_list(schema)})
-    hint = did_you_mean(field, lists) or (
-        f"lists: {', '.join(lists)}" if lists else 'declare the list in its "output"'
-    )
+    hint = did_you_mean(field, lists) or (f"lists: {', '.join(lists)}" if lists else 'declare the list in its "output"')
     message = f'"{name}" has no list' + (f' "{field}"' if field else "")
     yield Problem(message, pointer=pointer, hint=hint)
 
@@ -243,16 +227,12 @@ def _step_reference_problems(
         yield Problem(f'"{name}" runs later and has no answer yet', pointer=pointer, hint=hint)
 
 
-def _key_reference_problems(
-    plan: AgentPlan, key: str, pointer: str, earlier_names: set[str]
-) -> Iterator[Problem]:
+def _key_reference_problems(plan: AgentPlan, key: str, pointer: str, earlier_names: set[str]) -> Iterator[Problem]:
     writers = {action.writes: action.name for action, _, _ in plan.iter_actions() if action.writes}
     if key not in writers:
         hint = did_you_mean(key, list(writers)) or f'add "writes": "{key}" to the step that writes it'
         yield Problem(f'no step writes "{key}"', pointer=pointer, hint=hint)
-    elif not any(
-        action.writes == key and action.name in earlier_names for action, _, _ in plan.iter_actions()
-    ):
+    elif not any(action.writes == key and action.name in earlier_names for action, _, _ in plan.iter_actions()):
         hint = "refer to a key that an earlier step writes"
         yield Problem(f'"{key}" is written later, by "{writers[key]}"', pointer=pointer, hint=hint)
 
@@ -267,11 +247,7 @@ def _writer_problems(plan: AgentPlan) -> Iterator[Problem]:
         if not action.writes:
             continue
         for other, other_step in writers.get(action.writes, ()):
-            if (
-                step is other_step
-                or step.name in follows[other_step.name]
-                or other_step.name in follows[step.name]
-            ):
+            if step is other_step or step.name in follows[other_step.name] or other_step.name in follows[step.name]:
                 message = f'"{action.name}" and "{other.name}" both write "{action.writes}"'
                 yield Problem(message, pointer=f"{base_pointer}/writes", hint="use a different key for each")
                 break

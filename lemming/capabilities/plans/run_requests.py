@@ -26,8 +26,7 @@ class StepRequests:
         self._earlier = {
             payload["step"]: sub_request
             for sub_request in values.get("asked") or ()
-            if isinstance(payload := sub_request.get("payload"), dict)
-            and isinstance(payload.get("step"), str)
+            if isinstance(payload := sub_request.get("payload"), dict) and isinstance(payload.get("step"), str)
         }
 
     def add(self, tag: str) -> None:

@@ -44,9 +44,7 @@ def build_variables(
 def find_referenced_agents(plan: AgentPlan) -> set[str]:
     """Return the agents in references to last answers."""
     return {
-        name
-        for root, name in (split_reference(path) for path, _ in iter_references(plan))
-        if root == "last" and name
+        name for root, name in (split_reference(path) for path, _ in iter_references(plan)) if root == "last" and name
     }
 
 
@@ -64,9 +62,7 @@ def collect_last_answers(
         if agent in referenced and answer["tick"] >= newest.get(agent, {}).get("tick", -1):
             newest[agent] = answer
     return {
-        agent: {**answer, "age_ticks": tick - answer["tick"]}
-        for agent, answer in newest.items()
-        if agent in referenced
+        agent: {**answer, "age_ticks": tick - answer["tick"]} for agent, answer in newest.items() if agent in referenced
     }
 
 

@@ -15,13 +15,7 @@ from lemming.capabilities.output_schemas.payload_coercion import (
 )
 from lemming.capabilities.plans.plan_format import ChoiceSettings, StepAction, StepDefinition, VerifySettings
 from lemming.capabilities.plans.value_paths import value_to_text
-from lemming.kernel.inboxes.answer_payload import (
-    ENGINE_KEYS,
-    ENVELOPE,
-    REQUEST_KEYS,
-    needs_answer_key,
-    parse_answer,
-)
+from lemming.kernel.inboxes.answer_payload import ENGINE_KEYS, ENVELOPE, REQUEST_KEYS, needs_answer_key, parse_answer
 from lemming.kernel.turn.verdict import VERDICT_SCHEMA
 
 Json = dict[str, Any]
@@ -35,9 +29,7 @@ def request_outcome(action: StepAction, sub_request: Mapping[str, Any], agent_na
     end, payload = sub_request.get("end"), sub_request.get("answer")
     answer_payload = payload if isinstance(payload, dict) else {}
     if end in ("answered", "expired") and isinstance(payload, dict):
-        return repair_answer(
-            extract_answer(answer_payload, build_answer_schema(action)), build_answer_schema(action)
-        )
+        return repair_answer(extract_answer(answer_payload, build_answer_schema(action)), build_answer_schema(action))
     details = str(answer_payload.get("text") or "").strip()
     reason = {"expired": "nobody answered in time", "cancelled": "it was cancelled"}.get(str(end), str(end))
     if payload is None and end in ("failed", "refused"):
@@ -50,9 +42,7 @@ def approval_outcome(action: StepAction, result: Mapping[str, Any]) -> RepairedA
     text = str(result["output"])
     if not result["success"]:
         return RepairedAnswer(None, text)
-    return repair_answer(
-        extract_answer({"text": text}, build_answer_schema(action)), build_answer_schema(action)
-    )
+    return repair_answer(extract_answer({"text": text}, build_answer_schema(action)), build_answer_schema(action))
 
 
 def extract_answer(payload: Mapping[str, Any], schema: Json | None = None) -> Json:
@@ -103,9 +93,7 @@ def build_answer_schema(action: StepAction) -> Json | None:
     choice = action.choose if isinstance(action, StepDefinition) else None
     if choice is None or "." in choice.field_:
         return action.output
-    return _with_choice(
-        action.output, choice, has_else=isinstance(action, StepDefinition) and bool(action.else_)
-    )
+    return _with_choice(action.output, choice, has_else=isinstance(action, StepDefinition) and bool(action.else_))
 
 
 def _with_choice(output: Json | None, choice: ChoiceSettings, *, has_else: bool) -> Json:
@@ -139,11 +127,7 @@ def verification_error(verify: VerifySettings, outcome: RepairedAnswer, variable
     text = str(answer.get("text") or "").strip()
     reasons = str(answer.get("reason") or text)
     if verify.when is not None:
-        return (
-            ""
-            if predicates.evaluate(verify.when, {**variables, "answer": answer})
-            else reasons or "not passed"
-        )
+        return "" if predicates.evaluate(verify.when, {**variables, "answer": answer}) else reasons or "not passed"
     if verify.tool:
         return ""
     passes = answer.get("passes", parse_boolean(next(iter(text.split()), "")))

@@ -37,16 +37,12 @@ def build_request_payload(action: StepAction, state: ActionState, variables: Jso
     return payload
 
 
-def build_verification_request(
-    action: StepAction, verify: VerifySettings, state: ActionState, variables: Json
-) -> Json:
+def build_verification_request(action: StepAction, verify: VerifySettings, state: ActionState, variables: Json) -> Json:
     """Return the payload of the request for verifying an answer."""
     request_text = render(action.task, variables) or value_to_text(fill_arguments(action.args, variables))
     task = render(verify.task, variables)
     task = task or "Does this answer do what was asked? Say whether it passes, and why not."
-    text = append_context(
-        task, [("What was asked", request_text), ("The answer", value_to_text(state.answer))]
-    )
+    text = append_context(task, [("What was asked", request_text), ("The answer", value_to_text(state.answer))])
     schema = {} if verify.when else {"schema": VERDICT}
     return {"target": verify.ask, "text": text, "step": state.tag, **schema}
 
@@ -66,9 +62,7 @@ def append_context(task: str, parts: list[tuple[str, str]]) -> str:
     return "\n\n".join([task, *(f"{label}:\n{text}" for label, text in parts)])
 
 
-def build_wait(
-    wait: WaitSettings | None, tick: int, files: Mapping[str, str | None], variables: Json
-) -> Json:
+def build_wait(wait: WaitSettings | None, tick: int, files: Mapping[str, str | None], variables: Json) -> Json:
     """Return the wait state of a step that starts waiting in this tick.
 
     Raises: ValueError for an invalid time.

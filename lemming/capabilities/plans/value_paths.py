@@ -107,8 +107,7 @@ def value_to_text(value: Any) -> str:
     items = value.get("items")
     parts = dict(enumerate(items, start=1)) if len(value) == 1 and isinstance(items, list) else value
     if parts and all(
-        isinstance(candidate, Mapping) and isinstance(candidate.get("text"), str)
-        for candidate in parts.values()
+        isinstance(candidate, Mapping) and isinstance(candidate.get("text"), str) for candidate in parts.values()
     ):
         return "\n\n".join(f"{name}: {value_to_text(part)}" for name, part in parts.items())
     return to_line(dict(value))

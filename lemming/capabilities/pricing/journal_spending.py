@@ -96,9 +96,7 @@ class TurnCosts:
     def final_ledger(self) -> LedgerCosts:
         """Spending in the ledger after the turn."""
         costs = [call.cost_usd for call in self.calls if call.cost_usd is not None]
-        dollars = (
-            (self.initial_ledger.cost_usd or 0.0) + sum(costs) if costs else self.initial_ledger.cost_usd
-        )
+        dollars = (self.initial_ledger.cost_usd or 0.0) + sum(costs) if costs else self.initial_ledger.cost_usd
         return LedgerCosts(
             round(self.initial_ledger.credits + sum(call.credits for call in self.calls), 6),
             dollars,
@@ -158,10 +156,7 @@ def cached_idle_ticks(base: OrgPath) -> frozenset[int]:
     """Return the sealed ticks known to have no turn for a request."""
     cached = _SegmentCache(base).cached.values()
     idle = {
-        tick
-        for ticks in cached
-        for tick, costs in ticks.items()
-        if not any(t.request for t in costs.turns.values())
+        tick for ticks in cached for tick, costs in ticks.items() if not any(t.request for t in costs.turns.values())
     }
     return frozenset(idle.difference(plain_ticks(base)))
 
@@ -224,8 +219,7 @@ def _segment_digest(base: Path, segment: str) -> str:
 
 def _as_json(tick_costs: TickCosts) -> list[Any]:
     turns = [
-        [turn.agent, turn.initial_ledger, turn.key, turn.request, turn.calls]
-        for turn in tick_costs.turns.values()
+        [turn.agent, turn.initial_ledger, turn.key, turn.request, turn.calls] for turn in tick_costs.turns.values()
     ]
     return [tick_costs.tick, tick_costs.at, tick_costs.previous_tick, turns]
 
@@ -236,9 +230,7 @@ def _from_json(plain: list[Any]) -> TickCosts:
     for agent, ledger, key, request, calls in turns:
         call_costs = [CallCost(*call) for call in calls]
         turn = TurnCosts(agent, LedgerCosts(*ledger), key, request, call_costs)
-        if not all(
-            map(_is_amount, (*turn.initial_ledger, *(amount for call in call_costs for amount in call[1:])))
-        ):
+        if not all(map(_is_amount, (*turn.initial_ledger, *(amount for call in call_costs for amount in call[1:])))):
             raise ValueError("no amounts")
         tick_costs.turns[turn_key(agent, len(list_turn_keys(agent, tick_costs.turns)))] = turn
     return tick_costs
@@ -291,9 +283,7 @@ class CostReader:
                 if isinstance(prefix, dict):
                     self._keys[name] = prefix["resume"]["model"]["key"]
                 request = (plain.get("task") or {}).get("request", "")
-                turn = TurnCosts(
-                    name, LedgerCosts.from_json(plain["state"]), self._keys.get(name, ""), request
-                )
+                turn = TurnCosts(name, LedgerCosts.from_json(plain["state"]), self._keys.get(name, ""), request)
                 tick_costs.turns.setdefault(_get_turn_key(plain), turn)
             case "model_reserved":
                 reserved = tick_costs.turns[_get_turn_key(plain)].reserved
@@ -316,11 +306,7 @@ def _chain_turns(tick_costs: TickCosts) -> None:
     for key, turn in tick_costs.turns.items():
         agent, number = split_key(key)
         previous = tick_costs.turns.get(turn_key(agent, number - 1)) if number else None
-        if (
-            previous is not None
-            and previous.calls
-            and turn.initial_ledger == tick_costs.turns[agent].initial_ledger
-        ):
+        if previous is not None and previous.calls and turn.initial_ledger == tick_costs.turns[agent].initial_ledger:
             turn.initial_ledger = previous.final_ledger
 
 

@@ -39,9 +39,7 @@ class ModelPrice(NamedTuple):
     checked: str = ""
     writing: float = 1.0
 
-    def cost(
-        self, input_tokens: int, output_tokens: int, cached_tokens: int, written_tokens: int = 0
-    ) -> float:
+    def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int, written_tokens: int = 0) -> float:
         """Return the cost of a call. Input tokens include tokens read from and written to a cache.
 
         >>> ModelPrice(2, 10, 0.5).cost(1_000_000, 100_000, 400_000)
@@ -116,7 +114,5 @@ def max_call_cost(entry: ModelEntry, tokens_in: int) -> CallCostBound:
     if price is not None:
         max_input_price = max(price.input * price.writing, price.cached or 0.0)
         tokens_out = entry.max_output_tokens
-        dollars = (
-            tokens_in * to_decimal(max_input_price) + tokens_out * to_decimal(price.output)
-        ) / 1_000_000
+        dollars = (tokens_in * to_decimal(max_input_price) + tokens_out * to_decimal(price.output)) / 1_000_000
     return CallCostBound(bound.credits, dollars, bound.tokens)

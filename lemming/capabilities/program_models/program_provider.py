@@ -48,12 +48,7 @@ class CliProvider(Backend):
     keeps_deadline = True
 
     def __init__(
-        self,
-        *,
-        command: list[str],
-        env: list[str] | None = None,
-        cwd: str | None = None,
-        base: Path | None = None,
+        self, *, command: list[str], env: list[str] | None = None, cwd: str | None = None, base: Path | None = None
     ) -> None:
         self._command, self._env = command, env or []
         self._cwd = (base or Path()) / cwd if cwd else None
@@ -73,9 +68,7 @@ class CliProvider(Backend):
         deadline = Deadline(request.deadline_s)
         supervised = self._start_program(request.model_name, folder)
         try:
-            output, error_output = _exchange(
-                supervised.process, _to_text(request.messages).encode(), deadline
-            )
+            output, error_output = _exchange(supervised.process, _to_text(request.messages).encode(), deadline)
             if len(output) <= OUTPUT_LIMIT_BYTES:
                 supervised.process.wait(deadline.remaining())
         except (TimeoutError, subprocess.TimeoutExpired) as error:
@@ -89,8 +82,7 @@ class CliProvider(Backend):
         if status != 0:
             lines = error_output.decode("utf-8", "replace").strip().splitlines() or ["no message"]
             raise Unavailable(
-                f"ended with {_describe_status(status)}: {redacted_excerpt(lines[-1])}",
-                where=self._display_name,
+                f"ended with {_describe_status(status)}: {redacted_excerpt(lines[-1])}", where=self._display_name
             )
         return Reply(text=text, model=request.model_name)
 
@@ -100,13 +92,9 @@ class CliProvider(Backend):
 
     def _start_program(self, model_name: str, folder: Path) -> _SupervisedProcess:
         if not self._command:
-            raise Unusable(
-                "options.command must not be empty", where="cli", hint='set options.command to ["program"]'
-            )
+            raise Unusable("options.command must not be empty", where="cli", hint='set options.command to ["program"]')
         if not folder.is_dir():
-            raise Unusable(
-                f"folder {folder} does not exist", where=self._display_name, hint="check options.cwd"
-            )
+            raise Unusable(f"folder {folder} does not exist", where=self._display_name, hint="check options.cwd")
         report, control = os.pipe(), os.pipe()
         command = [argument.replace("{model}", model_name) for argument in self._command]
         try:
@@ -145,9 +133,7 @@ class CliProvider(Backend):
 
     def _build_environment(self) -> dict[str, str]:
         inherited = {*_INHERITED_VARIABLES, *self._env}
-        return {
-            name: value for name, value in os.environ.items() if name in inherited or name.startswith("XDG_")
-        }
+        return {name: value for name, value in os.environ.items() if name in inherited or name.startswith("XDG_")}
 
 
 def _to_text(messages: list[Message]) -> str:

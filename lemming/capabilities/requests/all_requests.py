@@ -61,14 +61,10 @@ def build_requests(
     the agents with a broken resume. `last_tick_of` gives the last tick in which an answer to a request
     counts.
     """
-    facts = RequestEventContext(
-        agents, frozenset(people), frozenset((*agents, *broken)), tick, at, last_tick_of
-    )
+    facts = RequestEventContext(agents, frozenset(people), frozenset((*agents, *broken)), tick, at, last_tick_of)
     ranks = {name: to_position for to_position, name in enumerate(order)}
     to_position = partial(get_position, ranks, facts.people)
-    ordered = sorted(
-        (item for item in entries.items() if item[0].tick <= tick), key=lambda item: to_position(item[0])
-    )
+    ordered = sorted((item for item in entries.items() if item[0].tick <= tick), key=lambda item: to_position(item[0]))
     requests = {
         name.identity: request
         for name, entry in ordered
@@ -124,8 +120,6 @@ def _find_parent(
     to_position: Callable[[EntryName], Position],
 ) -> RequestView | None:
     """Return the parent of a request: an earlier request assigned to the asker."""
-    identity = _resolve_reference(
-        parse_reference(request.entry.payload.get("parent")), identities_by_id, requests
-    )
+    identity = _resolve_reference(parse_reference(request.entry.payload.get("parent")), identities_by_id, requests)
     parent = requests[identity] if identity else None
     return parent if parent is not None and is_parent_request(parent, request, to_position) else None

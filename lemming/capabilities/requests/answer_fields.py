@@ -62,9 +62,7 @@ def describe_field(schema: Json | None, name: str) -> str:
         _TYPE_DESCRIPTIONS.get(kind, kind) for kind in _get_types(field)
     )
     return "; ".join(
-        filter(
-            None, (description or "anything", field_description if isinstance(field_description, str) else "")
-        )
+        filter(None, (description or "anything", field_description if isinstance(field_description, str) else ""))
     )
 
 

@@ -63,9 +63,7 @@ class Charges:
         if not accepts_first_answer(request):
             return budget.split_budget(len(request.targets))
         try:
-            claimed = sum(
-                self._compute_claim(request, agent, target, budget) for target in request.targets - {agent}
-            )
+            claimed = sum(self._compute_claim(request, agent, target, budget) for target in request.targets - {agent})
         except CorruptState:  # `verify` reports the problem in the journal
             claimed = budget.number
         return budget._replace(number=max(round(budget.number - claimed, 6), 0.0))
@@ -96,19 +94,13 @@ class Charges:
             return 0.0, 0.0
         is_closed = entry is not None and len(group) > 1 and self._is_closed(entry, group)
         try:
-            charges = [
-                self._charge_sub_request(sub_request, unit, is_closed=is_closed) for sub_request in group
-            ]
+            charges = [self._charge_sub_request(sub_request, unit, is_closed=is_closed) for sub_request in group]
         except CorruptState:  # `verify` reports the problem in the journal
             charges = [None for _ in group]
-        if None in charges and (
-            entry is None or accepts_first_answer(entry)
-        ):  # one of them may spend all of it
+        if None in charges and (entry is None or accepts_first_answer(entry)):  # one of them may spend all of it
             return sum(allotted), sum(allotted)
         charged = [part if charge is None else charge for charge, part in zip(charges, allotted, strict=True)]
-        return sum(charged), sum(
-            part for charge, part in zip(charges, allotted, strict=True) if charge is None
-        )
+        return sum(charged), sum(part for charge, part in zip(charges, allotted, strict=True) if charge is None)
 
     def _is_closed(self, entry: OutboxEntry, group: Sequence[SubRequest]) -> bool:
         """Return True if enough targets had answered before this tick, which ends the work on the request."""
@@ -127,9 +119,7 @@ class Charges:
 
     def _charge_unneeded(self, sub_request: SubRequest) -> float | None:
         """Return the charge of an agent whose answer is no longer needed, or None if others may continue."""
-        first_tick = next(
-            (item.tick for item in parse_identities([sub_request.request])), self._tick_context.tick
-        )
+        first_tick = next((item.tick for item in parse_identities([sub_request.request])), self._tick_context.tick)
         turns = [
             item
             for item in self._list_turns(first_tick)
@@ -170,8 +160,7 @@ class Charges:
         )
         if name.tick == self._tick_context.tick:
             reports = [
-                self._tick_context.reports[key]
-                for key in list_turn_keys(name.author, self._tick_context.reports)
+                self._tick_context.reports[key] for key in list_turn_keys(name.author, self._tick_context.reports)
             ]
             turns = [TurnForRequest.from_report(item, name.tick) for item in reports if item.request]
         return next((item for item in turns if entry in item.wrote), None)
@@ -181,9 +170,7 @@ class Charges:
         missing.
         """
         tick = next((item.tick for item in parse_identities([identity])), None)
-        if tick is None or (
-            tick < self._tick_context.tick and tick not in journal_ticks(self._tick_context.org)
-        ):
+        if tick is None or (tick < self._tick_context.tick and tick not in journal_ticks(self._tick_context.org)):
             return None
         return RequestCosts(self._list_turns(tick)).subtree_cost(identity).in_unit(unit)
 

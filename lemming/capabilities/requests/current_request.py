@@ -94,9 +94,7 @@ class CurrentRequest:
     def sum_costs(self, answers: Iterable[PricedAnswer], write_off: WriteOff = NO_WRITE_OFF) -> float:
         """Return the cost of answers and of unanswered calls, in the unit of the budget."""
         if self.unit == "tokens":
-            return float(
-                sum(answer.input_tokens + answer.output_tokens for answer in answers) + write_off.tokens
-            )
+            return float(sum(answer.input_tokens + answer.output_tokens for answer in answers) + write_off.tokens)
         return sum(answer.credits for answer in answers) + write_off.credits
 
     def over_budget_reason(
@@ -116,10 +114,7 @@ class CurrentRequest:
         highest_cost = float(max_cost.tokens if self.unit == "tokens" else max_cost.credits)
         if spent + highest_cost <= self.budget + TOLERANCE:
             return ""
-        spent_text, next_cost_text = (
-            self.make_amount(spent).number_text,
-            self.make_amount(highest_cost).number_text,
-        )
+        spent_text, next_cost_text = (self.make_amount(spent).number_text, self.make_amount(highest_cost).number_text)
         return f"{spent_text} of the request's {budget} are spent, and a call can cost {next_cost_text}"
 
     @property
@@ -129,9 +124,7 @@ class CurrentRequest:
         Requests written by the model are excluded: an answer to such a request approves no call.
         """
         sub_requests = (
-            sub_request
-            for sub_request in self.begun.asked
-            if sub_request.call and sub_request.end == "answered"
+            sub_request for sub_request in self.begun.asked if sub_request.call and sub_request.end == "answered"
         )
         return tuple((sub_request.request, sub_request.answer) for sub_request in sub_requests)
 
@@ -148,8 +141,7 @@ class CurrentRequest:
         if self.max_calls:
             record["max_calls"] = self.max_calls
         optional_fields = {
-            key: getattr(self, key)
-            for key in ("conversation", "reply_to", "hops", "path", "asked", "not_after")
+            key: getattr(self, key) for key in ("conversation", "reply_to", "hops", "path", "asked", "not_after")
         }
         record |= {key: value for key, value in optional_fields.items() if value}
         if self.path:
@@ -178,12 +170,7 @@ class CurrentRequest:
 
     def make_handoff(self, message: str, target: str, tick: int) -> NewEntry:
         """Return the entry for a handoff of the request to another agent, which then owes the answer."""
-        payload: dict[str, Any] = {
-            "text": message,
-            "target": target,
-            "hands_on": self.reference,
-            "owed_to": self.asker,
-        }
+        payload: dict[str, Any] = {"text": message, "target": target, "hands_on": self.reference, "owed_to": self.asker}
         if self.conversation:
             payload["conversation"] = self.conversation
         if self.until is not None:
@@ -243,9 +230,7 @@ class CurrentRequest:
 
     def _refers_to_request(self, payload: Mapping[str, Any]) -> bool:
         """Return True if a payload answers the request or reports on the request."""
-        return any(
-            name in (self.reference, self.request) for name in parse_references(payload.get("reply_to"))
-        )
+        return any(name in (self.reference, self.request) for name in parse_references(payload.get("reply_to")))
 
     def mark_answer(self, entries: list[OutboxEntry]) -> list[OutboxEntry] | None:
         """Return the entries with the last suitable entry turned into the answer, or None without such an
@@ -272,9 +257,7 @@ class CurrentRequest:
         """
         if self.budget is None:
             return entries
-        parts = sum(
-            len(entry.targets) if self.counts_open_budgets else 1 for entry in entries if is_question(entry)
-        )
+        parts = sum(len(entry.targets) if self.counts_open_budgets else 1 for entry in entries if is_question(entry))
         remaining = self.make_amount(max(round(self.budget - self.spent - cost, 6), 0.0))
         share = (
             remaining.split_budget(parts + 1).number
@@ -297,9 +280,7 @@ class CurrentRequest:
 
     def compute_charge(self, entries: Sequence[OutboxEntry], cost: float) -> float:
         """Return the amount charged after a turn with these entries, including the entries' shares."""
-        shares = (
-            self._sum_allotted(entry) for entry in entries if is_question(entry) and self.counts_open_budgets
-        )
+        shares = (self._sum_allotted(entry) for entry in entries if is_question(entry) and self.counts_open_budgets)
         return round(self.spent + cost + sum(shares), 6)
 
     def _sum_allotted(self, entry: OutboxEntry) -> float:
@@ -337,9 +318,7 @@ class CurrentRequest:
         )
         spent = round(open_request.spent + cost, 6) if self.budget is not None else 0.0
         total_calls = open_request.calls + calls if self.max_calls else 0
-        failed = replace(
-            open_request, failures=open_request.failures + counts, spent=spent, calls=total_calls
-        )
+        failed = replace(open_request, failures=open_request.failures + counts, spent=spent, calls=total_calls)
         return (*other_requests, failed) if failed.is_worth_recording else tuple(open_requests)
 
     def state_after_turn(
@@ -359,9 +338,7 @@ class CurrentRequest:
         `pending_states`: the pending state of capabilities, by the same identity. `make_dialogue`: returns
         the dialogue of the turn.
         """
-        sub_requests, enough = find_sub_requests(
-            entries, calls, pending_states, first_group=len(self.begun.enough)
-        )
+        sub_requests, enough = find_sub_requests(entries, calls, pending_states, first_group=len(self.begun.enough))
         if self.counts_open_budgets:
             parts = {item.identity: self._sum_allotted(item) / max(len(item.targets), 1) for item in entries}
             sub_requests = [replace(item, budget=parts[item.request]) for item in sub_requests]

@@ -76,18 +76,12 @@ class _RequestsCache:
         return self.snapshot
 
     def store(
-        self,
-        snapshot: RequestsSnapshot,
-        entries: Mapping[EntryName, OutboxEntry],
-        survey: Survey,
-        config: Config,
+        self, snapshot: RequestsSnapshot, entries: Mapping[EntryName, OutboxEntry], survey: Survey, config: Config
     ) -> RequestsSnapshot:
         """Store the current requests and the inputs used to build them."""
         requests = snapshot.requests
         # an entry for a later tick, put there by hand, is part of the picture from then on
-        before_next_entry = min(
-            (name.tick - 1 for name in entries if name.tick > requests.tick), default=None
-        )
+        before_next_entry = min((name.tick - 1 for name in entries if name.tick > requests.tick), default=None)
         self.snapshot, self.sources = snapshot, (entries, survey, config)
         self.valid_until = requests.next_moment
         self.valid_through = min(
@@ -112,10 +106,7 @@ def load_requests(base_path: str | os.PathLike[str]) -> RequestsSnapshot:
     org = Organisation.from_path(base_path)
     survey, config, tick = survey_agents(org), load_config(org), load_tick(org)
     require_agents(org, survey)
-    entries, cache = (
-        org.get_cache(RequestEntryIndex).refresh(list_agent_folders(org)),
-        org.get_cache(_RequestsCache),
-    )
+    entries, cache = (org.get_cache(RequestEntryIndex).refresh(list_agent_folders(org)), org.get_cache(_RequestsCache))
     at = timestamp(SystemClock().now())
     if snapshot := cache.get(tick, at, entries, survey, config):
         return snapshot
@@ -141,15 +132,10 @@ def find_request(requests: AllRequests, reference: str) -> RequestView:
         return matches[0]
     if matches:
         listed = ", ".join(match.identity for match in matches[:SHOWN_WHEN_AMBIGUOUS])
-        suffix = (
-            f" and {len(matches) - SHOWN_WHEN_AMBIGUOUS} more" if len(matches) > SHOWN_WHEN_AMBIGUOUS else ""
-        )
-        raise UsageError(
-            f'"{reference}" matches {len(matches)} requests', hint=f"write one of {listed}{suffix}"
-        )
+        suffix = f" and {len(matches) - SHOWN_WHEN_AMBIGUOUS} more" if len(matches) > SHOWN_WHEN_AMBIGUOUS else ""
+        raise UsageError(f'"{reference}" matches {len(matches)} requests', hint=f"write one of {listed}{suffix}")
     hint = (
-        did_you_mean(reference, [*requests.ids, *requests.by_identity])
-        or "list the requests with `lemming requests`"
+        did_you_mean(reference, [*requests.ids, *requests.by_identity]) or "list the requests with `lemming requests`"
     )
     raise UsageError(f'there is no request "{reference}"', hint=hint)
 

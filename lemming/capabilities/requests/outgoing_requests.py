@@ -31,9 +31,7 @@ def find_sub_requests(
     sub_requests: list[SubRequest] = []
     required_counts: list[int] = []
     groups: list[list[OutboxEntry]] = [[entry] for entry in entries if _is_own_group(entry, pending_states)]
-    single_target = [
-        entry for entry in entries if is_question(entry) and not _is_own_group(entry, pending_states)
-    ]
+    single_target = [entry for entry in entries if is_question(entry) and not _is_own_group(entry, pending_states)]
     for group, members in enumerate([*groups, *([single_target] if single_target else [])], first_group):
         recipients = [(entry, to) for entry in members for to in sorted(entry.targets)]
         sub_requests += [

@@ -45,19 +45,9 @@ def build_agenda(
 ) -> Agenda | None:
     """Return the agenda of an agent, or None if the agent has no requests and accepts none."""
     is_quiet = turn_policy.wake == "addressed"
-    if (
-        open_requests
-        or is_quiet
-        or request_policy.can_withhold
-        or can_accept_requests(view, turn_policy.take)
-    ):
+    if open_requests or is_quiet or request_policy.can_withhold or can_accept_requests(view, turn_policy.take):
         return RequestAgenda(
-            view,
-            name,
-            open_requests,
-            turn_policy.take,
-            only_addressed=is_quiet,
-            request_policy=request_policy,
+            view, name, open_requests, turn_policy.take, only_addressed=is_quiet, request_policy=request_policy
         )
     return None
 
@@ -120,9 +110,7 @@ class RequestAgenda:
             for open_request in self._sub_requests.open_requests
             if open_request.request not in served_requests and self._can_continue(open_request)
         ]
-        if with_progress := next(
-            (open_request for open_request in continuing if not open_request.stands_still), None
-        ):
+        if with_progress := next((open_request for open_request in continuing if not open_request.stands_still), None):
             return self._build_task(load_entry(self._mail, with_progress.request), with_progress)
         for name, request in self._new_requests():
             if name.identity not in served_requests and not self._is_closed(request):
@@ -153,11 +141,7 @@ class RequestAgenda:
             for unread_entry in unread
             if unread_entry.kind == "request" and self._name in unread_entry.targets
         )
-        return [
-            entry
-            for entry in (*shown_earlier, *new_requests)
-            if entry is not None and not self._is_closed(entry)
-        ]
+        return [entry for entry in (*shown_earlier, *new_requests) if entry is not None and not self._is_closed(entry)]
 
     def is_deferred(self, entry: OutboxEntry) -> bool:
         """Return True if an entry waits for a separate turn, or for a person's approval."""
@@ -210,9 +194,7 @@ class RequestAgenda:
         """Yield the requests not handled by any turn yet, the oldest first."""
         authors = self._mail.agents if self._take == "one" else self._callers
         started = {open_request.request for open_request in self._sub_requests.open_requests}
-        streams = (
-            self._iter_fresh_requests(author) for author in sorted(filter(self._view.can_see, authors))
-        )
+        streams = (self._iter_fresh_requests(author) for author in sorted(filter(self._view.can_see, authors)))
         for name in merge(*streams, key=self._mail.key):
             entry = self._mail.read(name)
             if not isinstance(entry, OutboxEntry) or entry.kind != "request" or name.identity in started:

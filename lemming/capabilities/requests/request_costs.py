@@ -49,9 +49,7 @@ class RequestCost:
     def add(self, other: RequestCost) -> RequestCost:
         """Return the sum of both costs."""
         prices = [cost.cost_usd for cost in (self, other) if cost.calls]
-        dollars = (
-            None if None in prices or not prices else sum(price for price in prices if price is not None)
-        )
+        dollars = None if None in prices or not prices else sum(price for price in prices if price is not None)
         return RequestCost(
             self.turns + other.turns,
             self.calls + other.calls,
@@ -66,12 +64,7 @@ class RequestCost:
 
     def as_json(self) -> RequestCostJson:
         """Return the cost as JSON values."""
-        return {
-            "turns": self.turns,
-            "calls": self.calls,
-            "credits": self.credits,
-            "cost_usd": self.cost_usd,
-        }
+        return {"turns": self.turns, "calls": self.calls, "credits": self.credits, "cost_usd": self.cost_usd}
 
 
 NOTHING_SPENT = RequestCost()
@@ -136,9 +129,7 @@ class RequestCosts:
     def subtree_cost(self, identity: str, other_identities: Collection[str] = ()) -> RequestCost:
         """Return the cost of a request with all sub-requests, and of other requests as well."""
         roots = {identity, *other_identities}
-        return _sum_costs(
-            turn.cost for turn in self._turns if not roots.isdisjoint(self._iter_ancestors(turn.request))
-        )
+        return _sum_costs(turn.cost for turn in self._turns if not roots.isdisjoint(self._iter_ancestors(turn.request)))
 
     def _iter_ancestors(self, request: str) -> Iterator[str]:
         """Yield a request and its ancestors, the nearest first."""

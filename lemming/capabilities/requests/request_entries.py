@@ -54,8 +54,7 @@ def write_request(
         raise UsageError(f'"{reserved_keys[0]}" is a reserved key of requests', hint="rename the field")
     if budget is not None and parse_amount(budget) is None:
         raise UsageError(
-            f'a budget must be credits or tokens, got "{budget}"',
-            hint='write credits such as 50, or "9000 tokens"',
+            f'a budget must be credits or tokens, got "{budget}"', hint='write credits such as 50, or "9000 tokens"'
         )
     deadlines = expiry_payload([] if deadline is None else [deadline], timestamp(SystemClock().now()))
     options = {**deadlines, "schema": schema, "budget": budget}
@@ -65,9 +64,7 @@ def write_request(
         "target": target,
         "conversation": conversation,
     }  # the sender waits for the answer
-    return write_payload(
-        base, person, "request", {**payload, **{k: v for k, v in options.items() if v is not None}}
-    )
+    return write_payload(base, person, "request", {**payload, **{k: v for k, v in options.items() if v is not None}})
 
 
 def write_answer(
@@ -95,9 +92,7 @@ def write_answer(
     }
     answer_fields = nest_answer(fields or {}, None if refuse else get_answer_schema(request))
     payload = (
-        {**answer_fields, **payload}
-        if needs_answer_key(get_answer_schema(request))
-        else {**payload, **answer_fields}
+        {**answer_fields, **payload} if needs_answer_key(get_answer_schema(request)) else {**payload, **answer_fields}
     )
     if refuse:
         is_decision = bool(requesting_capability(request.entry.payload))
@@ -111,9 +106,7 @@ def choose_answerer(requests_snapshot: RequestsSnapshot, request: RequestView, p
     """Return the person who may answer a request now. Raise `UsageError` if there is none."""
     require_open(request)
     if person is not None and person in requests_snapshot.people and person not in request.assignees:
-        raise UsageError(
-            f"the request is not assigned to {person}", hint=f"act as {describe_assignees(request)}"
-        )
+        raise UsageError(f"the request is not assigned to {person}", hint=f"act as {describe_assignees(request)}")
     if person is None and not requests_snapshot.people.intersection(request.assignees):
         hint = f"wait for {describe_assignees(request)}, or end it with `lemming cancel {request.id}`"
         raise UsageError("the request is not assigned to a person", hint=hint)
@@ -223,8 +216,7 @@ def retract_entry(base: OrgPath, identity: str, *, person: str | None = None) ->
     if name is None or name.author not in people or person not in (None, name.author):
         raise UsageError(f'"{identity[:80]}" is not an entry of yours')
     entry = next(
-        (candidate for candidate in read_outbox_entries(org, name.author) if candidate.identity == identity),
-        None,
+        (candidate for candidate in read_outbox_entries(org, name.author) if candidate.identity == identity), None
     )
     if entry is None:
         raise UsageError("the entry does not exist any more")

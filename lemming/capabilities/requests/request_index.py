@@ -83,23 +83,15 @@ class RequestEntryIndex:
         self._merge_outboxes()
         if sum(len(self._outboxes[author].names.all) for author in rescanned) >= MIN_ENTRIES_TO_CACHE:
             stamps = {author: outbox_stamp(self._base, author, since_ns=started_ns) for author in rescanned}
-            fresh = {
-                name: (digest, self._outboxes[name].relevant_files)
-                for name, digest in stamps.items()
-                if digest
-            }
-            save_cache(
-                self._base, {name: cached for name, cached in cache.items() if name in self._outboxes} | fresh
-            )
+            fresh = {name: (digest, self._outboxes[name].relevant_files) for name, digest in stamps.items() if digest}
+            save_cache(self._base, {name: cached for name, cached in cache.items() if name in self._outboxes} | fresh)
 
     def _read_outbox(self, author: str, names: EntryNames, previous: _OutboxScan | None) -> _OutboxScan:
         """Read the new entries of an outbox.
 
         If the names are unchanged, an entry was replaced under its name.
         """
-        previous_names = (
-            frozenset(previous.names.all) if previous and previous.names.all != names.all else frozenset()
-        )
+        previous_names = frozenset(previous.names.all) if previous and previous.names.all != names.all else frozenset()
         previous_entries = previous.entries if previous else {}
         scan, to_read = _OutboxScan(names), list[EntryName]()
         scan.is_cached = previous is not None and previous.is_cached

@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from lemming.capabilities.requests.request_deadlines import (
-    expiry_position,
-    is_expired,
-    is_in_time,
-    parse_deadline_time,
-)
+from lemming.capabilities.requests.request_deadlines import expiry_position, is_expired, is_in_time, parse_deadline_time
 from lemming.capabilities.requests.request_payloads import decision_sort_key, required_answers
 from lemming.capabilities.requests.request_view import Assignment, End, Handoff, Position, RequestView
 from lemming.kernel.inboxes.payload_references import parse_references
@@ -131,9 +126,7 @@ def _order_events(request: RequestView, events: Iterable[RequestEvent]) -> Itera
     return sorted(events, key=lambda event: decision_sort_key(event.entry))
 
 
-def is_parent_request(
-    parent: RequestView, child: RequestView, get_position: Callable[[EntryName], Position]
-) -> bool:
+def is_parent_request(parent: RequestView, child: RequestView, get_position: Callable[[EntryName], Position]) -> bool:
     """Return True if `parent` precedes `child` and was assigned to the child's asker."""
     return get_position(parent.name) < get_position(child.name) and parent.was_assignee(child.asker)
 
@@ -147,9 +140,7 @@ def find_cutoff(
     None.
     """
     answers = [share.answer for share in parent.assignments if share.answer and share.answer.agent == asker]
-    answer_positions = (
-        event.position for event in events if any(event.entry is answer for answer in answers)
-    )
+    answer_positions = (event.position for event in events if any(event.entry is answer for answer in answers))
     return min((*answer_positions, *([end_position] if end_position else ())), default=None)
 
 
@@ -161,9 +152,7 @@ def _apply_event(request: RequestView, event: RequestEvent, facts: RequestEventC
             request.end = "cancelled"
         return not request.is_open
     # Whoever was handed a second one of them owes one answer to both.
-    assignments = [
-        assignment for assignment in request.open_assignments if assignment.assignee == entry.agent
-    ]
+    assignments = [assignment for assignment in request.open_assignments if assignment.assignee == entry.agent]
     capability_name = requesting_capability(request.entry.payload)
     if not assignments or (capability_name and not _is_valid_decision(capability_name, event)):
         return False

@@ -18,9 +18,7 @@ from lemming.kernel.org.organisation import OrgPath
 USUAL_PERSON = "human"
 
 
-def choose_person(
-    snapshot: RequestsSnapshot, name: str | None, *, candidates: Iterable[str] | None = None
-) -> str:
+def choose_person(snapshot: RequestsSnapshot, name: str | None, *, candidates: Iterable[str] | None = None) -> str:
     """Return the acting person: the named one, else `human`, else the only person.
 
     With `of`, choose only among these persons. Raises `UsageError` if there is no person or the choice is
@@ -37,9 +35,7 @@ def choose_person(
             "the organisation has no person", hint="create one with `lemming agents new human --model human`"
         )
     if len(people) > 1:
-        raise UsageError(
-            "the organisation has several people", hint=f"choose one: --as {' or '.join(people)}"
-        )
+        raise UsageError("the organisation has several people", hint=f"choose one: --as {' or '.join(people)}")
     return people[0]
 
 
@@ -48,9 +44,7 @@ def require_person(snapshot: RequestsSnapshot, name: str) -> None:
     if name in snapshot.people:
         return
     if name not in snapshot.agent_names:
-        raise UsageError(
-            f'there is no agent "{name}"', hint=suggest_agent(name, sorted(snapshot.agent_names))
-        )
+        raise UsageError(f'there is no agent "{name}"', hint=suggest_agent(name, sorted(snapshot.agent_names)))
     people = ", ".join(sorted(snapshot.people))
     hint = f"people here: {people or 'none; create one with the model key human'}"
     raise UsageError(f"{name} is not a person: a model answers for it", hint=hint)
@@ -62,9 +56,7 @@ def require_reachable(snapshot: RequestsSnapshot, asker: str, target: str) -> No
     The hint gives the line missing from a resume.
     """
     if target not in snapshot.agent_names:
-        raise UsageError(
-            f'there is no agent "{target}"', hint=suggest_agent(target, sorted(snapshot.agent_names))
-        )
+        raise UsageError(f'there is no agent "{target}"', hint=suggest_agent(target, sorted(snapshot.agent_names)))
     if target in paths.RESERVED_NAMES:
         hint = f"rename it: lemming agents rename {target} NEW"
         raise UsageError(paths.new_agent_name_error(target), hint=hint)
@@ -94,9 +86,7 @@ def get_conversation_assignee(snapshot: RequestsSnapshot, asker: str, agent: str
     """Return the agent for the next question of a conversation: the agent, or the target of the last handoff."""
     if conversation:
         conversation_requests = (
-            candidate
-            for candidate in snapshot.requests.by_identity.values()
-            if candidate.conversation == conversation
+            candidate for candidate in snapshot.requests.by_identity.values() if candidate.conversation == conversation
         )
         for request in sorted(conversation_requests, key=lambda candidate: candidate.name, reverse=True):
             if request.asker == asker and (agent in request.targets or request.was_assignee(agent)):
@@ -107,15 +97,9 @@ def get_conversation_assignee(snapshot: RequestsSnapshot, asker: str, agent: str
 def mark_as_read(base: OrgPath, person: str, entries: Iterable[OutboxEntry]) -> None:
     """Mark entries as read in a person's ledger, because a person takes no turns."""
     state = read_state(base, person)
-    unread = {
-        name
-        for name in parse_identities([entry.identity for entry in entries])
-        if not state.read.has_seen(name)
-    }
+    unread = {name for name in parse_identities([entry.identity for entry in entries]) if not state.read.has_seen(name)}
     if unread:
-        existing = {
-            name.identity for name in parse_identities(state.read.also) if path_exists(f"{base}/{name.file}")
-        }
+        existing = {name.identity for name in parse_identities(state.read.also) if path_exists(f"{base}/{name.file}")}
         mark = replace(state.read, also=frozenset(existing.union(name.identity for name in unread)))
         # not flushed: after a power cut the item is shown once more, which is harmless
         amend_state(base, person, replace(state, read=mark), sync=False)

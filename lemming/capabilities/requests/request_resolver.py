@@ -79,9 +79,7 @@ class RequestResolver:
         opening = self._opening_entry(entry)
         view = request_from_entry(next(iter(parse_identities([opening.identity]))), opening, self._facts)
         events = self._collect_events(view, {entry.id, entry.identity, opening.id, opening.identity})
-        return ResolvedRequest(
-            view, events, apply_events(view, events, self._facts, self._find_cutoff(view, depth))
-        )
+        return ResolvedRequest(view, events, apply_events(view, events, self._facts, self._find_cutoff(view, depth)))
 
     def _opening_entry(self, entry: OutboxEntry) -> OutboxEntry:
         """Return the entry that opened a handed-off request; without one, the entry itself in the asker's
@@ -102,9 +100,7 @@ class RequestResolver:
         for assignee in pending:
             for event in self._iter_author_events(assignee, view.tick, names, ("answers", "hands_on")):
                 events.append(event)
-                new_targets = (
-                    get_targets(event.entry, self._facts.all_names) if event.action == "hands_on" else ()
-                )
+                new_targets = get_targets(event.entry, self._facts.all_names) if event.action == "hands_on" else ()
                 pending += (item for item in new_targets if item not in visited)
                 visited.update(new_targets)
         for author in sorted({view.asker, *self._mail.persons} & self._mail.known_names):
@@ -151,36 +147,24 @@ class RequestResolver:
         """Yield entries with an id up to a later entry's tick, those of the likely askers first."""
         mail, path = self._mail, later.payload.get("path")
         ancestors = [name_ for name_ in path if isinstance(name_, str)] if isinstance(path, list) else []
-        likely_authors = [
-            parse_reference(later.payload.get("owed_to")),
-            *reversed(ancestors),
-            *sorted(mail.persons),
-        ]
+        likely_authors = [parse_reference(later.payload.get("owed_to")), *reversed(ancestors), *sorted(mail.persons)]
         id_ = reference.rpartition("_")[2]
         for author in dict.fromkeys(
             [*(name_ for name_ in likely_authors if name_ in mail.known_names), *sorted(mail.agents)]
         ):
             names = mail.past_names(author)
-            yield from (
-                name for name in reversed(names.all[: names.next_index(later.tick)]) if name.id == id_
-            )
+            yield from (name for name in reversed(names.all[: names.next_index(later.tick)]) if name.id == id_)
 
 
-def iter_affecting_entries(
-    mail: MailView, names: Iterable[EntryName]
-) -> Iterator[tuple[EntryName, OutboxEntry]]:
+def iter_affecting_entries(mail: MailView, names: Iterable[EntryName]) -> Iterator[tuple[EntryName, OutboxEntry]]:
     """Yield the entries that may answer, hand off or cancel a request."""
     for name in names:
         entry = mail.read(name)
-        if isinstance(entry, OutboxEntry) and (
-            entry.kind in ("response", "status") or "hands_on" in entry.payload
-        ):
+        if isinstance(entry, OutboxEntry) and (entry.kind in ("response", "status") or "hands_on" in entry.payload):
             yield name, entry
 
 
-def is_awaited_entry(
-    mail: MailView, entry: OutboxEntry, unshown: Collection[str], persons: Mapping[str, bool]
-) -> bool:
+def is_awaited_entry(mail: MailView, entry: OutboxEntry, unshown: Collection[str], persons: Mapping[str, bool]) -> bool:
     """Return True for an open request, or an answer that the asker has not seen.
 
     `unshown`: agents that have not seen the entry. `persons`: the persons who may read the entry, with True

@@ -106,9 +106,7 @@ class RequestView:
     @property
     def open_assignments(self) -> list[Assignment]:
         """The assignments without an outcome, empty after the request has ended."""
-        return (
-            [assignment for assignment in self.assignments if assignment.end is None] if self.is_open else []
-        )
+        return [assignment for assignment in self.assignments if assignment.end is None] if self.is_open else []
 
     @property
     def assignees(self) -> tuple[str, ...]:
@@ -184,16 +182,13 @@ class AllRequests:
     def next_deadline(self) -> int | None:
         """The earliest deadline of an open request, or None without a deadline."""
         return min(
-            (request.deadline for request in self if request.is_open and request.deadline is not None),
-            default=None,
+            (request.deadline for request in self if request.is_open and request.deadline is not None), default=None
         )
 
     @property
     def next_moment(self) -> str:
         """The earliest `not_after` of an open request, empty if no open request has a time limit."""
-        return min(
-            (request.not_after for request in self if request.is_open and request.not_after), default=""
-        )
+        return min((request.not_after for request in self if request.is_open and request.not_after), default="")
 
     @property
     def ids(self) -> list[str]:

@@ -17,17 +17,9 @@ from lemming.capabilities.requests.request_agenda import build_agenda
 from lemming.capabilities.requests.request_resolver import is_awaited_entry
 from lemming.capabilities.requests.requests_interceptor import RequestsInterceptor
 from lemming.capabilities.requests.requests_settings import get_team
-from lemming.capabilities.requests.team_tools import (
-    build_team_tools,
-    collect_team_facts,
-    fill_answered_results,
-)
+from lemming.capabilities.requests.team_tools import build_team_tools, collect_team_facts, fill_answered_results
 from lemming.capabilities.requests.visible_requests import has_answer
-from lemming.kernel.base.errors import (
-    LemmingError,
-    Problem,
-    TurnBroke,
-)
+from lemming.kernel.base.errors import LemmingError, Problem, TurnBroke
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import RequestPolicy
@@ -78,10 +70,7 @@ class RequestsCapability(Capability):
         """Return the state of an agent after an abandoned turn; the turn counts as a failure of its request."""
         if isinstance(inputs.task, CurrentRequest):
             replies = [record for record in records if isinstance(record, ModelReplied)]
-            cost, counts = (
-                inputs.task.sum_costs(replies, write_off_total(records)),
-                error == TurnBroke.__name__,
-            )
+            cost, counts = (inputs.task.sum_costs(replies, write_off_total(records)), error == TurnBroke.__name__)
             if counts or (cost and inputs.task.counts_open_budgets):
                 state.requests = inputs.task.state_after_failure(
                     state.requests, cost, counts=counts, calls=len(replies)
@@ -138,9 +127,7 @@ class RequestsContextProvider(ContextProvider):
         is_file_based = resolve_turn_policy(agent, tick_context.config).is_written
         max_calls = 0 if is_file_based else loop_limits(agent, tick_context.config.org.loops).max_calls
         if request is None or "budget" not in request.payload:
-            return build_current_request(
-                task, at=tick_context.at, can_hand_off=can_hand_off, max_calls=max_calls
-            )
+            return build_current_request(task, at=tick_context.at, can_hand_off=can_hand_off, max_calls=max_calls)
         charges = Charges(tick_context)
         budget = charges.find_budget(request, agent.name)
         charged, allotted = charges.charge_task(task, budget.unit) if budget else (0.0, 0.0)
@@ -158,9 +145,7 @@ class RequestsContextProvider(ContextProvider):
         self, task: Task, results: Sequence[Mapping[str, Any]], labels: PromptLabels
     ) -> Sequence[Mapping[str, Any]]:
         """Return the results of earlier calls, with newly arrived answers filled in."""
-        return fill_answered_results(
-            results, task.outcomes, len(results) - len(task.open_request.results), labels
-        )
+        return fill_answered_results(results, task.outcomes, len(results) - len(task.open_request.results), labels)
 
     def adjust_context(self, visible: VisibleContext) -> VisibleContext:
         """Record the turn's task, and any awaited answer."""

@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from lemming.capabilities.requests.current_request import (
-    MAX_FAILURES,
-    MAX_TURNS,
-    NOT_ANSWERED,
-    CurrentRequest,
-)
+from lemming.capabilities.requests.current_request import MAX_FAILURES, MAX_TURNS, NOT_ANSWERED, CurrentRequest
 from lemming.capabilities.requests.team_tools import (
     build_team_tools,
     check_handoff,
@@ -26,14 +21,7 @@ from lemming.capabilities.requests.unfinished_requests import (
 )
 from lemming.capabilities.requests.visible_requests import fail_shown_requests
 from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
-from lemming.kernel.base.errors import (
-    ContractError,
-    LemmingError,
-    ToolError,
-    TurnTooLong,
-    error_name,
-    is_final,
-)
+from lemming.kernel.base.errors import ContractError, LemmingError, ToolError, TurnTooLong, error_name, is_final
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest
@@ -131,9 +119,7 @@ class RequestsInterceptor(TurnInterceptor):
         if task and task.budget is not None and task.counts_open_budgets:
             entries = turn_state.failure_entries or turn_state.entries
             budget = {"of": task.budget, "charged": task.compute_charge(entries, self._cost)}
-            turn_state.report_fields["budget"] = (
-                budget if task.unit == "credits" else {**budget, "unit": task.unit}
-            )
+            turn_state.report_fields["budget"] = budget if task.unit == "credits" else {**budget, "unit": task.unit}
 
     # --- end of the turn --------------------------------------------------------------------------
 
@@ -190,11 +176,7 @@ class RequestsInterceptor(TurnInterceptor):
         """Answer the request with the agent's text, or abandon the request if further turns would not help."""
         turn_state = self.turn_state
         if not turn_state.is_answered and status == "done" and not task.is_in_progress(turn_state.entries):
-            reason = (
-                REPETITION_REMARK
-                if turn_state.repeats.is_cycling or end == "repeats"
-                else "no answer was given"
-            )
+            reason = REPETITION_REMARK if turn_state.repeats.is_cycling or end == "repeats" else "no answer was given"
             turn_state.entries = task.mark_answer(turn_state.entries) or abandon_request(turn_state, reason)
         if turn_state.repeats.is_cycling and not (turn_state.is_answered or turn_state.pending_indexes):
             turn_state.entries = abandon_request(turn_state, REPETITION_REMARK)
@@ -214,9 +196,7 @@ class RequestsInterceptor(TurnInterceptor):
             for sub_request in open_request.open_sub_requests
         ]
         return (
-            f"waits for {', '.join(sorted({sub_request.to for sub_request in sub_requests}))}"
-            if sub_requests
-            else ""
+            f"waits for {', '.join(sorted({sub_request.to for sub_request in sub_requests}))}" if sub_requests else ""
         )
 
     # --- open requests ----------------------------------------------------------------------------
@@ -233,9 +213,7 @@ class RequestsInterceptor(TurnInterceptor):
             return
         if current and (status == "failed" or (turn_state.write_off and current.counts_open_budgets)):
             counts, calls = self._was_fruitless, len(turn_state.answers)
-            state.requests = current.state_after_failure(
-                state.requests, self._cost, counts=counts, calls=calls
-            )
+            state.requests = current.state_after_failure(state.requests, self._cost, counts=counts, calls=calls)
         if current and turn_state.failure_entries:
             state.requests = tuple(
                 open_request for open_request in state.requests if open_request.key != current.begun.key
@@ -256,9 +234,7 @@ class RequestsInterceptor(TurnInterceptor):
             open_request for open_request in earlier_requests if open_request.key != current.begun.key
         )
         is_closed = (
-            turn_state.is_answered or turn_state.is_handed_off
-            if current.request
-            else not turn_state.actionable_results
+            turn_state.is_answered or turn_state.is_handed_off if current.request else not turn_state.actionable_results
         )
         if is_closed:
             own_entries = [
@@ -274,19 +250,9 @@ class RequestsInterceptor(TurnInterceptor):
         )
         keep = partial(make_dialogue, turn_state)
         updated = current.state_after_turn(
-            turn_state.entries,
-            results,
-            calls,
-            self._cost,
-            turn_state.pending_states,
-            failed_attempts,
-            replies,
-            keep,
+            turn_state.entries, results, calls, self._cost, turn_state.pending_states, failed_attempts, replies, keep
         )
-        return current.request, (
-            *other_requests,
-            replace(updated, stands_still=self._has_no_progress(updated, end)),
-        )
+        return current.request, (*other_requests, replace(updated, stands_still=self._has_no_progress(updated, end)))
 
     def _has_no_progress(self, updated: OpenRequest, end: End) -> bool:
         """Return True if a turn for a request produced nothing new to continue with."""

@@ -50,8 +50,7 @@ class TeamMember(NamedTuple):
             raise TypeMismatch(f'team.ask: "as" must consist of letters, digits, - and _, got "{name}"')
         raw_extensions = {key: raw[key] for key in extension_keys if raw.get(key) is not None}
         extensions = {
-            key: _parse_nested(extension_keys[key], value, f"team.ask: {key}")
-            for key, value in raw_extensions.items()
+            key: _parse_nested(extension_keys[key], value, f"team.ask: {key}") for key, value in raw_extensions.items()
         }
         return cls(raw["agent"], name, raw.get("description", ""), extensions)
 
@@ -80,32 +79,22 @@ class TeamSettings:
     )
     max_asked: int = field(
         default=16,
-        metadata=describe_field(
-            "Maximum number of questions for one request, in all its turns.", ge=1, le=1000
-        ),
+        metadata=describe_field("Maximum number of questions for one request, in all its turns.", ge=1, le=1000),
     )
     max_depth: int = field(
         default=5,
-        metadata=describe_field(
-            "Maximum length of a chain of waiting agents, this one included.", ge=1, le=50
-        ),
+        metadata=describe_field("Maximum length of a chain of waiting agents, this one included.", ge=1, le=50),
     )
     max_hops: int = field(
-        default=5,
-        metadata=describe_field("Maximum number of times a request is handed on.", ge=1, le=50),
+        default=5, metadata=describe_field("Maximum number of times a request is handed on.", ge=1, le=50)
     )
 
-    may_be_absent: bool = field(
-        default=False,
-        metadata=describe_field("Allow agents that do not exist yet."),
-    )
+    may_be_absent: bool = field(default=False, metadata=describe_field("Allow agents that do not exist yet."))
 
     def __post_init__(self) -> None:
         names = [member.name for member in self.ask_members]
         if duplicate := next((name for name in names if names.count(name) > 1), None):
-            raise TypeMismatch(
-                f'team.ask: names must be unique, got "{duplicate}" twice: set "as" for one of them'
-            )
+            raise TypeMismatch(f'team.ask: names must be unique, got "{duplicate}" twice: set "as" for one of them')
 
     @cached_property
     def ask_members(self) -> tuple[TeamMember, ...]:

@@ -59,9 +59,7 @@ def iter_team_members(team: TeamSettings) -> Iterator[tuple[str, str, bool]]:
         yield f"/team/hand_to/{index}", name, False
 
 
-def validate_team_references(
-    agent: Agent, team: TeamSettings, inventory: Inventory
-) -> Iterator[tuple[str, str, str]]:
+def validate_team_references(agent: Agent, team: TeamSettings, inventory: Inventory) -> Iterator[tuple[str, str, str]]:
     """Yield the names that can never be in an agent's team: the pointer, the problem and the fix."""
     for pointer, name, _ in iter_team_members(team):
         if name == agent.name:

@@ -49,9 +49,7 @@ class SubRequestTracker:
         open_requests = []
         for open_request in self._open_requests:
             request = load_entry(self._mail, open_request.request)
-            is_closed = request is None or self._resolver.resolve(request).is_resolved_for_assignee(
-                self._name
-            )
+            is_closed = request is None or self._resolver.resolve(request).is_resolved_for_assignee(self._name)
             is_open = not (open_request.request and is_closed)
             if is_open and not open_request.is_untouched:
                 open_requests.append(open_request.with_outcomes(self._outcomes(open_request)))
@@ -81,9 +79,7 @@ class SubRequestTracker:
     @cached_property
     def _awaited_ids(self) -> frozenset[str]:
         """The requests with an awaited answer, by id and by identity."""
-        identities = [
-            sub_request.request for open_request in self.open_requests for sub_request in open_request.asked
-        ]
+        identities = [sub_request.request for open_request in self.open_requests for sub_request in open_request.asked]
         return frozenset(identities).union(name.id for name in parse_identities(identities))
 
     def is_awaited(self, entry: OutboxEntry) -> bool:
@@ -113,9 +109,7 @@ class SubRequestTracker:
     def is_late(self, answer: OutboxEntry) -> bool:
         """Return True for an answer to a sub-request of a closed request."""
         references = parse_references(answer.payload.get("reply_to"))
-        return (
-            bool(references) and not self.is_awaited(answer) and all(map(self._is_own_reference, references))
-        )
+        return bool(references) and not self.is_awaited(answer) and all(map(self._is_own_reference, references))
 
     def _is_own_reference(self, reference: str) -> bool:
         """Return True if a reference names an earlier sub-request of the agent."""

@@ -80,13 +80,9 @@ def build_team_tools(agent: Agent) -> dict[str, TeamTool]:
     tools: dict[str, TeamTool] = {}
     for member in team.ask_members:
         description = member.description or f"Ask {member.agent}."
-        tools[f"ask_{member.name}"] = _make_tool(
-            _AskTool, f"ask_{member.name}", f"{description} {_HOW}", member.agent
-        )
+        tools[f"ask_{member.name}"] = _make_tool(_AskTool, f"ask_{member.name}", f"{description} {_HOW}", member.agent)
     for name in team.hand_to:
-        text = (
-            f"Hand what you were asked on to {name}, who answers it in your place. Nothing after it is done."
-        )
+        text = f"Hand what you were asked on to {name}, who answers it in your place. Nothing after it is done."
         tools[f"hand_to_{name}"] = _make_tool(_HandOffTool, f"hand_to_{name}", text, name)
     return tools
 
@@ -101,22 +97,16 @@ CALL_AGAIN = "\n(Call it again with the same arguments: it goes on with this ans
 
 
 def fill_answered_results(
-    results: Sequence[Mapping[str, Any]],
-    outcomes: Sequence[RequestOutcome],
-    first: int,
-    labels: PromptLabels = PLAIN,
+    results: Sequence[Mapping[str, Any]], outcomes: Sequence[RequestOutcome], first: int, labels: PromptLabels = PLAIN
 ) -> list[Mapping[str, Any]]:
     """Return the results of a turn's calls, with answers that have arrived since filled in.
 
     `first`: the index of the first result with a possible answer.
     """
-    by_call = {
-        first + outcome.sub_request.call - 1: outcome for outcome in outcomes if outcome.sub_request.call
-    }
+    by_call = {first + outcome.sub_request.call - 1: outcome for outcome in outcomes if outcome.sub_request.call}
     return [
         labels.label_outcome(
-            outcome,
-            _with_label(result, render_result(result["tool"], result["args"], _to_tool_result(outcome))),
+            outcome, _with_label(result, render_result(result["tool"], result["args"], _to_tool_result(outcome)))
         )
         if (outcome := by_call.get(index))
         else result
@@ -137,15 +127,12 @@ def _to_tool_result(outcome: RequestOutcome) -> ToolResult:
             continuation = CALL_AGAIN if outcome.entry is not None and "call" in outcome.entry.payload else ""
             return ToolResult(True, f"{text[:RESULTS_CHARS]}{continuation}")
         case "":
-            return ToolResult(
-                True, f"{outcome.sub_request.to} has not answered yet; you need not wait for it"
-            )
+            return ToolResult(True, f"{outcome.sub_request.to} has not answered yet; you need not wait for it")
         case "expired" if outcome.answer_payload is not None:
             return ToolResult(True, f"{outcome.sub_request.to} did not answer in time; the default: {text}")
         case "expired":
             return ToolResult(
-                False,
-                f"EXPIRED: {outcome.sub_request.to} did not answer by {describe_deadline(outcome.sub_request)}",
+                False, f"EXPIRED: {outcome.sub_request.to} did not answer by {describe_deadline(outcome.sub_request)}"
             )
     return ToolResult(False, f"{end.upper()}{f': {text}' if text else ''}")
 
@@ -214,9 +201,7 @@ def collect_team_facts(tick_context: TickContext, agent: Agent, task: Task | Non
 
 def unbounded_agent_reason(names: Collection[str], new_entry: NewEntry) -> str:
     """Return the reason an entry for a request with a budget cannot ask its target, or an empty text."""
-    if (
-        name := next((target for target in sorted(parse_targets(new_entry.payload)) if target in names), None)
-    ) is None:
+    if (name := next((target for target in sorted(parse_targets(new_entry.payload)) if target in names), None)) is None:
         return ""
     return (
         f"refused: what you were asked has a budget, and {name} takes what you ask in turns for its whole "
@@ -253,9 +238,7 @@ def delegate(
     path = None if current else [turn_state.inputs.agent.name]  # otherwise it is filled in with the rest
     options = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
     payload = {key: value for key, value in options.items() if value is not None}
-    entry = turn_state.stage_entry(
-        NewEntry("request", {"text": message, "target": tool.target, **payload}, []), at
-    )
+    entry = turn_state.stage_entry(NewEntry("request", {"text": message, "target": tool.target, **payload}, []), at)
     if entry is not None:
         turn_state.add_result(call.tool, call.args, ToolResult(True), call.id, is_entry=True)
         turn_state.pending_indexes[entry.identity] = len(turn_state.results)
@@ -266,9 +249,7 @@ def has_handoff(entries: Iterable[OutboxEntry]) -> bool:
     return any(entry.kind == "request" and "hands_on" in entry.payload for entry in entries)
 
 
-def check_handoff(
-    turn_state: TurnState, current: CurrentRequest | None, new_entry: NewEntry
-) -> NewEntry | Rejected:
+def check_handoff(turn_state: TurnState, current: CurrentRequest | None, new_entry: NewEntry) -> NewEntry | Rejected:
     """Return a handoff entry as completed by the engine. Reject any other entry with `hands_on`.
 
     A handoff transfers the remaining budget and the duty to answer. Therefore the entry must move the request
@@ -285,13 +266,7 @@ def check_handoff(
         and new_entry.payload["hands_on"] == current.reference
         and not has_handoff(turn_state.entries)
     )
-    if (
-        current is None
-        or not is_own
-        or team is None
-        or target not in team.hand_to
-        or not isinstance(text, str)
-    ):
+    if current is None or not is_own or team is None or target not in team.hand_to or not isinstance(text, str):
         return Rejected(
             "refused: hands_on is the engine's to write; call hand_to_NAME to hand on what was asked of you"
         )
@@ -315,14 +290,10 @@ def _delegation_blocker(turn_state: TurnState, current: CurrentRequest | None, t
         if not current_request.request:
             return "nothing was asked of you that could be handed on"
         return (
-            f"refused: it was handed on {current_request.hops} times"
-            if current_request.hops >= team.max_hops
-            else ""
+            f"refused: it was handed on {current_request.hops} times" if current_request.hops >= team.max_hops else ""
         )
     if len(current_request.path) + 1 >= team.max_depth:
-        return (
-            f"refused: {len(current_request.path) + 1} agents wait for each other already; answer it yourself"
-        )
+        return f"refused: {len(current_request.path) + 1} agents wait for each other already; answer it yourself"
     if len(current_request.begun.asked) + len(turn_state.pending_indexes) >= team.max_asked:
         return f"refused: {team.max_asked} questions have been asked for it; answer with what you have"
     return current_request.sub_request_blocker(name, {tool.target})

@@ -42,9 +42,7 @@ def make_answer_parser(answer_type: type[Any]) -> Reading:
     if "properties" not in schema:
         raise UsageError(f"{name} must have at least one field", hint=hint)
     if (flaw := find_schema_flaw(schema))[0]:
-        raise UsageError(
-            f"{name} has no usable JSON Schema: {flaw[1]} {flaw[0]}", hint="see docs/requests.md"
-        )
+        raise UsageError(f"{name} has no usable JSON Schema: {flaw[1]} {flaw[0]}", hint="see docs/requests.md")
 
     def parse_answer(answer: Any) -> Any:
         try:

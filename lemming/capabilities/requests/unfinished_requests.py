@@ -15,9 +15,7 @@ from lemming.kernel.turn.dialogue import make_dialogue
 from lemming.kernel.turn.turn_state import TurnState
 
 
-def find_still_open(
-    turn_state: TurnState, earlier_requests: tuple[OpenRequest, ...]
-) -> tuple[OpenRequest, ...]:
+def find_still_open(turn_state: TurnState, earlier_requests: tuple[OpenRequest, ...]) -> tuple[OpenRequest, ...]:
     """Return an agent's open requests, including requests shown to the turn and left unanswered."""
     earlier_requests = tuple(
         replace(item, stands_still=False) if item.stands_still else item for item in earlier_requests
@@ -27,9 +25,7 @@ def find_still_open(
     responses = (entry for entry in turn_state.entries if entry.kind == "response")
     answered = {name for entry in responses for name in parse_references(entry.payload.get("reply_to"))}
     unanswered = (
-        item
-        for item in turn_state.inputs.open_requests
-        if answered.isdisjoint((item, item.rpartition("_")[2]))
+        item for item in turn_state.inputs.open_requests if answered.isdisjoint((item, item.rpartition("_")[2]))
     )
     continued = (item for item in earlier_requests if item.is_worth_recording)
     return (*continued, *(OpenRequest(request=identity) for identity in unanswered))
@@ -47,11 +43,7 @@ def list_own_requests(
     keep = partial(make_dialogue, turn_state)
     return (
         OWN_REQUESTS.state_after_turn(
-            entries,
-            turn_state.unshown_results,
-            calls,
-            pending_states=turn_state.pending_states,
-            keep_dialogue=keep,
+            entries, turn_state.unshown_results, calls, pending_states=turn_state.pending_states, keep_dialogue=keep
         ),
     )
 

@@ -170,9 +170,7 @@ def _truncate(text: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 
-def collect_pending_approvals(
-    org: Organisation, requests: Iterable[RequestView]
-) -> dict[str, PendingApproval]:
+def collect_pending_approvals(org: Organisation, requests: Iterable[RequestView]) -> dict[str, PendingApproval]:
     """Return the pending approvals of capabilities among open requests, by the request's identity."""
     approvals: dict[str, PendingApproval] = {}
     by_name: dict[str, list[RequestView]] = {}

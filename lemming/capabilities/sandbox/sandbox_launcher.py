@@ -128,9 +128,7 @@ def _set_up_launcher(command: SandboxCommand) -> bool:
         try:
             sandbox_policy.protect_devices(command.workspace)
         except OSError as error:
-            raise SandboxSetupFailed(
-                f"root cannot be confined here ({error}): run as another user"
-            ) from error
+            raise SandboxSetupFailed(f"root cannot be confined here ({error}): run as another user") from error
     if command.mode != "landlock":
         return False
     abi = sandbox_policy.get_landlock_abi()
@@ -138,9 +136,7 @@ def _set_up_launcher(command: SandboxCommand) -> bool:
         raise SandboxSetupFailed("this kernel has no Landlock, or it is switched off")
     is_read_only = command.namespaces and sandbox_policy.enter_namespaces(command.workspace)
     if not is_read_only and abi < 3:  # before ABI 3 Landlock lets a command truncate what it may read
-        raise SandboxSetupFailed(
-            f"Landlock ABI {abi} needs namespaces beside it, and this system allows none"
-        )
+        raise SandboxSetupFailed(f"Landlock ABI {abi} needs namespaces beside it, and this system allows none")
     return is_read_only
 
 
@@ -215,9 +211,7 @@ def _describe_sandbox(command: SandboxCommand, is_read_only: bool) -> str:
     from lemming.capabilities.sandbox import sandbox_policy
 
     abi = sandbox_policy.get_landlock_abi()
-    denied_calls = (
-        "chmod, chown and utime" if abi >= sandbox_policy.ABI_OF_SIGNALS else "chmod, chown, utime and kill"
-    )
+    denied_calls = "chmod, chown and utime" if abi >= sandbox_policy.ABI_OF_SIGNALS else "chmod, chown, utime and kill"
     remainder = "namespaces" if is_read_only else f"no namespaces here, so {denied_calls} are refused"
     return f"Landlock ABI {abi}, seccomp, {remainder}"
 

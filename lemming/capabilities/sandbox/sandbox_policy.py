@@ -15,13 +15,7 @@ from typing import Any
 from lemming.capabilities.sandbox.seccomp import build_filter
 
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-SYSTEM_FILES = (
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-)
+SYSTEM_FILES = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -72,9 +66,7 @@ def switch_user(uid: int, gid: int) -> None:
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
-    _call_prctl(
-        "PR_SET_DUMPABLE", 4, 1
-    )  # otherwise /proc/self still belongs to root, and no namespace can be created
+    _call_prctl("PR_SET_DUMPABLE", 4, 1)  # otherwise /proc/self still belongs to root, and no namespace can be created
 
 
 def build_seccomp_program(*, also_metadata: bool, also_signals: bool = False) -> bytes:
@@ -154,17 +146,13 @@ def _map_user(uid: int, gid: int) -> None:
 
 def _call_mount(source: str | None, target: str, flags: int) -> None:
     origin = None if source is None else os.fsencode(source)
-    _check_result(
-        _libc.mount(origin, os.fsencode(target), None, ctypes.c_ulong(flags), None), f"mount {target}"
-    )
+    _check_result(_libc.mount(origin, os.fsencode(target), None, ctypes.c_ulong(flags), None), f"mount {target}")
 
 
 def _set_mount(path: str, *, read_only: bool) -> None:
     added, removed = (_MOUNT_ATTR_RDONLY, 0) if read_only else (0, _MOUNT_ATTR_RDONLY)
     attributes = struct.pack("QQQQ", added, removed, 0, 0)
-    _call_syscall(
-        "mount_setattr", 442, _AT_FDCWD, os.fsencode(path), _AT_RECURSIVE, attributes, len(attributes)
-    )
+    _call_syscall("mount_setattr", 442, _AT_FDCWD, os.fsencode(path), _AT_RECURSIVE, attributes, len(attributes))
 
 
 # --- Landlock ----------------------------------------------------------------------------------

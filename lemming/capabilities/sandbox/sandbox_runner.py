@@ -32,9 +32,7 @@ from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.org.config import OrgSettings
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-NO_SANDBOX = (
-    "shell is disabled: no sandbox on this system (needs Linux >= 5.13 or bubblewrap); see `lemming doctor`"
-)
+NO_SANDBOX = "shell is disabled: no sandbox on this system (needs Linux >= 5.13 or bubblewrap); see `lemming doctor`"
 _GRACE_S = 10.0
 _MEMORY_FOLDER_BYTES = 64 << 20
 _BUBBLEWRAP = (
@@ -81,9 +79,7 @@ def run_confined(command: str, base: Path, workspace: str, settings: OrgSettings
     sandbox_command = _build_command(mode, command, str(folder), shell_settings)
     limits = FolderSize(settings.quota.max_bytes, settings.quota.max_files, quota.DEPTH_LIMIT)
     # A workspace over its quota may keep its size, or no command could tidy it up.
-    return _run_launcher(
-        sandbox_command._replace(max_usage=limits.maximum(usage)), shell_settings.max_output_bytes
-    )
+    return _run_launcher(sandbox_command._replace(max_usage=limits.maximum(usage)), shell_settings.max_output_bytes)
 
 
 # --- which sandbox -------------------------------------------------------------------------------
@@ -95,9 +91,7 @@ def _choose_mode(settings: ShellSettings) -> tuple[Mode | None, str]:
         return "none", 'commands are not confined: config/org.json shell.sandbox is "none"'
     if sys.platform != "linux":
         return None, f"there is no sandbox for {sys.platform}"
-    candidates: tuple[Mode, ...] = (
-        ("bwrap", "landlock") if settings.sandbox == "auto" else (settings.sandbox,)
-    )
+    candidates: tuple[Mode, ...] = ("bwrap", "landlock") if settings.sandbox == "auto" else (settings.sandbox,)
     reasons = []
     for mode in candidates:
         works, detail = _probe_mode(mode)
@@ -162,26 +156,20 @@ def _measure_workspace(workspace: Path, *, refuse_links: bool) -> FolderSize:
             linked[identity] = entry.path, status.st_nlink
     for identity, (path, links) in linked.items():
         if refuse_links and names[identity] < links:
-            raise PermissionDenied(
-                f'shell: linked file refused: "{path}" has another name outside the workspace'
-            )
+            raise PermissionDenied(f'shell: linked file refused: "{path}" has another name outside the workspace')
     return usage
 
 
 # --- running -------------------------------------------------------------------------------------
 
 
-def _build_command(
-    mode: Mode, command: str, workspace: str | None, settings: ShellSettings
-) -> SandboxCommand:
+def _build_command(mode: Mode, command: str, workspace: str | None, settings: ShellSettings) -> SandboxCommand:
     shell = ["/bin/sh", "-c", command]
     home = workspace or "/"
     # Built from nothing: the environment of the engine holds keys.
     environment = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": home, "TMPDIR": f"{home}/{confine.TEMPORARY}"}
     argv = [*_build_bubblewrap_argv(workspace), *shell] if mode == "bwrap" else shell
-    return SandboxCommand(
-        mode, argv, environment, workspace, settings.timeout_s, settings.max_memory_bytes, ()
-    )
+    return SandboxCommand(mode, argv, environment, workspace, settings.timeout_s, settings.max_memory_bytes, ())
 
 
 def _build_bubblewrap_argv(workspace: str | None) -> list[str]:
@@ -204,9 +192,7 @@ def _build_bubblewrap_argv(workspace: str | None) -> list[str]:
 @cache
 def _tmpfs_arguments() -> Sequence[str]:
     """Return the bubblewrap arguments for small folders in memory, or for plain folders without a size limit."""
-    help_text = subprocess.run(
-        [_find_bubblewrap() or "bwrap", "--help"], capture_output=True, check=False
-    ).stdout
+    help_text = subprocess.run([_find_bubblewrap() or "bwrap", "--help"], capture_output=True, check=False).stdout
     if b"--size" not in help_text:
         return ["--dir", "/tmp"]  # noqa: S108 - inside the sandbox
     size = ("--size", str(_MEMORY_FOLDER_BYTES), "--tmpfs")
@@ -279,9 +265,7 @@ def _parse_result(line: bytes, output: bytes) -> LaunchResult:
         launch_result = LaunchResult(**json.loads(line))
     except ValueError as error:
         error_text = output[-500:].decode("utf-8", "replace").strip()
-        raise ToolError(
-            f"shell: the launcher of commands failed: {error_text or 'it said nothing'}"
-        ) from error
+        raise ToolError(f"shell: the launcher of commands failed: {error_text or 'it said nothing'}") from error
     if launch_result.ended == "refused":
         raise ToolError(f"shell: the sandbox cannot be built: {launch_result.walls}")
     return launch_result

@@ -15,20 +15,15 @@ class ShellSettings:
 
     sandbox: Literal["auto", "bwrap", "landlock", "none"] = field(
         default="auto",
-        metadata=describe_field(
-            '"auto": bubblewrap, else Landlock, else the tool is off. "none": no sandbox.'
-        ),
+        metadata=describe_field('"auto": bubblewrap, else Landlock, else the tool is off. "none": no sandbox.'),
     )
-    timeout_s: float = field(
-        default=30.0, metadata=describe_field("Timeout of a command in seconds.", gt=0, le=3600)
-    )
+    timeout_s: float = field(default=30.0, metadata=describe_field("Timeout of a command in seconds.", gt=0, le=3600))
     max_output_bytes: int = field(
         default=64 << 10,
         metadata=describe_field("Maximum output in bytes; the rest is cut, with a mark.", ge=256, le=1 << 20),
     )
     max_memory_bytes: int = field(
-        default=2 << 30,
-        metadata=describe_field("Maximum memory of all processes of a command in bytes.", ge=64 << 20),
+        default=2 << 30, metadata=describe_field("Maximum memory of all processes of a command in bytes.", ge=64 << 20)
     )
 
 

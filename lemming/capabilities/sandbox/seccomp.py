@@ -156,9 +156,7 @@ def _allow_utimens_on_descriptors(utimensat: int) -> Iterable[bytes]:
 
 def _deny_new_namespaces(clone: int) -> Iterable[bytes]:
     yield _instruction(_EQUAL, _CLONE3, 0, 1)
-    yield _instruction(
-        _RETURN, _ENOSYS
-    )  # its flags are out of a filter's reach; libraries fall back to clone
+    yield _instruction(_RETURN, _ENOSYS)  # its flags are out of a filter's reach; libraries fall back to clone
     yield _instruction(_EQUAL, clone, 0, 3)
     yield _instruction(_LOAD, _ARGUMENTS[0])
     yield _instruction(_ANY_BIT, _NEW_NAMESPACES, 0, 1)

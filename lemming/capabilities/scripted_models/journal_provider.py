@@ -28,9 +28,7 @@ class ReplayProvider(Backend):
         folder = Path((base or Path()) / journals)
         if f"{folder.parent.name}/{folder.name}" != paths.JOURNALS:
             hint = f'set "options": {{"journals": "../recorded/{paths.JOURNALS}"}}'
-            raise ConfigError(
-                f'"{journals}" is not the folder {paths.JOURNALS} of an organisation', hint=hint
-            )
+            raise ConfigError(f'"{journals}" is not the folder {paths.JOURNALS} of an organisation', hint=hint)
         self._journals, self._recorded = journals, folder.parent.parent
         self._tick: int | None = None
         self._answers: dict[tuple[str, int], ModelReplied | ModelFailed] = {}

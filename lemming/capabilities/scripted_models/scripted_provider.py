@@ -28,9 +28,7 @@ from lemming.kernel.providers import Backend, Message, Reply, Request
 _LIMIT_BYTES = 64 << 20
 NEEDS_A_MODEL = "list the models with `lemming models list`, then choose one with `lemming models use KEY`"
 
-ErrorName = Literal[
-    "Unavailable", "RateLimited", "TimedOut", "AuthenticationFailed", "UnknownModel", "RequestRejected"
-]
+ErrorName = Literal["Unavailable", "RateLimited", "TimedOut", "AuthenticationFailed", "UnknownModel", "RequestRejected"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,46 +37,33 @@ class ScriptLine:
 
     agent: str = field(default="*", metadata=describe_field('The agent that asks; "*" is any.'))
     tick: int | None = field(default=None, metadata=describe_field("The tick; null is any."))
-    step: int | None = field(
-        default=None, metadata=describe_field("The step in the turn, from 0; null is any.")
-    )
-    contains: str = field(
-        default="", metadata=describe_field("Text that the last message to the model holds.")
-    )
+    step: int | None = field(default=None, metadata=describe_field("The step in the turn, from 0; null is any."))
+    contains: str = field(default="", metadata=describe_field("Text that the last message to the model holds."))
     question: str = field(
         default="",
-        metadata=describe_field(
-            "The question, and no other: 16 digits that the refusal of an unknown one names."
-        ),
+        metadata=describe_field("The question, and no other: 16 digits that the refusal of an unknown one names."),
     )
     reply: dict[str, Any] | str | None = field(
         default=None, metadata=describe_field("The answer: an object, or the text itself.")
     )
     calls: list[dict[str, Any]] = field(
         default_factory=list,
-        metadata=describe_field(
-            'Tools it calls as a backend\'s own: {"tool", "args"} each, and "id" if you like.'
-        ),
+        metadata=describe_field('Tools it calls as a backend\'s own: {"tool", "args"} each, and "id" if you like.'),
     )
     thinking: str = field(default="", metadata=describe_field("What it thought first."))
-    error: ErrorName | None = field(
-        default=None, metadata=describe_field("The error raised instead of a reply.")
-    )
+    error: ErrorName | None = field(default=None, metadata=describe_field("The error raised instead of a reply."))
     input_tokens: int | None = field(default=None, metadata=describe_field("", ge=0))
     output_tokens: int | None = field(default=None, metadata=describe_field("", ge=0))
     delay_s: float = field(default=0.0, metadata=describe_field("How long the answer takes.", ge=0))
     at: str = field(
-        default="",
-        metadata=describe_field("When it came, such as 2026-11-23T09:00:00.000Z: a recording. Empty: now."),
+        default="", metadata=describe_field("When it came, such as 2026-11-23T09:00:00.000Z: a recording. Empty: now.")
     )
 
     def matches(self, request: Request) -> bool:
         """Return True if all conditions hold. A `question` in the line decides alone, besides `agent`."""
         if self.question:
             return self.agent in ("*", request.agent) and self.question == question_digest(request.messages)
-        last_message = next(
-            (m["content"] for m in reversed(request.messages) if m["role"] in ("user", "tool")), ""
-        )
+        last_message = next((m["content"] for m in reversed(request.messages) if m["role"] in ("user", "tool")), "")
         return (
             self.agent in ("*", request.agent)
             and self.tick in (None, request.tick)
@@ -115,9 +100,7 @@ class ScriptedProvider(Backend):
         if any(line.question for line in self._lines):
             message = f"these answers are recorded, and this was not asked then (question {question})"
             raise RequestRejected(message, where=self._file, hint=NEEDS_A_MODEL)
-        call_description = (
-            f"agent {request.agent!r}, tick {request.tick}, step {request.step}, question {question}"
-        )
+        call_description = f"agent {request.agent!r}, tick {request.tick}, step {request.step}, question {question}"
         raise RequestRejected(
             f"no line answers {call_description}", where=self._file, hint='add one, or one with agent "*"'
         )
@@ -133,9 +116,7 @@ def _reply_from_line(line: ScriptLine, request: Request) -> Reply:
         error: errors.ProviderError = getattr(errors, line.error)("the script says so", where="scripted")
         error.may_be_paid = isinstance(error, errors.TimedOut)
         raise error
-    text = (
-        line.reply if isinstance(line.reply, str) else dump_compact(line.reply).decode() if line.reply else ""
-    )
+    text = line.reply if isinstance(line.reply, str) else dump_compact(line.reply).decode() if line.reply else ""
     calls_with_ids = ({"id": f"call_{request.step}_{index}", **call} for index, call in enumerate(line.calls))
     return Reply(
         text=text,
@@ -178,9 +159,7 @@ def _validate_line(line: ScriptLine, file: str) -> tuple[Problem, ...]:
     if has_answer == (line.error is not None):
         return (Problem('a line must have either "reply" or "error"', file, 1, 1),)
     if line.at and not is_timestamp(line.at):
-        return (
-            Problem(f'"at" must be a time such as 2026-11-23T09:00:00.000Z, got "{line.at}"', file, 1, 1),
-        )
+        return (Problem(f'"at" must be a time such as 2026-11-23T09:00:00.000Z, got "{line.at}"', file, 1, 1),)
     return ()
 
 

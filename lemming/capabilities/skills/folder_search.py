@@ -49,9 +49,7 @@ class SkillSearch:
         for name in names:
             path, is_match = f"{folder}/{name[:-1]}", fnmatchcase(name[:-1], self._name_pattern)
             if name.endswith("@") and is_match:
-                self._add_problem(
-                    path, "symbolic links are not followed", "list the folder it leads to, or copy it"
-                )
+                self._add_problem(path, "symbolic links are not followed", "list the folder it leads to, or copy it")
             if not name.endswith("/") or name.startswith(".") or name in _EXCLUDED_FOLDERS:
                 continue
             inside = self._list_names(path)
@@ -66,9 +64,7 @@ class SkillSearch:
         if f"{SKILL_FILE}@" in names:
             self._add_problem(f"{folder}/{SKILL_FILE}", "symbolic links are not followed", "copy the file")
         if like := next((name for name in names if name.casefold() == SKILL_FILE.casefold()), None):
-            self._add_problem(
-                f"{folder}/{like}", f"the file of a skill must be named {SKILL_FILE}", "rename it"
-            )
+            self._add_problem(f"{folder}/{like}", f"the file of a skill must be named {SKILL_FILE}", "rename it")
 
     def _list_names(self, folder: str) -> list[str]:
         """Return the names in a folder, folders ending with / and links with @.

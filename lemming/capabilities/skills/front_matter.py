@@ -43,9 +43,7 @@ def split_front_matter(text: str) -> tuple[str | None, str]:
         raise InvalidFrontMatter("the block must end with a second line ---", 1)
     header = text[start.end() : end.start()]
     if len(header) > LIMIT_CHARS:
-        raise InvalidFrontMatter(
-            f"the block must have at most {LIMIT_CHARS} characters, got {len(header)}", 1
-        )
+        raise InvalidFrontMatter(f"the block must have at most {LIMIT_CHARS} characters, got {len(header)}", 1)
     return header, text[end.end() :].lstrip("\n")
 
 
@@ -110,17 +108,13 @@ def _parse_value(event: Any, events: Iterator[Any], depth: int) -> Any:
     if event.tag not in (None, "!"):
         raise _make_error(f"tags ({event.tag}) are not allowed", event.start_mark)
     if depth > MAX_DEPTH:
-        raise _make_error(
-            f"the block must be nested at most {MAX_DEPTH} levels deep, got more", event.start_mark
-        )
+        raise _make_error(f"the block must be nested at most {MAX_DEPTH} levels deep, got more", event.start_mark)
     if isinstance(event, yaml.ScalarEvent):
         if not event.value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in event.value):
             raise _make_error("expected Unicode text, got a lone surrogate", event.start_mark)
         return _parse_scalar(event.value) if event.style is None else event.value
     if isinstance(event, yaml.SequenceStartEvent):
-        return [
-            _parse_value(item, events, depth + 1) for item in _iter_children(events, yaml.SequenceEndEvent)
-        ]
+        return [_parse_value(item, events, depth + 1) for item in _iter_children(events, yaml.SequenceEndEvent)]
     values: dict[str, Any] = {}
     for key in _iter_children(events, yaml.MappingEndEvent):
         if not isinstance(key, yaml.ScalarEvent):

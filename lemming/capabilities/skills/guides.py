@@ -36,9 +36,7 @@ class Guide(NamedTuple):
     def to_prompt_section(self) -> str:
         """The guide as a prompt section, truncated to `GUIDE_CHARS` characters."""
         text = self.text.strip()
-        suffix = (
-            f"\n[cut: the first {GUIDE_CHARS} of {len(text)} characters]" if len(text) > GUIDE_CHARS else ""
-        )
+        suffix = f"\n[cut: the first {GUIDE_CHARS} of {len(text)} characters]" if len(text) > GUIDE_CHARS else ""
         return f"# Instructions from {self.file}\n{text[:GUIDE_CHARS]}{suffix}"
 
 

@@ -10,11 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lemming.capabilities.skills.front_matter import (
-    InvalidFrontMatter,
-    parse_front_matter,
-    split_front_matter,
-)
+from lemming.capabilities.skills.front_matter import InvalidFrontMatter, parse_front_matter, split_front_matter
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.paths import SKILL_FILE
 from lemming.kernel.base.untrusted_quoting import escape_markers
@@ -78,10 +74,7 @@ def _find_remarks(name: str, keys: dict[str, Any], description: str) -> list[tup
         remarks.append(("the skill has no name; the folder's is used", f"add name: {name}"))
     elif declared_name != name:
         remarks.append(
-            (
-                f'the skill is named "{declared_name}" and its folder "{name}"; the folder name is used',
-                "make them one",
-            )
+            (f'the skill is named "{declared_name}" and its folder "{name}"; the folder name is used', "make them one")
         )
     if not _is_portable(name):
         rule = f"at most {_NAME_CHARS} lower-case letters, digits and single - between them"
@@ -105,9 +98,7 @@ def _to_text(value: Any) -> str:
 
 
 def _invalid_skill(file: str, message: str, hint: str, line: int) -> ConfigError:
-    problem = Problem(
-        f"not a valid skill: {message}", file, line, min(line, 1), hint=hint, severity="warning"
-    )
+    problem = Problem(f"not a valid skill: {message}", file, line, min(line, 1), hint=hint, severity="warning")
     return ConfigError(str(problem), problems=(problem,))
 
 

@@ -46,9 +46,7 @@ def parse_skill_patterns(agent: Agent) -> list[tuple[str, str, str]]:
     for pattern in valid_patterns(agent):
         folder, _, names = pattern.removeprefix("./").rpartition("/")
         default_folders = (f"{paths.agent_folder(agent.name)}/skills", "skills")
-        searches += [
-            (pattern, search_folder, names) for search_folder in ((folder,) if folder else default_folders)
-        ]
+        searches += [(pattern, search_folder, names) for search_folder in ((folder,) if folder else default_folders)]
     return searches
 
 
@@ -65,9 +63,7 @@ def load_agent_skills(agent: Agent, org: Organisation, staged: Mapping[str, byte
     return SkillSet(dict(sorted(skills.items())), tuple(dict.fromkeys(problems)), unmatched)
 
 
-def load_skills(
-    org: Organisation, folder: str, names: str = "*", staged: Mapping[str, bytes] = NOTHING
-) -> SkillSet:
+def load_skills(org: Organisation, folder: str, names: str = "*", staged: Mapping[str, bytes] = NOTHING) -> SkillSet:
     """Return the skills below a folder with names matching a pattern."""
     search = SkillSearch(org.base, staged, names)
     skills = dict[str, Skill]()
@@ -125,9 +121,7 @@ def list_skill_statuses(org: Organisation) -> tuple[list[SkillStatus], list[Prob
     agents = survey_agents(org).agents
     listed = [folder for agent in agents.values() for _, folder, _ in parse_skill_patterns(agent)]
     agent_skill_folders = [
-        f"{paths.agent_folder(name)}/skills"
-        for name in list_agent_folders(org)
-        if paths.AGENT_NAME.match(name)
+        f"{paths.agent_folder(name)}/skills" for name in list_agent_folders(org) if paths.AGENT_NAME.match(name)
     ]
     readers: dict[str, list[str]] = {}
     for agent in agents.values():

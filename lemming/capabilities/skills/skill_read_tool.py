@@ -42,9 +42,7 @@ class SkillReadTool(EngineTool):
         self,
         context: ToolContext,
         name: Annotated[str, describe_field("The skill's name.")] = "",
-        file: Annotated[
-            str, describe_field("A file of the skill, by its path from there; empty: SKILL.md.")
-        ] = "",
+        file: Annotated[str, describe_field("A file of the skill, by its path from there; empty: SKILL.md.")] = "",
     ) -> ToolResult:
         """Return the skill's text with the names of its other files, or the text of another file."""
         skills = load_agent_skills(context.agent, context.org, context.staged).by_name
@@ -55,9 +53,7 @@ class SkillReadTool(EngineTool):
             raise ToolError(f'{self.name}: no skill "{name}"', hint=hint)
         skill = skills[name]
         other_files = [
-            path
-            for path in SkillSearch(context.base, context.staged).list_files(skill.folder)
-            if path != SKILL_FILE
+            path for path in SkillSearch(context.base, context.staged).list_files(skill.folder) if path != SKILL_FILE
         ]
         if not file or file == SKILL_FILE:
             suffix = f"\n\n[files of this skill: {', '.join(other_files)}]" if other_files else ""

@@ -69,9 +69,7 @@ class SkillsContextProvider(ContextProvider):
         if valid_patterns(context.agent) and context.model.prompt != "brief":
             sections.append(
                 build_skills_section(
-                    load_agent_skills(
-                        context.agent, context.tick_context.org, context.unwritten_files
-                    ).by_name
+                    load_agent_skills(context.agent, context.tick_context.org, context.unwritten_files).by_name
                 )
             )
         return sections

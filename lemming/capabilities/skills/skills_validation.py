@@ -38,7 +38,9 @@ def _validate_guides(base: Path, agent: Agent) -> Iterator[Problem]:
         yield _make_warning(resume, "/guides", f"{GUIDE} does not exist, or is empty", hint)
     for guide in guides:
         if len(guide.text.strip()) > GUIDE_CHARS:
-            message = f"the guide must have at most {GUIDE_CHARS} characters, got {len(guide.text)}: prompts have the first"
+            message = (
+                f"the guide must have at most {GUIDE_CHARS} characters, got {len(guide.text)}: prompts have the first"
+            )
             yield _make_warning(guide.file, "", message, "shorten it")
 
 
@@ -70,10 +72,7 @@ def _suggest_pattern(org: Organisation, agent: Agent, pattern: str) -> str:
     name = pattern.rpartition("/")[2]
     if name in folders_by_name:
         return f'write "{folders_by_name[name]}", the folder of the skill'
-    return (
-        did_you_mean(name, list(folders_by_name))
-        or f"put it into skills/{name.strip('*?') or 'NAME'}/SKILL.md"
-    )
+    return did_you_mean(name, list(folders_by_name)) or f"put it into skills/{name.strip('*?') or 'NAME'}/SKILL.md"
 
 
 def _make_warning(file: str, pointer: str, message: str, hint: str) -> Problem:

@@ -10,6 +10,4 @@ REACT = RegisteredStrategy("react", react)
 PLAN_EXECUTE = RegisteredStrategy(
     "plan_execute", plan_execute.plan_execute, plan_execute.PlanExecuteOptions, plan_execute.load_inputs
 )
-REFLEXION = RegisteredStrategy(
-    "reflexion", reflexion.reflexion, reflexion.ReflexionOptions, reflexion.load_inputs
-)
+REFLEXION = RegisteredStrategy("reflexion", reflexion.reflexion, reflexion.ReflexionOptions, reflexion.load_inputs)

@@ -60,8 +60,7 @@ class PlanExecuteOptions:
         default=2, metadata=describe_field("Maximum number of new plans after a failed step.", ge=0, le=20)
     )
     step_replies: int = field(
-        default=8,
-        metadata=describe_field("Maximum number of replies for a step, in all turns.", ge=1, le=100),
+        default=8, metadata=describe_field("Maximum number of replies for a step, in all turns.", ge=1, le=100)
     )
 
 
@@ -156,9 +155,7 @@ def _replan(turn: Turn, plan: MemoryPlan, index: int) -> Generator[Yielded, Any,
         prompt_text = f"Step {index + 1} failed. Plan again what is left to do. {ASK_FOR_PLAN}"
         text = f"{_format_plan(turn, plan)}\n\n{prompt_text}"
         try:
-            steps = (yield from _ask_for_plan(turn, text))["steps"][
-                : max(MAX_TOTAL_STEPS - len(past_steps), 0)
-            ]
+            steps = (yield from _ask_for_plan(turn, text))["steps"][: max(MAX_TOTAL_STEPS - len(past_steps), 0)]
         except ContractError as error:
             turn.remark(f"no other plan was made: {error}")
     if steps is None:
@@ -173,9 +170,7 @@ def _replan(turn: Turn, plan: MemoryPlan, index: int) -> Generator[Yielded, Any,
     return plan
 
 
-def _run_step(
-    turn: Turn, plan: MemoryPlan, index: int
-) -> Generator[Yielded, Any, tuple[MemoryPlan, End | None]]:
+def _run_step(turn: Turn, plan: MemoryPlan, index: int) -> Generator[Yielded, Any, tuple[MemoryPlan, End | None]]:
     """Run a step as far as the turn allows.
 
     Return the updated plan, and the turn's end if the turn is over.
@@ -200,9 +195,7 @@ def _run_step(
             elif not turn.results:
                 is_failed = not step_text or step_text.lstrip().startswith(FAILED)
                 step_text = step_text or f"{FAILED} it gave no result"
-                step = replace(
-                    step, status="failed" if is_failed else "done", result=step_text[:RESULT_CHARS]
-                )
+                step = replace(step, status="failed" if is_failed else "done", result=step_text[:RESULT_CHARS])
     steps = [*plan.steps[:index], step, *plan.steps[index + 1 :]]
     plan = replace(plan, steps=steps, is_over=turn.is_finished)  # a request that comes back is planned anew
     yield from _save_plan(turn, plan)

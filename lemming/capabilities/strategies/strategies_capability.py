@@ -78,9 +78,7 @@ class StrategyContextProvider(ContextProvider):
         assert agent.turn.strategy, "who has none is not asked"
         request_entry = visible.task.request if visible.task else None
         request = (request_entry.payload.get("hands_on") or request_entry.id) if request_entry else ""
-        damaged = frozenset(
-            PurePosixPath(p.file).name.removesuffix(".json") for p in visible.memories.problems
-        )
+        damaged = frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in visible.memories.problems)
         try:
             strategy = get_strategy(agent.turn.strategy, tuple(tick_context.config.org.plugins))
             options = strategy.parse_options(agent.turn.options)
@@ -108,7 +106,5 @@ class StrategyInterceptor(TurnInterceptor):
         """Pass the strategy's message to the agent's next turn, as a result."""
         turn_state = self.turn_state
         if turn_state.remaining_work and not (turn_state.task or turn_state.pending_indexes):
-            turn_state.results.append(
-                render_result("strategy", {}, ToolResult(True, turn_state.remaining_work))
-            )
+            turn_state.results.append(render_result("strategy", {}, ToolResult(True, turn_state.remaining_work)))
         return end

@@ -52,16 +52,12 @@ def _validate_critic(base: OrgPath, agent: Agent, config: Config, options: Refle
     file = paths.resume_file(agent.name)
     if options.model and options.model not in config.models:
         hint = did_you_mean(options.model, list(config.models)) or "name a key of config/models.json"
-        yield Problem(
-            f'there is no model key "{options.model}"', file, pointer="/turn/options/model", hint=hint
-        )
+        yield Problem(f'there is no model key "{options.model}"', file, pointer="/turn/options/model", hint=hint)
     if options.agent:
         agents = survey_agents(base).agents
         if options.agent not in agents:
             hint = did_you_mean(options.agent, list(agents)) or "name an agent with a valid resume"
-            yield Problem(
-                f'there is no agent "{options.agent}"', file, pointer="/turn/options/agent", hint=hint
-            )
+            yield Problem(f'there is no agent "{options.agent}"', file, pointer="/turn/options/agent", hint=hint)
     if options.command and not any(is_match("shell", pattern) for pattern in agent.permissions.tools):
         hint = 'add "shell" to permissions.tools'
         message = 'a critic that is a command requires the tool "shell"'

@@ -107,9 +107,7 @@ def strategy(name: str, *, options: type[Any] = NoOptions, given: Given | None =
 
 def load_strategies(plugins: tuple[str, ...] | None) -> Mapping[str, RegisteredStrategy]:
     """Return the strategies available with plugins, or the strategies of the process for None."""
-    return collect_items(
-        "strategy", plugins, lambda items: Catalogue(STRATEGIES_SHIPPED, items, lambda item: item)
-    )
+    return collect_items("strategy", plugins, lambda items: Catalogue(STRATEGIES_SHIPPED, items, lambda item: item))
 
 
 def get_strategy(name: str, plugins: tuple[str, ...] | None) -> RegisteredStrategy:

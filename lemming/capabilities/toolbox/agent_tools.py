@@ -45,9 +45,7 @@ class ListAgentsTool(EngineTool):
         titles = {name: agent.title for name, agent in survey.agents.items()}
         titles |= dict.fromkeys(survey.broken, "(out of service: its resume is broken)")
         titles |= _get_staged_titles(context)
-        return ToolResult(
-            True, "\n".join(_format_line(name, title) for name, title in sorted(titles.items()))
-        )
+        return ToolResult(True, "\n".join(_format_line(name, title) for name, title in sorted(titles.items())))
 
 
 class CreateAgentTool(EngineTool):
@@ -103,18 +101,12 @@ class CreateAgentTool(EngineTool):
                 "tools": tools,
                 "file_access": context.agent.as_json["permissions"]["file_access"],
             },
-            "schedule": {
-                "run_every_n_ticks": run_every_n_ticks,
-                "phase_offset": phase_offset,
-                "wake": "changed",
-            },
+            "schedule": {"run_every_n_ticks": run_every_n_ticks, "phase_offset": phase_offset, "wake": "changed"},
             "instructions": instructions,
             "credits": credits,
             "created_by": context.agent.name,
         }
-        if gates := context.agent.as_json.get(
-            "gates"
-        ):  # a created agent gets no permission that its creator lacks
+        if gates := context.agent.as_json.get("gates"):  # a created agent gets no permission that its creator lacks
             resume["gates"] = gates
         effect = FileEffect(paths.resume_file(name), _encode_resume(resume))
         credits_text = f" and has {transferred:g} of your credits" if transferred else ""
@@ -170,9 +162,7 @@ def _require_creatable(context: ToolContext, created: Agent) -> None:
     ):
         raise PermissionDenied(f'create_agent: "{created.name}" would get more than {creator.name} has')
     if max_credits is not None and (new_credits is None or new_credits > max_credits):
-        raise PermissionDenied(
-            f'create_agent: "{created.name}" would get more credits than {creator.name} has'
-        )
+        raise PermissionDenied(f'create_agent: "{created.name}" would get more credits than {creator.name} has')
 
 
 def _require_free_name(context: ToolContext, name: str) -> None:
@@ -205,9 +195,7 @@ def _require_no_escalation(context: ToolContext, tools: list[str], read_outboxes
     own_tools = set(creator.permissions.tools) - {CreateAgentTool.name}
     toolset = get_toolset(context.settings, context.org).for_agent(creator.name)
     free = {name for name in tools if name in toolset and toolset[name].always_allowed}
-    free |= {
-        name for name in tools if "*" not in name and any(is_match(name, pattern) for pattern in own_tools)
-    }
+    free |= {name for name in tools if "*" not in name and any(is_match(name, pattern) for pattern in own_tools)}
     free -= {CreateAgentTool.name}
     if excess := sorted(set(tools) - own_tools - free):
         raise PermissionDenied(
@@ -215,9 +203,7 @@ def _require_no_escalation(context: ToolContext, tools: list[str], read_outboxes
             hint=f"you can pass on: {', '.join(sorted(own_tools)) or 'none'}",
         )
     if unreadable := [name for name in read_outboxes if name != creator.name and not creator.may_read(name)]:
-        raise PermissionDenied(
-            f"create_agent: {', '.join(unreadable)} refused by your permissions.read_outboxes"
-        )
+        raise PermissionDenied(f"create_agent: {', '.join(unreadable)} refused by your permissions.read_outboxes")
 
 
 def _require_creation_depth(context: ToolContext) -> None:
@@ -268,9 +254,7 @@ def _transfer_credits(context: ToolContext, requested: float) -> tuple[dict[str,
     limits: AgentCredits = resolve_credits(load_config(context.org), agent.name, agent.credits)
     if limits.max_credits is None:
         return {"max_credits": requested or None, "soft_cap": limits.soft_cap}, 0.0
-    used_up = (
-        read_state(context.org, agent.name).consumed_credits if context.used_up is None else context.used_up
-    )
+    used_up = read_state(context.org, agent.name).consumed_credits if context.used_up is None else context.used_up
     remaining = max(limits.max_credits - used_up, 0.0)
     new_credits = requested or floor(remaining / 2 * 1e6) / 1e6  # down: halves never come to more
     if new_credits > remaining or not new_credits:

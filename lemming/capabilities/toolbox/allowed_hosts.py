@@ -44,9 +44,7 @@ def host_pattern_error(pattern: str) -> str:
         return "a port must be 1 to 65535"
     bare = name.removeprefix("*.")
     if not bare or "*" in bare or any(letter.isspace() for letter in bare) or "@" in bare:
-        return (
-            'expected a host such as example.org, *.example.org or example.org:8443; "*" alone is not allowed'
-        )
+        return 'expected a host such as example.org, *.example.org or example.org:8443; "*" alone is not allowed'
     return ""
 
 

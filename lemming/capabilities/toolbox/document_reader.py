@@ -120,11 +120,7 @@ def _read_html(raw: bytes) -> Iterator[str]:
     yield from itertools.chain([f"{title}\n\n"] if title and not text.startswith("# ") else [], [text])
 
 
-_READERS: dict[str, Callable[[bytes], Iterator[str]]] = {
-    "pdf": _read_pdf,
-    "word": _read_word,
-    "html": _read_html,
-}
+_READERS: dict[str, Callable[[bytes], Iterator[str]]] = {"pdf": _read_pdf, "word": _read_word, "html": _read_html}
 
 if __name__ == "__main__":
     sys.exit(main())

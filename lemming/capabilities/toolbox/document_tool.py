@@ -38,10 +38,7 @@ class ReadDocumentTool(SingleFileReadingTool):
     parallel = True  # each is read by a process of its own
 
     def plan(
-        self,
-        context: ToolContext,
-        path: Path,
-        part: Annotated[int, describe_field("Which part, from 1.", ge=1)] = 1,
+        self, context: ToolContext, path: Path, part: Annotated[int, describe_field("Which part, from 1.", ge=1)] = 1
     ) -> ToolResult:
         """Return the text of one part."""
         allowed_path = resolve_path(context.agent, context.base, path, "read", caller=self.name)
@@ -93,11 +90,7 @@ def extract_text(raw: bytes, kind: Kind, part: int = 1) -> tuple[str, bool]:
     except subprocess.TimeoutExpired as error:
         raise ToolError("it takes too long") from error
     if process.returncode:
-        reason = (
-            "it takes too long"
-            if process.returncode < 0
-            else f"its reader ended with status {process.returncode}"
-        )
+        reason = "it takes too long" if process.returncode < 0 else f"its reader ended with status {process.returncode}"
         raise ToolError(reason)
     answer = json.loads(process.stdout)
     if "missing" in answer:

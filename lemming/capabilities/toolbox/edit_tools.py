@@ -31,12 +31,8 @@ class FileEditTool(FileWritingTool, FileReadingTool):
         self,
         context: ToolContext,
         path: Path,
-        old: Annotated[
-            str, describe_field("The passage as it stands there, line ends included.", min_length=1)
-        ],
-        new: Annotated[
-            str, describe_field("What is to stand there instead; empty: the passage is taken out.")
-        ],
+        old: Annotated[str, describe_field("The passage as it stands there, line ends included.", min_length=1)],
+        new: Annotated[str, describe_field("What is to stand there instead; empty: the passage is taken out.")],
         all: Annotated[bool, describe_field("Replace it wherever it stands.")] = False,
     ) -> ToolResult:
         """Return the effect that writes the file with the passage replaced."""
@@ -53,9 +49,7 @@ class FileEditTool(FileWritingTool, FileReadingTool):
             )
         effect = make_write_effect(context, path, text.replace(old, new), caller=self.name)
         change = (
-            f"{len(occurrences)} passages"
-            if len(occurrences) > 1
-            else f"line {_line_number(text, occurrences[0])}"
+            f"{len(occurrences)} passages" if len(occurrences) > 1 else f"line {_line_number(text, occurrences[0])}"
         )
         return ToolResult(True, f"changed {change} of {path}", (effect,))
 
@@ -67,10 +61,7 @@ class FileAppendTool(FileWritingTool):
     description = "Add text to the end of a file, beginning on a new line. The file is made if need be."
 
     def plan(
-        self,
-        context: ToolContext,
-        path: Path,
-        content: Annotated[str, describe_field("What is added.", min_length=1)],
+        self, context: ToolContext, path: Path, content: Annotated[str, describe_field("What is added.", min_length=1)]
     ) -> ToolResult:
         """Return the effect that writes the file with the text appended."""
         allowed_path = resolve_path(context.agent, context.base, path, "write", caller=self.name)
@@ -79,10 +70,7 @@ class FileAppendTool(FileWritingTool):
         except PermissionDenied:  # that is not to be taken for a file that is not there
             raise
         except ToolError as error:
-            if (
-                not isinstance(error.__cause__, FileNotFoundError)
-                and allowed_path.path_key not in context.removed
-            ):
+            if not isinstance(error.__cause__, FileNotFoundError) and allowed_path.path_key not in context.removed:
                 raise
             old_text = ""
         end = "\n" if old_text and not old_text.endswith("\n") else ""
@@ -94,9 +82,7 @@ class FileMoveTool(FileWritingTool, FileReadingTool):
     """Renames or moves a text file."""
 
     name = "file_move"
-    description = (
-        "Move or rename a text file. Nothing that stands there is written over, unless `over` is true."
-    )
+    description = "Move or rename a text file. Nothing that stands there is written over, unless `over` is true."
     place_arguments = ("path", "to")
 
     def plan(
@@ -108,9 +94,7 @@ class FileMoveTool(FileWritingTool, FileReadingTool):
     ) -> ToolResult:
         """Return the effects that write the file at the new path and remove the old file."""
         text = read_text(
-            resolve_path(context.agent, context.base, path, "read", caller=self.name),
-            context.staged,
-            context.removed,
+            resolve_path(context.agent, context.base, path, "read", caller=self.name), context.staged, context.removed
         )
         source = resolve_path(context.agent, context.base, path, "write", caller=self.name)
         destination = resolve_path(context.agent, context.base, to, "write", caller=self.name)

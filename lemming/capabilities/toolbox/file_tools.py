@@ -17,9 +17,7 @@ from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import EngineTool, Places, ToolClass, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 
-Path = Annotated[
-    str, describe_field("A file: notes.txt in your workspace, shared/notes.txt in the shared folder.")
-]
+Path = Annotated[str, describe_field("A file: notes.txt in your workspace, shared/notes.txt in the shared folder.")]
 
 
 class FileReadingTool(EngineTool):
@@ -83,9 +81,7 @@ class FileWriteTool(FileWritingTool):
     ) -> ToolResult:
         """Return the effect that writes the file."""
         effect = make_write_effect(context, path, content, caller=self.name)
-        return ToolResult(
-            True, f"wrote {len(effect.content)} bytes to {describe_path(path, effect)}", (effect,)
-        )
+        return ToolResult(True, f"wrote {len(effect.content)} bytes to {describe_path(path, effect)}", (effect,))
 
 
 class FileListTool(FileReadingTool):
@@ -97,9 +93,7 @@ class FileListTool(FileReadingTool):
     def plan(
         self,
         context: ToolContext,
-        path: Annotated[
-            str, describe_field("A folder: . is your workspace, shared the shared folder.")
-        ] = ".",
+        path: Annotated[str, describe_field("A folder: . is your workspace, shared the shared folder.")] = ".",
     ) -> ToolResult:
         """Return the names in the folder, each on a line."""
         allowed_path = resolve_path(context.agent, context.base, path, "read", caller=self.name)

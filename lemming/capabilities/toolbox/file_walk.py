@@ -86,9 +86,7 @@ class TextFileWalker:
         if self.unread:
             remarks.append(f"[not searched: {self.unread} that are no text files, or too large]")
         if self.is_cut:
-            remarks.append(
-                f"[only the first {self.describe_count} were searched: name a folder further down]"
-            )
+            remarks.append(f"[only the first {self.describe_count} were searched: name a folder further down]")
         return remarks
 
 
@@ -109,9 +107,7 @@ def _iter_files(folder: AllowedPath, staged: Mapping[str, bytes], removed: Remov
 def _child_place(folder: AllowedPath, name: str) -> AllowedPath:
     parent_path = folder.attempt.path.rstrip("/").removeprefix("./")
     display_path = (
-        name
-        if parent_path in ("", ".") and not folder.attempt.path.startswith("/")
-        else f"{parent_path}/{name}"
+        name if parent_path in ("", ".") and not folder.attempt.path.startswith("/") else f"{parent_path}/{name}"
     )
     relative = f"{folder.relative}/{name}" if folder.relative else name
     return replace(

@@ -106,11 +106,7 @@ def _to_result(page: WebResponse, caller: str) -> ToolResult:
     if page.content and not (kind.startswith(_TEXTS) or kind.endswith(_ENDINGS) or not kind):
         _raise_unsupported_type(kind, head, caller)
     cut = f"\n[cut: only the first {len(page.content)} bytes were taken]" if page.is_cut else ""
-    text = (
-        _extract_page_text(page.content, parameters)
-        if kind in _HTML
-        else _decode_text(page.content, parameters)
-    )
+    text = _extract_page_text(page.content, parameters) if kind in _HTML else _decode_text(page.content, parameters)
     return ToolResult(page.status < 400, f"{head}\n\n{text}{cut}".rstrip())
 
 
@@ -133,9 +129,7 @@ def _raise_unsupported_type(kind: str, head: str, caller: str) -> NoReturn:
 
 def _decode_text(content: bytes, parameters: str) -> str:
     """Return the text in the response's character set, or in UTF-8 for an unknown one."""
-    named = [
-        part.partition("=")[2].strip(" \"'") for part in parameters.split(";") if "charset" in part.lower()
-    ]
+    named = [part.partition("=")[2].strip(" \"'") for part in parameters.split(";") if "charset" in part.lower()]
     try:
         return content.decode(named[0] if named else "utf-8", "replace")
     except (LookupError, ValueError):  # an unknown codec, or one that cannot decode, such as "idna"

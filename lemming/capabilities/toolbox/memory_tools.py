@@ -9,13 +9,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact
 from lemming.kernel.files.fast_decoder import describe_field
-from lemming.kernel.memory import (
-    decode_memory,
-    list_memories,
-    load_memory,
-    make_memory_effect,
-    require_intact,
-)
+from lemming.kernel.memory import decode_memory, list_memories, load_memory, make_memory_effect, require_intact
 from lemming.kernel.tools import EngineTool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 
@@ -38,9 +32,7 @@ class MemoryReadTool(EngineTool):
         return paths.memory_file(agent_name, key) if is_key else ""
 
     def plan(
-        self,
-        context: ToolContext,
-        key: Annotated[str, describe_field("The memory's key; empty: list all keys.")] = "",
+        self, context: ToolContext, key: Annotated[str, describe_field("The memory's key; empty: list all keys.")] = ""
     ) -> ToolResult:
         """Return the value as JSON, or the keys on separate lines, including values saved earlier in this
         turn.
@@ -86,7 +78,5 @@ def _read_value(context: ToolContext, key: str) -> Any:
 
 def _list_keys(context: ToolContext) -> list[str]:
     prefix = f"{paths.memory_folder(context.agent.name)}/"
-    staged = {
-        path.removeprefix(prefix).removesuffix(".json") for path in context.staged if path.startswith(prefix)
-    }
+    staged = {path.removeprefix(prefix).removesuffix(".json") for path in context.staged if path.startswith(prefix)}
     return sorted(staged.union(list_memories(context.base, context.agent.name)))

@@ -47,23 +47,17 @@ class RemindMeTool(EngineTool):
     def plan(
         self,
         context: ToolContext,
-        text: Annotated[
-            str, describe_field("What you want to be told then.", min_length=1, max_length=10_000)
-        ],
+        text: Annotated[str, describe_field("What you want to be told then.", min_length=1, max_length=10_000)],
         at: Annotated[str, describe_field(f"When: {EXAMPLES}. Times are in your time zone.")] = "",
         after: Annotated[str, describe_field(f"Or after how long: {DURATIONS}.")] = "",
     ) -> ToolResult:
         """Return the effect that writes the entry, and the start time as interpreted."""
         if bool(at) == bool(after):
-            raise ToolError(
-                f"{self.name}: name either at or after", hint=f"at: {EXAMPLES}; after: {DURATIONS}"
-            )
+            raise ToolError(f"{self.name}: name either at or after", hint=f"at: {EXAMPLES}; after: {DURATIONS}")
         current_time = parse_timestamp(context.now)
         zone_name = context.agent.schedule.timezone or context.settings.timezone or "UTC"
         try:
-            start_time = (
-                parse_moment(at, current_time, zone_name) if at else current_time + parse_duration(after)
-            )
+            start_time = parse_moment(at, current_time, zone_name) if at else current_time + parse_duration(after)
         except UsageError as error:
             raise ToolError(f"{self.name}: {error.message}", hint=error.hint) from error
         if start_time <= current_time:
@@ -71,9 +65,7 @@ class RemindMeTool(EngineTool):
             raise ToolError(f"{self.name}: {format_moment(start_time)} has passed; it is {at}")
         settings = get_reminder_settings(context.settings)
         if start_time > current_time + timedelta(days=settings.max_days):
-            raise ToolError(
-                f"{self.name}: {format_moment(start_time)} is more than {settings.max_days:g} days ahead"
-            )
+            raise ToolError(f"{self.name}: {format_moment(start_time)} is more than {settings.max_days:g} days ahead")
         pending = _pending_reminders(context)
         if len(pending) >= settings.max_open:
             raise ToolError(f"{self.name}: {len(pending)} reminders are waiting, and more are not kept")

@@ -52,9 +52,7 @@ class SearchTool(FileReadingTool):
     def parameters(self) -> dict[str, Any]:
         """JSON Schema of the arguments."""
         schema = super().parameters
-        properties = {
-            _FOLDER if key == "folder" else key: value for key, value in schema["properties"].items()
-        }
+        properties = {_FOLDER if key == "folder" else key: value for key, value in schema["properties"].items()}
         return {**schema, "properties": properties}
 
     def parse_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -62,17 +60,13 @@ class SearchTool(FileReadingTool):
 
         Raise `ToolError` for invalid arguments.
         """
-        return super().parse_arguments(
-            {"folder" if key == _FOLDER else key: value for key, value in arguments.items()}
-        )
+        return super().parse_arguments({"folder" if key == _FOLDER else key: value for key, value in arguments.items()})
 
     def plan(
         self,
         context: ToolContext,
         query: Annotated[str, describe_field("The words.", min_length=1, max_length=1000)],
-        folder: Annotated[
-            str, describe_field("A folder or a file; empty: all folders that you may read.")
-        ] = "",
+        folder: Annotated[str, describe_field("A folder or a file; empty: all folders that you may read.")] = "",
         limit: Annotated[int, describe_field("At most so many results, up to 50.", ge=1)] = 10,
     ) -> ToolResult:
         """Return the sections, by score, then path, then position in the file."""
@@ -108,9 +102,7 @@ def _rank_sections(sections: list[tuple[str, Section]], terms: list[str]) -> Ran
         index.execute("CREATE VIRTUAL TABLE s USING fts5(title, text, tokenize = 'porter unicode61')")
         rows = ((number, item.title, item.text) for number, (_, item) in enumerate(sections))
         index.executemany("INSERT INTO s (rowid, title, text) VALUES (?, ?, ?)", rows)
-        query = " OR ".join(
-            f'"{term}"' for term in terms
-        )  # quoted: without quotes the text is a query language
+        query = " OR ".join(f'"{term}"' for term in terms)  # quoted: without quotes the text is a query language
         matches = index.execute(
             f"SELECT rowid, -bm25(s, {_TITLE_WEIGHT}, 1.0), snippet(s, 1, '', '', ' ... ', 32) FROM s "  # noqa: S608 - a number of ours
             "WHERE s MATCH ? ",

@@ -24,9 +24,7 @@ class ShellTool(EngineTool):
     """Runs a shell command."""
 
     name = "shell"
-    description = (
-        "Run a command with /bin/sh in your workspace. No network, and no other file can be changed."
-    )
+    description = "Run a command with /bin/sh in your workspace. No network, and no other file can be changed."
     tool_class = "execute"
     repeatable = False
     keeps_deadline = True  # config/org.json shell.timeout_s: the command is killed, not left behind
@@ -34,18 +32,14 @@ class ShellTool(EngineTool):
 
     def write_paths(self, agent: Agent, settings: OrgSettings) -> Places:
         """Return no path for a command confined to the workspace, or any path without a sandbox."""
-        return (
-            {ANYWHERE: f'tool {self.name} with shell.sandbox "none"'} if _is_unconfined(settings) else NOWHERE
-        )
+        return {ANYWHERE: f'tool {self.name} with shell.sandbox "none"'} if _is_unconfined(settings) else NOWHERE
 
     def describe_side_effects(self, settings: OrgSettings) -> str:
         """Return a description of the side effects of an unconfined command, empty with a sandbox."""
         return "run any command with your rights (shell.sandbox is none)" if _is_unconfined(settings) else ""
 
     def plan(
-        self,
-        context: ToolContext,
-        command: Annotated[str, describe_field("The command line.", min_length=1)],
+        self, context: ToolContext, command: Annotated[str, describe_field("The command line.", min_length=1)]
     ) -> ToolResult:
         """Run the command. The result begins with the exit status, followed by the output."""
         from lemming.capabilities.sandbox.sandbox_runner import (
@@ -58,9 +52,7 @@ class ShellTool(EngineTool):
         settings = replace(shell_settings, timeout_s=min(shell_settings.timeout_s, context.limit_s))
         workspace = paths.workspace_folder(context.agent.name)
         extensions = {**context.settings.extensions, "shell": settings}
-        outcome = run_confined(
-            command, context.base, workspace, replace(context.settings, extensions=extensions)
-        )
+        outcome = run_confined(command, context.base, workspace, replace(context.settings, extensions=extensions))
         verdict = outcome.verdict
         status = {
             "exit": f"exit status {verdict.status}",

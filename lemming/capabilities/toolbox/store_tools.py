@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from lemming.capabilities.store.store_values import (
-    StoredValue,
-    encode_stored_value,
-    get_store_path,
-    parse_stored_value,
-)
+from lemming.capabilities.store.store_values import StoredValue, encode_stored_value, get_store_path, parse_stored_value
 from lemming.capabilities.toolbox.file_tools import make_write_effect
 from lemming.kernel.access.agent_files import read_text, scan_folder, target_exists
 from lemming.kernel.access.allowed_paths import Access, resolve_path
@@ -39,8 +34,7 @@ class StoreReadTool(_StoreTool):
 
     name = "store_read"
     description = (
-        "Read a value that several agents keep, with its version and who wrote it; without a key, list the "
-        "keys."
+        "Read a value that several agents keep, with its version and who wrote it; without a key, list the keys."
     )
     tool_class = "read"
 
@@ -50,18 +44,14 @@ class StoreReadTool(_StoreTool):
         return f"{paths.STORE}/{key}.json" if isinstance(key, str) and paths.MEMORY_KEY.match(key) else ""
 
     def plan(
-        self,
-        context: ToolContext,
-        key: Annotated[str, describe_field("The key; empty: list all keys.")] = "",
+        self, context: ToolContext, key: Annotated[str, describe_field("The key; empty: list all keys.")] = ""
     ) -> ToolResult:
         """Return version, writer and value as JSON, or the keys on separate lines."""
         if not key:
             return ToolResult(True, "\n".join(_list_keys(context, self.name)) or "(nothing is kept yet)")
         stored_value = _read_value(context, key, self.name)
         if stored_value is None:
-            raise ToolError(
-                f'{self.name}: no key "{key}"', hint=did_you_mean(key, _list_keys(context, self.name))
-            )
+            raise ToolError(f'{self.name}: no key "{key}"', hint=did_you_mean(key, _list_keys(context, self.name)))
         facts = {
             "version": stored_value.version,
             "agent": stored_value.agent,
@@ -91,9 +81,7 @@ class StoreWriteTool(_StoreTool):
         context: ToolContext,
         key: Annotated[str, describe_field("The key: letters, digits, _, - and dots.")],
         value: Annotated[Any, describe_field("Any JSON value.")],
-        expect: Annotated[
-            str | None, describe_field("The version you know; null: the key is not to be there.")
-        ],
+        expect: Annotated[str | None, describe_field("The version you know; null: the key is not to be there.")],
     ) -> ToolResult:
         """Return the effect that writes the value, and the new version."""
         name = context.agent.name
@@ -121,9 +109,7 @@ def _version_conflict(stored_value: StoredValue | None, expect: str | None) -> s
     return f"is at version {stored_value.version} ({writer}): read it again, and write with that version"
 
 
-def _read_value(
-    context: ToolContext, key: str, caller: str, *, access: Access = "read"
-) -> StoredValue | None:
+def _read_value(context: ToolContext, key: str, caller: str, *, access: Access = "read") -> StoredValue | None:
     """Return the value under a key as this turn sees the store, or None. Raises `ToolError`."""
     file = get_store_path(key)
     allowed_path = resolve_path(context.agent, context.base, file, access, caller=caller)
@@ -143,6 +129,4 @@ def _list_keys(context: ToolContext, caller: str) -> list[str]:
     ):
         return []
     names = scan_folder(folder, context.staged, context.removed)
-    return sorted(
-        name.removesuffix(".json") for name, mark in names.items() if name.endswith(".json") and not mark
-    )
+    return sorted(name.removesuffix(".json") for name, mark in names.items() if name.endswith(".json") and not mark)

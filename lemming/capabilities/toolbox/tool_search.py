@@ -51,9 +51,7 @@ class ToolSearch(EngineTool):
         if not matches:
             groups = describe_groups(tools.values()) or "none"
             return ToolResult(True, f"No tool is about that. There are tools of: {groups}")
-        return ToolResult(
-            True, "\n".join(map(_format_signature, matches)), state=make_found_tools_state(matches)
-        )
+        return ToolResult(True, "\n".join(map(_format_signature, matches)), state=make_found_tools_state(matches))
 
 
 def rank_tools(tools: Sequence[Tool], query: str) -> list[str]:
@@ -68,17 +66,11 @@ def rank_tools(tools: Sequence[Tool], query: str) -> list[str]:
         raise ToolError(f"{TOOL_SEARCH}: the query has no word")
     index = sqlite3.connect(":memory:")
     try:
-        index.execute(
-            "CREATE VIRTUAL TABLE t USING fts5(name, about, arguments, tokenize = 'porter unicode61')"
-        )
-        index.executemany(
-            "INSERT INTO t (rowid, name, about, arguments) VALUES (?, ?, ?, ?)", _iter_rows(tools)
-        )
+        index.execute("CREATE VIRTUAL TABLE t USING fts5(name, about, arguments, tokenize = 'porter unicode61')")
+        index.executemany("INSERT INTO t (rowid, name, about, arguments) VALUES (?, ?, ?, ?)", _iter_rows(tools))
         rows = index.execute(
             f"SELECT rowid, round(bm25(t, {_WEIGHTS}), 6) FROM t WHERE t MATCH ?",  # noqa: S608 - numbers of ours
-            (
-                " OR ".join(f'"{term}"' for term in terms),
-            ),  # quoted: without quotes the text is a query language
+            (" OR ".join(f'"{term}"' for term in terms),),  # quoted: without quotes the text is a query language
         ).fetchall()
     except sqlite3.OperationalError as error:
         raise ToolError(f"{TOOL_SEARCH}: {error}") from error

@@ -29,9 +29,7 @@ class ToolboxCapability(Capability):
 
     def call_note(self, state: Json) -> CallNote:
         """Return a note with the tools found by a search."""
-        return CallNote(
-            f"found {', '.join(tool['name'] for tool in load_found_tools({self.name: state}))}", "", ""
-        )
+        return CallNote(f"found {', '.join(tool['name'] for tool in load_found_tools({self.name: state}))}", "", "")
 
     def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
         """Yield a warning for each pattern of tool files without a match."""
@@ -46,8 +44,7 @@ class ToolboxCapability(Capability):
         try:
             for file in find_files(org.base, patterns)[0]:
                 yield code_permission(
-                    f"runs the Python code in {file}",
-                    digest_files(org, add_neighbour_modules(org.base, [file])),
+                    f"runs the Python code in {file}", digest_files(org, add_neighbour_modules(org.base, [file]))
                 )
         except ConfigError:
             for pattern in patterns:

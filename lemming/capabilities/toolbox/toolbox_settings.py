@@ -23,8 +23,7 @@ class HttpSettings:
         metadata=describe_field("Hosts of `hosts` that may have private addresses: this machine, a LAN."),
     )
     timeout_s: float = field(
-        default=30.0,
-        metadata=describe_field("Timeout of a call in seconds, redirects included.", gt=0, le=3600),
+        default=30.0, metadata=describe_field("Timeout of a call in seconds, redirects included.", gt=0, le=3600)
     )
     max_bytes: int = field(
         default=1 << 20, metadata=describe_field("Maximum size of an answer in bytes.", ge=1024, le=16 << 20)
@@ -38,9 +37,7 @@ class HttpSettings:
             for number, host in enumerate(hosts):
                 reason = host_pattern_error(host)
                 if reason or host not in self.hosts:
-                    raise TypeMismatch(
-                        f'{key}[{number}]: "{host}": {reason or "the host must be in http.hosts"}'
-                    )
+                    raise TypeMismatch(f'{key}[{number}]: "{host}": {reason or "the host must be in http.hosts"}')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +45,9 @@ class ReminderSettings:
     """The limits of reminders per agent."""
 
     max_open: int = field(
-        default=20,
-        metadata=describe_field("Maximum number of waiting reminders of one agent.", ge=0, le=1000),
+        default=20, metadata=describe_field("Maximum number of waiting reminders of one agent.", ge=0, le=1000)
     )
-    max_days: float = field(
-        default=366.0, metadata=describe_field("Maximum number of days ahead.", gt=0, le=36_600)
-    )
+    max_days: float = field(default=366.0, metadata=describe_field("Maximum number of days ahead.", gt=0, le=36_600))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,9 +45,7 @@ class OrgTrustLabeler:
     def entry_label(self, entry: OutboxEntry) -> str:
         """Return the trust label of an entry: the label in the entry's tag, at most the author's label."""
         # A tag can only lower the label: an author can write any tag by hand.
-        label = self.order.lowest(
-            (self.author_label(entry.agent, entry), self.order.lowest_in_tags(entry.tags))
-        )
+        label = self.order.lowest((self.author_label(entry.agent, entry), self.order.lowest_in_tags(entry.tags)))
         return self.apply_endorsements(label, entry.identity)
 
     def memory_labels(self, agent_name: str, memories: Memories) -> dict[str, str]:
@@ -72,8 +70,7 @@ class OrgTrustLabeler:
             if not endorsement.sha256 or endorsement.sha256 == digest()
         ]
         return max(
-            [label, *(self.author_label(endorsement.person) for endorsement in endorsements)],
-            key=self.order.rank,
+            [label, *(self.author_label(endorsement.person) for endorsement in endorsements)], key=self.order.rank
         )
 
     @cached_property
@@ -105,9 +102,7 @@ class OrgTrustLabeler:
     @cached_property
     def folder_labels(self) -> dict[str, str]:
         """The trust labels of folders with files from untrusted authors, by folder."""
-        untrusted = {
-            name: label for name in self._resumes if self.order.is_untrusted(label := self.author_label(name))
-        }
+        untrusted = {name: label for name in self._resumes if self.order.is_untrusted(label := self.author_label(name))}
         labels = {workspace_folder(name): label for name, label in untrusted.items()}
         # A folder channel keeps what it receives where its settings say, which may be outside its workspace.
         for name in untrusted.keys() & self._channel_agents:
@@ -150,6 +145,4 @@ class OrgTrustLabeler:
 
 def make_labeler(tick_context: TickContext) -> OrgTrustLabeler:
     """Return the trust labeler of a tick, for `TickContext.own`: the same labeler for all turns."""
-    return OrgTrustLabeler(
-        tick_context.org, tick_context.config, tick_context.mail.resumes, tick_context.tick
-    )
+    return OrgTrustLabeler(tick_context.org, tick_context.config, tick_context.mail.resumes, tick_context.tick)

@@ -35,11 +35,7 @@ class CleanContextFilter:
     """Filter for the inputs of a clean turn. `omitted` lists the removed inputs with their kinds."""
 
     def __init__(
-        self,
-        authors: OrgTrustLabeler,
-        sidecar_labels: SidecarLabels,
-        minimum: str,
-        resumes: Mapping[str, Agent],
+        self, authors: OrgTrustLabeler, sidecar_labels: SidecarLabels, minimum: str, resumes: Mapping[str, Agent]
     ) -> None:
         self._authors, self._marks, self._minimum, self._resumes = authors, sidecar_labels, minimum, resumes
         self._reduced: set[str] = set()
@@ -81,9 +77,7 @@ class CleanContextFilter:
         """Return the prompt's note about omitted inputs, empty if nothing was omitted."""
         counts = Counter(kind for kind, _ in self.omitted)
         counts_text = [f"{count} {kind if count == 1 else _PLURALS[kind]}" for kind, count in counts.items()]
-        return (
-            f"{', '.join(counts_text)} not shown: trusted less than {self._minimum}." if counts_text else ""
-        )
+        return f"{', '.join(counts_text)} not shown: trusted less than {self._minimum}." if counts_text else ""
 
     def _is_allowed(self, kind: str, label: str, source: str) -> bool:
         if not self.is_below_minimum(label):
@@ -106,9 +100,7 @@ class CleanContextFilter:
         answer, entry = outcome.answer, outcome.entry
         if answer is not None and self._is_untrusted(answer):
             answer = self._reduce_to_values(answer, entry)
-        if entry is not None and not self._is_allowed(
-            "entry", self._authors.entry_label(entry), entry.identity
-        ):
+        if entry is not None and not self._is_allowed("entry", self._authors.entry_label(entry), entry.identity):
             entry = self._replace_payload(entry, {})
         return outcome._replace(answer=answer, entry=entry)
 
@@ -116,9 +108,7 @@ class CleanContextFilter:
         for schema in self._answer_schemas(answer.agent, entry):
             if (values := extract_safe_values(schema, answer.payload)) is not None:
                 self._reduced.add(answer.identity)
-                label = SourcedLabel(
-                    self._authors.order.normalize(self._authors.entry_label(answer)), answer.identity
-                )
+                label = SourcedLabel(self._authors.order.normalize(self._authors.entry_label(answer)), answer.identity)
                 self.values += [(value, label) for value in iter_recognizable_values(schema, values)]
                 return self._replace_payload(answer, values)
         self._is_allowed("entry", self._authors.entry_label(answer), answer.identity)
@@ -128,14 +118,9 @@ class CleanContextFilter:
         """Return the schemas of an answer: from the asker, if trusted, and from the author's resume."""
         # A schema by an untrusted author could pass any sentence, as one of the choices of an `enum`.
         resume, resume_label = self._resumes.get(author), self._marks.get_label(resume_file(author)).label
-        output = (
-            resume.extensions.get("output") if resume and not self.is_below_minimum(resume_label) else None
-        )
+        output = resume.extensions.get("output") if resume and not self.is_below_minimum(resume_label) else None
         request_schema = entry.payload.get("schema") if entry and not self._is_untrusted(entry) else None
-        return [
-            *([request_schema] if isinstance(request_schema, dict) else []),
-            *([output.schema] if output else []),
-        ]
+        return [*([request_schema] if isinstance(request_schema, dict) else []), *([output.schema] if output else [])]
 
     def _replace_payload(self, entry: OutboxEntry, payload: Json) -> OutboxEntry:
         self._reduced.add(entry.identity)
@@ -191,10 +176,7 @@ MAX_DEPTH = 4
 _MAX_NUMBER = 2**53
 _DATES: dict[str, tuple[re.Pattern[str], Callable[[str], object]]] = {
     "date": (re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII), date.fromisoformat),
-    "time": (
-        re.compile(r"\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?\Z", re.ASCII),
-        time.fromisoformat,
-    ),
+    "time": (re.compile(r"\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?\Z", re.ASCII), time.fromisoformat),
     "date-time": (
         re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)?\Z", re.ASCII),
         datetime.fromisoformat,
@@ -235,15 +217,11 @@ class _ValueReader:
         properties = schema.get("properties")
         if not (isinstance(properties, dict) and isinstance(payload, Mapping) and depth):
             raise ValueError("no object whose fields are named")
-        if schema.get("type", "object") != "object" or any(
-            key not in payload for key in schema.get("required", ())
-        ):
+        if schema.get("type", "object") != "object" or any(key not in payload for key in schema.get("required", ())):
             raise ValueError("it does not fit")
         self.bits += len(properties.keys() - set(schema.get("required", ())))  # the presence of each is a bit
         return {
-            key: self._parse_value(form, payload[key], depth - 1)
-            for key, form in properties.items()
-            if key in payload
+            key: self._parse_value(form, payload[key], depth - 1) for key, form in properties.items() if key in payload
         }
 
     def _parse_value(self, schema: Any, value: Any, depth: int) -> Any:
@@ -258,12 +236,7 @@ class _ValueReader:
             raise ValueError("none of the choices")
         if schema.get("type") == "object":
             return self.parse_object(schema, value, depth)
-        if (
-            schema.get("type") == "array"
-            and isinstance(value, list)
-            and _count_values(value) <= MAX_ITEMS
-            and depth
-        ):
+        if schema.get("type") == "array" and isinstance(value, list) and _count_values(value) <= MAX_ITEMS and depth:
             self.bits += log2(MAX_ITEMS + 1)  # the length tells something too
             return [self._parse_value(schema.get("items"), item, depth - 1) for item in value]
         self.bits += _count_bits(schema, value)
@@ -288,11 +261,7 @@ def _count_bits(schema: Mapping[str, Any], value: Any) -> float:
         raise ValueError("it does not fit")
     if isinstance(value, int | float) and kind in ("number", "integer"):
         low, high = schema.get("minimum", -_MAX_NUMBER), schema.get("maximum", _MAX_NUMBER)
-        if (
-            not low <= value <= high
-            or abs(value) >= _MAX_NUMBER
-            or (kind == "integer" and value != int(value))
-        ):
+        if not low <= value <= high or abs(value) >= _MAX_NUMBER or (kind == "integer" and value != int(value)):
             raise ValueError("it does not fit")
         is_bounded = "minimum" in schema and "maximum" in schema
         if is_bounded and kind == "integer":

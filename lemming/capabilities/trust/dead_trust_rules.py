@@ -24,9 +24,7 @@ def validate_trust(trust: TrustSettings, inventory: Inventory) -> Iterator[Point
     for number, rule in enumerate(trust.rules):
         pointer = f"/trust/rules/{number}"
         named = [name for name in inventory.agent_names if is_match(name, rule.from_)]
-        earlier = [
-            item for item in trust.rules[:number] if not item.when and is_match(rule.from_, item.from_)
-        ]
+        earlier = [item for item in trust.rules[:number] if not item.when and is_match(rule.from_, item.from_)]
         if not named and not rule.may_be_absent:
             hint = f"{suggest_agent(rule.from_, inventory.agent_names)}; {_LATER}"
             yield PointerProblem(f"{pointer}/from", f'there is no agent "{rule.from_}"', hint)
@@ -39,13 +37,8 @@ def validate_trust(trust: TrustSettings, inventory: Inventory) -> Iterator[Point
             verified_fields = sorted(
                 {f"verified.{item}" for provider in providers for item in VERIFIED.get(provider, ())}
             )
-            hint = (
-                did_you_mean(field, verified_fields)
-                or f"verified fields: {', '.join(verified_fields) or 'none'}"
-            )
-            yield PointerProblem(
-                f"{pointer}/when", f'the channel of "{rule.from_}" does not verify "{field}"', hint
-            )
+            hint = did_you_mean(field, verified_fields) or f"verified fields: {', '.join(verified_fields) or 'none'}"
+            yield PointerProblem(f"{pointer}/when", f'the channel of "{rule.from_}" does not verify "{field}"', hint)
         elif earlier:
             hint = "move it up: the first matching rule counts"
             yield PointerProblem(
@@ -56,9 +49,7 @@ def validate_trust(trust: TrustSettings, inventory: Inventory) -> Iterator[Point
             yield PointerProblem(f"/trust/tools/{pattern}", reason[0], f"{reason[1]}; {_LATER}")
 
 
-def validate_clean_turns(
-    agent: Agent, trust: TrustSettings | None, config: Config
-) -> Iterator[PointerProblem]:
+def validate_clean_turns(agent: Agent, trust: TrustSettings | None, config: Config) -> Iterator[PointerProblem]:
     """Yield the reasons no turn of an agent can be clean, although the resume demands clean turns."""
     if not (minimum := get_minimum_label(agent)):
         return

@@ -57,11 +57,7 @@ class EndorsementLog:
 def parse_endorsement(entry: OutboxEntry) -> Endorsement | None:
     """Return the endorsement in an entry, or None without one."""
     subject, digest = entry.payload.get(KEY), entry.payload.get(DIGEST, "")
-    if (
-        not isinstance(subject, str)
-        or not isinstance(digest, str)
-        or (not digest and not is_entry_identity(subject))
-    ):
+    if not isinstance(subject, str) or not isinstance(digest, str) or (not digest and not is_entry_identity(subject)):
         return None
     return Endorsement(subject, digest, entry.agent, entry.identity)
 

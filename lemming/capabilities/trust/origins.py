@@ -75,11 +75,7 @@ def label_arguments(args: Any, label: str, values: Sequence[LowTrustValue]) -> d
 def _find_label(value: Any, label: str, values: Sequence[LowTrustValue]) -> str:
     leaves = [*_iter_leaves(value)] if values else []
     return next(
-        (
-            low_value.label
-            for low_value in values
-            if any(_matches_value(low_value.value, leaf) for leaf in leaves)
-        ),
+        (low_value.label for low_value in values if any(_matches_value(low_value.value, leaf) for leaf in leaves)),
         label,
     )
 

@@ -80,9 +80,7 @@ def _short_name(name: str) -> str:
     return name if len(raw) <= MAX_NAME_BYTES else sha256(raw).hexdigest()
 
 
-def make_label_effect(
-    file: str, label: str, tick: int, agent: str, sources: Iterable[SourcedLabel]
-) -> FileEffect:
+def make_label_effect(file: str, label: str, tick: int, agent: str, sources: Iterable[SourcedLabel]) -> FileEffect:
     """Return the effect that writes a sidecar label: file, label, author, tick and sources.
 
     A `file` ending with `/` stands for everything below the folder.
@@ -96,18 +94,14 @@ def make_label_effect(
 class SidecarLabels:
     """The sidecar labels of an organisation as one turn sees them. `staged` are files not yet on disk."""
 
-    def __init__(
-        self, org: Organisation, authors: OrgTrustLabeler, staged: Mapping[str, bytes] = _NONE
-    ) -> None:
+    def __init__(self, org: Organisation, authors: OrgTrustLabeler, staged: Mapping[str, bytes] = _NONE) -> None:
         self._org, self._authors, self._staged = org, authors, staged
         self._staged_marks = sorted(path for path in staged if path.startswith(f"{TRUST}/"))
         self._has_any = bool(self._staged_marks) or path_exists(f"{org.base}/{TRUST}")
 
     def get_label(self, path: str) -> SourcedLabel:
         """Return the trust label of a file, endorsements included. `path` as in `FileEffect.place`."""
-        label = self._authors.apply_endorsements(
-            self.get_raw_label(path), path, lambda: self._file_digest(path)
-        )
+        label = self._authors.apply_endorsements(self.get_raw_label(path), path, lambda: self._file_digest(path))
         return SourcedLabel(label, path)
 
     def get_raw_label(self, path: str) -> str:
@@ -143,9 +137,7 @@ class SidecarLabels:
             if sidecar_label := self._read_label(label_path):
                 yield SourcedLabel(sidecar_label.label, path)
         for label_path in self._all_paths():
-            if (sidecar_label := self._read_label(label_path)) and _is_label_inside(
-                sidecar_label, label_path, path
-            ):
+            if (sidecar_label := self._read_label(label_path)) and _is_label_inside(sidecar_label, label_path, path):
                 label = self._authors.order.normalize(sidecar_label.label)
                 if self._authors.order.is_untrusted(label) and self._has_file(sidecar_label.file):
                     yield (
@@ -156,11 +148,7 @@ class SidecarLabels:
 
     def _has_file(self, file: str) -> bool:
         """Return True if the labelled file exists."""
-        return (
-            not _is_single_file(file)
-            or file in self._staged
-            or path_exists(os.path.join(self._org.base, file))
-        )
+        return not _is_single_file(file) or file in self._staged or path_exists(os.path.join(self._org.base, file))
 
     def _file_digest(self, path: str) -> str:
         """Return the SHA-256 of a file in hex, empty without a regular file."""
@@ -172,9 +160,7 @@ class SidecarLabels:
         """Return the default label of a file by location, for example in a channel's folder."""
         folder_labels = self._authors.folder_labels
         enclosing_labels = (
-            label
-            for folder, label in folder_labels.items()
-            if path == folder or path.startswith(f"{folder}/")
+            label for folder, label in folder_labels.items() if path == folder or path.startswith(f"{folder}/")
         )
         return self._authors.order.lowest((AGENT, *enclosing_labels))
 

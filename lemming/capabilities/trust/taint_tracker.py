@@ -45,10 +45,7 @@ class CallTaintTracker:
     """Taint tracker for the calls of one turn."""
 
     def __init__(self, tick_context: TickContext, inputs: TurnInputs) -> None:
-        self._authors, self._label_state = (
-            tick_context.get_cache(make_labeler),
-            TurnLabelState.from_inputs(inputs),
-        )
+        self._authors, self._label_state = (tick_context.get_cache(make_labeler), TurnLabelState.from_inputs(inputs))
         self._record: dict[str, Any] = inputs.given[TRUST]
         self._call_label: dict[str, Any] = {}
         self._sidecar_labels: SidecarLabels | None = None
@@ -95,10 +92,7 @@ class CallTaintTracker:
         if untrusted:
             label = self._authors.order.lowest(label_.label for label_ in untrusted)
             sources = [label_ for label_ in dict.fromkeys(untrusted) if label_.label == label][:16]
-            self._call_label = {
-                "is": label,
-                "from": [{"is": item.label, "of": item.source} for item in sources],
-            }
+            self._call_label = {"is": label, "from": [{"is": item.label, "of": item.source} for item in sources]}
         folders = self._writable_folders(tool, context)
         # The label of the result counts too: a command that copies writes what it reads.
         lowest = self._authors.order.lowest((self._label_state.label, self._call_label.get("is", AGENT)))
@@ -126,17 +120,13 @@ class CallTaintTracker:
         if self._sidecar_labels is None or self._tool is None or self._context is None or not result.effects:
             return {}
         order, effect_paths = self._authors.order, [effect.path_key for effect in result.effects]
-        labelled = [
-            path for path in effect_paths if order.is_untrusted(self._sidecar_labels.get_raw_label(path))
-        ]
+        labelled = [path for path in effect_paths if order.is_untrusted(self._sidecar_labels.get_raw_label(path))]
         changes: dict[str, Any] = {"marked": labelled} if labelled else {}
         # A whole rewrite keeps nothing of the old text. An append or a move does, and inherits its label.
         if self._tool.replaces_whole:
             return changes
         memories = f"{paths.memory_folder(self._context.agent.name)}/"
-        previous_labels = [
-            self._file_label(path, self._context) for path in effect_paths if path.startswith(memories)
-        ]
+        previous_labels = [self._file_label(path, self._context) for path in effect_paths if path.startswith(memories)]
         previous_labels += map(self._sidecar_labels.get_label, labelled)
         lowest = min(previous_labels, key=lambda part: order.rank(part.label), default=None)
         if lowest is None or not order.is_untrusted(lowest.label):
@@ -177,9 +167,7 @@ class CallTaintTracker:
         return SourcedLabel(self._memory_labels(context).get(key, AGENT), path)
 
     def _exists(self, path: str, context: ToolContext) -> bool:
-        return path in context.staged or (
-            path not in context.removed and path_exists(os.path.join(context.base, path))
-        )
+        return path in context.staged or (path not in context.removed and path_exists(os.path.join(context.base, path)))
 
     def _neighbour_labels(self, path: str, context: ToolContext) -> Iterator[SourcedLabel]:
         """Yield the labels of neighbours in the same memory or store, because a result may mention their
@@ -204,9 +192,7 @@ class CallTaintTracker:
         for path in (item.get("path") if isinstance(item, dict) else item for item in candidates):
             # An impossible path (with a NUL byte) is refused without a suggestion.
             if isinstance(path, str) and path and not unsafe_path_reason(path, components(path)):
-                yield from self._suggestion_labels(
-                    path, name, context, is_folder=call.tool in SUGGESTS_FOLDERS
-                )
+                yield from self._suggestion_labels(path, name, context, is_folder=call.tool in SUGGESTS_FOLDERS)
 
     def _suggestion_labels(
         self, path: str, name: str, context: ToolContext, *, is_folder: bool

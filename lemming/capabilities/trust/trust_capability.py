@@ -78,10 +78,7 @@ class TrustCapability(Capability):
 
     def retention_hold(self, org: Organisation, config: Config, survey: Survey) -> RetentionHold:
         """Return a predicate: True for a person's entry with an endorsement, which must stay readable."""
-        people, is_endorsement = (
-            frozenset(find_people(survey, config)),
-            org.get_cache(EndorsementLog).is_endorsement,
-        )
+        people, is_endorsement = (frozenset(find_people(survey, config)), org.get_cache(EndorsementLog).is_endorsement)
         return lambda name: name.author in people and is_endorsement(name)
 
     @contextmanager
@@ -157,9 +154,7 @@ class TrustContextProvider(ContextProvider):
         """Return the labels for the parts of the prompt."""
         return self._tracker.labels
 
-    def filter_candidates(
-        self, candidates: ContextCandidates, is_preapproved: IsPreapproved
-    ) -> ContextCandidates:
+    def filter_candidates(self, candidates: ContextCandidates, is_preapproved: IsPreapproved) -> ContextCandidates:
         """Return the context candidates permitted for the turn, filtered for a clean turn."""
         return self._tracker.filter_clean(candidates)
 

@@ -80,18 +80,14 @@ class PromptTaintTracker:
         self.order = self._authors.order
         self._sidecar_labels = SidecarLabels(tick_context.org, self._authors, context.unwritten_files)
         self.own_label = self.order.lowest((AGENT, self._authors.author_label(agent.name)))
-        self.memory_labels = self._authors.memory_labels(
-            agent.name, load_memories(tick_context.org, agent.name)
-        )
+        self.memory_labels = self._authors.memory_labels(agent.name, load_memories(tick_context.org, agent.name))
         self._clean_filter: CleanContextFilter | None = None
         self._file_flags: Sequence[bool] = ()
         self.labels = TrustPromptLabels(self)
 
     def entry_label(self, entry: OutboxEntry) -> str:
         """Return the trust label of an entry as shown to the turn."""
-        return (
-            self._clean_filter.entry_label(entry) if self._clean_filter else self._authors.entry_label(entry)
-        )
+        return self._clean_filter.entry_label(entry) if self._clean_filter else self._authors.entry_label(entry)
 
     def is_omitted(self, label: str) -> bool:
         """Return True if a clean turn omits inputs with a label."""
@@ -99,18 +95,12 @@ class PromptTaintTracker:
 
     def filter_clean(self, candidates: ContextCandidates) -> ContextCandidates:
         """Return the context candidates visible to the turn: all, or the permitted ones of a clean turn."""
-        minimum, resumes, task = (
-            get_minimum_label(self._agent),
-            self._tick_context.mail.resumes,
-            candidates.task,
-        )
+        minimum, resumes, task = (get_minimum_label(self._agent), self._tick_context.mail.resumes, candidates.task)
         self._clean_filter = make_clean_filter(self._authors, self._sidecar_labels, minimum, resumes, task)
         if self._clean_filter is None or task is None:
             return candidates
         self._file_flags = self._clean_filter.select_files([*self._context_file_labels()])
-        filtered = self._clean_filter.filter_candidates(
-            candidates, task, self._agent.name, self.memory_labels
-        )
+        filtered = self._clean_filter.filter_candidates(candidates, task, self._agent.name, self.memory_labels)
         for key in self.memory_labels.keys() - filtered.memories.values.keys():
             del self.memory_labels[key]  # labels only of visible memories
         return replace(filtered, context=[*compress(candidates.context, self._file_flags)])
@@ -123,26 +113,18 @@ class PromptTaintTracker:
         parts = [*self._visible_labels(prompt_input, visible), *files, *self._file_labels(prompt_input)]
         record = to_record(self.order, parts, self.own_label)
         if self._clean_filter and self._clean_filter.omitted:
-            record["left_out"] = [
-                {"is": label, "of": source} for _, (label, source) in self._clean_filter.omitted
-            ]
+            record["left_out"] = [{"is": label, "of": source} for _, (label, source) in self._clean_filter.omitted]
             prompt_input.time = [*prompt_input.time, self._clean_filter.omission_note()]
         if self._clean_filter and self._clean_filter.values:
             values = [
-                {"value": value, "is": label, "of": source}
-                for value, (label, source) in self._clean_filter.values
+                {"value": value, "is": label, "of": source} for value, (label, source) in self._clean_filter.values
             ]
             record["values"] = values
         if self._entry.prompt != "values":
             labels = (file.label for file in files)
             labelled = zip(prompt_input.context, labels, strict=True)
-            prompt_input.context = [
-                (f"{item_label} (trust: {label})", text) for (item_label, text), label in labelled
-            ]
-            prompt_input.time = [
-                *prompt_input.time,
-                f"What you are shown here is trusted as: {record['is']}.",
-            ]
+            prompt_input.context = [(f"{item_label} (trust: {label})", text) for (item_label, text), label in labelled]
+            prompt_input.time = [*prompt_input.time, f"What you are shown here is trusted as: {record['is']}."]
         prompt_input.results = [{"trust": self.own_label, **result} for result in prompt_input.results]
         return record
 
@@ -155,13 +137,9 @@ class PromptTaintTracker:
                 yield SourcedLabel(self.memory_labels[key], paths.memory_file(self._agent.name, key))
         for result in prompt_input.results:
             if "trust" in result:
-                yield SourcedLabel(
-                    self.order.normalize(result["trust"]), f"what {result['tool']} gave before"
-                )
+                yield SourcedLabel(self.order.normalize(result["trust"]), f"what {result['tool']} gave before")
         if prompt_input.dialogue and prompt_input.dialogue.trust:
-            yield SourcedLabel(
-                self.order.normalize(prompt_input.dialogue.trust), "what was said for it before"
-            )
+            yield SourcedLabel(self.order.normalize(prompt_input.dialogue.trust), "what was said for it before")
         for owner, key in prompt_input.job_memories:  # a job has the label of the memory that keeps it
             labels = self._authors.memory_labels(owner, load_memories(self._tick_context.org, owner))
             if key in labels:

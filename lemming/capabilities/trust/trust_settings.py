@@ -24,19 +24,14 @@ class TrustRule:
     """A rule for the trust label of an author's texts."""
 
     from_: str = field(
-        default="*",
-        metadata=field_with_key("from", "Its author: the name of a folder, or a pattern: desk-*."),
+        default="*", metadata=field_with_key("from", "Its author: the name of a folder, or a pattern: desk-*.")
     )
     when: dict[str, Any] = field(
         default_factory=dict,
-        metadata=describe_field(
-            "For channels: a condition on what the channel has verified, such as verified.domain."
-        ),
+        metadata=describe_field("For channels: a condition on what the channel has verified, such as verified.domain."),
     )
     is_: str = field(metadata=field_with_key("is", "How far they are trusted: a word of `order`."))
-    may_be_absent: bool = field(
-        default=False, metadata=describe_field("Allow an author that does not exist yet.")
-    )
+    may_be_absent: bool = field(default=False, metadata=describe_field("Allow an author that does not exist yet."))
 
     def __post_init__(self) -> None:
         if self.when:
@@ -45,9 +40,7 @@ class TrustRule:
             if claimed := [name for name in iter_fields(self.when) if not name.startswith(_VERIFIED)]:
                 message = f'a rule must test verified fields, got "{claimed[0]}", which the sender may forge'
                 raise TypeMismatch(
-                    message,
-                    at="/when",
-                    hint=f'write "field": "verified.{claimed[0]}" if the channel verifies it',
+                    message, at="/when", hint=f'write "field": "verified.{claimed[0]}" if the channel verifies it'
                 )
 
 
@@ -72,29 +65,22 @@ class TrustSettings:
     )
     tools: dict[str, str] = field(
         default_factory=dict,
-        metadata=describe_field(
-            "Labels of the results of tools, by name or pattern; mcp.* and http_* are outside."
-        ),
+        metadata=describe_field("Labels of the results of tools, by name or pattern; mcp.* and http_* are outside."),
     )
     may_be_absent: bool = field(
-        default=False,
-        metadata=describe_field("Allow `tools` to name tools that do not exist yet."),
+        default=False, metadata=describe_field("Allow `tools` to name tools that do not exist yet.")
     )
 
     def __post_init__(self) -> None:
         order = self.order
-        if invalid := next(
-            (label for label in order if not _LABEL.match(label) or order.count(label) > 1), None
-        ):
+        if invalid := next((label for label in order if not _LABEL.match(label) or order.count(label) > 1), None):
             message = f'a label must be unique and consist of a-z, 0-9, - and _, got "{invalid}"'
             raise TypeMismatch(message, at="/order", hint=f"write {', '.join(ORDER)}, for example")
         if order[:1] != ["outside"] or order[-1:] != ["owner"] or "agent" not in order:
             message = '"order" must start with "outside", end with "owner", and have "agent" between them'
             raise TypeMismatch(message, at="/order", hint=f"write {', '.join(ORDER)}, for example")
         located_labels = [(f"/rules/{number}/is", rule.is_) for number, rule in enumerate(self.rules)]
-        located_labels += [
-            (f"/tools/{escape_pointer_key(pattern)}", label) for pattern, label in self.tools.items()
-        ]
+        located_labels += [(f"/tools/{escape_pointer_key(pattern)}", label) for pattern, label in self.tools.items()]
         for pointer, label in located_labels:
             if label not in order:
                 message = f'expected a label of order ({", ".join(order)}), got "{label}"'
@@ -108,8 +94,7 @@ class TrustOrgSettings:
     """The settings of trust in `config/org.json`."""
 
     trust: TrustSettings | None = field(
-        default=None,
-        metadata=describe_field("Trust tracking: labels and rules; null: off."),
+        default=None, metadata=describe_field("Trust tracking: labels and rules; null: off.")
     )
 
 
@@ -130,8 +115,7 @@ class TrustResumeSettings:
     """The settings of trust in a resume."""
 
     trust: AgentTrustSettings | None = field(
-        default=None,
-        metadata=describe_field("Limit on the less trusted texts that a turn is shown; null: none."),
+        default=None, metadata=describe_field("Limit on the less trusted texts that a turn is shown; null: none.")
     )
 
 

@@ -10,14 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.capabilities.trust.sidecar_labels import make_label_effect
-from lemming.capabilities.trust.trust_levels import (
-    AGENT,
-    TAG,
-    TRUST,
-    SourcedLabel,
-    TrustOrder,
-    strip_label_tags,
-)
+from lemming.capabilities.trust.trust_levels import AGENT, TAG, TRUST, SourcedLabel, TrustOrder, strip_label_tags
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.messages import OutboxEntry
@@ -29,13 +22,9 @@ MAX_SOURCES = 16
 
 def to_record(order: TrustOrder, labels: Iterable[SourcedLabel], base_label: str = AGENT) -> dict[str, Any]:
     """Return the journal record of a turn's initial trust label and its sources."""
-    low_labels = {
-        part.source: part.label for part in labels if order.rank(part.label) < order.rank(base_label)
-    }
+    low_labels = {part.source: part.label for part in labels if order.rank(part.label) < order.rank(base_label)}
     label = order.lowest([base_label, *low_labels.values()])
-    sources = [
-        {"is": low_labels[source], "of": source} for source in low_labels if low_labels[source] == label
-    ]
+    sources = [{"is": low_labels[source], "of": source} for source in low_labels if low_labels[source] == label]
     return {"is": label, "order": [*order.labels], **({"from": sources[:MAX_SOURCES]} if sources else {})}
 
 
@@ -87,9 +76,7 @@ class TurnLabelState:
 
     def as_json(self) -> dict[str, Any]:
         """Return the trust label and its sources for the turn's report."""
-        source_records = [
-            {"is": source_label, "of": source} for source_label, source in dict.fromkeys(self.sources)
-        ]
+        source_records = [{"is": source_label, "of": source} for source_label, source in dict.fromkeys(self.sources)]
         return {"is": self.label, **({"from": source_records} if source_records else {})}
 
     def label_entry(self, entry: OutboxEntry) -> OutboxEntry:

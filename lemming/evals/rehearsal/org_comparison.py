@@ -112,9 +112,7 @@ def compare_orgs(old_base: OrgPath, new_base: OrgPath, span: range | TickRange |
     )
 
 
-def diff_entries(
-    old_entries: Iterable[OutboxEntry], new_entries: Iterable[OutboxEntry]
-) -> Iterator[EntryDifference]:
+def diff_entries(old_entries: Iterable[OutboxEntry], new_entries: Iterable[OutboxEntry]) -> Iterator[EntryDifference]:
     """Yield the changed entries by tick, author and kind. Equal entries are paired first."""
     sides = [_group_by_position(old_entries), _group_by_position(new_entries)]
     for position in sorted({*sides[0], *sides[1]}):

@@ -74,9 +74,7 @@ class _PromptRecorder(RecordedAnswers):
         self._inputs, self._base, self._config = inputs, Path(base), config
         self.prompt_hashes: dict[int, str] = {}
 
-    def ask(
-        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
-    ) -> Answer:
+    def ask(self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         """Return the recorded answer and store the hash of the prompt."""
         inputs = self._inputs
         entry = resolve_entry(inputs, self._config, model)

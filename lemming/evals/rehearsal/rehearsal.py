@@ -105,9 +105,7 @@ class RehearsalResult:
         """
         if not self.scripted:
             return ""
-        names = ", ".join(self.scripted[:8]) + (
-            f" and {len(self.scripted) - 8} more" * (len(self.scripted) > 8)
-        )
+        names = ", ".join(self.scripted[:8]) + (f" and {len(self.scripted) - 8} more" * (len(self.scripted) > 8))
         return f"the model of {names} replays a recording, so changed prompts get no answer"
 
     @property
@@ -151,18 +149,13 @@ def find_recorded_span(base: OrgPath, ticks: range | None = None) -> range:
         raise UsageError("no tick has run yet", where=str(base), hint="run a tick with `lemming run-once`")
     requested = ticks or range(_find_first_restorable_tick(base, recorded_ticks[0]), last_tick + 1)
     span = range(
-        requested.start or _find_first_restorable_tick(base, recorded_ticks[0]),
-        min(last_tick + 1, requested.stop),
+        requested.start or _find_first_restorable_tick(base, recorded_ticks[0]), min(last_tick + 1, requested.stop)
     )
     if not span:
         description = (
-            f"tick {requested.start}"
-            if len(requested) < 2
-            else f"ticks {requested.start} to {requested.stop - 1}"
+            f"tick {requested.start}" if len(requested) < 2 else f"ticks {requested.start} to {requested.stop - 1}"
         )
-        raise UsageError(
-            f"no record of {description}", hint=f"choose among ticks {recorded_ticks[0]} to {last_tick}"
-        )
+        raise UsageError(f"no record of {description}", hint=f"choose among ticks {recorded_ticks[0]} to {last_tick}")
     return span
 
 
@@ -261,9 +254,7 @@ def _prepare(past: PastStates, folder: Path, options: RehearsalOptions) -> None:
         return
     changed_files = {
         **options.files,
-        **apply_overrides(
-            options.settings, lambda file: options.files.get(file) or _load_current_file(base, file)
-        ),
+        **apply_overrides(options.settings, lambda file: options.files.get(file) or _load_current_file(base, file)),
     }
     _require_valid_resumes(changed_files)
     fork(past, past.state_at_tick(options.first - 1), folder, [])
@@ -288,9 +279,7 @@ def _require_valid_resumes(changed_files: Mapping[str, bytes]) -> None:
         except ConfigError as error:
             first = error.problems[0]
             message = f"--set would make {file} invalid: {first.pointer}: {first.message}"
-            raise UsageError(
-                message, hint=first.hint or "see `lemming schema resume` for the valid values"
-            ) from error
+            raise UsageError(message, hint=first.hint or "see `lemming schema resume` for the valid values") from error
 
 
 def _copy_current_settings(base: Path, folder: Path) -> None:

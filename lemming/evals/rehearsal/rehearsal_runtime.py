@@ -31,9 +31,7 @@ from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tools import EngineTool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
 
-NOT_MADE = (
-    "not made: this is a rehearsal, and no such call is in the record (`--allow-side-effects` makes it)"
-)
+NOT_MADE = "not made: this is a rehearsal, and no such call is in the record (`--allow-side-effects` makes it)"
 RECORDINGS = frozenset({"scripted", "replay"})
 _INSIDE = frozenset({"read", "write", "administer"})
 
@@ -194,9 +192,7 @@ class RehearsalRuntime(Runtime):
         """Return the recorded result of the same call in the same turn, preferably at the same position."""
         key = turn_key(agent, index // NUMBERS_PER_TURN)
         turn = self.recorded_tick.find_turn(key) if self.recorded_tick.records else None
-        equal_calls = (
-            (use for use in turn.tools if (use.tool, use.args) == (call.tool, call.args)) if turn else ()
-        )
+        equal_calls = (use for use in turn.tools if (use.tool, use.args) == (call.tool, call.args)) if turn else ()
         for earlier_use in sorted(equal_calls, key=lambda use: use.index != index):
             if (result := self.recorded_tick.tools.get((agent, earlier_use.index))) is not None:
                 return restore_result(result)

@@ -72,9 +72,7 @@ def parse_prompt(turn: TurnRecord, agents: Collection[str]) -> ParsedPrompt:
     if not last.startswith("# Your memory\n"):
         return _parse_brief_prompt(turn, last, files, agents)
     is_tracked = "trust" in turn.started.given
-    sections = [
-        (_TITLE.sub("", match[1]) if is_tracked else match[1], match[3]) for match in _SECTION.finditer(last)
-    ]
+    sections = [(_TITLE.sub("", match[1]) if is_tracked else match[1], match[3]) for match in _SECTION.finditer(last)]
     labels = {f"{_FILE}{label}": path for path, label in files}
     entries = [
         _parse_entry_line(line, is_new=title.startswith(_NEW_ENTRY_SECTIONS))

@@ -47,9 +47,7 @@ class ProvenanceNode:
 
     def as_json(self) -> dict[str, Any]:
         """Return the node, and the tree behind the node, as JSON values."""
-        plain = {
-            key: getattr(self, key) for key in ("what", "name", "path", "author", "text", "by", "remark")
-        }
+        plain = {key: getattr(self, key) for key in ("what", "name", "path", "author", "text", "by", "remark")}
         origin = {"tick": self.position[0], "agent": self.author} if self.position else None
         return {
             **plain,
@@ -98,11 +96,7 @@ def resolve_unknown_author(write_log: WriteLog, node: ProvenanceNode) -> Provena
     """Set the author of a node without any recorded write: a person, unless another cause is possible."""
     other_causes = []
     parts = node.path.split("/")
-    if (
-        parts[0] == "agents"
-        and parts[2:3] == ["workspace"]
-        and (tools := write_log.find_external_tools(parts[1], 0))
-    ):
+    if parts[0] == "agents" and parts[2:3] == ["workspace"] and (tools := write_log.find_external_tools(parts[1], 0)):
         other_causes.append(f"by {parts[1]} with {', '.join(tools)}")
     if lost_ticks_text := write_log.list_lost_ticks():
         other_causes.append(describe_lost_ticks(lost_ticks_text))

@@ -97,9 +97,7 @@ def find_sources(root: ProvenanceNode) -> list[tuple[ProvenanceNode, ProvenanceT
 def _find_target(write_log: WriteLog, target: str) -> ProvenanceNode:
     path = resolve_target(write_log, target)
     if is_folder(f"{write_log.base}/{path}"):
-        raise UsageError(
-            f'expected a file, got the folder "{target}"', hint=_suggest_targets(write_log.base, path)
-        )
+        raise UsageError(f'expected a file, got the folder "{target}"', hint=_suggest_targets(write_log.base, path))
     current_content = load_file(write_log.base, path)
     write = write_log.find_last_write(path)
     # not the turn's own content: another turn may have written it, unknown to the ledger
@@ -107,9 +105,7 @@ def _find_target(write_log: WriteLog, target: str) -> ProvenanceNode:
         write = write_log.find_last_write(path, exhaustive=True)
     if write is None and (current_content is None or _is_outside_org(write_log.base, path)):
         raise UsageError(f'"{target}" is unknown', hint=_suggest_targets(write_log.base, path))
-    content = (
-        current_content if current_content is not None or write is None else write_log.load_content(write)
-    )
+    content = current_content if current_content is not None or write is None else write_log.load_content(write)
     node = make_node(path, content or b"")
     if write is None:
         return resolve_unknown_author(write_log, node)
@@ -118,9 +114,7 @@ def _find_target(write_log: WriteLog, target: str) -> ProvenanceNode:
         node.remark = _explain_missing(write_log, path, write.position[0])
     elif sha256(current_content).hexdigest() != write.digest:
         node.remark = ", or ".join([CHANGED, *_list_other_writers(write_log, node, write)])
-    elif (turn := write_log.find_turn(write.position[0], write.key)) and (
-        call_note := _find_call_note(turn, path)
-    ):
+    elif (turn := write_log.find_turn(write.position[0], write.key)) and (call_note := _find_call_note(turn, path)):
         node.remark = call_note.text
     return node
 

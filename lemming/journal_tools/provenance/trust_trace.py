@@ -70,9 +70,7 @@ def _find_origin_turn(write_log: WriteLog, source: str, later: TurnRecord | None
     """Return the turn that wrote a source or received it as a result."""
     position = (later.tick, later.rank) if later else None
     if source.endswith(EARLIER_RESULT_SUFFIX):
-        return (
-            write_log.find_turn(later.started.state["tick"], later.agent) if later and later.started else None
-        )
+        return write_log.find_turn(later.started.state["tick"], later.agent) if later and later.started else None
     write = write_log.find_last_write(source, position=position) if "/" in source else None
     return write_log.find_turn(write.position[0], write.key) if write else None
 

@@ -39,9 +39,7 @@ def build_provenance_turn(write_log: WriteLog, turn: TurnRecord, path: str) -> P
     tick = write_log.tick(turn.tick)
     assert tick is not None
     parsed_prompt = parse_prompt(turn, tick.plan.all_agents)
-    provenance_turn = ProvenanceTurn(
-        turn.tick, turn.agent, turn.last_answer_time or tick.start_record.at, turn.status
-    )
+    provenance_turn = ProvenanceTurn(turn.tick, turn.agent, turn.last_answer_time or tick.start_record.at, turn.status)
     provenance_turn.cut_short = turn.report.reason if turn.report and turn.report.end in EARLY_ENDS else ""
     provenance_turn.saw += [_build_entry_node(write_log, turn, entry) for entry in parsed_prompt.entries]
     provenance_turn.saw += _iter_memory_nodes(write_log, turn, parsed_prompt)
@@ -63,18 +61,14 @@ def _build_entry_node(write_log: WriteLog, turn: TurnRecord, shown_entry: ShownE
         path = write_log.find_entry_path(shown_entry.id)
         match = paths.ENTRY_FILE.match(path.rpartition("/")[2]) if path else None
         if path is None or match is None:
-            return ProvenanceNode(
-                "entry", shown_entry.id, by="unknown", remark="its file and its journal are missing"
-            )
+            return ProvenanceNode("entry", shown_entry.id, by="unknown", remark="its file and its journal are missing")
         author, tick = path.split("/")[1], int(match[1])
     else:
         author, tick = shown_entry.author, shown_entry.tick
         path = paths.entry_file(author, tick, shown_entry.id)
     write = write_log.find_write(tick, path)
     current_content = load_file(write_log.base, path)
-    content = (
-        current_content if current_content is not None else (write_log.load_content(write) if write else None)
-    )
+    content = current_content if current_content is not None else (write_log.load_content(write) if write else None)
     node = ProvenanceNode(
         "entry", shown_entry.id, extract_entry_text(content or b""), path, author, is_new=shown_entry.is_new
     )
@@ -92,9 +86,7 @@ def _build_entry_node(write_log: WriteLog, turn: TurnRecord, shown_entry: ShownE
     return node
 
 
-def _iter_memory_nodes(
-    write_log: WriteLog, turn: TurnRecord, parsed_prompt: ParsedPrompt
-) -> Iterator[ProvenanceNode]:
+def _iter_memory_nodes(write_log: WriteLog, turn: TurnRecord, parsed_prompt: ParsedPrompt) -> Iterator[ProvenanceNode]:
     for key, value in parsed_prompt.memory.items():
         path = paths.memory_file(turn.agent, key) if paths.MEMORY_KEY.match(key) else ""
         if parsed_prompt.is_brief and not _is_memory(write_log, turn, path):
@@ -172,9 +164,7 @@ def _build_carried_result(write_log: WriteLog, turn: TurnRecord, result: dict[st
 
     A file read in the earlier turn is traced to its author.
     """
-    node = ProvenanceNode(
-        "result", _format_call(result["tool"], result["args"]), result["output"], author=turn.agent
-    )
+    node = ProvenanceNode("result", _format_call(result["tool"], result["args"]), result["output"], author=turn.agent)
     if CALL in result:
         action = "had run again" if RETRY in result else "found out about"
         node.by, node.remark = "person", f"what a person {action}: call {result[CALL]}"
@@ -203,11 +193,7 @@ def _iter_tool_results(write_log: WriteLog, turn: TurnRecord, path: str) -> Iter
     own_files: set[str] = set()
     for tool_use in turn.find_known_tool_uses(path):
         node = ProvenanceNode(
-            "result",
-            _format_call(tool_use.tool, tool_use.args),
-            tool_use.output,
-            author=turn.agent,
-            by="turn",
+            "result", _format_call(tool_use.tool, tool_use.args), tool_use.output, author=turn.agent, by="turn"
         )
         source = _find_source_file(turn, tool_use)
         if tool_use.is_unknown:
@@ -224,25 +210,17 @@ def _is_own_memory(turn: TurnRecord, source: str, output: str) -> bool:
     """Return True if the memory in `output` equals the memory the turn itself had just written."""
     effect = turn.writes.get(source)
     is_memory = source.startswith(paths.memory_folder(turn.agent))
-    return (
-        effect is not None
-        and is_memory
-        and _is_same_json(output, extract_memory_text(effect.content, source))
-    )
+    return effect is not None and is_memory and _is_same_json(output, extract_memory_text(effect.content, source))
 
 
 def _find_source_file(turn: TurnRecord, tool_use: ToolUse) -> str:
     """Return the path of the file a shipped tool read in this call, or an empty string."""
     if not tool_use.success or not isinstance(tool_use.args, dict):
         return ""
-    return next(
-        (tool.source_file(turn.agent, tool_use.args) for tool in iter_shipped_tools([tool_use.tool])), ""
-    )
+    return next((tool.source_file(turn.agent, tool_use.args) for tool in iter_shipped_tools([tool_use.tool])), "")
 
 
-def _resolve_result_source(
-    write_log: WriteLog, turn: TurnRecord, node: ProvenanceNode, source: str
-) -> ProvenanceNode:
+def _resolve_result_source(write_log: WriteLog, turn: TurnRecord, node: ProvenanceNode, source: str) -> ProvenanceNode:
     node.path = source
 
     def is_same(content: bytes) -> bool:
@@ -257,9 +235,7 @@ def _iter_resume_node(write_log: WriteLog, turn: TurnRecord) -> Iterator[Provena
     """Yield the agent's resume if another agent wrote the file."""
     path = paths.resume_file(turn.agent)
     if write := write_log.find_last_write(path, position=_turn_position(turn)):
-        node = ProvenanceNode(
-            "file", path, "its instructions", path, write.agent, by="turn", position=write.position
-        )
+        node = ProvenanceNode("file", path, "its instructions", path, write.agent, by="turn", position=write.position)
         node.key = write.key
         yield node
 

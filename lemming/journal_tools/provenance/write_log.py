@@ -106,9 +106,7 @@ class WriteLog:
             first = min([tick for tick in self._in_ledger(agent) if tick <= until], default=until)
             yield from self._creation(agent, first)
         elif folder == "memory":
-            own_ticks = [
-                tick for tick in reversed(self._in_ledger(agent)) if tick <= until and self._has_journal(tick)
-            ]
+            own_ticks = [tick for tick in reversed(self._in_ledger(agent)) if tick <= until and self._has_journal(tick)]
             yield from (tick for tick in own_ticks if self._may_name(tick, path))
             yield from self._iter_ticks(path, until)
         else:
@@ -223,9 +221,7 @@ class WriteLog:
             return self._entry_paths[identity]
         end = f"_{identity}.json"
         named = (tick for tick in reversed(self._ticks) if self._search.has_text(tick, end))
-        return next(
-            (path for tick in named for path in self._get_tick_index(tick).writes if path.endswith(end)), None
-        )
+        return next((path for tick in named for path in self._get_tick_index(tick).writes if path.endswith(end)), None)
 
     @cached_property
     def _entry_paths(self) -> dict[str, str]:

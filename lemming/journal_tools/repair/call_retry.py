@@ -48,17 +48,14 @@ def plan_retry(runtime: Runtime, call_id: str) -> CallRetry:
     org = runtime.load_config().org
     load_installed_plugins()
     agent = load_agent(runtime.org, call.agent)
-    alternative = (
-        f"find out the outcome, then `lemming repair --mark done {call.id}` or `--mark failed {call.id}`"
-    )
+    alternative = f"find out the outcome, then `lemming repair --mark done {call.id}` or `--mark failed {call.id}`"
     toolset = get_toolset(org, runtime.org).for_agent(agent.name)
     if call.tool not in toolset:
         raise UsageError(f'tool "{call.tool}" does not exist', hint=f"load its plugin, or {alternative}")
     tool = toolset.allowed_tools(agent, org).get(call.tool)
     if tool is None:
         raise UsageError(
-            f"{agent.name} may not call {call.tool} any more",
-            hint=f"grant it in permissions.tools, or {alternative}",
+            f"{agent.name} may not call {call.tool} any more", hint=f"grant it in permissions.tools, or {alternative}"
         )
     if not isinstance(call.args, dict):
         raise UsageError(f"the arguments of the call of {call.tool} are not recorded", hint=alternative)
@@ -94,14 +91,8 @@ def retry_call(runtime: Runtime, retry: CallRetry) -> ToolResult:
         # Before the agent is informed: the reported change must be on disk.
         apply_effect(base, effect, is_replay=True, sync=True)
     for new_entry in result.entries:
-        entry_fields: dict[str, Any] = {
-            "kind": new_entry.kind,
-            "payload": new_entry.payload,
-            "tags": new_entry.tags,
-        }
-        write_person_entry(
-            base, call.agent, tick=load_tick(base), created_at=context.now, sync=True, **entry_fields
-        )
+        entry_fields: dict[str, Any] = {"kind": new_entry.kind, "payload": new_entry.payload, "tags": new_entry.tags}
+        write_person_entry(base, call.agent, tick=load_tick(base), created_at=context.now, sync=True, **entry_fields)
     if result.outcome == "interrupted":  # as reported to the agent
         return result
     output = f"{announcement}\n{result.output}"

@@ -125,9 +125,7 @@ def _apply_step(base: OrgPath, step: RepairStep, archive_path: str) -> None:
         fs.move(Path(base), step.file, archive_path)
     elif step.does == "cut":
         # Synced before the cut: a power cut must not take both.
-        fs.write_atomic(
-            Path(base), archive_path, fs.read_bytes(base / step.file, FILE_LIMIT_BYTES), sync=True
-        )
+        fs.write_atomic(Path(base), archive_path, fs.read_bytes(base / step.file, FILE_LIMIT_BYTES), sync=True)
         with fs.AppendFile(Path(base), step.file) as file:
             file.truncate(step.number)
     elif step.does == "write":
@@ -175,9 +173,7 @@ def _describe_lost_spending(base: OrgPath, ticks: list[int]) -> str:
                 if isinstance(record, ModelReplied):
                     spent_by_agent[record.agent] = spent_by_agent.get(record.agent, 0.0) + record.credits
     lines = [
-        f"`lemming credits grant {name} -{amount:.10g}`"
-        for name, amount in sorted(spent_by_agent.items())
-        if amount
+        f"`lemming credits grant {name} -{amount:.10g}`" for name, amount in sorted(spent_by_agent.items()) if amount
     ]
     if not lines:
         return "They spent nothing."
@@ -204,38 +200,25 @@ def _find_tick_repairs(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repai
     if next_tick.to_error is None:
         return next_tick.tick, []
     message = f"current_tick is {counter_tick}, but {next_tick.to_error.message}"
-    return next_tick.tick, [
-        _make_counter_repair(base, next_tick.tick, message, tick_from_files(base, ticks)[1])
-    ]
+    return next_tick.tick, [_make_counter_repair(base, next_tick.tick, message, tick_from_files(base, ticks)[1])]
 
 
 def _make_counter_repair(base: OrgPath, tick: int, description: str, evidence: str) -> Repair:
     """Return the repair of the counter; `evidence` is the source of the tick number, unless its own journal
     is.
     """
-    explanation = (
-        f"tick {tick} was interrupted and continues" if last_record(base, tick) is not None else evidence
-    )
+    explanation = f"tick {tick} was interrupted and continues" if last_record(base, tick) is not None else evidence
     is_there = os.path.lexists(base / paths.TICK_FILE)
-    steps = (
-        *([RepairStep("move", paths.TICK_FILE)] if is_there else []),
-        RepairStep("tick", paths.TICK_FILE, tick),
-    )
+    steps = (*([RepairStep("move", paths.TICK_FILE)] if is_there else []), RepairStep("tick", paths.TICK_FILE, tick))
     return Repair(
-        "tick",
-        paths.TICK_FILE,
-        description,
-        f'write {{"current_tick": {tick}}} into the file: {explanation}',
-        steps,
+        "tick", paths.TICK_FILE, description, f'write {{"current_tick": {tick}}} into the file: {explanation}', steps
     )
 
 
 # --- journals ------------------------------------------------------------------------------------
 
 
-def _find_journal_repairs(
-    base: OrgPath, ticks: list[int], next_tick: int, writes: LastWrites
-) -> Iterator[Repair]:
+def _find_journal_repairs(base: OrgPath, ticks: list[int], next_tick: int, writes: LastWrites) -> Iterator[Repair]:
     """Yield the repairs of journals, and note the writes of the readable journals."""
     for tick in ticks:
         try:
@@ -313,8 +296,7 @@ def _find_ledger_repair(base: OrgPath, name: str) -> Repair | None:
     if not bad_count:
         return None
     description = (
-        f"{'its last line is' if bad_count == 1 else f'its last {bad_count} lines are'} not a "
-        "record of the engine"
+        f"{'its last line is' if bad_count == 1 else f'its last {bad_count} lines are'} not a record of the engine"
     )
     state = _parse_state(whole[good_count - 1]) if good_count else None
     if state is None:
@@ -345,11 +327,7 @@ def _make_lost_file_repair(lost_file: LostFile) -> Repair:
         return Repair("lost", lost_file.file, description, action)
     action = "restore it from the journal; if you removed it yourself, do nothing"
     return Repair(
-        "lost",
-        lost_file.file,
-        description,
-        action,
-        (RepairStep("write", lost_file.file, content=lost_file.content),),
+        "lost", lost_file.file, description, action, (RepairStep("write", lost_file.file, content=lost_file.content),)
     )
 
 

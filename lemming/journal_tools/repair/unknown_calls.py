@@ -120,14 +120,7 @@ def tell_agent(base: OrgPath, call: UnknownCall, *, success: bool, output: str, 
 
     The note survives power loss once this function returns.
     """
-    note = {
-        "tool": call.tool,
-        "args": call.args,
-        "success": success,
-        "output": output,
-        CALL: call.id,
-        **extra_fields,
-    }
+    note = {"tool": call.tool, "args": call.args, "success": success, "output": output, CALL: call.id, **extra_fields}
     state = read_state(base, call.agent, before_tick=load_tick(base))
     requests = tuple(
         replace(open_request, results=(*_exclude_call(open_request.results, call), note))
@@ -163,9 +156,7 @@ def without_notes(state: Mapping[str, Any]) -> dict[str, Any]:
         own_state["requests"] = [
             {
                 key: value
-                for key, value in (
-                    {**open_request, "results": _exclude_notes(open_request.get("results", ()))}
-                ).items()
+                for key, value in ({**open_request, "results": _exclude_notes(open_request.get("results", ()))}).items()
                 if value
             }
             for open_request in state["requests"]

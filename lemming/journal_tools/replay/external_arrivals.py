@@ -46,9 +46,7 @@ class Arrivals:
     def deliver(self, source: Path, destination: Path, tick: int | None) -> None:
         """Copy the files that arrive at a tick. Raises `DiskError`."""
         for file in self.files.get(tick, ()):
-            fs.write_atomic(
-                destination, file, self.texts[file] if file in self.texts else _load_file(source, file)
-            )
+            fs.write_atomic(destination, file, self.texts[file] if file in self.texts else _load_file(source, file))
 
 
 def find_arrivals(

@@ -45,10 +45,7 @@ def missing_answer_error(recorded: RecordedTick, agent: str, description: str) -
     status = f"the recorded turn ended as {ended.report.status}" if ended else "it had no turn in the record"
     reason = f": {ended.report.reason}" if ended and ended.report.reason else ""
     return ReplayMismatch(
-        f"no recorded answer for {description}; {status}{reason}",
-        tick=recorded.tick,
-        agent=agent,
-        subject="answer",
+        f"no recorded answer for {description}; {status}{reason}", tick=recorded.tick, agent=agent, subject="answer"
     )
 
 

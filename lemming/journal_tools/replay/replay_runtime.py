@@ -52,9 +52,7 @@ def to_recorded_format(report: TurnReport, recorded: TurnReport) -> dict[str, An
     fields = report.as_json()
     if not recorded.end:
         del fields["end"]
-        fields["tools"] = [
-            {"tool": tool_use["tool"], "success": tool_use["success"]} for tool_use in report.tools
-        ]
+        fields["tools"] = [{"tool": tool_use["tool"], "success": tool_use["success"]} for tool_use in report.tools]
     return fields
 
 
@@ -108,9 +106,7 @@ class ReplayRuntime(Runtime):
         started = self.recorded.started[turn_key(request.agent, turn)]
         # A capability adds messages after the prompt, or a result that waited.
         continues = step or any(map(can_begin_turn, started.given))
-        recorded = (
-            [*started.prompt, *drop_unanswered(started.dialogue)] if continues else first_prompt(started)
-        )
+        recorded = [*started.prompt, *drop_unanswered(started.dialogue)] if continues else first_prompt(started)
         messages = request.messages[: len(recorded)] if continues else request.messages
         if strategy := started.resume["turn"].get("strategy"):  # a strategy may ask anything
             is_free = step or strategy not in STRATEGIES_SHIPPED
@@ -146,9 +142,7 @@ class ReplayRuntime(Runtime):
         """Return the recorded call or its recorded result; no guard and no person is asked."""
         announced = self.recorded.announced.get((agent, index))
         finished = self.recorded.tools.get((agent, index))
-        outcomes = (
-            [verdict["then"] for verdict in finished.verdicts if verdict["at"] == "call"] if finished else []
-        )
+        outcomes = [verdict["then"] for verdict in finished.verdicts if verdict["at"] == "call"] if finished else []
         if finished and not {"ask", "block", "stop"}.isdisjoint(outcomes):
             return restore_result(finished)
         return AllowedCall(call._replace(args=announced.args) if announced else call)
@@ -181,10 +175,7 @@ class ReplayRuntime(Runtime):
     def _compare_turn(self, report: TurnReport) -> None:
         agent, ended = report.agent, self.recorded.ended[report.turn_key]
         outside = f"{self.base}/{OUTSIDE}"
-        files = [
-            FileWritten(path=file["path"].removeprefix(outside), sha256=file["sha256"])
-            for file in report.files
-        ]
+        files = [FileWritten(path=file["path"].removeprefix(outside), sha256=file["sha256"]) for file in report.files]
         removed = [path.removeprefix(outside) for path in report.removed]
         early_paths = sorted(path.removeprefix(outside) for path in report.written_ahead)
         try:
@@ -210,11 +201,7 @@ class ReplayRuntime(Runtime):
         for file in ended.report.files:
             path, digest = file["path"], file["sha256"]
             original_path, replayed_path = self.original / path, self.base / path
-            if (
-                replayed_digests.get(path, digest) == digest
-                or path.startswith("/")
-                or not original_path.is_file()
-            ):
+            if replayed_digests.get(path, digest) == digest or path.startswith("/") or not original_path.is_file():
                 continue
             if compute_file_digest(self.original, path) == digest:
                 yield make_diff(_load_text(original_path), _load_text(replayed_path), path)

@@ -16,11 +16,7 @@ from lemming.engine import run_opened
 from lemming.journal_tools.recorded_tick import RecordedTick
 from lemming.journal_tools.repair.unknown_calls import without_notes
 from lemming.journal_tools.replay.external_arrivals import Arrivals, find_arrivals
-from lemming.journal_tools.replay.replay_mismatch import (
-    NOT_REPEATABLE,
-    missing_answer_error,
-    require_equal,
-)
+from lemming.journal_tools.replay.replay_mismatch import NOT_REPEATABLE, missing_answer_error, require_equal
 from lemming.journal_tools.replay.replay_runtime import ReplayRuntime, to_recorded_format
 from lemming.journal_tools.turn_replay import RecordedAnswers, RecordingExhausted
 from lemming.kernel.base import paths
@@ -68,15 +64,11 @@ def replay_ticks(base: OrgPath, ticks: list[int]) -> Iterator[ReplayResult]:
             expected_states.compare(recorded, name)
             if name not in not_repeatable:
                 agent = split_key(name)[0]
-                expected_states.states[agent] = _replay_turn(
-                    base, recorded, name, expected_states.states.get(agent)
-                )
+                expected_states.states[agent] = _replay_turn(base, recorded, name, expected_states.states.get(agent))
         yield ReplayResult(tick, len(names) - len(not_repeatable), not_repeatable)
 
 
-def _replay_turn(
-    base: OrgPath, recorded: RecordedTick, name: str, current: dict[str, Any] | None
-) -> dict[str, Any]:
+def _replay_turn(base: OrgPath, recorded: RecordedTick, name: str, current: dict[str, Any] | None) -> dict[str, Any]:
     """Replay a recorded turn and return the agent's state after the turn.
 
     `current`: the agent's state after its previous turn in the same tick.
@@ -138,9 +130,7 @@ def replay_into(base: OrgPath, into: Path, ticks: list[int]) -> Iterator[ReplayR
     fs.make_root(into)
     fs.make_folder(into, "agents")
     with open_org(into, command="replay") as open_runtime:
-        runtime = ReplayRuntime(
-            open_runtime.org, open_runtime.clock, epoch=open_runtime.epoch, original=Path(base)
-        )
+        runtime = ReplayRuntime(open_runtime.org, open_runtime.clock, epoch=open_runtime.epoch, original=Path(base))
         prompts = make_prompt_reader(base)
         for tick in ticks:
             recorded = RecordedTick(tick, read_journal(base, tick, prompts=prompts))
@@ -186,9 +176,7 @@ def _replay_tick(runtime: ReplayRuntime, arrivals: Arrivals, recorded: RecordedT
     abandoned = restore_abandoned_turns(runtime, recorded)
     runtime.is_immediate = recorded.start_record.at_once
     runtime.chosen = tuple(recorded.start_record.chosen)
-    run_opened(
-        runtime, recorded.tick, advance=recorded.commit_record is not None and recorded.commit_record.advanced
-    )
+    run_opened(runtime, recorded.tick, advance=recorded.commit_record is not None and recorded.commit_record.advanced)
     return ReplayResult(recorded.tick, len(recorded.ended) - len(abandoned), abandoned)
 
 
@@ -208,9 +196,7 @@ def restore_abandoned_turns(runtime: Runtime, recorded: RecordedTick) -> tuple[s
     ends = [ended for ended in recorded.ended.values() if ended.report.error in NOT_REPEATABLE]
     if ends:
         with Journal(runtime.base, recorded.tick, epoch=runtime.epoch, durability="off") as journal:
-            plan_fields = {
-                key: value for key, value in recorded.start_record.as_json().items() if key != "boot"
-            }
+            plan_fields = {key: value for key, value in recorded.start_record.as_json().items() if key != "boot"}
             for record in [TickStarted(**plan_fields), *ends]:
                 journal.append(record)  # without a boot, files count as lost and are written
     return tuple(ended.agent_name for ended in ends)

@@ -12,16 +12,9 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
 from lemming.capabilities.store.store_values import is_store_file
-from lemming.journal_tools.verify.journal_facts import (
-    JournalFacts,
-    Mismatch,
-    WrittenFile,
-    make_mismatch,
-)
+from lemming.journal_tools.verify.journal_facts import JournalFacts, Mismatch, WrittenFile, make_mismatch
 from lemming.journal_tools.verify.ledger_verification import verify_ledgers
-from lemming.journal_tools.verify.state_root import (
-    compute_file_digest,
-)
+from lemming.journal_tools.verify.state_root import compute_file_digest
 from lemming.journal_tools.verify.verification_inputs import Verification, VerificationInputs
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
@@ -87,9 +80,7 @@ def _classify_change(base: OrgPath, facts: JournalFacts, file: str, written: Wri
     if damage := _describe_damage(raw, file, _load_recorded_text(base, file, written)):
         return make_mismatch(written.tick, file, "damage", f"is damaged {since}: {damage}")
     if _is_entry(file):
-        return make_mismatch(
-            written.tick, file, "edited", f"has been changed {since}; an entry must never change"
-        )
+        return make_mismatch(written.tick, file, "edited", f"has been changed {since}; an entry must never change")
     if file.startswith(f"{paths.TRUST}/"):
         return make_mismatch(
             written.tick, file, "edited", f"has been changed {since}; a trusted file is endorsed as it was"
@@ -97,11 +88,7 @@ def _classify_change(base: OrgPath, facts: JournalFacts, file: str, written: Wri
     later = next((tick for tick in facts.damaged if tick > written.tick), None)
     alternative = f" (or by tick {later}, whose journal is damaged)" if later is not None else ""
     return make_mismatch(
-        written.tick,
-        file,
-        "edited",
-        f"has been changed {since}, by hand or by a tool{alternative}",
-        is_error=False,
+        written.tick, file, "edited", f"has been changed {since}, by hand or by a tool{alternative}", is_error=False
     )
 
 
@@ -172,11 +159,7 @@ def _verify_outboxes(inputs: VerificationInputs) -> Iterator[Mismatch]:
         if not paths.AGENT_NAME.match(author) or author in facts.people:
             continue
         for name in parse_file_names(author, names):
-            if (
-                name.file in facts.files
-                or name.tick in facts.damaged
-                or facts.is_possibly_in_progress(name.file)
-            ):
+            if name.file in facts.files or name.tick in facts.damaged or facts.is_possibly_in_progress(name.file):
                 continue
             if name.file in facts.expired:
                 message = "exists, though retention removed it"

@@ -102,11 +102,7 @@ class JournalFacts:
 
 
 def load_journal_facts(
-    base: OrgPath,
-    *,
-    newest: int | None = None,
-    only: int | None = None,
-    steps: ReportProgress = lambda *_: None,
+    base: OrgPath, *, newest: int | None = None, only: int | None = None, steps: ReportProgress = lambda *_: None
 ) -> JournalFacts:
     """Load the facts from the journals. An unreadable journal is a finding and is skipped.
 
@@ -129,15 +125,11 @@ def load_journal_facts(
                 is_last = tick == facts.ticks[-1]
                 facts.findings += _verify_journal_end(recorded, reading.surplus_bytes, is_last=is_last)
             if previous is not None or keeps_all:
-                _record_lost_journal(
-                    facts, recorded, load_last_removed_tick(base) if previous is None else previous
-                )
+                _record_lost_journal(facts, recorded, load_last_removed_tick(base) if previous is None else previous)
         except CorruptState as error:
             facts.damaged.append(tick)
             facts.findings.append(
-                make_mismatch(
-                    tick, error.where or paths.journal_file(tick), "damage", f"{error.message}; {error.hint}"
-                )
+                make_mismatch(tick, error.where or paths.journal_file(tick), "damage", f"{error.message}; {error.hint}")
             )
             continue
         _add_tick(facts, recorded)
@@ -183,9 +175,7 @@ def _verify_journal_end(recorded: RecordedTick, surplus: int, *, is_last: bool) 
     if recorded.commit_record and surplus:
         yield make_mismatch(tick, file, "damage", f"{surplus} bytes follow the end of the tick")
     elif not recorded.commit_record and not is_last:
-        yield make_mismatch(
-            tick, file, "damage", f"the tick has no end, though later ticks were run{torn_text}"
-        )
+        yield make_mismatch(tick, file, "damage", f"the tick has no end, though later ticks were run{torn_text}")
     elif not recorded.commit_record:
         message = f"the tick has not ended{torn_text}; the next run continues it"
         yield make_mismatch(tick, file, "interrupted", message, is_error=False)

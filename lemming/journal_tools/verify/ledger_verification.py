@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lemming.journal_tools.verify.journal_facts import (
-    JournalFacts,
-    Mismatch,
-    make_mismatch,
-)
+from lemming.journal_tools.verify.journal_facts import JournalFacts, Mismatch, make_mismatch
 from lemming.journal_tools.verify.verification_inputs import VerificationInputs
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import JsonProblem, parse
@@ -23,9 +19,7 @@ def verify_ledgers(inputs: VerificationInputs) -> Iterator[Mismatch]:
     """Yield the mismatches of the ledgers of all agents with turns in the journals."""
     base, facts = inputs.base, inputs.journal_facts
     # An agent without a folder may have been renamed, and its ledger with it.
-    former_turns = [
-        turns for agent, turns in facts.turns.items() if not (base / paths.agent_folder(agent)).is_dir()
-    ]
+    former_turns = [turns for agent, turns in facts.turns.items() if not (base / paths.agent_folder(agent)).is_dir()]
     for agent, turns in facts.turns.items():
         if agent not in facts.under_way:
             yield from _verify_ledger(base, facts, agent, turns, former_turns)
@@ -43,9 +37,7 @@ def _verify_ledger(
         raw = fs.read_bytes(base / file, FILE_LIMIT_BYTES)
     except FileNotFoundError:
         is_error = (base / paths.agent_folder(agent)).is_dir()
-        yield make_mismatch(
-            last, file, "missing", f"does not exist; {agent} has had turns", is_error=is_error
-        )
+        yield make_mismatch(last, file, "missing", f"does not exist; {agent} has had turns", is_error=is_error)
         return
     except OSError as error:
         yield make_mismatch(last, file, "damage", unreadable_reason(error))
@@ -64,10 +56,7 @@ def _verify_ledger(
         except (JsonProblem, KeyError, TypeError) as error:
             previous_tick = max(lines, default=min(turns))
             yield make_mismatch(
-                previous_tick,
-                file,
-                "damage",
-                f"line {number}, after tick {previous_tick}, must be a turn: {error}",
+                previous_tick, file, "damage", f"line {number}, after tick {previous_tick}, must be a turn: {error}"
             )
     yield from _compare_ledger(file, lines, turns, facts, former_turns)
     if surplus and last in lines:
@@ -90,24 +79,18 @@ def _compare_ledger(
             continue
         line = lines.get(tick)
         if line is None:
-            yield make_mismatch(
-                tick, file, "missing", f"has no line for tick {tick}, in which there was a turn"
-            )
+            yield make_mismatch(tick, file, "missing", f"has no line for tick {tick}, in which there was a turn")
             continue
         if not _matches(line, expected):
             key = next(key for key, value in expected.items() if line.get(key) != value)
-            message = (
-                f"{key} must be {expected[key]!r} after tick {tick} by the journals, got {line.get(key)!r}"
-            )
+            message = f"{key} must be {expected[key]!r} after tick {tick} by the journals, got {line.get(key)!r}"
             yield make_mismatch(tick, file, "edited", message)
     for tick in lines.keys() - turns.keys():
         if (
             tick in facts.ticks
             and tick not in facts.damaged
             and not any(
-                _matches(lines[tick], turns_by_tick[tick])
-                for turns_by_tick in former_turns
-                if tick in turns_by_tick
+                _matches(lines[tick], turns_by_tick[tick]) for turns_by_tick in former_turns if tick in turns_by_tick
             )
         ):
             yield make_mismatch(tick, file, "unaccounted", f"has a line for tick {tick}, which has no turn")

@@ -59,8 +59,7 @@ class LastWrites:
                 for file in (*report.removed, *report.written_ahead):
                     self.files.pop(file, None)
                 self.files.update(
-                    (file_write["path"], (tick, report.turn_key, file_write["sha256"]))
-                    for file_write in report.files
+                    (file_write["path"], (tick, report.turn_key, file_write["sha256"])) for file_write in report.files
                 )
             elif isinstance(record, EntriesExpired):
                 for file in record.files:

@@ -6,16 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from lemming.journal_tools.verify.journal_facts import (
-    JournalFacts,
-    Mismatch,
-    load_journal_facts,
-)
-from lemming.journal_tools.verify.state_root import (
-    ReportProgress,
-    compute_file_digests,
-    compute_state_root,
-)
+from lemming.journal_tools.verify.journal_facts import JournalFacts, Mismatch, load_journal_facts
+from lemming.journal_tools.verify.state_root import ReportProgress, compute_file_digests, compute_state_root
 from lemming.kernel.org.organisation import OrgPath
 
 
@@ -49,11 +41,7 @@ class VerificationInputs:
     """
 
     def __init__(
-        self,
-        base: OrgPath,
-        newest: int | None,
-        only: int | None = None,
-        steps: ReportProgress = lambda *_: None,
+        self, base: OrgPath, newest: int | None, only: int | None = None, steps: ReportProgress = lambda *_: None
     ) -> None:
         self.base, self.only, self._newest, self._steps = base, only, newest, steps
 
@@ -79,9 +67,7 @@ class VerificationInputs:
         items.
         """
         facts, chosen = self.journal_facts, set(self.journal_facts.ticks if ticks is None else ticks)
-        selected = [
-            mismatch_found for mismatch_found in findings if ticks is None or mismatch_found.tick in chosen
-        ]
+        selected = [mismatch_found for mismatch_found in findings if ticks is None or mismatch_found.tick in chosen]
         selected.sort(key=lambda finding: (finding.tick, finding.file))
         files = sum(written.tick in chosen for written in facts.files.values())
         turns = sum(tick in chosen for turns in facts.turns.values() for tick in turns)

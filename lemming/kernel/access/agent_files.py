@@ -87,9 +87,7 @@ def readable_digest(target: AllowedPath, staged: Mapping[str, bytes]) -> str | N
     return None
 
 
-def compute_file_digest(
-    target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED
-) -> str:
+def compute_file_digest(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> str:
     """Return the SHA-256 of a file of any size, in hex, as this turn sees it.
 
     Raises the errors of `read_text`.
@@ -114,9 +112,7 @@ def list_folder(
     return first_names, len(names) - len(first_names)
 
 
-def scan_folder(
-    target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED
-) -> dict[str, str]:
+def scan_folder(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> dict[str, str]:
     """Return the names in a folder, each with the mark: `/` for a folder, `@` for a link, else empty.
 
     As this turn sees it. Raises the same errors as `list_folder`.
@@ -125,9 +121,7 @@ def scan_folder(
     try:
         with _open_folder(target, target.parts) as folder:
             marks = _list_marked(folder)
-            names |= {
-                name: mark for name, mark in marks.items() if f"{target.path_key}/{name}" not in removed
-            }
+            names |= {name: mark for name, mark in marks.items() if f"{target.path_key}/{name}" not in removed}
     except FileNotFoundError as error:
         if not names and not target.is_granted_folder:
             raise target.attempt.missing(is_folder=True) from error
@@ -154,9 +148,7 @@ def write_effect(
     quota of a workspace or of `shared/`.
     """
     if len(content) > limit_bytes:
-        raise target.attempt.to_tool_error(
-            f"would have {len(content)} bytes; at most {limit_bytes} are allowed"
-        )
+        raise target.attempt.to_tool_error(f"would have {len(content)} bytes; at most {limit_bytes} are allowed")
     *folders, name = target.parts
     if any(key.startswith(f"{target.path_key}/") for key in staged):
         raise target.attempt.to_tool_error("is a folder")
@@ -181,9 +173,7 @@ def remove_effect(target: AllowedPath, staged: Mapping[str, bytes]) -> FileEffec
     return FileEffect(target.relative, b"", target.effect_root, digests)
 
 
-def target_exists(
-    target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED
-) -> bool:
+def target_exists(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> bool:
     """Return True if a path exists, as this turn sees it. Raises the same errors as `read_text`."""
     if target.path_key in removed:
         return False
@@ -198,9 +188,7 @@ def target_exists(
     return True
 
 
-def _enforce_quota(
-    target: AllowedPath, staged: Mapping[str, bytes], limits: FolderSize, removed: Removed
-) -> None:
+def _enforce_quota(target: AllowedPath, staged: Mapping[str, bytes], limits: FolderSize, removed: Removed) -> None:
     """Raise an error if the staged files would exceed the quota of their folder.
 
     The folder is the workspace, `shared/`, or the granted part of it. Concurrent writes of other agents

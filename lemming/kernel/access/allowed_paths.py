@@ -100,9 +100,7 @@ def resolve_path(agent: Agent, base: Path, path: str, access: Access, *, caller:
     """
     file_access = agent.permissions.file_access
     grants = file_access.allow_read if access == "read" else file_access.allow_write
-    attempt = AccessAttempt(
-        caller, path, access, tuple(grants), partial(nearest_readable, agent, base, path, access)
-    )
+    attempt = AccessAttempt(caller, path, access, tuple(grants), partial(nearest_readable, agent, base, path, access))
     org = components(os.path.normpath(base))
     workspace = (*org, *paths.workspace_folder(agent.name).split("/"))
     target = _resolve_target(attempt, org, workspace)
@@ -157,9 +155,7 @@ def resolve_org_path(base: Path, path: str, *, caller: str, nearest: str = "") -
     return AllowedPath(attempt, base, base, path, is_granted_folder=False)
 
 
-def nearest_readable(
-    agent: Agent, base: Path, path: str, access: Access = "read", is_folder: bool = False
-) -> str:
+def nearest_readable(agent: Agent, base: Path, path: str, access: Access = "read", is_folder: bool = False) -> str:
     """Return the existing path nearest to a missing path, as the agent would write it."""
     return nearest_file(agent.name, base, path, granted_folders(agent, access), is_folder=is_folder)
 
@@ -190,9 +186,7 @@ def _resolve_links(granted: Components, org: Components) -> tuple[Components, Co
         components(real_path(_join_absolute(granted))),
         components(real_path(_join_absolute(org))),
     )
-    return (*org, *real_granted[len(real_org) :]) if real_granted[
-        : len(real_org)
-    ] == real_org else real_granted, org
+    return (*org, *real_granted[len(real_org) :]) if real_granted[: len(real_org)] == real_org else real_granted, org
 
 
 def _join_absolute(parts: Components) -> str:
@@ -237,9 +231,7 @@ def require_agent_writable(attempt: AccessAttempt, in_org: Components, *, grants
     top = in_org[0].casefold().rstrip(". ")
     is_closed = top in (*NEVER_OPEN, "agents") or in_org[0].startswith(".")
     if is_closed:
-        raise attempt.to_denial(
-            f"{in_org[0]} of the organisation is written by the engine and by people only"
-        )
+        raise attempt.to_denial(f"{in_org[0]} of the organisation is written by the engine and by people only")
     if not grants:
         raise attempt.to_denial(
             f"{in_org[0]} of the organisation is written by people, where no grant names the folder itself"

@@ -79,11 +79,7 @@ def load_item_text(agent: Agent, base: Path, item: ContextFile, staged: Mapping[
 
 def granted_memory_folders(agent: Agent) -> Iterator[str]:
     """Yield the folders of memories granted to an agent."""
-    owners = (
-        match["owner"]
-        for grant in agent.permissions.read_memories
-        if (match := MEMORY_GRANT.fullmatch(grant))
-    )
+    owners = (match["owner"] for grant in agent.permissions.read_memories if (match := MEMORY_GRANT.fullmatch(grant)))
     yield from (paths.memory_folder(owner) for owner in dict.fromkeys(owners) if owner != agent.name)
 
 
@@ -110,22 +106,17 @@ def expand_context(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> Age
     """
     if not (agent.permissions.read_memories or any(map(is_pattern, agent.context))):
         return agent
-    files = [
-        context_file for item in agent.context for context_file in _matching_files(agent, base, item, staged)
-    ]
+    files = [context_file for item in agent.context for context_file in _matching_files(agent, base, item, staged)]
     memories = dict.fromkeys(granted_memories(agent, base, staged))
     if len(memories) > MAX_MATCHES:
         raise ToolError(
-            f"permissions.read_memories matches {len(memories)} memories; at most {MAX_MATCHES} "
-            "fit into a prompt",
+            f"permissions.read_memories matches {len(memories)} memories; at most {MAX_MATCHES} fit into a prompt",
             hint="name only the required memories",
         )
     return replace(agent, context=[*files, *memories])
 
 
-def _matching_files(
-    agent: Agent, base: Path, item: ContextFile, staged: Mapping[str, bytes]
-) -> list[ContextFile]:
+def _matching_files(agent: Agent, base: Path, item: ContextFile, staged: Mapping[str, bytes]) -> list[ContextFile]:
     if not is_pattern(item):
         return [item]
     folder_names = scan_folder(resolve_pattern_folder(agent, base, item), staged)
@@ -143,9 +134,7 @@ def _matching_files(
     return [
         replace(
             item,
-            file=str(pattern.with_name(name))
-            if pattern.is_absolute()
-            else f"{_folder_prefix(item.file)}{name}",
+            file=str(pattern.with_name(name)) if pattern.is_absolute() else f"{_folder_prefix(item.file)}{name}",
             label=f"{item.label} {PurePosixPath(name).stem}" if item.label else make_label(name),
         )
         for name in names

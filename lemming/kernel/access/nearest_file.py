@@ -17,12 +17,7 @@ MAX_FILES, MAX_FOLDERS = 2000, 500
 
 
 def nearest_file(
-    agent_name: str,
-    base: str | os.PathLike[str],
-    path: str,
-    granted: Iterable[str],
-    *,
-    is_folder: bool = False,
+    agent_name: str, base: str | os.PathLike[str], path: str, granted: Iterable[str], *, is_folder: bool = False
 ) -> str:
     """Return the existing path nearest to a missing path, as the agent would write it, or an empty string.
 
@@ -42,16 +37,12 @@ def nearest_file(
     close_matches = get_close_matches(str(requested), candidates, n=5, cutoff=MIN_SIMILARITY)
     # Files of one folder share its name and their suffixes: the stems decide.
     close_matches = [
-        candidate
-        for candidate in close_matches
-        if get_close_matches(requested.stem, [PurePosixPath(candidate).stem])
+        candidate for candidate in close_matches if get_close_matches(requested.stem, [PurePosixPath(candidate).stem])
     ]
     if close_matches:
         return close_matches[0]
     same_name = [candidate for candidate in candidates if PurePosixPath(candidate).name == requested.name]
-    same_name = same_name or [
-        candidate for candidate in candidates if PurePosixPath(candidate).stem == requested.stem
-    ]
+    same_name = same_name or [candidate for candidate in candidates if PurePosixPath(candidate).stem == requested.stem]
     return same_name[0] if len(same_name) == 1 else ""
 
 

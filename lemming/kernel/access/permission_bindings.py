@@ -29,13 +29,9 @@ def digest_setting(setting: str, value: object) -> dict[str, str]:
     return {setting: sha256(dump_compact(value)).hexdigest()}
 
 
-def digest_command(
-    base: OrgPath, setting: str, value: object, arguments: object, cwd: object
-) -> dict[str, str]:
+def digest_command(base: OrgPath, setting: str, value: object, arguments: object, cwd: object) -> dict[str, str]:
     """Return the digests of a command: of the setting's value, and of the organisation's files named in it."""
-    texts = (
-        [str(argument) for argument in arguments] if isinstance(arguments, list) else str(arguments).split()
-    )
+    texts = [str(argument) for argument in arguments] if isinstance(arguments, list) else str(arguments).split()
     return {
         **digest_setting(setting, value),
         # The files too: the same command with another script is another program.
@@ -59,14 +55,10 @@ def program_permission(base: OrgPath, setting: str, options: Mapping[str, Any]) 
     """Return a permission to run a program, from the options of a model key in `config/models.json`."""
     arguments = options.get("command")
     command = " ".join(map(str, arguments)) if isinstance(arguments, list) else str(arguments)
-    option_text = "".join(
-        f", {name} {json.dumps(options[name])}" for name in ("env", "cwd") if options.get(name)
-    )
+    option_text = "".join(f", {name} {json.dumps(options[name])}" for name in ("env", "cwd") if options.get(name))
     command_options = {name: options.get(name) for name in ("command", "cwd", "env")}
     does = f"runs the program: {command}{option_text}"
-    return code_permission(
-        does, digest_command(base, setting, command_options, arguments, options.get("cwd"))
-    )
+    return code_permission(does, digest_command(base, setting, command_options, arguments, options.get("cwd")))
 
 
 class _DigestCache:

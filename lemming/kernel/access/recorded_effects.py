@@ -15,9 +15,7 @@ from lemming.kernel.memory import decode_memory
 from lemming.kernel.org.config import OrgSettings
 
 
-def require_writable(
-    agent: Agent, base: Path, settings: OrgSettings, effect: FileEffect, *, caller: str
-) -> None:
+def require_writable(agent: Agent, base: Path, settings: OrgSettings, effect: FileEffect, *, caller: str) -> None:
     """Raise a `LemmingError` unless the file is a memory of the agent, or is covered by the agent's grants."""
     if not effect.root and effect.path.startswith(f"{paths.memory_folder(agent.name)}/"):
         _require_memory(agent, effect)

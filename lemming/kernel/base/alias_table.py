@@ -174,8 +174,7 @@ _MEMBERS = {
         "stopped_by=stop_error untold=hidden_indexes used=tools_used"
     ),
     "kernel.turn.strategy.Turn": (
-        "value=ask_json reply=ask_reply leave=leave_note shown=append_results is_over=is_finished "
-        "given=snapshot"
+        "value=ask_json reply=ask_reply leave=leave_note shown=append_results is_over=is_finished given=snapshot"
     ),
     "kernel.turn.prompt_input.PromptInput": (
         "asked=requests outside=extra_values added=sections left_out=omitted_count before=leading_sections "
@@ -261,8 +260,7 @@ _MEMBERS = {
     ),
     "kernel.turn.turn_context.TickLimits": "of=limits_for_turn",
     "kernel.inboxes.turn_agenda.Agenda": (
-        "next=next_task beside=inbox_requests sets_aside=is_excluded is_kept=is_deferred "
-        "is_nothing_new=is_irrelevant"
+        "next=next_task beside=inbox_requests sets_aside=is_excluded is_kept=is_deferred is_nothing_new=is_irrelevant"
     ),
     "kernel.turn.turn_values.Purpose": "id=reference answered=answered_calls why_unpaid=over_budget_reason",
 }

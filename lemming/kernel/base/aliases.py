@@ -176,9 +176,7 @@ class _OldName:
         warn_once(f"{self.base.__name__}.{self.old_name}", self.new_name, depth=1)
         if value is None:
             return getattr(owner, self.new_name)
-        overrides = [
-            cls for cls in owner.__mro__ if not isinstance(vars(cls).get(self.old_name, self), _OldName)
-        ]
+        overrides = [cls for cls in owner.__mro__ if not isinstance(vars(cls).get(self.old_name, self), _OldName)]
         return getattr(super(overrides[-1], value) if overrides else value, self.new_name)
 
 

@@ -42,11 +42,7 @@ class Deadline:
     __slots__ = ("_began", "_clock", "_ends", "_seconds", "outer")
 
     def __init__(
-        self,
-        seconds: float = math.inf,
-        *,
-        clock: MonotonicClock = time.monotonic,
-        outer: Deadline | None = None,
+        self, seconds: float = math.inf, *, clock: MonotonicClock = time.monotonic, outer: Deadline | None = None
     ) -> None:
         self._clock, self._seconds, self.outer, self._began = clock, seconds, outer, clock()
         self._ends = self._began + seconds

@@ -53,9 +53,7 @@ class CallShapes:
         call = self._parse_do_call(value) or self._parse_named_call(value)
         if call:
             return [call]
-        return (
-            self._parse_call_list(value) or self._parse_wrapped_call(value) or self._parse_keyed_calls(value)
-        )
+        return self._parse_call_list(value) or self._parse_wrapped_call(value) or self._parse_keyed_calls(value)
 
     def resolve_name(self, name: Any) -> str:
         """Return the turn's name for a tool, or an empty string."""
@@ -85,9 +83,7 @@ class CallShapes:
     def _parse_named_call(self, value: dict[str, Any]) -> RawCall | None:
         """Parse an object with `name` and `arguments`, or with alternative names of these keys."""
         keys = [candidate for candidate in _NAME_KEYS if isinstance(value.get(candidate), str)]
-        key = next(
-            (candidate for candidate in keys if self.resolve_name(value[candidate])), keys[0] if keys else ""
-        )
+        key = next((candidate for candidate in keys if self.resolve_name(value[candidate])), keys[0] if keys else "")
         name = self.resolve_name(value[key]) if key else ""
         if not key or not (name or self.is_name(value[key].strip())):
             return None

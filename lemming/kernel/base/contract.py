@@ -132,9 +132,7 @@ def parse_reply(
     calls = reader.parse_calls(reply_object.get("tool_calls"))
     updates = reader.parse_updates(reply_object.get("memory_updates"))
     notes = reader.parse_notes(reply_object.get("notes"))
-    if reader.problems and not reader.may_go_without(
-        has_sound_part=bool(entries or calls or updates or has_calls)
-    ):
+    if reader.problems and not reader.may_go_without(has_sound_part=bool(entries or calls or updates or has_calls)):
         raise ContractError("; ".join(map(str, reader.problems[:MAX_PROBLEMS_QUOTED])))
     return TurnReply(
         reader.limit_items(entries, min(max_entries, MAX_ENTRIES), "outbox_entries"),
@@ -169,9 +167,7 @@ class _Problem(NamedTuple):
         part, number, subpath = match.groups() if match else ("", None, None)
         part_name = f"{part} {int(number) + 1}" if number and number != "0" else part
         location = ": ".join(filter(None, (part_name, (subpath or "").replace("/", "."))))
-        return (
-            f"{location}: {self.message}; it was not kept" if location else f"{self.message}; it was not kept"
-        )
+        return f"{location}: {self.message}; it was not kept" if location else f"{self.message}; it was not kept"
 
 
 class _ReplyValidator:
@@ -206,14 +202,10 @@ class _ReplyValidator:
                     payload = self._merge_data_json(pointer, payload)
                 if payload is not None:
                     pointers.append(pointer)
-                    entries.append(
-                        NewEntry(item["kind"], payload, self._parse_tags(pointer, item.get("tags")))
-                    )
+                    entries.append(NewEntry(item["kind"], payload, self._parse_tags(pointer, item.get("tags"))))
         return [*self._accept_fitting(pointers, fit(entries))] if fit and entries else entries
 
-    def _accept_fitting(
-        self, pointers: Iterable[str], results: list[NewEntry | list[str]]
-    ) -> Iterator[NewEntry]:
+    def _accept_fitting(self, pointers: Iterable[str], results: list[NewEntry | list[str]]) -> Iterator[NewEntry]:
         for entry_pointer, result in zip(pointers, results, strict=True):
             if isinstance(result, NewEntry):
                 yield result
@@ -336,9 +328,7 @@ class _ReplyValidator:
         if not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
             self._add_optional_error(f"{pointer}/tags", "expected a list of words")
         elif len(tags) > MAX_TAGS or max(map(len, tags)) > MAX_TAG_CHARS:
-            self._add_optional_error(
-                f"{pointer}/tags", f"at most {MAX_TAGS} tags of {MAX_TAG_CHARS} characters"
-            )
+            self._add_optional_error(f"{pointer}/tags", f"at most {MAX_TAGS} tags of {MAX_TAG_CHARS} characters")
         else:
             return tags
         return []

@@ -62,8 +62,6 @@ def find_entry_numbers(tick: int, agent: str, ids: Sequence[str]) -> dict[str, i
         for number in range(ENTRIES_PER_TURN):
             if (derived := entry_id(tick, agent, number, turn)) in remaining_ids:
                 numbers[derived] = turn * ENTRIES_PER_TURN + number
-                if len(numbers) == len(
-                    remaining_ids
-                ):  # as nearly always: the numbers of a turn follow each other
+                if len(numbers) == len(remaining_ids):  # as nearly always: the numbers of a turn follow each other
                     return numbers
     return numbers

@@ -109,9 +109,7 @@ class ConfigError(LemmingError):
     code = "LMG-302"
     exit_status = 3
 
-    def __init__(
-        self, message: str, *, where: str = "", hint: str = "", problems: tuple[Problem, ...] = ()
-    ) -> None:
+    def __init__(self, message: str, *, where: str = "", hint: str = "", problems: tuple[Problem, ...] = ()) -> None:
         super().__init__(message, where=where, hint=hint)
         self.problems = problems or (Problem(message, file=where, hint=hint, code=self.code),)
 
@@ -150,9 +148,7 @@ class DiskError(LemmingError):
     code = "LMG-105"
     exit_status = 8
 
-    def __init__(
-        self, message: str, *, where: str = "", hint: str = "", concerns_one_file: bool = False
-    ) -> None:
+    def __init__(self, message: str, *, where: str = "", hint: str = "", concerns_one_file: bool = False) -> None:
         super().__init__(message, where=where, hint=hint)
         self.concerns_one_file = concerns_one_file
 
@@ -262,9 +258,7 @@ class ProviderError(LemmingError):
     code = "LMG-500"
     is_retryable, is_for_good, may_be_paid, is_of_backend = False, False, True, True
 
-    def __init__(
-        self, message: str, *, where: str = "", hint: str = "", retry_after_s: float | None = None
-    ) -> None:
+    def __init__(self, message: str, *, where: str = "", hint: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, where=where, hint=hint)
         self.retry_after_s = retry_after_s
 

@@ -16,9 +16,7 @@ _LATIN_LIKE_ALPHABETS = {"ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "DESERET"
 _USUAL_SIGNS = frozenset("‘’“”–—…·•×‐‑′″")
 """Look-alikes in everyday use, which are not reported."""
 _HOST_AFTER_USERINFO = re.compile(r"://[^\s/?#@]*@([^\s/?#'\"<>]+)")
-_STACKED_MARKS = re.compile(
-    "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4}"
-)
+_STACKED_MARKS = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4}")
 _LONG_GAP = re.compile(r"[^\S\n]{60}|\n{20}")
 
 
@@ -40,9 +38,7 @@ def show_invisible(text: str) -> str:
     >>> show_invisible("a\u202eb\tc")
     'a⟨U+202E⟩b⟨U+0009⟩c'
     """
-    return "".join(
-        f"⟨U+{ord(character):04X}⟩" if is_escaped_in_display(character) else character for character in text
-    )
+    return "".join(f"⟨U+{ord(character):04X}⟩" if is_escaped_in_display(character) else character for character in text)
 
 
 def find_suspicious_text(args: Any) -> Iterator[str]:
@@ -124,9 +120,7 @@ def _find_lookalikes(text: str) -> Iterator[str]:
         signs_text = " ".join(f"U+{ord(sign):04X} for {find_look_alike(sign)}" for sign in signs)
         yield f"signs that look like others: {signs_text}"
     for line in text.splitlines():
-        if re.search(r"[0-9]", line) and any(
-            unicodedata.bidirectional(character) in ("R", "AL") for character in line
-        ):
+        if re.search(r"[0-9]", line) and any(unicodedata.bidirectional(character) in ("R", "AL") for character in line):
             yield "letters written from right to left beside numbers: these may be shown in another order"
             return
 
@@ -135,9 +129,7 @@ def _has_latin_like_alphabet(character: str) -> bool:
     """Return True for a letter of an alphabet that resembles Latin and is never mixed with Latin in a word."""
     import unicodedata
 
-    return (
-        not character.isascii() and unicodedata.name(character, "").partition(" ")[0] in _LATIN_LIKE_ALPHABETS
-    )
+    return not character.isascii() and unicodedata.name(character, "").partition(" ")[0] in _LATIN_LIKE_ALPHABETS
 
 
 def _is_lookalike_sign(sign: str, text: str) -> bool:

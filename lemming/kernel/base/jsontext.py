@@ -73,9 +73,7 @@ def parse(
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             raise JsonProblem("unexpected end of JSON", error.lineno, error.colno) from error
-        raise JsonProblem(
-            _plain_message(error.msg, text[error.pos :].lstrip()), error.lineno, error.colno
-        ) from error
+        raise JsonProblem(_plain_message(error.msg, text[error.pos :].lstrip()), error.lineno, error.colno) from error
     except _ParseRejected as error:
         is_duplicate = error.key is not None
         pointer = _find_duplicate(text, error.key or "") if is_duplicate else _find_value(text, error.literal)
@@ -200,9 +198,7 @@ def _require_short_integers(raw: bytes) -> None:
     """Raise `ValueError` for JSON with an integer too long for any reader; the library writes any length."""
     # A longer run of digits covers one of these places, so nearly nothing is looked at.
     for position in range(MAX_DIGITS, len(raw), MAX_DIGITS):
-        if raw[position] in _DIGITS and _LONG_INTEGER.search(
-            raw, position - MAX_DIGITS, position + MAX_DIGITS + 1
-        ):
+        if raw[position] in _DIGITS and _LONG_INTEGER.search(raw, position - MAX_DIGITS, position + MAX_DIGITS + 1):
             parse(raw, limit_bytes=len(raw), max_depth=RECORD_DEPTH)  # in a string, they are no number
             return
 

@@ -11,9 +11,7 @@ Components = tuple[str, ...]
 AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 AGENT_NAME_RULE = "a name has 1 to 63 characters a-z, 0-9, _ and -, and starts with a letter or digit"
 MEMORY_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}\Z")
-MEMORY_KEY_RULE = (
-    "a memory key has 1 to 120 characters A-Z, a-z, 0-9, _, - and ., and does not start with . or -"
-)
+MEMORY_KEY_RULE = "a memory key has 1 to 120 characters A-Z, a-z, 0-9, _, - and ., and does not start with . or -"
 ENTRY_FILE = re.compile(r"([0-9]{8,12})_([A-Za-z0-9]{1,64})\.json\Z")
 JOURNAL_FILE = re.compile(r"([0-9]{8,12})\.jsonl\Z")
 

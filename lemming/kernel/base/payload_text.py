@@ -71,9 +71,7 @@ def quote_payload(payload: Mapping[str, Any], tags: Sequence[str] = (), *, is_re
 
 def cut_line(line: str) -> str:
     """Return an entry's line for a prompt, shortened; a manual entry may be longer than any of the engine's."""
-    return (
-        line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} ... (cut, {len(line)} characters in all)"
-    )
+    return line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} ... (cut, {len(line)} characters in all)"
 
 
 def get_payload_text(payload: dict[str, Any]) -> str:

@@ -25,19 +25,11 @@ _OBJECT = re.compile(r"\{(?=[ \t\r\n]*+[\"'}])")
 _SPACE = re.compile(r"[ \t\r\n]*+")
 # A string that never ends is one token up to the end: to look for its end from each quote is quadratic.
 _BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}]', re.DOTALL)
-_STRING = re.compile(
-    r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"' r"|'([^'\\]*+(?:\\.[^'\\]*+)*+)'",
-    re.DOTALL,
-)
+_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"' r"|'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
 _SCALAR = re.compile(r"(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|[A-Za-z]++)(?![\w.])")
 _LITERAL_NAMES = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
-_ESCAPE = re.compile(
-    r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|(.))", re.DOTALL
-)
-_ESCAPES = {
-    **dict(zip("bfnrt", "\b\f\n\r\t", strict=True)),
-    **{character: character for character in "\"'\\/"},
-}
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPES = {**dict(zip("bfnrt", "\b\f\n\r\t", strict=True)), **{character: character for character in "\"'\\/"}}
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _ENDS = ("</", "```", "<|")
 _THINKING = re.compile(r"\s*+<think(?:ing)?>", re.IGNORECASE)

@@ -39,9 +39,7 @@ def extract_object(
             remarks.append("the JSON stood in a code fence" if fenced_blocks else "the JSON stood in prose")
             return candidates[0].value
         if len(candidates) > 1:
-            raise ContractError(
-                f"the reply holds {len(candidates)} JSON objects; send exactly one"
-            ) from error
+            raise ContractError(f"the reply holds {len(candidates)} JSON objects; send exactly one") from error
         position = f" at line {error.line}, column {error.column}" if error.line else ""
         raise ContractError(f"the reply is not one JSON object: {error.message}{position}") from error
 
@@ -69,8 +67,4 @@ def _require_object(value: Any) -> dict[str, Any]:
 
 def _find_matching_objects(text: str, keys: KeysView[str], is_strict: bool) -> list[FoundObject]:
     """Return the outermost JSON objects in a text with at least one of the keys."""
-    return [
-        candidate
-        for candidate in find_objects(text, is_strict=is_strict)
-        if not keys.isdisjoint(candidate.value)
-    ]
+    return [candidate for candidate in find_objects(text, is_strict=is_strict) if not keys.isdisjoint(candidate.value)]

@@ -61,9 +61,7 @@ def stage_org(folder: Path, command: str) -> Iterator[Path]:
         yield folder / staging_name
         for file in _iter_files(folder / staging_name):
             if (folder / file).exists() or (folder / file).is_symlink():
-                raise UsageError(
-                    f"{file} was created at the same time; nothing was written", where=str(folder)
-                )
+                raise UsageError(f"{file} was created at the same time; nothing was written", where=str(folder))
     except BaseException:
         if (folder / staging_name).exists():
             fs.remove_tree(folder, staging_name)

@@ -76,9 +76,7 @@ def write_error(root: Path, relative: str, error: OSError) -> DiskError:
     """Return the error for a failed write below `root`."""
     hint = _HINTS.get(error.errno or 0, "check this path and run again")
     message = f"cannot write: {error.strerror or error}"
-    return DiskError(
-        message, where=str(root / relative), hint=hint, concerns_one_file=is_about_one_file(error)
-    )
+    return DiskError(message, where=str(root / relative), hint=hint, concerns_one_file=is_about_one_file(error))
 
 
 def require_relative(relative: str) -> None:

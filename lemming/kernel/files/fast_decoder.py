@@ -167,9 +167,7 @@ def _make_fitter(kind: Any) -> Fitter:
         case mapping if mapping in (dict, Mapping) and inner[0] is str:
             fit_value = _make_fitter(inner[1])
             return lambda value: (
-                {key: fit_value(item) for key, item in value.items()}
-                if type(value) is dict
-                else _reject_value()
+                {key: fit_value(item) for key, item in value.items()} if type(value) is dict else _reject_value()
             )
     return lambda _: _reject_value()
 
@@ -201,8 +199,7 @@ def _fit_float(value: Any) -> float:
 def _dataclass_fitter(kind: Any) -> Fitter:
     hints = type_hints(kind)
     fields = {
-        file_key(field): (field.name, limited_fitter(hints[field.name], field.metadata))
-        for field in file_fields(kind)
+        file_key(field): (field.name, limited_fitter(hints[field.name], field.metadata)) for field in file_fields(kind)
     }
     extension_loaders = extension_keys(kind)
 
@@ -245,9 +242,7 @@ def _apply_limits(fitter: Fitter, limits: dict[str, Any]) -> Fitter:
 
     def fit_limited(value: Any) -> Any:
         fitted = fitter(value)
-        is_within = fitted is None or all(
-            _LIMIT_CHECKS[name](fitted, limit) for name, limit in limits.items()
-        )
+        is_within = fitted is None or all(_LIMIT_CHECKS[name](fitted, limit) for name, limit in limits.items())
         return fitted if is_within else _reject_value()
 
     return fit_limited

@@ -10,17 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    NotRequired,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
@@ -38,9 +28,7 @@ Amount = Annotated[float, AMOUNT_LIMITS]
 Price = Annotated[float | None, AMOUNT_LIMITS]
 Timestamp = Annotated[str, {"format": "date-time"}]
 FilePath = Annotated[str, {"pattern": PATH_PATTERN, "maxLength": 4096}]
-EntryFile = Annotated[
-    str, {"pattern": "^agents/[a-z0-9][a-z0-9_-]{0,62}/outbox/[0-9]{8,12}_[A-Za-z0-9]{1,64}[.]json$"}
-]
+EntryFile = Annotated[str, {"pattern": "^agents/[a-z0-9][a-z0-9_-]{0,62}/outbox/[0-9]{8,12}_[A-Za-z0-9]{1,64}[.]json$"}]
 Digest = Annotated[str, {"pattern": "^[0-9a-f]{64}$"}]
 
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
@@ -140,17 +128,11 @@ def _iter_checks(schema: Schema) -> Iterator[Check]:
         yield _check_timestamp
     if "items" in schema:
         item_check = compile_check(schema["items"])
-        yield (
-            _text_items_check(item_check)
-            if schema["items"].get("type") == "string"
-            else _items_check(item_check)
-        )
+        yield (_text_items_check(item_check) if schema["items"].get("type") == "string" else _items_check(item_check))
     if schema.get("uniqueItems"):
         yield (
             lambda value: (
-                None
-                if len({*value}) == len(value)
-                else SchemaViolation("expected different items, got one twice")
+                None if len({*value}) == len(value) else SchemaViolation("expected different items, got one twice")
             )
         )
     if "properties" in schema:

@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import StatusPair
 from lemming.kernel.files.disk_errors import require_about_one_file
-from lemming.kernel.files.stat_cache import (
-    Identity,
-    file_identity,
-    has_exact_mtime,
-    has_stable_mtime,
-    to_identity,
-)
+from lemming.kernel.files.stat_cache import Identity, file_identity, has_exact_mtime, has_stable_mtime, to_identity
 
 RELIST_AFTER_S = 60.0
 """For so long nobody lists a folder again that changes here alone."""
@@ -46,9 +40,7 @@ class Listing:
         if self.identity != to_identity(status_before):
             return None
         identity = to_identity(status_after)
-        return Listing(
-            identity, self.is_settled and has_exact_mtime(identity), self.names, True, self.listed_s
-        )
+        return Listing(identity, self.is_settled and has_exact_mtime(identity), self.names, True, self.listed_s)
 
     def is_current(self, identity: Identity) -> bool:
         """Return True if the listing is valid for a folder with this identity."""

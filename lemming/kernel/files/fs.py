@@ -18,12 +18,7 @@ from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files.descriptors import StatusPair, last_lines, read_limited, require_regular
 from lemming.kernel.files.disk import current_disk, notify_observers, write_all
 from lemming.kernel.files.disk import observe_changes as observe_changes
-from lemming.kernel.files.disk_errors import (
-    raises_disk_error,
-    require_about_one_file,
-    require_relative,
-    write_error,
-)
+from lemming.kernel.files.disk_errors import raises_disk_error, require_about_one_file, require_relative, write_error
 from lemming.kernel.files.file_modes import file_mode
 from lemming.kernel.files.safe_folder import open_parent, open_without_links, write_temporary
 
@@ -32,9 +27,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe must not wait
 
 
-def write_atomic(
-    root: Path, relative: str, content: bytes, *, sync: bool = False, is_org: bool = True
-) -> None:
+def write_atomic(root: Path, relative: str, content: bytes, *, sync: bool = False, is_org: bool = True) -> None:
     """Write `content` to `root/relative` atomically; missing folders are created.
 
     Safe to repeat. The bytes survive a killed process; with `sync`, or after `sync_file_system`, they survive
@@ -349,9 +342,7 @@ def has_content(path: str | os.PathLike[str], content: bytes) -> bool:
 
 
 @raises_disk_error
-def read_with_status(
-    path: str | os.PathLike[str], limit_bytes: int, *, start: int = 0
-) -> tuple[bytes, os.stat_result]:
+def read_with_status(path: str | os.PathLike[str], limit_bytes: int, *, start: int = 0) -> tuple[bytes, os.stat_result]:
     """Return a file's bytes from `start` on, as `read_bytes` does, with the status just before the read."""
     descriptor = os.open(path, _READ)
     try:
@@ -368,9 +359,7 @@ def read_tail(path: str | os.PathLike[str], block_bytes: int, lines: int) -> byt
 
 
 @raises_disk_error
-def read_tail_with_status(
-    path: str | os.PathLike[str], block_bytes: int, lines: int
-) -> tuple[bytes, os.stat_result]:
+def read_tail_with_status(path: str | os.PathLike[str], block_bytes: int, lines: int) -> tuple[bytes, os.stat_result]:
     """Return the end of a file as `read_tail` does, and the file's status just before the read."""
     descriptor = os.open(path, _READ)
     try:

@@ -28,12 +28,7 @@ from lemming.kernel.files.fast_decoder import (
     fit_value,
     load_extension_keys,
 )
-from lemming.kernel.files.unknown_keys import (
-    UnknownKeyPolicy,
-    is_fatal,
-    unknown_keys,
-    with_hints,
-)
+from lemming.kernel.files.unknown_keys import UnknownKeyPolicy, is_fatal, unknown_keys, with_hints
 from lemming.kernel.files.validation_messages import (
     describe_kind,
     describe_validation_error,
@@ -135,13 +130,10 @@ def from_expanded(kind: Any, validated: Any) -> Any:
     if not extension_keys(kind):
         return validated
     extension_values = (
-        (key, extension, getattr(validated, extension.field.name))
-        for key, extension in load_extension_keys(kind)
+        (key, extension, getattr(validated, extension.field.name)) for key, extension in load_extension_keys(kind)
     )
     extensions = {key: value for key, extension, value in extension_values if value != extension.default}
-    return kind(
-        **{field.name: getattr(validated, field.name) for field in file_fields(kind)}, extensions=extensions
-    )
+    return kind(**{field.name: getattr(validated, field.name) for field in file_fields(kind)}, extensions=extensions)
 
 
 def to_value(kind: Any, plain: Any) -> Any:

@@ -207,9 +207,7 @@ def _system_call() -> Callable[..., int] | None:
     # Without argument types, which cost an import: ctypes passes the address of the bytes and plain ints, whose
     # sign fills the register on both architectures.
     call = ctypes.CDLL(None).syscall
-    descriptor: int = call(
-        _OPENAT2, _AT_FDCWD, b"/", _open_how(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), 24
-    )
+    descriptor: int = call(_OPENAT2, _AT_FDCWD, b"/", _open_how(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), 24)
     if descriptor < 0:
         return None
     os.close(descriptor)

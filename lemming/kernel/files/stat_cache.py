@@ -307,9 +307,7 @@ class FileCache:
         cached = self._readings.get(file)
         return cached.digest if cached is not None and is_current(cached, f"{self._base}/{file}") else ""
 
-    def record_write(
-        self, file: str, value: object, raw: bytes, status: os.stat_result, *, digest: str = ""
-    ) -> None:
+    def record_write(self, file: str, value: object, raw: bytes, status: os.stat_result, *, digest: str = "") -> None:
         """Cache a value this process wrote: with exact timestamps the file is not read again.
 
         `raw`: the bytes behind the value. `digest` is given for files whose digest is needed.

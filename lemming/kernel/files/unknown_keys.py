@@ -13,12 +13,7 @@ from typing import Any, Literal
 
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import closest_match, correct_typo, did_you_mean, escape_pointer_key
-from lemming.kernel.files.fast_decoder import (
-    extension_keys,
-    field_types,
-    get_extension_key,
-    load_extension_keys,
-)
+from lemming.kernel.files.fast_decoder import extension_keys, field_types, get_extension_key, load_extension_keys
 
 UnknownKeyPolicy = Literal["kept", "at the top", "none"]
 """Places of unknown keys that are warnings instead of errors: anywhere; at the top, except for typos and
@@ -41,9 +36,7 @@ def is_fatal(problem: Problem, kind: Any, policy: UnknownKeyPolicy) -> bool:
     key = problem.pointer[1:]
     if policy != "at the top" or "/" in key:
         return policy != "kept"
-    return key in _key_locations(kind) or bool(
-        correct_typo(key, [*nested_dataclasses(kind), *extension_keys(kind)])
-    )
+    return key in _key_locations(kind) or bool(correct_typo(key, [*nested_dataclasses(kind), *extension_keys(kind)]))
 
 
 def with_hints(problems: Sequence[Problem], unknown: Sequence[Problem]) -> tuple[Problem, ...]:
@@ -63,9 +56,7 @@ def _with_number(problem: Problem) -> Problem:
     if bound := _BOUND.match(problem.message):
         phrase = {"of at least": "or more", "of at most": "or less", "above": "is too little"}[bound[1]]
         number = bound[2].removesuffix(".0")
-        return replace(
-            problem, hint=f"{number} {phrase}" if bound[1] == "above" else f"write {number} {phrase}"
-        )
+        return replace(problem, hint=f"{number} {phrase}" if bound[1] == "above" else f"write {number} {phrase}")
     if _IN_QUOTES.match(problem.message):
         return replace(problem, hint="write the number without quotes and without a unit")
     return problem
@@ -104,13 +95,9 @@ def _unknown_keys(
             elsewhere, names = " or ".join(get_locations().get(key, [])), [*declared_keys, *extensions]
             hint = f"move it to {elsewhere}" if elsewhere and not correct_typo(key, names) else ""
             hint = hint or did_you_mean(key, names) or f"known keys: {', '.join(names)}"
-            yield Problem(
-                f'unknown key "{key}"', pointer=key_pointer, hint=hint, severity="warning", code=UNKNOWN_KEY
-            )
+            yield Problem(f'unknown key "{key}"', pointer=key_pointer, hint=hint, severity="warning", code=UNKNOWN_KEY)
         else:
-            yield from _find_unknown_keys(
-                value, declared_keys[key], field_types(kind)[key], key_pointer, get_locations
-            )
+            yield from _find_unknown_keys(value, declared_keys[key], field_types(kind)[key], key_pointer, get_locations)
 
 
 def _find_unknown_keys(

@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_compact, parse
-from lemming.kernel.files.fast_decoder import (
-    TypeMismatch,
-    extension_keys,
-    field_types,
-    fit_value,
-    get_extension_key,
-)
-from lemming.kernel.files.unknown_keys import (
-    nested_dataclasses,
-)
+from lemming.kernel.files.fast_decoder import TypeMismatch, extension_keys, field_types, fit_value, get_extension_key
+from lemming.kernel.files.unknown_keys import nested_dataclasses
 
 if TYPE_CHECKING:
     pass
@@ -48,9 +40,7 @@ def describe_validation_error(item: Any) -> str:
 
 def suggest_value(expected: Any, value: Any) -> str:
     """Return a suggestion for a value of the wrong type, or an empty string."""
-    if isinstance(value, str) and (
-        options := [option for option in typing.get_args(expected) if type(option) is str]
-    ):
+    if isinstance(value, str) and (options := [option for option in typing.get_args(expected) if type(option) is str]):
         return did_you_mean(value, options)
     for candidate in (guess for guess in _iter_guesses(expected, value) if type(guess) is not type(value)):
         with contextlib.suppress(TypeMismatch):
@@ -84,9 +74,7 @@ def resolve_type(kind: Any, path: Sequence[str | int]) -> Any:
     for part in path:
         if _is_object(kind):
             key = str(part)
-            kind = (
-                get_extension_key(kind, key).type if key in extension_keys(kind) else field_types(kind)[key]
-            )
+            kind = get_extension_key(kind, key).type if key in extension_keys(kind) else field_types(kind)[key]
         elif args := typing.get_args(kind):
             kind = args[-1]
         if typing.get_origin(kind) in (typing.Union, types.UnionType):

@@ -55,9 +55,7 @@ def _resolve_reference(schema: Mapping[str, Any] | None, reference: object) -> A
         return None
     for name in names[1:]:
         subschema = (
-            subschema.get(name.replace("~1", "/").replace("~0", "~"))
-            if isinstance(subschema, Mapping)
-            else None
+            subschema.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(subschema, Mapping) else None
         )
     return subschema
 
@@ -82,9 +80,7 @@ def nest_answer(payload: Mapping[str, Any], schema: Mapping[str, Any] | None) ->
         return {**payload}
     properties = collect_properties(schema)
     request_values = {
-        key: value
-        for key, value in payload.items()
-        if key in _RESERVED_KEYS - properties.keys() or key == "text"
+        key: value for key, value in payload.items() if key in _RESERVED_KEYS - properties.keys() or key == "text"
     }
     fields = {key: value for key, value in payload.items() if key not in request_values or key in properties}
     return {**request_values, ANSWER_KEY: fields} if fields else {**payload}

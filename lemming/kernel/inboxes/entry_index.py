@@ -63,9 +63,7 @@ class EntryNames:
         """Return the names up to a tick; the same value if all names qualify."""
         if not self.all or self.all[-1].tick <= tick:
             return self
-        return EntryNames(
-            self.all[: self.next_index(tick)], [name for name in self.by_hand if name.tick <= tick]
-        )
+        return EntryNames(self.all[: self.next_index(tick)], [name for name in self.by_hand if name.tick <= tick])
 
     def copy(self) -> EntryNames:
         """Return the same names as another value."""
@@ -103,9 +101,7 @@ class EntryIndex:
         self._changed: set[EntryName] = set()  # names added or removed since the sort
         self._listed_authors: set[str] = set()
         self._reveal_times: dict[EntryName, str] = {}  # for which entries by hand wait; empty: for none
-        self._stable_identities: dict[
-            EntryName, Identity
-        ] = {}  # states of files at a read with a stable mtime
+        self._stable_identities: dict[EntryName, Identity] = {}  # states of files at a read with a stable mtime
         self._visible_names: dict[str, tuple[EntryNames, frozenset[EntryName], EntryNames]] = {}
 
     def reveal_time(self, name: EntryName) -> str:
@@ -119,9 +115,7 @@ class EntryIndex:
             self._reveal_times[name] = reveal_time
         return self._reveal_times[name]
 
-    def split_visible(
-        self, author: str, names: EntryNames, at: str
-    ) -> tuple[EntryNames, frozenset[EntryName]]:
+    def split_visible(self, author: str, names: EntryNames, at: str) -> tuple[EntryNames, frozenset[EntryName]]:
         """Split the entries of an author ("*": all) into names visible at a time and hidden names.
 
         Returns the same value as before if no entry was added or removed and no reveal time has passed.
@@ -138,9 +132,7 @@ class EntryIndex:
 
     def next_reveal_time(self, at: str) -> str:
         """Return the first reveal time after `at` among the entries read so far, or an empty string."""
-        return min(
-            (reveal_time for reveal_time in self._reveal_times.values() if reveal_time > at), default=""
-        )
+        return min((reveal_time for reveal_time in self._reveal_times.values() if reveal_time > at), default="")
 
     def list_outbox(self, author: str) -> EntryNames:
         """Return the current names in an outbox; the same value as before if nothing changed.
@@ -172,14 +164,10 @@ class EntryIndex:
             added = [name for name in self._changed if name in outboxes.get(name.author, NO_NAMES)]
             remaining = _remove_names(self._merged_names.all, self._changed.difference(added))
             names = remaining + sorted(added, key=key)
-            if (
-                remaining and added and key(remaining[-1]) > key(names[len(remaining)])
-            ):  # new names usually sort last
+            if remaining and added and key(remaining[-1]) > key(names[len(remaining)]):  # new names usually sort last
                 names.sort(key=key)
         else:
-            names = sorted(
-                chain.from_iterable(outbox_names.all for outbox_names in outboxes.values()), key=key
-            )
+            names = sorted(chain.from_iterable(outbox_names.all for outbox_names in outboxes.values()), key=key)
         by_hand = chain.from_iterable(outbox_names.by_hand for outbox_names in outboxes.values())
         self._order, self._merged_names = order, EntryNames(names, sorted(by_hand, key=key))
         self._changed.clear()
@@ -303,21 +291,15 @@ class EntryIndex:
         """Return True if an entry of an open outbox is certainly unchanged since it was read."""
         stable_identity = self._stable_identities.get(name)
         try:
-            return (
-                stable_identity is not None and to_identity(lstat(name.file_name, folder)) == stable_identity
-            )
+            return stable_identity is not None and to_identity(lstat(name.file_name, folder)) == stable_identity
         except OSError:
             return False
 
     def _merge_listing(self, old_names: EntryNames, author: str, file_names: Iterable[str]) -> EntryNames:
         """Return the names of the entries among the listed files. Names already parsed are reused."""
         names_by_file = {name.file_name: name for name in old_names.all}
-        new_names = parse_file_names(
-            author, [file_name for file_name in file_names if file_name not in names_by_file]
-        )
-        removed = (
-            set(old_names.all).difference(map(names_by_file.get, file_names)) if names_by_file else set()
-        )
+        new_names = parse_file_names(author, [file_name for file_name in file_names if file_name not in names_by_file])
+        removed = set(old_names.all).difference(map(names_by_file.get, file_names)) if names_by_file else set()
         if not (new_names or removed):
             return old_names
         self._changed ^= removed.union(new_names)
@@ -332,9 +314,7 @@ class EntryIndex:
     def _cache(self, name: EntryName, entry: OutboxEntry) -> None:
         self.entries[name] = entry
         self.cached_bytes += _size(entry)
-        while self.cached_bytes > CACHE_LIMIT_BYTES and self.cached_bytes > OUTBOX_CACHE_BYTES * len(
-            self._outboxes
-        ):
+        while self.cached_bytes > CACHE_LIMIT_BYTES and self.cached_bytes > OUTBOX_CACHE_BYTES * len(self._outboxes):
             self.cached_bytes -= _size(self.entries.popitem(last=False)[1])
 
     def _forget(self, names: Iterable[EntryName]) -> None:

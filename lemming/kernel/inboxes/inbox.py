@@ -83,8 +83,7 @@ def has_unread(view: ReaderView, agenda: Agenda | None = None) -> bool:
     """
     results = ((name, view.mail.read(name)) for name in view.iter_unread())
     return any(
-        entry.is_news_to_reader(view.reader, view.mail.known_names)
-        and not (agenda and agenda.is_excluded(entry))
+        entry.is_news_to_reader(view.reader, view.mail.known_names) and not (agenda and agenda.is_excluded(entry))
         if isinstance(entry, OutboxEntry)
         else (entry is None or not view.mark.is_unreadable(name)) and not (agenda and agenda.only_addressed)
         for name, entry in results
@@ -118,12 +117,7 @@ def _collect_new(
     view: ReaderView, names: Iterator[EntryName], limit: int, chars: int, agenda: Agenda | None
 ) -> _NewEntries:
     """Read entries until count or size is used up; the first is accepted at any size."""
-    new, mail, reader, named = (
-        _NewEntries(remaining_chars=chars),
-        view.mail,
-        view.reader,
-        view.mail.known_names,
-    )
+    new, mail, reader, named = (_NewEntries(remaining_chars=chars), view.mail, view.reader, view.mail.known_names)
     for name in names:
         result = mail.get_cached(name) or mail.read(name)
         if isinstance(result, OutboxEntry):

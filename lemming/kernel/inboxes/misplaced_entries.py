@@ -34,9 +34,7 @@ def misplaced_files(author: str, files: Sequence[str], tick: int) -> Iterator[Pr
 def future_tick_problems(author: str, files: Iterable[str], tick: int) -> Iterator[Problem]:
     """Yield a warning if any file of an outbox is an entry of a tick after `tick`."""
     prefix = f"{tick + 1:08d}"
-    candidates = (
-        file for file in files if file >= prefix or file[8:9] != "_"
-    )  # most ticks have eight digits
+    candidates = (file for file in files if file >= prefix or file[8:9] != "_")  # most ticks have eight digits
     entries = ((int(match[1]), file) for file in candidates if (match := paths.ENTRY_FILE.match(file)))
     yield from _future_problems(author, sorted(entry for entry in entries if entry[0] > tick))
 

@@ -12,10 +12,7 @@ from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.inboxes.entry_index import EntryNames
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.read_cursor import ReadMark
-from lemming.kernel.messages import (
-    EntryName,
-    parse_identities,
-)
+from lemming.kernel.messages import EntryName, parse_identities
 
 
 @accept_old_names
@@ -32,11 +29,7 @@ class ReaderView:
         if mark.has_bare_ids:
             visible = chain(*(names.all for names in readable.values()), self._seen_today)
             mark = mark.with_identities(name for name in visible if name.author != self.reader)
-        self.mark, self._also, self._unusable = (
-            mark,
-            parse_identities(mark.also),
-            parse_identities(mark.unusable),
-        )
+        self.mark, self._also, self._unusable = (mark, parse_identities(mark.also), parse_identities(mark.unusable))
         self._past = [(names, mark.last_seen_tick(author)) for author, names in readable.items()]
         self._ahead: dict[str, int] = {}
         if (
@@ -55,9 +48,7 @@ class ReaderView:
     def _find_today(self, authors: Iterable[str]) -> Sequence[EntryName]:
         if self._is_of_all:
             return self.mail.entries_this_tick(self.reader)
-        streams = [
-            names for author in authors if (names := self.mail.author_entries_this_tick(author, self.reader))
-        ]
+        streams = [names for author in authors if (names := self.mail.author_entries_this_tick(author, self.reader))]
         return streams[0] if len(streams) == 1 else sorted(chain.from_iterable(streams), key=self.mail.key)
 
     def iter_unread(self) -> Iterator[EntryName]:
@@ -94,9 +85,7 @@ class ReaderView:
                 yield name
             elif (remaining_misses := remaining_misses - 1) < 0:
                 yield from self._oldest_unread(
-                    candidate
-                    for candidate in self._authors
-                    if self.can_see(candidate) and candidate not in visited
+                    candidate for candidate in self._authors if self.can_see(candidate) and candidate not in visited
                 )
                 return
 
@@ -147,11 +136,7 @@ class ReaderView:
         mark = ReadMark(through)
         beyond = [name.identity for name in shown_names if not mark.has_seen(name)]
         if beyond or unreadable or self._also or self._unusable:
-            beyond += [
-                item.identity
-                for item in self._also
-                if not mark.has_seen(item) and self._is_worth_marking(item)
-            ]
+            beyond += [item.identity for item in self._also if not mark.has_seen(item) and self._is_worth_marking(item)]
             bad_before = self._unusable.difference(shown_names, self._also)
             failed = chain(unreadable, filter(self._is_visible, bad_before))
             mark = ReadMark(through, frozenset(beyond), frozenset(name.identity for name in failed))
@@ -201,9 +186,7 @@ class ReaderView:
         also, ahead_ticks = self._also, self._ahead
         newer = map(names.all.__getitem__, range(names.next_index(last_tick), len(names.all)))
         if ahead_ticks:
-            return (
-                name for name in newer if name.tick > ahead_ticks.get(name.author, -1) and name not in also
-            )
+            return (name for name in newer if name.tick > ahead_ticks.get(name.author, -1) and name not in also)
         return filterfalse(also.__contains__, newer) if also else newer
 
     def iter_author_unread(self, author: str, among: EntryNames | None = None) -> Iterator[EntryName]:
@@ -211,9 +194,7 @@ class ReaderView:
         late = [name for name in self._late if name.author == author]
         if author == self.reader:
             return iter(late)
-        newer = self._iter_newer_unseen(
-            among or self.mail.past_names(author), self.mark.last_seen_tick(author)
-        )
+        newer = self._iter_newer_unseen(among or self.mail.past_names(author), self.mark.last_seen_tick(author))
         today = (name for name in self._author_today(author) if name not in self._also)
         return chain(merge(newer, late) if late else newer, today)
 
@@ -231,6 +212,4 @@ class ReaderView:
     def _is_visible(self, name: EntryName) -> bool:
         """Return True if an entry is visible."""
         is_past, author = name.tick < self._tick, name.author
-        return self.can_see(author) and name in (
-            self.mail.past_names(author) if is_past else self._seen_today
-        )
+        return self.can_see(author) and name in (self.mail.past_names(author) if is_past else self._seen_today)

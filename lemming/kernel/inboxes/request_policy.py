@@ -33,11 +33,7 @@ class RequestPolicy(Protocol):
         ...
 
     def request_outcomes(
-        self,
-        open_request: OpenRequest,
-        read: EntryReader,
-        entries_of: EntryLister,
-        is_heard: Callable[[str], bool],
+        self, open_request: OpenRequest, read: EntryReader, entries_of: EntryLister, is_heard: Callable[[str], bool]
     ) -> RequestOutcomes:
         """Return the outcomes of open sub-requests with pending state; still waiting sub-requests are left
         out.

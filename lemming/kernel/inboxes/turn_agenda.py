@@ -68,9 +68,7 @@ def has_new_request(view: ReaderView) -> bool:
     callers = filter(view.can_see, view.mail.get_callers(view.reader))
     entries = (view.mail.read(name) for author in callers for name in view.iter_author_unread(author))
     requests = (entry for entry in entries if isinstance(entry, OutboxEntry) and entry.kind == "request")
-    return any(
-        view.reader in entry.targets and not is_one_way_message(entry, view.mail) for entry in requests
-    )
+    return any(view.reader in entry.targets and not is_one_way_message(entry, view.mail) for entry in requests)
 
 
 class AddressedOnlyAgenda:

@@ -18,12 +18,7 @@ from lemming.kernel.files.descriptors import StatusPair
 from lemming.kernel.files.stat_cache import PathState
 from lemming.kernel.inboxes.entry_index import EntryIndex, EntryNames, EntryResult, tick_order_key
 from lemming.kernel.inboxes.misplaced_entries import misplaced_files
-from lemming.kernel.messages import (
-    EntryName,
-    OutboxEntry,
-    make_entry_name,
-    may_be_from_turn,
-)
+from lemming.kernel.messages import EntryName, OutboxEntry, make_entry_name, may_be_from_turn
 from lemming.kernel.org.organisation import Organisation
 
 OWN_ENTRIES_SHOWN = 3
@@ -97,9 +92,7 @@ class MailView:
             return {"*": self.all_past_names}
         if name not in self._readable:
             authors = [
-                author_name
-                for author_name in sorted(patterns)
-                if author_name in self.agents and author_name != name
+                author_name for author_name in sorted(patterns) if author_name in self.agents and author_name != name
             ]
             self._readable[name] = {author: self.past_names(author) for author in authors}
         return self._readable[name]
@@ -128,13 +121,9 @@ class MailView:
     def due_reminders(self, author: str) -> list[EntryName]:
         """Return the entries an author addressed to itself whose reveal time has passed."""
         results = (
-            (result, self.read(result))
-            for result in self.past_names(author).by_hand
-            if self._index.reveal_time(result)
+            (result, self.read(result)) for result in self.past_names(author).by_hand if self._index.reveal_time(result)
         )
-        return [
-            name for name, result in results if isinstance(result, OutboxEntry) and author in result.targets
-        ]
+        return [name for name, result in results if isinstance(result, OutboxEntry) and author in result.targets]
 
     def has_hidden_entries(self, author: str) -> bool:
         """Return True if an author has hidden entries waiting for a reveal time."""
@@ -158,9 +147,7 @@ class MailView:
     def entries_this_tick(self, reader: str) -> Sequence[EntryName]:
         """Return the entries of this tick visible to a reader of all outboxes, in order."""
         position, get_turn = self._turn_index(reader), self._firing.get
-        return [
-            name for name in self._today if get_turn(name.author, -1) < position and name.author != reader
-        ]
+        return [name for name in self._today if get_turn(name.author, -1) < position and name.author != reader]
 
     def author_entries_this_tick(self, author: str, reader: str) -> Sequence[EntryName]:
         """Return an author's entries of this tick visible to a reader of its outbox, in order."""

@@ -86,9 +86,7 @@ def unreadable_error(file: str, error: OSError) -> CorruptState:
     """Return the error for an unreadable journal. Raise `DiskError` if the cause is not this one file."""
     require_about_one_file(file, error)
     return CorruptState(
-        unreadable_reason(error),
-        where=file,
-        hint="move it away; a journal must be a regular file in a real folder",
+        unreadable_reason(error), where=file, hint="move it away; a journal must be a regular file in a real folder"
     )
 
 

@@ -16,13 +16,7 @@ from typing import IO, Literal, TypeVar
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, DiskError
-from lemming.kernel.base.jsontext import (
-    RECORD_DEPTH,
-    JsonProblem,
-    dump_compact,
-    dump_compact_without_floats,
-    parse,
-)
+from lemming.kernel.base.jsontext import RECORD_DEPTH, JsonProblem, dump_compact, dump_compact_without_floats, parse
 from lemming.kernel.base.redaction.secrets import redact_bytes
 from lemming.kernel.base.turn_numbers import turn_key
 from lemming.kernel.files import fs

@@ -48,11 +48,7 @@ def seal_old_journals(base: OrgPath, tick: int, kept_ticks: int) -> list[str]:
     if find_spec("_lzma") is None:
         return sealed
     for first in sorted(
-        {
-            old_tick - old_tick % TICKS_PER_SEGMENT
-            for old_tick in plain_ticks(base)
-            if old_tick < tick - kept_ticks
-        }
+        {old_tick - old_tick % TICKS_PER_SEGMENT for old_tick in plain_ticks(base) if old_tick < tick - kept_ticks}
     ):
         if first + TICKS_PER_SEGMENT > tick - kept_ticks:
             continue
@@ -156,9 +152,7 @@ def sealed_ticks(base: OrgPath, *, newest: int | None = None, before_tick: int |
             break
         if segment.first < end:
             with _damage_context(f"{SEALED_FOLDER}/{segment.name}"):
-                ticks.update(
-                    tick for tick in _open(base, f"{SEALED_FOLDER}/{segment.name}").ticks() if tick < end
-                )
+                ticks.update(tick for tick in _open(base, f"{SEALED_FOLDER}/{segment.name}").ticks() if tick < end)
     return sorted(ticks)
 
 
@@ -264,11 +258,7 @@ def _open(base: OrgPath, segment: str) -> Segment | ZipSegment:
     """Open a segment; the last few used stay open. Raises `FileNotFoundError` if the segment is missing."""
     status = lstat(f"{base}/{segment}")
     # Time and size are part of the key, so that a segment that was packed anew is opened anew.
-    return (
-        Organisation.from_path(base)
-        .get_cache(_JournalIndex)
-        .open_file(segment, status.st_mtime_ns, status.st_size)
-    )
+    return Organisation.from_path(base).get_cache(_JournalIndex).open_file(segment, status.st_mtime_ns, status.st_size)
 
 
 def _open_segment_file(base: Path, segment: str, _mtime_ns: int, _size: int) -> Segment | ZipSegment:

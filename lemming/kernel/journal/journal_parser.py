@@ -65,9 +65,7 @@ def parse_records(
                 reason = "an empty line" if line == b"\n" else "the checksum does not match the line before"
                 raise damaged_error(file, number, reason)
             surplus_bytes = len(line) + len(surplus)
-            return JournalContents(
-                records, offset, checksum, surplus_bytes, frozenset(epochs), len(inline_parts.lines)
-            )
+            return JournalContents(records, offset, checksum, surplus_bytes, frozenset(epochs), len(inline_parts.lines))
         try:
             records.append(sequence.accept(values, prompts, inline_parts))
         except InvalidRecord as error:
@@ -77,6 +75,4 @@ def parse_records(
         offset += len(line)
         if only_first:
             break
-    return JournalContents(
-        records, offset, checksum, epochs=frozenset(epochs), long_lines=len(inline_parts.lines)
-    )
+    return JournalContents(records, offset, checksum, epochs=frozenset(epochs), long_lines=len(inline_parts.lines))

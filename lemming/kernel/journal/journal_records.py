@@ -75,9 +75,7 @@ class Record(Event):
         """Return the schema of the record, without `type`, `epoch` and `check`."""
         schemas = {key: type_schema(hint) for key, hint in _field_types(cls).items()}
         required = {key: schema for key, schema in schemas.items() if not hasattr(cls, key)}
-        return object_schema(
-            required, {key: schema for key, schema in schemas.items() if key not in required}
-        )
+        return object_schema(required, {key: schema for key, schema in schemas.items() if key not in required})
 
 
 def _field_types(kind: Any) -> dict[str, Any]:
@@ -268,9 +266,7 @@ class ToolFinished(Record):
     attempts: Annotated[int, {"minimum": 1}] = 1
     on_error: OnError = "return"
     trust: Annotated[Json, GivenTrustJson] = {}  # noqa: RUF012
-    entries_by: Annotated[str, {"description": "The capability that wrote its entries, if not the tool."}] = (
-        ""
-    )
+    entries_by: Annotated[str, {"description": "The capability that wrote its entries, if not the tool."}] = ""
     kept: Annotated[Json, {"description": "As in tool_started."}] = {}  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
 

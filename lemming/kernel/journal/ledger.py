@@ -149,8 +149,7 @@ class AgentState:
         dollars = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         write_off = max(self.lost, other.lost, key=lambda item: item.calls)
         auxiliary_costs = {
-            name: max(item.aside.get(name, 0.0) for item in (self, other))
-            for name in self.aside | other.aside
+            name: max(item.aside.get(name, 0.0) for item in (self, other)) for name in self.aside | other.aside
         }
         requests = with_more_spent(self.requests, other.requests)
         dollars_spent = max(dollars, default=None)
@@ -195,9 +194,7 @@ def require_readable(state: AgentState) -> None:
         parse_state(dump_compact(state.as_json()))
 
 
-def read_state(
-    base_path: str | os.PathLike[str], agent_name: str, *, before_tick: int | None = None
-) -> AgentState:
+def read_state(base_path: str | os.PathLike[str], agent_name: str, *, before_tick: int | None = None) -> AgentState:
     """Return an agent's state; a new state if the agent has had no turn.
 
     With `before_tick`, a last line of this tick or a later tick is skipped: a power cut can leave the line of
@@ -225,9 +222,7 @@ def read_state(
 def _load_earlier_state(base: OrgPath, file: str, before_tick: int) -> AgentState:
     """Return the state of an earlier tick from the last two lines. A line with a hole was never synced."""
     states = _last_states(base, file, 2)
-    if (
-        all(item.tick >= before_tick for item in states) and states and states[-1].turn
-    ):  # several turns of that tick
+    if all(item.tick >= before_tick for item in states) and states and states[-1].turn:  # several turns of that tick
         states = _last_states(base, file, TURNS_PER_TICK + 1)
     earlier = [state for state in states if state.tick < before_tick] or [AgentState()]
     skipped = [state for state in states[:1] if state.tick >= before_tick]
@@ -245,9 +240,7 @@ def _load_last_line(path: str, limit_bytes: int) -> tuple[bytes, os.stat_result]
     """Return the last whole line of a ledger, empty if there is none, and the file's status."""
     tail, status = fs.read_tail_with_status(path, _TAIL_BYTES, 1)
     if status.st_size > limit_bytes:
-        raise OSError(
-            errno.EFBIG, f"the file is larger than the limit of {limit_bytes >> 20} MiB for a ledger"
-        )
+        raise OSError(errno.EFBIG, f"the file is larger than the limit of {limit_bytes >> 20} MiB for a ledger")
     end = tail.rfind(b"\n") + 1
     return tail[tail.rfind(b"\n", 0, max(0, end - 1)) + 1 : end], status
 
@@ -341,9 +334,7 @@ def write_state(base_path: str | os.PathLike[str], agent_name: str, state: Agent
         ledger.write(state)
 
 
-def amend_state(
-    base_path: str | os.PathLike[str], agent_name: str, state: AgentState, *, sync: bool = True
-) -> None:
+def amend_state(base_path: str | os.PathLike[str], agent_name: str, state: AgentState, *, sync: bool = True) -> None:
     """Replace the last line of a ledger with a state: an amendment between two turns.
 
     The file is replaced atomically. With `sync`, the change survives power loss when the function returns.

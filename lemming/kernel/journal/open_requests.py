@@ -117,9 +117,7 @@ class OpenRequest(_SparseJson):
     @property
     def has_deadline(self) -> bool:
         """True if an open sub-request has a deadline, in ticks or by the clock."""
-        return any(
-            sub_request.until is not None or sub_request.not_after for sub_request in self.open_sub_requests
-        )
+        return any(sub_request.until is not None or sub_request.not_after for sub_request in self.open_sub_requests)
 
     def with_outcomes(self, outcomes: Mapping[tuple[str, str], tuple[str, str]]) -> OpenRequest:
         """Return the open request with the given outcomes of open sub-requests: end and answer, by key."""
@@ -138,24 +136,13 @@ class OpenRequest(_SparseJson):
         keys = ("failures", "spent", "calls", "in_vain", "stands_still")
         optional_values = {key: value for key in keys if (value := getattr(self, key))}
         dialogue = {"dialogue": self.dialogue.as_json()} if self.dialogue else {}
-        return {
-            "request": self.request,
-            **sub_requests,
-            **lists,
-            "turns": self.turns,
-            **optional_values,
-            **dialogue,
-        }
+        return {"request": self.request, **sub_requests, **lists, "turns": self.turns, **optional_values, **dialogue}
 
 
-def with_more_spent(
-    requests: Sequence[OpenRequest], other_requests: Sequence[OpenRequest]
-) -> tuple[OpenRequest, ...]:
+def with_more_spent(requests: Sequence[OpenRequest], other_requests: Sequence[OpenRequest]) -> tuple[OpenRequest, ...]:
     """Return `requests`, each with the larger `spent` of the two sequences."""
     spent = {request.key: request.spent for request in other_requests if request.spent}
-    updated_requests = [
-        replace(request, spent=max(request.spent, spent.pop(request.key, 0.0))) for request in requests
-    ]
+    updated_requests = [replace(request, spent=max(request.spent, spent.pop(request.key, 0.0))) for request in requests]
     return (*updated_requests, *(OpenRequest(request=key, spent=amount) for key, amount in spent.items()))
 
 

@@ -104,9 +104,7 @@ class PromptReader:
         except (KeyError, TypeError) as error:  # of no record
             raise MissingPromptPart(f"{type(error).__name__} in a referenced prompt part") from error
 
-    def _resolve_lines(
-        self, message_parts: list[Part], tick: int, inline_parts: InlineParts
-    ) -> Iterator[str]:
+    def _resolve_lines(self, message_parts: list[Part], tick: int, inline_parts: InlineParts) -> Iterator[str]:
         remaining_bytes = MAX_LINE_BYTES
         for part in message_parts:
             if isinstance(part, str):
@@ -126,9 +124,7 @@ class PromptReader:
             return inline_parts
         # Segments are removed whole once they are old, so nothing may depend on another one.
         if not tick - tick % TICKS_PER_SEGMENT <= part_tick < tick:
-            raise MissingPromptPart(
-                f"the prompt refers to tick {part_tick}, which is not earlier in its segment"
-            )
+            raise MissingPromptPart(f"the prompt refers to tick {part_tick}, which is not earlier in its segment")
         if part_tick not in self._cache:
             if len(self._cache) >= TICKS_PER_SEGMENT:
                 self._cache.popitem(last=False)
@@ -137,9 +133,7 @@ class PromptReader:
 
 
 def _missing_error(tick: int) -> MissingPromptPart:
-    return MissingPromptPart(
-        f"the prompt's text is in {paths.journal_file(tick)}, which is missing or damaged"
-    )
+    return MissingPromptPart(f"the prompt's text is in {paths.journal_file(tick)}, which is missing or damaged")
 
 
 class PromptWriter:
@@ -182,9 +176,7 @@ class PromptWriter:
                 new_lines += _long_lines(line)
         return [*parts, positions or "\n".join(inline_lines)], new_lines
 
-    def record_inline(
-        self, tick: int, key: str, prefix: bytes, first_number: int, new_lines: list[str]
-    ) -> None:
+    def record_inline(self, tick: int, key: str, prefix: bytes, first_number: int, new_lines: list[str]) -> None:
         """Record the inline parts of a written `turn_started`."""
         if self._prefixes.get(key, (b"", -1))[0] != prefix:
             self._prefixes[key] = prefix, tick

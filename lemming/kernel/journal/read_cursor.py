@@ -37,11 +37,7 @@ class ReadMark:
         if self.also and self._is_listed(name):
             return True
         # A hand-made id may appear under any tick, even one that was shown long ago: no tick covers it.
-        return (
-            name.has_engine_id
-            and name.tick <= self.last_seen_tick(name.author)
-            and not self.is_unreadable(name)
-        )
+        return name.has_engine_id and name.tick <= self.last_seen_tick(name.author) and not self.is_unreadable(name)
 
     def _is_listed(self, name: EntryName) -> bool:
         if name.identity in self.also:

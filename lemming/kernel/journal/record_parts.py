@@ -167,8 +167,7 @@ class MessageJson(TypedDict):
 
 
 SaidBefore = Annotated[
-    list[Json],
-    {"description": "What was said for the same request in earlier turns: messages behind the prompt."},
+    list[Json], {"description": "What was said for the same request in earlier turns: messages behind the prompt."}
 ]
 
 
@@ -191,9 +190,7 @@ class FailedAttempt(TypedDict):
 class EffectJson(TypedDict):
     """A file to be written or removed for a tool: `lemming.kernel.files.effects`."""
 
-    root: Annotated[
-        str, {"anyOf": [{"const": ""}, {"pattern": f"^(?=/){PATH_PATTERN[1:]}", "maxLength": 4096}]}
-    ]
+    root: Annotated[str, {"anyOf": [{"const": ""}, {"pattern": f"^(?=/){PATH_PATTERN[1:]}", "maxLength": 4096}]}]
     path: Annotated[str, {"pattern": f"^(?!/){PATH_PATTERN[1:]}", "maxLength": 4096}]
     text: str
     removes: NotRequired[list[Digest]]

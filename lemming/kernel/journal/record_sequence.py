@@ -113,9 +113,7 @@ class RecordSequence:
         if self._is_over:
             return f"{record.kind} comes after the end of the tick"
         self._is_over = isinstance(record, TickCommitted)
-        agent_names = (
-            [record.agent_name] if record.agent_name else [name for name, _ in record.submitted_calls]
-        )
+        agent_names = [record.agent_name] if record.agent_name else [name for name, _ in record.submitted_calls]
         for name in agent_names:
             if name not in self._order:
                 return f'{record.kind}: "{name}" has no turn in this tick'
@@ -145,9 +143,7 @@ class RecordSequence:
         return ""
 
 
-def _resolve_start(
-    values: Json, tick: int, line: int, prompts: PromptReader, inline_parts: InlineParts
-) -> Json:
+def _resolve_start(values: Json, tick: int, line: int, prompts: PromptReader, inline_parts: InlineParts) -> Json:
     """Return the parts a `turn_started` refers to. Raise `CorruptState` if a part is missing or invalid."""
     try:
         resolved = prompts.resolve_prompt(values, tick, inline_parts)

@@ -46,10 +46,7 @@ def is_message(message: Mapping[str, Any]) -> bool:
     if role not in ROLES or not isinstance(message.get("content"), str):
         return False
     if not all(
-        map(
-            is_found_tool,
-            found_tools if isinstance(found_tools := message.get("found", []), list) else [found_tools],
-        )
+        map(is_found_tool, found_tools if isinstance(found_tools := message.get("found", []), list) else [found_tools])
     ):
         return False
     if role == "tool":

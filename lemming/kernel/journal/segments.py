@@ -42,9 +42,7 @@ def pack(journals: Iterable[tuple[int, bytes]]) -> bytes:
     index, streams = [], []
     for block in _group_blocks(journals):
         stream = _compress(b"".join(block.values()))
-        index.append(
-            {"bytes": len(stream), "journals": {f"{tick:08d}": len(raw) for tick, raw in block.items()}}
-        )
+        index.append({"bytes": len(stream), "journals": {f"{tick:08d}": len(raw) for tick, raw in block.items()}})
         streams.append(stream)
     return b"".join([_compress(dump_compact({"type": "segment", "blocks": index}) + b"\n"), *streams])
 
@@ -119,9 +117,7 @@ def _parse_blocks(head: bytes, file_bytes: int) -> list[_Block]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidSegment(f"the first line must be that of a segment: {error}") from error
     # A forged first line could have a small file unpack to any size.
-    if (
-        largest_block := max((block.size for block in blocks), default=0)
-    ) > JOURNAL_LIMIT_BYTES + _BLOCK_BYTES:
+    if (largest_block := max((block.size for block in blocks), default=0)) > JOURNAL_LIMIT_BYTES + _BLOCK_BYTES:
         raise InvalidSegment(f"a stream holds {largest_block} bytes of journals, more than the engine packs")
     if offset != file_bytes:
         raise InvalidSegment(f"the file must have {offset} bytes by its first line, got {file_bytes}")

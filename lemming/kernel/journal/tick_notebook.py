@@ -47,9 +47,7 @@ def _describe_turn(base: str, turn: Json) -> Iterator[str]:
     if remaining := len(turn["entries"]) - _MAX_ENTRIES:
         yield from [f"and {remaining} more"] if remaining > 0 else []
     for tool_use in turn["tools"]:
-        yield f"called {tool_use['tool']}" + (
-            "" if tool_use["success"] else f", {tool_use.get('outcome', 'failed')}"
-        )
+        yield f"called {tool_use['tool']}" + ("" if tool_use["success"] else f", {tool_use.get('outcome', 'failed')}")
     entries = {entry["file"] for entry in turn["entries"]}
     yield from (f"wrote {file['path']}" for file in turn["files"] if file["path"] not in entries)
     if turn["reason"]:
@@ -62,9 +60,7 @@ def _entry_text(base: str, author: str, entry: Json) -> str:
     if not base or match is None:
         return str(entry["file"])
     try:
-        payload: dict[str, Any] = read_entry(
-            paths.as_base(base), EntryName(int(match[1]), 0, match[2], author)
-        ).payload
+        payload: dict[str, Any] = read_entry(paths.as_base(base), EntryName(int(match[1]), 0, match[2], author)).payload
     except (OSError, ConfigError, DiskError):  # past its retention, or removed by hand
         return str(entry["file"])
     text = payload.get("text")

@@ -7,16 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, dataclass_transform, get_args
 
 from lemming.kernel.base.errors import Outcome, error_code
-from lemming.kernel.files.field_types import (
-    AgentName,
-    Amount,
-    Count,
-    Digest,
-    EntryFile,
-    FilePath,
-    Json,
-    Price,
-)
+from lemming.kernel.files.field_types import AgentName, Amount, Count, Digest, EntryFile, FilePath, Json, Price
 from lemming.kernel.journal.verdicts import At, Then
 
 Status = Literal["done", "waiting", "skipped", "failed"]

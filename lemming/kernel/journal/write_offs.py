@@ -44,9 +44,7 @@ class WriteOff:
         """Return the write-off as JSON, or None if it is empty."""
         if not self.calls:
             return None
-        return WriteOffJson(
-            calls=self.calls, credits=self.credits, cost_usd=self.cost_usd, tokens=self.tokens
-        )
+        return WriteOffJson(calls=self.calls, credits=self.credits, cost_usd=self.cost_usd, tokens=self.tokens)
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any] | None) -> WriteOff:

@@ -51,14 +51,8 @@ def _require_short_directory(file: IO[bytes]) -> None:
     end = file.seek(0, os.SEEK_END)
     file.seek(max(0, end - _DIRECTORY_END.size - _LOCATOR_BYTES))
     locator, directory_end = file.read(_LOCATOR_BYTES), file.read()
-    if (
-        len(directory_end) < _DIRECTORY_END.size
-        or not directory_end.startswith(b"PK\5\6")
-        or locator[:4] == b"PK\6\7"
-    ):
+    if len(directory_end) < _DIRECTORY_END.size or not directory_end.startswith(b"PK\5\6") or locator[:4] == b"PK\6\7":
         raise InvalidSegment("the file does not end like a zip file of this engine")
     count, size = _DIRECTORY_END.unpack(directory_end)[4:6]
     if count > _MAX_JOURNALS or size > _DIRECTORY_LIMIT_BYTES:
-        raise InvalidSegment(
-            f"the file lists {count} files; a segment holds at most {_MAX_JOURNALS} journals"
-        )
+        raise InvalidSegment(f"the file lists {count} files; a segment holds at most {_MAX_JOURNALS} journals")

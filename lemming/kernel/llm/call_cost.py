@@ -121,9 +121,7 @@ def max_dollars(entry: ModelEntry, tokens_in: int) -> float | None:
         return None
     # input read from a cache, written to one, or neither: the most expensive counts
     cache_cases = ((0, 0), (tokens_in, 0), (0, tokens_in))
-    usages = [
-        Tokens(tokens_in, entry.max_output_tokens, cached, False, written) for cached, written in cache_cases
-    ]
+    usages = [Tokens(tokens_in, entry.max_output_tokens, cached, False, written) for cached, written in cache_cases]
     costs = [compute_dollars(entry, tokens, batched=False) for tokens in usages]
     return None if None in costs else ceil(max(costs) * 1e12) / 1e12
 

@@ -148,8 +148,7 @@ class Circuit:
             if isinstance(error, (Unavailable, TimedOut)) and error.is_of_backend:
                 failure = error
                 self._circuits.change_state(
-                    self._name,
-                    lambda state, current_time: _record_failure(state, current_time, failure, is_probe),
+                    self._name, lambda state, current_time: _record_failure(state, current_time, failure, is_probe)
                 )
             elif is_probe:  # it has shown nothing: the next call is the probe
                 self._circuits.change_state(self._name, lambda *_: old_state)
@@ -166,9 +165,7 @@ class Circuit:
         raise CircuitOpen(message, where=self._name, hint=self._circuits.hint)
 
 
-def _record_failure(
-    state: CircuitState, current_time: datetime, error: ProviderError, is_probe: bool
-) -> CircuitState:
+def _record_failure(state: CircuitState, current_time: datetime, error: ProviderError, is_probe: bool) -> CircuitState:
     if state.open_until and not is_probe:
         return state  # the call was under way when the circuit opened, and tells nothing new
     failures, reason = state.failures + 1, f"{type(error).__name__}: {error.message}"

@@ -14,12 +14,7 @@ from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned, run_o
 from lemming.kernel.base.contract import REPLY_LIMIT_BYTES
 from lemming.kernel.base.errors import DiskError, LemmingError, ProviderError, RequestRejected, TimedOut
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.base.redaction.secrets import (
-    find_partial_secret,
-    redact_untrusted,
-    redact_values,
-    redacted_excerpt,
-)
+from lemming.kernel.base.redaction.secrets import find_partial_secret, redact_untrusted, redact_values, redacted_excerpt
 from lemming.kernel.plugins.provider_errors import to_provider_error
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request
 
@@ -28,9 +23,7 @@ _MAX_MESSAGE_CHARS = 400
 T = TypeVar("T")
 
 
-def call_provider(
-    provider: LLMProvider, request: Request, on_delta: Callable[[str], object] | None = None
-) -> Reply:
+def call_provider(provider: LLMProvider, request: Request, on_delta: Callable[[str], object] | None = None) -> Reply:
     """Return the provider's reply within `request.deadline_s`. Raise a `ProviderError` and nothing else.
 
     A hanging provider whose `keeps_deadline` is false is abandoned: its thread lives on until the call
@@ -138,9 +131,7 @@ def describe_tool_calls(request: Request) -> Request:
     if max(map(len, request.messages), default=0) == 2:  # as mostly: a role and a text, no calls
         return request
     # Its schema has no place for calls.
-    return request._replace(
-        messages=[_describe_tool_calls(message) for message in request.messages], schema=None
-    )
+    return request._replace(messages=[_describe_tool_calls(message) for message in request.messages], schema=None)
 
 
 def _describe_tool_calls(message: Message) -> Message:

@@ -126,18 +126,14 @@ class RateLimiter:
                 self.wait(condition, min(remaining_s, MAX_SLEEP_S, turn_deadline.remaining()))
         self._pauses.pop(name, None)
 
-    def _wait_for_capacity(
-        self, limits: Limits, tokens: int, stop: threading.Event, turn_deadline: Deadline
-    ) -> None:
+    def _wait_for_capacity(self, limits: Limits, tokens: int, stop: threading.Event, turn_deadline: Deadline) -> None:
         condition = threading.Condition(self._lock)
         self._waiting.append(condition)
         try:
             while (wait_s := self._wait_s(limits, tokens, condition)) != 0:
                 _refuse_late(self.name, stop, turn_deadline)
                 remaining_s = turn_deadline.remaining()
-                self.wait(
-                    condition, wait_s if remaining_s == math.inf else min(remaining_s, wait_s or remaining_s)
-                )
+                self.wait(condition, wait_s if remaining_s == math.inf else min(remaining_s, wait_s or remaining_s))
         finally:
             self._waiting.remove(condition)
             self._wake_next()
@@ -160,10 +156,7 @@ class RateLimiter:
             return MAX_SLEEP_S
         # A call above the limit runs when no other spending counts.
         token_limit = limits.tokens_per_minute
-        if (
-            token_limit is not None
-            and min(tokens, token_limit) + sum(call.tokens for call in self._sent) > token_limit
-        ):
+        if token_limit is not None and min(tokens, token_limit) + sum(call.tokens for call in self._sent) > token_limit:
             return MAX_SLEEP_S
         return 0
 

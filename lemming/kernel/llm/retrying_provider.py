@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline, MonotonicClock
 from lemming.kernel.base.clock import SystemClock
-from lemming.kernel.base.errors import (
-    OutOfCredits,
-    ProviderError,
-    RateLimited,
-    RequestRejected,
-    Unavailable,
-)
+from lemming.kernel.base.errors import OutOfCredits, ProviderError, RateLimited, RequestRejected, Unavailable
 from lemming.kernel.llm.circuit_breaker import Circuit, InMemoryCircuits
 from lemming.kernel.llm.minimal_question import minimal_prompt
 from lemming.kernel.llm.model_call import call_provider, timeout_error

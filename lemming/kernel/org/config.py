@@ -45,9 +45,7 @@ _SCHEDULER = re.compile(r"(tcp|tls|ws|wss)://[^/\s]+\Z")
 class OrgSettings:
     """Settings for the whole organisation."""
 
-    format: int = field(
-        default=1, metadata=describe_field("Version of the formats: `lemming upgrade`.", ge=1)
-    )
+    format: int = field(default=1, metadata=describe_field("Version of the formats: `lemming upgrade`.", ge=1))
     visibility: Literal["order", "tick"] = field(
         default="order",
         metadata=describe_field(
@@ -79,23 +77,19 @@ class OrgSettings:
         ),
     )
     executor_address: str = field(
-        default="",
-        metadata=describe_field('Address of the cluster\'s scheduler, for "dask": tcp://host:8786.'),
+        default="", metadata=describe_field('Address of the cluster\'s scheduler, for "dask": tcp://host:8786.')
     )
     tick_interval_s: float = field(
-        default=60.0,
-        metadata=describe_field("Seconds between the starts of two ticks of run-forever.", ge=0),
+        default=60.0, metadata=describe_field("Seconds between the starts of two ticks of run-forever.", ge=0)
     )
     timezone: str | None = field(
         default=None, metadata=describe_field("Time zone of schedules without one, such as Europe/Berlin.")
     )
     ticks_in_a_row: int = field(
-        default=100,
-        metadata=describe_field("Maximum number of ticks without a pause: --burst, `lemming ask`.", ge=1),
+        default=100, metadata=describe_field("Maximum number of ticks without a pause: --burst, `lemming ask`.", ge=1)
     )
     retention_ticks: int = field(
-        default=1000,
-        metadata=describe_field("Age in ticks at which outbox entries are removed; 0 keeps all.", ge=0),
+        default=1000, metadata=describe_field("Age in ticks at which outbox entries are removed; 0 keeps all.", ge=0)
     )
     plain_journals: int = field(
         default=200,
@@ -108,8 +102,7 @@ class OrgSettings:
     kept_journals: int | None = field(
         default=None,
         metadata=describe_field(
-            "Age in ticks at which packed journals are removed, a hundred ticks at a time; null keeps all.",
-            ge=0,
+            "Age in ticks at which packed journals are removed, a hundred ticks at a time; null keeps all.", ge=0
         ),
     )
     inbox_limit: int = field(
@@ -122,8 +115,7 @@ class OrgSettings:
         default=16_000, metadata=describe_field("Maximum characters of memory in a prompt.", ge=0)
     )
     max_attempts: int = field(
-        default=3,
-        metadata=describe_field("Number of crashes without progress after which a turn is abandoned.", ge=1),
+        default=3, metadata=describe_field("Number of crashes without progress after which a turn is abandoned.", ge=1)
     )
     history: Literal["off", "git"] = field(
         default="off",
@@ -133,15 +125,13 @@ class OrgSettings:
         default_factory=lambda: ["hr"], metadata=describe_field("Agents that may call create_agent.")
     )
     create_agent_models: list[str] = field(
-        default_factory=list,
-        metadata=describe_field("Model keys that a new agent may have, beside its creator's."),
+        default_factory=list, metadata=describe_field("Model keys that a new agent may have, beside its creator's.")
     )
     create_agent_per_turn: int = field(
         default=4, metadata=describe_field("Maximum number of agents that one turn creates.", ge=0, le=64)
     )
     create_agent_max_agents: int = field(
-        default=100,
-        metadata=describe_field("Maximum number of agents; then create_agent refuses.", ge=0),
+        default=100, metadata=describe_field("Maximum number of agents; then create_agent refuses.", ge=0)
     )
     create_agent_max_depth: int | None = field(
         default=None,
@@ -164,23 +154,17 @@ class OrgSettings:
     )
     tool_max_memory_bytes: int = field(
         default=1 << 30,
-        metadata=describe_field(
-            "Maximum memory of a process that runs @tool functions, in bytes.", ge=128 << 20
-        ),
+        metadata=describe_field("Maximum memory of a process that runs @tool functions, in bytes.", ge=128 << 20),
     )
     tool_timeout_s: float = field(
         default=120.0,
         metadata=describe_field(
-            "Timeout of a call of your own tools, in seconds; a class may set another.",
-            gt=0,
-            le=86_400,
+            "Timeout of a call of your own tools, in seconds; a class may set another.", gt=0, le=86_400
         ),
     )
     purpose: str = field(
         default="",
-        metadata=describe_field(
-            "Purpose of the organisation, in one sentence, for the head of the dashboard."
-        ),
+        metadata=describe_field("Purpose of the organisation, in one sentence, for the head of the dashboard."),
     )
     on_failure: list[str] = field(
         default_factory=list,
@@ -190,14 +174,12 @@ class OrgSettings:
         ),
     )
     on_waiting: list[str] = field(
-        default_factory=list,
-        metadata=describe_field("The same, run once when something starts to wait for a person."),
+        default_factory=list, metadata=describe_field("The same, run once when something starts to wait for a person.")
     )
     paused: str = field(
         default="",
         metadata=describe_field(
-            "Any text, such as the reason: no agent takes a turn, and ticks are counted. Set by "
-            "`lemming pause`."
+            "Any text, such as the reason: no agent takes a turn, and ticks are counted. Set by `lemming pause`."
         ),
     )
     capabilities: dict[str, dict[str, Any]] = field(
@@ -346,9 +328,7 @@ def _load_file(org: Organisation, file: str) -> _FileResult:
 
 def _decode(file: str, raw: bytes) -> Document[Any]:
     try:
-        return parse_document(
-            raw, file, FILE_TYPES[file], limit_bytes=DEFAULT_LIMIT_BYTES, unknown_key_policy="none"
-        )
+        return parse_document(raw, file, FILE_TYPES[file], limit_bytes=DEFAULT_LIMIT_BYTES, unknown_key_policy="none")
     except ConfigError as error:
         if file != MODELS_FILE or error.problems[0].code == NOT_JSON:  # then there are no lines to look at
             raise
@@ -361,9 +341,7 @@ def _build_config(results: Sequence[_FileResult]) -> Config:
     documents = [document for document in results if isinstance(document, Document)]
     org, models, allocations = (result.value if isinstance(result, Document) else None for result in results)
     org = org or OrgSettings()
-    file_problems = [
-        problem for result in results if isinstance(result, ConfigError) for problem in result.problems
-    ]
+    file_problems = [problem for result in results if isinstance(result, ConfigError) for problem in result.problems]
     problems = (*file_problems, *_validate_executor(org), *_validate_timezone(org))
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:

@@ -24,9 +24,7 @@ def require_known_format(base_path: str | os.PathLike[str]) -> None:
     Called before anything is written. Other problems of the file are reported elsewhere.
     """
     try:
-        settings_json = parse(
-            fs.read_bytes(f"{os.fspath(base_path)}/{paths.ORG_FILE}", _LIMIT_BYTES), allow_bom=True
-        )
+        settings_json = parse(fs.read_bytes(f"{os.fspath(base_path)}/{paths.ORG_FILE}", _LIMIT_BYTES), allow_bom=True)
     except (OSError, JsonProblem):
         return
     declared = settings_json.get("format") if isinstance(settings_json, dict) else None

@@ -20,9 +20,7 @@ class ModelEntry:
     """An entry of `config/models.json`, referenced by a resume's `model.key`."""
 
     provider: str = field(
-        metadata=describe_field(
-            "Name of the provider: openai, anthropic, ollama, local, cli, ...", min_length=1
-        )
+        metadata=describe_field("Name of the provider: openai, anthropic, ollama, local, cli, ...", min_length=1)
     )
     model: str = field(default="", metadata=describe_field("Name of the model at the provider."))
     options: dict[str, Any] = field(
@@ -31,9 +29,7 @@ class ModelEntry:
     )
     temperature: float | None = field(
         default=None,
-        metadata=describe_field(
-            "Sampling temperature, unless a resume sets one; null: the backend's.", ge=0, le=2
-        ),
+        metadata=describe_field("Sampling temperature, unless a resume sets one; null: the backend's.", ge=0, le=2),
     )
     max_output_tokens: int = field(
         default=2048, metadata=describe_field("Maximum length of an answer, in tokens.", ge=1)
@@ -41,21 +37,17 @@ class ModelEntry:
     context_tokens: int | None = field(
         default=None,
         metadata=describe_field(
-            "Maximum length of prompt and answer together, in tokens; null: as the provider says.",
-            ge=256,
+            "Maximum length of prompt and answer together, in tokens; null: as the provider says.", ge=256
         ),
     )
     tools_share: float = field(
         default=0.1,
-        metadata=describe_field(
-            "Share of context_tokens above which tools are offered by tool_search.", ge=0, le=1
-        ),
+        metadata=describe_field("Share of context_tokens above which tools are offered by tool_search.", ge=0, le=1),
     )
     deadline_s: float = field(
         default=120.0,
         metadata=describe_field(
-            "Timeout of a call in seconds, retries included, waits for the rate limits below excluded.",
-            gt=0,
+            "Timeout of a call in seconds, retries included, waits for the rate limits below excluded.", gt=0
         ),
     )
     batch_deadline_s: float = field(
@@ -63,8 +55,7 @@ class ModelEntry:
         metadata=describe_field("Timeout of a batch in seconds; unanswered calls are then made live.", gt=0),
     )
     batch_price_factor: float = field(
-        default=0.5,
-        metadata=describe_field("Factor on the price in dollars for tokens of a batch.", ge=0, le=1),
+        default=0.5, metadata=describe_field("Factor on the price in dollars for tokens of a batch.", ge=0, le=1)
     )
     attempts: int = field(
         default=4, metadata=describe_field("Maximum attempts of one call, the first included.", ge=1, le=10)
@@ -96,8 +87,7 @@ class ModelEntry:
         ),
     )
     images: bool = field(
-        default=False,
-        metadata=describe_field("True if the model takes images, which are attached to entries."),
+        default=False, metadata=describe_field("True if the model takes images, which are attached to entries.")
     )
     prompt: Literal["fit", "brief", "full", "tools", "values"] | None = field(
         default=None,
@@ -108,9 +98,7 @@ class ModelEntry:
             'never native tools. "values": JSON instead of prose, for programs.'
         ),
     )
-    per_call: float = field(
-        default=1.0, metadata=describe_field("Credits for each call.", ge=0, le=MAX_AMOUNT)
-    )
+    per_call: float = field(default=1.0, metadata=describe_field("Credits for each call.", ge=0, le=MAX_AMOUNT))
     per_1k_input_tokens: float = field(
         default=0.0, metadata=describe_field("Credits per 1,000 input tokens.", ge=0, le=MAX_AMOUNT)
     )

@@ -32,9 +32,7 @@ def _agent_row(base: Path, name: str) -> Iterator[tuple[Any, ...]]:
     """Yield the row of an agent; no row for a folder without a resume."""
     file = paths.resume_file(name)
     try:
-        agent = parse_document(
-            fs.read_bytes(base / file, _LIMIT_BYTES), file, Agent, limit_bytes=_LIMIT_BYTES
-        ).value
+        agent = parse_document(fs.read_bytes(base / file, _LIMIT_BYTES), file, Agent, limit_bytes=_LIMIT_BYTES).value
     except FileNotFoundError:
         return
     except (OSError, DiskError, ConfigError) as error:

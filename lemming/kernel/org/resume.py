@@ -24,8 +24,7 @@ class AgentModel:
 
     key: str = field(default="default", metadata=describe_field("A key of config/models.json.", min_length=1))
     temperature: float | None = field(
-        default=None,
-        metadata=describe_field("Sampling temperature; null: that of the model's line.", ge=0, le=2),
+        default=None, metadata=describe_field("Sampling temperature; null: that of the model's line.", ge=0, le=2)
     )
     fallback: list[str] = field(
         default_factory=list,
@@ -40,12 +39,10 @@ class FileAccess:
     """Folders available to the file tools. `./workspace` is the agent's, `./shared` the organisation's."""
 
     allow_read: list[str] = field(
-        default_factory=lambda: ["./workspace"],
-        metadata=describe_field("Folders and files that tools may read."),
+        default_factory=lambda: ["./workspace"], metadata=describe_field("Folders and files that tools may read.")
     )
     allow_write: list[str] = field(
-        default_factory=lambda: ["./workspace"],
-        metadata=describe_field("Folders and files that tools may write."),
+        default_factory=lambda: ["./workspace"], metadata=describe_field("Folders and files that tools may write.")
     )
 
 
@@ -54,25 +51,19 @@ class AgentPermissions:
     """Permissions of the agent: readable outboxes and memories, tools, files."""
 
     read_outboxes: list[str] = field(
-        default_factory=list,
-        metadata=describe_field('Agents whose outboxes the agent reads; "*" means all others.'),
+        default_factory=list, metadata=describe_field('Agents whose outboxes the agent reads; "*" means all others.')
     )
     tools: list[str] = field(
         default_factory=list,
-        metadata=describe_field(
-            'Tools the agent may call, beside those always allowed; "weather_*" is a pattern.'
-        ),
+        metadata=describe_field('Tools the agent may call, beside those always allowed; "weather_*" is a pattern.'),
     )
     file_access: FileAccess = field(default_factory=FileAccess)
     read_memories: list[str] = field(
         default_factory=list,
-        metadata=describe_field(
-            'Memories of other agents in its prompts, as AGENT/KEY: "planner/goal", "desk/*".'
-        ),
+        metadata=describe_field('Memories of other agents in its prompts, as AGENT/KEY: "planner/goal", "desk/*".'),
     )
     may_be_absent: bool = field(
-        default=False,
-        metadata=describe_field("Allow names of agents and tools that do not exist yet."),
+        default=False, metadata=describe_field("Allow names of agents and tools that do not exist yet.")
     )
 
     @cached_property
@@ -86,14 +77,11 @@ class AgentCredits:
     """Spending limits of the agent. `config/credits.json` overrides these."""
 
     max_credits: float | None = field(
-        default=None,
-        metadata=describe_field("Maximum credits; null: no limit.", ge=0, le=MAX_AMOUNT),
+        default=None, metadata=describe_field("Maximum credits; null: no limit.", ge=0, le=MAX_AMOUNT)
     )
     soft_cap: float | None = field(
         default=None,
-        metadata=describe_field(
-            "Credits at which the log and the prompt show one warning.", ge=0, le=MAX_AMOUNT
-        ),
+        metadata=describe_field("Credits at which the log and the prompt show one warning.", ge=0, le=MAX_AMOUNT),
     )
 
 
@@ -101,9 +89,7 @@ class AgentCredits:
 class Allocation(AgentCredits):
     """An entry of `config/credits.json`."""
 
-    may_be_absent: bool = field(
-        default=False, metadata=describe_field("Allow an agent that does not exist yet.")
-    )
+    may_be_absent: bool = field(default=False, metadata=describe_field("Allow an agent that does not exist yet."))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,9 +113,7 @@ class TurnLimits:
     )
     tool_timeout_s: float | None = field(
         default=None,
-        metadata=describe_field(
-            "Timeout of a tool call in seconds; null: that of the tool or the organisation.", gt=0
-        ),
+        metadata=describe_field("Timeout of a tool call in seconds; null: that of the tool or the organisation.", gt=0),
     )
     deadline_s: float | None = field(
         default=None,
@@ -139,19 +123,14 @@ class TurnLimits:
             gt=0,
         ),
     )
-    max_entries: int = field(
-        default=64, metadata=describe_field("Maximum entries of one reply.", ge=0, le=64)
-    )
+    max_entries: int = field(default=64, metadata=describe_field("Maximum entries of one reply.", ge=0, le=64))
     max_tool_calls: int = field(
-        default=64,
-        metadata=describe_field("Maximum tool calls of one reply; the rest is left out.", ge=1, le=128),
+        default=64, metadata=describe_field("Maximum tool calls of one reply; the rest is left out.", ge=1, le=128)
     )
     max_approvals: int = field(
         default=5,
         metadata=describe_field(
-            "Maximum calls, and maximum entries, that one turn asks persons to approve; others wait.",
-            ge=1,
-            le=64,
+            "Maximum calls, and maximum entries, that one turn asks persons to approve; others wait.", ge=1, le=64
         ),
     )
     kinds: list[MessageKind] = field(
@@ -169,8 +148,7 @@ class TurnLimits:
     requests: int = field(
         default=1,
         metadata=describe_field(
-            "Maximum number of open requests in one tick, each in its own turn; others wait for the "
-            "next tick.",
+            "Maximum number of open requests in one tick, each in its own turn; others wait for the next tick.",
             ge=1,
             le=TURNS_PER_TICK,
         ),
@@ -193,21 +171,16 @@ class LoopLimits:
 
     warn_after: int | None = field(
         default=None,
-        metadata=describe_field(
-            "Number of equal results in a row after which the agent is warned.", ge=2, le=10_000
-        ),
+        metadata=describe_field("Number of equal results in a row after which the agent is warned.", ge=2, le=10_000),
     )
     stop_after: int | None = field(
         default=None,
         metadata=describe_field(
-            "Number of equal results in a row after which the request fails, or the agent is paused.",
-            ge=2,
-            le=10_000,
+            "Number of equal results in a row after which the request fails, or the agent is paused.", ge=2, le=10_000
         ),
     )
     max_calls: int | None = field(
-        default=None,
-        metadata=describe_field("Maximum model calls for one request; then it fails.", ge=1, le=10_000),
+        default=None, metadata=describe_field("Maximum model calls for one request; then it fails.", ge=1, le=10_000)
     )
 
 
@@ -225,14 +198,12 @@ class ContextFile:
 
     file: str = field(
         metadata=describe_field(
-            "A path the agent may read, such as ./shared/facts.txt; * in the name: all matching files.",
-            min_length=1,
+            "A path the agent may read, such as ./shared/facts.txt; * in the name: all matching files.", min_length=1
         )
     )
     label: str = field(default="", metadata=describe_field("Label in the prompt; default: the file's name."))
     take: Literal["all", "next_line"] = field(
-        default="all",
-        metadata=describe_field('"next_line": one line each turn, from the start again after the last.'),
+        default="all", metadata=describe_field('"next_line": one line each turn, from the start again after the last.')
     )
 
 
@@ -262,26 +233,20 @@ class Agent:
         default="",
         metadata=describe_field("The agent that created it and whose limits it shares; set by create_agent."),
     )
-    context: list[ContextFile] = field(
-        default_factory=list, metadata=describe_field("Files to show in every prompt.")
-    )
+    context: list[ContextFile] = field(default_factory=list, metadata=describe_field("Files to show in every prompt."))
     clock: bool = field(
-        default=False,
-        metadata=describe_field("Show date, time, weekday and time zone in every prompt."),
+        default=False, metadata=describe_field("Show date, time, weekday and time zone in every prompt.")
     )
     examples: list[Example] = field(
         default_factory=list, metadata=describe_field("Example turns; small models need two.", max_length=20)
     )
     paused: str = field(
         default="",
-        metadata=describe_field(
-            "Any text, such as the reason: the agent takes no turns. Set by `lemming pause`."
-        ),
+        metadata=describe_field("Any text, such as the reason: the agent takes no turns. Set by `lemming pause`."),
     )
 
     capabilities: dict[str, dict[str, Any]] = field(
-        default_factory=dict,
-        metadata=describe_field("Settings of third-party capabilities for this agent, by name."),
+        default_factory=dict, metadata=describe_field("Settings of third-party capabilities for this agent, by name.")
     )
     extensions: dict[str, Any] = field(default_factory=dict, metadata=INTERNAL_FIELD)
     """Values of keys read by capabilities, by key, as far as the resume has them."""

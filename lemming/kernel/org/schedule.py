@@ -21,8 +21,7 @@ class AgentSchedule:
     """Interval of an agent's turns in ticks, and the offset of the interval."""
 
     run_every_n_ticks: int = field(
-        default=1,
-        metadata=describe_field("The agent is due when (tick + phase_offset) is divisible by this.", ge=1),
+        default=1, metadata=describe_field("The agent is due when (tick + phase_offset) is divisible by this.", ge=1)
     )
     phase_offset: int = field(
         default=0, metadata=describe_field("Shift in ticks; it also sets the order inside a tick.")
@@ -51,13 +50,11 @@ class AgentSchedule:
     missed: Literal["once", "skip"] = field(
         default="once",
         metadata=describe_field(
-            'Missed times. "once": one turn for all of them; "skip": only for those younger than '
-            "grace_minutes."
+            'Missed times. "once": one turn for all of them; "skip": only for those younger than grace_minutes.'
         ),
     )
     grace_minutes: float = field(
-        default=60.0,
-        metadata=describe_field('Maximum delay in minutes, with "missed": "skip".', ge=0, le=1e6),
+        default=60.0, metadata=describe_field('Maximum delay in minutes, with "missed": "skip".', ge=0, le=1e6)
     )
 
 

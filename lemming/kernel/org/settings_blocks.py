@@ -20,9 +20,7 @@ class TurnDefaults:
     max_steps: int | None = field(
         default=None, metadata=describe_field('Default of a resume\'s "turn.max_steps".', ge=1, le=50)
     )
-    repairs: int = field(
-        default=1, metadata=describe_field("Maximum corrective calls after a bad reply.", ge=0, le=5)
-    )
+    repairs: int = field(default=1, metadata=describe_field("Maximum corrective calls after a bad reply.", ge=0, le=5))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,21 +53,16 @@ class LoopSettings:
 
     warn_after: int = field(
         default=3,
-        metadata=describe_field(
-            "Number of equal results in a row after which the agent is warned.", ge=2, le=10_000
-        ),
+        metadata=describe_field("Number of equal results in a row after which the agent is warned.", ge=2, le=10_000),
     )
     stop_after: int = field(
         default=4,
         metadata=describe_field(
-            "Number of equal results in a row after which the request fails, or the agent is paused.",
-            ge=2,
-            le=10_000,
+            "Number of equal results in a row after which the request fails, or the agent is paused.", ge=2, le=10_000
         ),
     )
     max_calls: int = field(
-        default=25,
-        metadata=describe_field("Maximum model calls for one request; then it fails.", ge=1, le=10_000),
+        default=25, metadata=describe_field("Maximum model calls for one request; then it fails.", ge=1, le=10_000)
     )
 
 
@@ -78,47 +71,35 @@ class FindingSettings:
     """Thresholds for the findings of `lemming findings`, and the kinds turned off: docs/checks.md."""
 
     window: int = field(
-        default=50,
-        metadata=describe_field("Number of ticks to check: the newest with turns.", ge=1, le=100_000),
+        default=50, metadata=describe_field("Number of ticks to check: the newest with turns.", ge=1, le=100_000)
     )
     off: list[FindingKind] = field(
         default_factory=list, metadata=describe_field("Kinds of findings that are not reported.")
     )
     repeats: int = field(
-        default=3,
-        metadata=describe_field("Number of turns of an agent that say or do the same.", ge=2, le=10_000),
+        default=3, metadata=describe_field("Number of turns of an agent that say or do the same.", ge=2, le=10_000)
     )
     ping_pong: int = field(
         default=4,
-        metadata=describe_field(
-            "Number of times two agents answer each other, and nothing else.", ge=2, le=10_000
-        ),
+        metadata=describe_field("Number of times two agents answer each other, and nothing else.", ge=2, le=10_000),
     )
     works_on: int = field(
-        default=3,
-        metadata=describe_field("Number of turns after their task has ended.", ge=1, le=10_000),
+        default=3, metadata=describe_field("Number of turns after their task has ended.", ge=1, le=10_000)
     )
     dropped: int = field(
-        default=10,
-        metadata=describe_field("Number of ticks in which nobody works on a request.", ge=1, le=100_000),
+        default=10, metadata=describe_field("Number of ticks in which nobody works on a request.", ge=1, le=100_000)
     )
     unread: int = field(
         default=5,
-        metadata=describe_field(
-            "Number of turns that a reader takes without being shown an entry.", ge=1, le=10_000
-        ),
+        metadata=describe_field("Number of turns that a reader takes without being shown an entry.", ge=1, le=10_000),
     )
     no_progress: int = field(
         default=10,
-        metadata=describe_field(
-            "Number of turns in a row that cost credits and produce nothing.", ge=2, le=10_000
-        ),
+        metadata=describe_field("Number of turns in a row that cost credits and produce nothing.", ge=2, le=10_000),
     )
 
 
-def parse_capability_block(
-    name: str, kind: type[Any], blocks: Mapping[str, dict[str, Any]], file: str
-) -> Any:
+def parse_capability_block(name: str, kind: type[Any], blocks: Mapping[str, dict[str, Any]], file: str) -> Any:
     """Return a capability's settings block as a value of the class, or None. Raises `ConfigError`."""
     if name not in blocks:
         return None

@@ -29,12 +29,7 @@ from lemming.kernel.plugins.capability_table import (
     SOURCES,
     find_missing_folder,
 )
-from lemming.kernel.plugins.plugin_registry import (
-    collect_items,
-    find_unimported,
-    load_installed_plugins,
-    register,
-)
+from lemming.kernel.plugins.plugin_registry import collect_items, find_unimported, load_installed_plugins, register
 
 Load = Callable[[], Any]
 FOLDER = "lemming.capabilities."
@@ -88,11 +83,7 @@ def iter_installed_capabilities() -> Iterator[Any]:
 
 def can_be_unimported(name: str, plugins: Iterable[str] | None) -> bool:
     """Return True if a capability may belong to a plugin module that is not imported."""
-    return (
-        name not in LISTED
-        and name not in plugin_capabilities(plugins)
-        and bool(find_unimported([*(plugins or ())]))
-    )
+    return name not in LISTED and name not in plugin_capabilities(plugins) and bool(find_unimported([*(plugins or ())]))
 
 
 def find_capability(name: str) -> Any:
@@ -183,12 +174,7 @@ def missing_for_executor(executor: str) -> str:
 
 def missing_for_turn() -> Mapping[str, str]:
     """Return the `turn` keys of missing capabilities, each with the missing capability as text."""
-    return {
-        key: missing
-        for spec in SHIPPED.values()
-        if (missing := missing_reason(spec.name))
-        for key in spec.turn
-    }
+    return {key: missing for spec in SHIPPED.values() if (missing := missing_reason(spec.name)) for key in spec.turn}
 
 
 def find_schedule_problems(schedule: Any) -> Iterator[tuple[str, str, str]]:
@@ -203,12 +189,7 @@ def find_schedule_problems(schedule: Any) -> Iterator[tuple[str, str, str]]:
 
 def missing_for_model() -> Mapping[str, str]:
     """Return the model entry keys of missing capabilities, each with the missing capability as text."""
-    return {
-        key: missing
-        for spec in SHIPPED.values()
-        if (missing := missing_reason(spec.name))
-        for key in spec.model
-    }
+    return {key: missing for spec in SHIPPED.values() if (missing := missing_reason(spec.name)) for key in spec.model}
 
 
 @cache
@@ -261,9 +242,7 @@ def is_removable(file: str) -> bool:
 
 def server_profiles_class() -> Any:
     """Return the class of the server profiles. Raises `ConfigError` if not installed."""
-    return next(
-        _load_class(spec.name, spec.server_profiles) for spec in LISTED.values() if spec.server_profiles
-    )
+    return next(_load_class(spec.name, spec.server_profiles) for spec in LISTED.values() if spec.server_profiles)
 
 
 def tick_interceptor_class(name: str) -> Any:

@@ -116,9 +116,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             tick="lemming.capabilities.attachments.attachments_capability:AttachmentsTickInterceptor",
             needs=("toolbox",),
             is_used=_has_attachments,
-            participates=lambda inputs: (
-                inputs.agent.permissions.tools and _has_attach(inputs.agent.permissions.tools)
-            ),
+            participates=lambda inputs: inputs.agent.permissions.tools and _has_attach(inputs.agent.permissions.tools),
         ),
         CapabilitySpec(
             "batches",
@@ -318,8 +316,7 @@ BUILT_IN: Mapping[str, CapabilitySpec] = {
                 "tool_search": "lemming.capabilities.toolbox.tool_search:ToolSearch",
             },
             org=dict.fromkeys(
-                ("http", "reminders", "shell"),
-                "lemming.capabilities.toolbox.toolbox_settings:ToolboxOrgSettings",
+                ("http", "reminders", "shell"), "lemming.capabilities.toolbox.toolbox_settings:ToolboxOrgSettings"
             ),
             source="lemming.capabilities.toolbox.functions.tool_files:FunctionToolSource",
             has_own_tools=lambda settings, _: settings.tool_files,
@@ -343,10 +340,7 @@ BUILT_IN: Mapping[str, CapabilitySpec] = {
                 "anthropic": "lemming.capabilities.hosted_models.anthropic_provider:AnthropicProvider",
                 "ollama": "lemming.capabilities.hosted_models.ollama_provider:OllamaProvider",
             }
-            | {
-                name: f"lemming.capabilities.hosted_models.compatible_providers:{name}"
-                for name in MODEL_SERVERS
-            },
+            | {name: f"lemming.capabilities.hosted_models.compatible_providers:{name}" for name in MODEL_SERVERS},
         ),
     )
 }
@@ -360,19 +354,13 @@ PARTICIPATION_CHECKS = [(name, spec.participates) for name, spec in LISTED.items
 REQUEST_CHECKS = {name: spec.is_requested for name, spec in LISTED.items() if spec.is_requested}
 WITH_REPLY_HOLDS = [name for name, spec in LISTED.items() if spec.has_reply_holds]
 USING_REQUESTS = frozenset(name for name, spec in LISTED.items() if REQUESTS in spec.needs)
-SCHEDULED = [
-    (key, spec.name, import_path) for spec in SHIPPED.values() for key, import_path in spec.schedule.items()
-]
+SCHEDULED = [(key, spec.name, import_path) for spec in SHIPPED.values() for key, import_path in spec.schedule.items()]
 USED = {name: spec.is_used for name, spec in LISTED.items() if spec.is_used}
 WITH_TICK_HOOKS = frozenset(name for name, spec in LISTED.items() if spec.tick)
 PROVIDERS = {
-    name: import_path
-    for spec in LISTED.values()
-    for name, import_path in {**spec.providers, **spec.backends}.items()
+    name: import_path for spec in LISTED.values() for name, import_path in {**spec.providers, **spec.backends}.items()
 }
-STRATEGIES_SHIPPED = {
-    name: import_path for spec in LISTED.values() for name, import_path in spec.strategies.items()
-}
+STRATEGIES_SHIPPED = {name: import_path for spec in LISTED.values() for name, import_path in spec.strategies.items()}
 CHANNELS = frozenset(name for spec in LISTED.values() if spec.gateway for name in spec.providers)
 """The providers that ship which are channels."""
 PROVIDER_OWNERS = {provider: spec.name for spec in LISTED.values() for provider in spec.providers}
@@ -382,17 +370,11 @@ NO_MODELS = frozenset(name for spec in LISTED.values() if spec.is_model_free for
 WRITERS = {tool: spec.name for spec in LISTED.values() for tool in spec.writers}
 MEMORY_STRATEGIES = frozenset(name for spec in LISTED.values() for name in spec.memory_strategies)
 GRANTED = {tool: key for spec in LISTED.values() for tool, key in spec.granted_by.items()}
-FORMATS = {
-    form: (spec.name, import_path) for spec in LISTED.values() for form, import_path in spec.formats.items()
-}
-RECORDED = {
-    kind: (spec.name, import_path) for spec in LISTED.values() for kind, import_path in spec.records.items()
-}
+FORMATS = {form: (spec.name, import_path) for spec in LISTED.values() for form, import_path in spec.formats.items()}
+RECORDED = {kind: (spec.name, import_path) for spec in LISTED.values() for kind, import_path in spec.records.items()}
 """Record types of capabilities, each with the capability and the class."""
 EXECUTORS = {
-    executor: (spec.name, import_path)
-    for spec in LISTED.values()
-    for executor, import_path in spec.executors.items()
+    executor: (spec.name, import_path) for spec in LISTED.values() for executor, import_path in spec.executors.items()
 }
 """The values of `executor` by which others make the model calls."""
 PRICED = frozenset(provider for spec in LISTED.values() for provider in spec.priced_providers)

@@ -15,9 +15,7 @@ class Catalogue(Mapping[str, T]):
     `shipped` holds import paths ("module:name"); `make` converts an imported object into a value.
     """
 
-    def __init__(
-        self, shipped: Mapping[str, str], registered: Mapping[str, T], make: Callable[[Any], T]
-    ) -> None:
+    def __init__(self, shipped: Mapping[str, str], registered: Mapping[str, T], make: Callable[[Any], T]) -> None:
         self._shipped, self._make = shipped, make
         self.registered = registered
         self._loaded = {**registered}

@@ -92,9 +92,7 @@ def capture_registrations(load: Callable[[], object]) -> list[Registration]:
 def unregister(kind: Kind, name: str) -> None:
     """Remove all registrations of a name, from any plugin."""
     _registrations[:] = [
-        registration
-        for registration in _registrations
-        if (registration.kind, registration.name) != (kind, name)
+        registration for registration in _registrations if (registration.kind, registration.name) != (kind, name)
     ]
     _offered.clear()
 
@@ -122,19 +120,11 @@ def collect_items(kind: Kind, plugins: tuple[str, ...] | None, make: Callable[[M
 def _collect_values(kind: Kind, plugins: tuple[str, ...] | None) -> dict[str, Any]:
     """Return the registered values by name. Own plugins take precedence over registrations for everybody."""
     if plugins is None:
-        return {
-            registration.name: registration.value
-            for registration in _registrations
-            if registration.kind == kind
-        }
+        return {registration.name: registration.value for registration in _registrations if registration.kind == kind}
     installed = _related_modules(_installed)
-    for_all = [
-        visible for visible in _registrations if visible.plugin == EVERYBODY or visible.origin[0] in installed
-    ]
+    for_all = [visible for visible in _registrations if visible.plugin == EVERYBODY or visible.origin[0] in installed]
     return {
-        visible.name: visible.value
-        for visible in (*for_all, *_plugin_registrations(plugins))
-        if visible.kind == kind
+        visible.name: visible.value for visible in (*for_all, *_plugin_registrations(plugins)) if visible.kind == kind
     }
 
 
@@ -198,8 +188,7 @@ def _plugin_registrations(plugins: Sequence[str]) -> list[Registration]:
     return [
         registration
         for registration in _registrations
-        if registration.plugin != EVERYBODY
-        and (registration.plugin in plugins or registration.origin[0] in related)
+        if registration.plugin != EVERYBODY and (registration.plugin in plugins or registration.origin[0] in related)
     ]
 
 

@@ -24,13 +24,7 @@ from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 
 
 def abandon_turn(
-    journal: Journal,
-    inputs: TurnInputs,
-    records: list[Record],
-    *,
-    reason: str,
-    error: str,
-    plugins: tuple[str, ...],
+    journal: Journal, inputs: TurnInputs, records: list[Record], *, reason: str, error: str, plugins: tuple[str, ...]
 ) -> TurnOutcome:
     """Return the outcome of an abandoned turn, from its recorded inputs and records.
 

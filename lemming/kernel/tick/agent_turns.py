@@ -72,9 +72,7 @@ class TickOfTurns(Protocol):
         """Return the reasons the turn's files cannot be written now, by `FileEffect.place`."""
         ...
 
-    def abandon_turn(
-        self, started: TurnStarted, records: list[Record], reason: str, error: str
-    ) -> TurnOutcome:
+    def abandon_turn(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
         """Return the outcome of a turn abandoned for this reason."""
         ...
 
@@ -143,11 +141,7 @@ class AgentTurns:
         """Start or resume a turn; return None if no turn is due."""
         if started:
             return _StartedTurn(restore_inputs(started, self._snapshot), started)
-        inputs = (
-            self._start_next_turn(turn, self._commits.states[self._name])
-            if turn
-            else self._start_first_turn()
-        )
+        inputs = self._start_next_turn(turn, self._commits.states[self._name]) if turn else self._start_first_turn()
         return _StartedTurn(inputs) if inputs else None
 
     def _has_next_turn(self, turn: int) -> bool:
@@ -219,9 +213,7 @@ class AgentTurns:
             if len(outcomes) == len(row):  # else one was stopped: the next run uses the recorded answers
                 for turn_start in row:
                     is_replay = turn_start.earlier is not None
-                    self._tick.commit(
-                        turn_start.inputs, outcomes[turn_start.inputs.turn], is_replay=is_replay
-                    )
+                    self._tick.commit(turn_start.inputs, outcomes[turn_start.inputs.turn], is_replay=is_replay)
 
         return TurnRow([partial(store_outcome, turn_start) for turn_start in row], finish)
 
@@ -252,16 +244,12 @@ class AgentTurns:
         begin_turn(self._journal, gathered)
         return gathered.inputs
 
-    def _start_next_turn(
-        self, turn: int, state: AgentState, *, may_have_budget: bool = True
-    ) -> TurnInputs | None:
+    def _start_next_turn(self, turn: int, state: AgentState, *, may_have_budget: bool = True) -> TurnInputs | None:
         """Start a further turn if a request remains, and return its inputs."""
         self._commits.write_deferred()  # it starts from the files of the turns before it
         next_turn = FurtherTurn(number=turn, served_requests=self._served_requests, state=state)
         gathered = isolate(lambda: self._snapshot.gather_next_inputs(self._name, next_turn))
-        if not isinstance(
-            gathered, GatheredInputs
-        ):  # the agent's first turn of the next tick reports the problem
+        if not isinstance(gathered, GatheredInputs):  # the agent's first turn of the next tick reports the problem
             return None
         task = gathered.inputs.task
         if task and task.has_budget and not may_have_budget:  # it waits until its turn is the first
@@ -276,9 +264,7 @@ class AgentTurns:
         # A turn that kills the engine each time would keep its tick from ever ending.
         if attempts >= self._snapshot.config.org.max_attempts:
             interruptions = f"the engine ended {attempts} times during this turn"
-            reason = (
-                f"{interruptions}; abandoned so that the tick can continue (config/org.json max_attempts)"
-            )
+            reason = f"{interruptions}; abandoned so that the tick can continue (config/org.json max_attempts)"
         elif self._commits.is_removed(started.agent):
             reason = "the agent was removed during its turn"
         if reason:

@@ -48,12 +48,7 @@ from lemming.kernel.providers import Finish, Message, Reply, Request
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.model_fallback import complete_with_fallbacks
 from lemming.kernel.tick.model_requests import build_request, check_before_call, require_affordable
-from lemming.kernel.tick.recorded_answers import (
-    make_tool_record,
-    restore_answer,
-    restore_finding,
-    restore_result,
-)
+from lemming.kernel.tick.recorded_answers import make_tool_record, restore_answer, restore_finding, restore_result
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_calls import LiveCalls
@@ -89,9 +84,7 @@ class JournaledAnswers:
         self._verdicts: list[GateVerdict] = []  # of the current model call
         self._limits, self._spent = limits, inputs.state.consumed_credits
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
-        self._first_number = (
-            inputs.turn * NUMBERS_PER_TURN
-        )  # the turn numbers its calls from 0, the tick from here
+        self._first_number = inputs.turn * NUMBERS_PER_TURN  # the turn numbers its calls from 0, the tick from here
         self._taint_tracker = find_taint_tracker(snapshot, inputs) if inputs.given else None
         # A replay takes no time of its own: a slow machine must not end a turn that had ended well.
         self._deadline = Deadline(limit, clock=runtime.monotonic) if limit and runtime.is_live else NEVER
@@ -106,9 +99,7 @@ class JournaledAnswers:
                 case GateAsked():
                     self._checked[record.number] = record
 
-    def ask(
-        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
-    ) -> Answer:
+    def ask(self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         """Return the model's answer number `call`, recorded or live."""
         call += self._first_number
         record = self._answers.get(call) or self._append_record(
@@ -173,9 +164,7 @@ class JournaledAnswers:
             self._append_record(self._checked, number, self._call_function_live(number, name, ask))
         return restore_finding(self._checked[number])
 
-    def _call_function_live(
-        self, number: int, name: str, ask: Callable[[], CheckFinding | None]
-    ) -> GateAsked:
+    def _call_function_live(self, number: int, name: str, ask: Callable[[], CheckFinding | None]) -> GateAsked:
         """Call a check function and return the record of its finding or error."""
         record_fields: dict[str, Any] = {"agent": self._name, "number": number, "function": name}
         try:
@@ -242,12 +231,7 @@ class JournaledAnswers:
         )
 
     def _call_model(
-        self,
-        call: int,
-        messages: list[Message],
-        schema: dict[str, Any] | None,
-        key: str,
-        entry: ModelEntry,
+        self, call: int, messages: list[Message], schema: dict[str, Any] | None, key: str, entry: ModelEntry
     ) -> Reply:
         """Call a model.
 
@@ -262,9 +246,7 @@ class JournaledAnswers:
             event = ModelAsked(agent=self._name, call=call, deadline_s=request.deadline_s)
             self._runtime.notify(event)
         if inputs.given:
-            request = complete_request(
-                request, entry, inputs, self._runtime.base, self._commits.unwritten_files
-            )
+            request = complete_request(request, entry, inputs, self._runtime.base, self._commits.unwritten_files)
         if self._limits or not self._snapshot.pause_check.has_no_pause(self._name):
             self._check_and_reserve(key or inputs.agent.model.key, entry, request)
         try:
@@ -314,9 +296,7 @@ class JournaledAnswers:
 
         Raises `AgentPaused` or `LimitReached`.
         """
-        check = partial(
-            check_before_call, self._snapshot, self._limits, self._taint_tracker, key, entry, request
-        )
+        check = partial(check_before_call, self._snapshot, self._limits, self._taint_tracker, key, entry, request)
         self._verdicts += self._runtime.before_model_call(check)
         if self._limits is None:
             return

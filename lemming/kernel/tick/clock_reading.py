@@ -61,9 +61,7 @@ def clock_setback_problem(at: str, since: str) -> Problem | None:
     """Return the problem to report if the clock was set back since the last tick, or None."""
     if not since or at >= since:
         return None
-    pause_text = (
-        "until the clock has passed that time again" if later_reading(at, since) == since else "in this tick"
-    )
+    pause_text = "until the clock has passed that time again" if later_reading(at, since) == since else "in this tick"
     return Problem(
         f"the clock was set back, from {since} to {at}: no schedule by the clock is due {pause_text}",
         hint="check the machine's clock; missed turns are made up for only once",

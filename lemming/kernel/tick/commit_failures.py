@@ -22,9 +22,7 @@ def to_write_failure(outcome: TurnOutcome, cause: str) -> TurnOutcome:
     return _to_failed_outcome(outcome, outcome.state_if_unwritten(), reason, "DiskError")
 
 
-def require_readable_state(
-    org: Organisation, outcome: TurnOutcome, earlier: AgentState | None = None
-) -> TurnOutcome:
+def require_readable_state(org: Organisation, outcome: TurnOutcome, earlier: AgentState | None = None) -> TurnOutcome:
     """Return the outcome, or a failed turn without files if its state could not be read back.
 
     `earlier`: the state left by the agent's previous turn in the same tick.

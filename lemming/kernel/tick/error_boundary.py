@@ -11,12 +11,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TypeVar
 
-from lemming.kernel.base.errors import (
-    DiskError,
-    LemmingError,
-    TurnBroke,
-    error_name,
-)
+from lemming.kernel.base.errors import DiskError, LemmingError, TurnBroke, error_name
 from lemming.kernel.base.redaction.secrets import redact_untrusted
 from lemming.kernel.files.disk_errors import FILE_ERRORS, is_about_one_file
 from lemming.kernel.journal.engine_events import is_observer_error
@@ -67,9 +62,7 @@ def to_turn_error(error: Exception) -> TurnBroke:
     files = ", ".join(dict.fromkeys(_entry_files_in_frames(steps)))
     while_reading = f", while the turn read {files}" if files else ""
     message = f"{text}, at {_frame_location(steps[-1])}{while_reading}"
-    return TurnBroke(
-        message, hint="fix the file that the turn read, or move it away; the other agents continue"
-    )
+    return TurnBroke(message, hint="fix the file that the turn read, or move it away; the other agents continue")
 
 
 def _iter_traceback(error: Exception) -> Iterator[TracebackType]:
@@ -94,9 +87,7 @@ def _blame_capability(frames: list[TracebackType]) -> str:
 
 
 def _frame_location(frame: TracebackType) -> str:
-    return (
-        f"{relative_module_file(_frame_module(frame), frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno}"
-    )
+    return f"{relative_module_file(_frame_module(frame), frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno}"
 
 
 def _frame_module(frame: TracebackType) -> str:
@@ -108,11 +99,7 @@ def _entry_files_in_frames(frames: list[TracebackType]) -> Iterator[str]:
     from lemming.kernel.messages import EntryName, OutboxEntry
 
     for frame in reversed(frames):
-        files = [
-            entry.file
-            for entry in frame.tb_frame.f_locals.values()
-            if isinstance(entry, OutboxEntry | EntryName)
-        ]
+        files = [entry.file for entry in frame.tb_frame.f_locals.values() if isinstance(entry, OutboxEntry | EntryName)]
         if files:
             yield from files
             return

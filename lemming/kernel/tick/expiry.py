@@ -15,9 +15,7 @@ from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 
 
-def remove_expired(
-    runtime: Runtime, journal: Journal, snapshot: Snapshot, active_agents: Sequence[str]
-) -> None:
+def remove_expired(runtime: Runtime, journal: Journal, snapshot: Snapshot, active_agents: Sequence[str]) -> None:
     """Remove entries past their retention. The list is recorded first, so a second attempt agrees.
 
     `active_agents`: the agents with a turn in this tick. An agent that was never shown some of the entries is
@@ -39,9 +37,7 @@ def remove_expired(
         if reader in snapshot.survey.agents:
             state = replace(read_state(runtime.org, reader), expired_unread=count)
             amend_state(runtime.org, reader, state, sync=is_flushed)
-            runtime.report_problem(
-                expiry_warning(reader, record.unread.get(reader, count), snapshot.tick), reader
-            )
+            runtime.report_problem(expiry_warning(reader, record.unread.get(reader, count), snapshot.tick), reader)
     # Both must name it: an edited journal must remove nothing else.
     for file in filter({*expired.files}.__contains__, record.files):
         runtime.org.get_cache(EntryIndex).remove(file)

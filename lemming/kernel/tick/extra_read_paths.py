@@ -16,7 +16,5 @@ def find_implicit_reads(org: Organisation, survey: Survey, config: Config) -> di
         for name in interceptor.agents:
             agent, files = survey.agents[name], implicit_reads.get(name, NOTHING)
             may_read = [*files.optional, *interceptor.optional_read_paths(org, agent)]
-            implicit_reads[name] = ImplicitReads(
-                {**files.required, **interceptor.read_paths(agent)}, may_read
-            )
+            implicit_reads[name] = ImplicitReads({**files.required, **interceptor.read_paths(agent)}, may_read)
     return implicit_reads

@@ -61,10 +61,7 @@ class TickPlan:
     @property
     def _exclusion_reasons(self) -> dict[str, TurnReason]:
         return {
-            **{
-                name: TurnReason(_REASON_CODES.get(text, "paused"), text)
-                for name, text in self.skipped.items()
-            },
+            **{name: TurnReason(_REASON_CODES.get(text, "paused"), text) for name, text in self.skipped.items()},
             **{name: TurnReason("broken", text, "ConfigError") for name, text in self.broken.items()},
         }
 

@@ -49,14 +49,11 @@ def record_schedules(
     current_schedules = {name: reading for name, reading in previous_schedules.items() if name in unsure}
     for name, schedule in schedules.items():
         current_schedules[name] = (
-            previous_schedules[name]
-            if previous_schedules.get(name, ("",))[0] == schedule
-            else (schedule, first)
+            previous_schedules[name] if previous_schedules.get(name, ("",))[0] == schedule else (schedule, first)
         )
     if current_schedules != previous_schedules:
         raw_schedules = {
-            name: {"schedule": reading[0], "since": reading[1]}
-            for name, reading in sorted(current_schedules.items())
+            name: {"schedule": reading[0], "since": reading[1]} for name, reading in sorted(current_schedules.items())
         }
         fs.write_atomic(org.base, paths.SCHEDULES_FILE, dump_pretty(raw_schedules))
 

@@ -78,9 +78,7 @@ class Gateways:
     @property
     def poll_after_s(self) -> float | None:
         """Seconds until the next poll is useful; None to wait for an arrival."""
-        return min(
-            (gateway.poll_after_s for gateway in self.all if gateway.poll_after_s is not None), default=None
-        )
+        return min((gateway.poll_after_s for gateway in self.all if gateway.poll_after_s is not None), default=None)
 
     def arrival_folder(self) -> str:
         """Return a folder with arrivals since the last poll, or an empty text."""

@@ -122,9 +122,7 @@ class IdleCache:
         if entry is None:
             return None
         if any(
-            mail.entries_this_tick(name)
-            if author_name == "*"
-            else mail.author_entries_this_tick(author_name, name)
+            mail.entries_this_tick(name) if author_name == "*" else mail.author_entries_this_tick(author_name, name)
             for author_name in entry.outboxes
         ):
             return None
@@ -159,12 +157,8 @@ class IdleCache:
             readable = {**mail.readable_names(agent)}
             if mail.has_hidden_entries(agent.name):
                 readable[agent.name] = mail.past_names(agent.name)
-            wake_ticks = [
-                tick for open_request in state.requests if (tick := open_request.next_wake_tick) is not None
-            ]
-            self._entries[report.agent] = _IdleEntry(
-                report, path_states, readable, min(wake_ticks, default=NEVER)
-            )
+            wake_ticks = [tick for open_request in state.requests if (tick := open_request.next_wake_tick) is not None]
+            self._entries[report.agent] = _IdleEntry(report, path_states, readable, min(wake_ticks, default=NEVER))
 
     def _iter_input_files(self, agent: Agent) -> Iterator[str]:
         """Yield the files read for an agent besides its resume and mail. Raises `ValueError` in doubt."""

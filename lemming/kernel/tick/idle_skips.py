@@ -20,9 +20,7 @@ def build_dependencies(
 ) -> TurnDependencies:
     """Return the dependencies between the turns of a tick, from the capabilities in use."""
     settings = snapshot.config.org
-    shared = [
-        resource for capability in capabilities for resource in capability.shared_resources(agents, settings)
-    ]
+    shared = [resource for capability in capabilities for resource in capability.shared_resources(agents, settings)]
     implicit_reads = find_implicit_reads(snapshot.org, snapshot.survey, snapshot.config)
     return TurnDependencies(agents, settings, snapshot.toolset, snapshot.org, implicit_reads, shared)
 

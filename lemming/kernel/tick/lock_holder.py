@@ -76,9 +76,7 @@ def format_release(base: OrgPath, epoch: int) -> bytes:
 
 
 def _busy_error(base: Path, holder: dict[str, Any]) -> OrgBusy:
-    holder_text = (
-        f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
-    )
+    holder_text = f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
     command = f" ({holder['command']})" if holder.get("command") else ""
     hint = "wait for it or stop it; reading (`lemming status`, `ls`, `jq`) is always safe"
     return OrgBusy(f"another engine is running here: {holder_text}{command}", where=str(base), hint=hint)

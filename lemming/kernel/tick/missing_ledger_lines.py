@@ -51,10 +51,7 @@ def make_lost_turns_problem(tick: int, agent_names: list[str]) -> Problem:
 
 def is_lost(org: Organisation, tick: int, starts: Iterable[TurnStarted]) -> bool:
     """Return True if the ledger of an agent in the records ends before the tick."""
-    return any(
-        _is_behind(org, start.agent, (tick, start.turn)) and not _is_other_agent(org, start)
-        for start in starts
-    )
+    return any(_is_behind(org, start.agent, (tick, start.turn)) and not _is_other_agent(org, start) for start in starts)
 
 
 def _find_lost(org: Organisation, tick: int) -> list[str]:
@@ -63,9 +60,7 @@ def _find_lost(org: Organisation, tick: int) -> list[str]:
     for match in filter(None, map(_TURN.match, _iter_raw_lines(org, tick))):
         kinds[match[1]][match[2].decode()] += 1
     ended = kinds[b"committed"]
-    behind = {
-        name for name in kinds[b"started"] if ended[name] and _is_behind(org, name, (tick, ended[name] - 1))
-    }
+    behind = {name for name in kinds[b"started"] if ended[name] and _is_behind(org, name, (tick, ended[name] - 1))}
     if not behind:
         return []
     records = read_journal(org, tick, limit_bytes=OWN_LIMIT_BYTES)

@@ -139,9 +139,7 @@ class Backends:
 
     def _get_provider(self, entry: ModelEntry) -> RetryingLLMProvider:
         latest = self._latest
-        if (
-            latest and latest[0] is entry and latest[1] is self.settings
-        ):  # the usual case: agents share one model
+        if latest and latest[0] is entry and latest[1] is self.settings:  # the usual case: agents share one model
             return latest[2]
         provider = self._get_provider_by_key(entry)
         self._latest = entry, self.settings, provider
@@ -174,11 +172,7 @@ class Backends:
             self._circuits = Circuits(self.base, self.clock)
         provider = self.make_provider(entry)
         name = circuit_name(entry.provider, entry.options)
-        limits = Limits(
-            self._max_parallel_calls(entry, provider),
-            entry.requests_per_minute,
-            entry.tokens_per_minute,
-        )
+        limits = Limits(self._max_parallel_calls(entry, provider), entry.requests_per_minute, entry.tokens_per_minute)
         # Models of one server share its pace: they share the account that is limited.
         pace = self._get_pace(name) if limits != NO_LIMITS else None
         if self.settings.executor in EXECUTORS and provider.can_be_down:  # a recording is read here

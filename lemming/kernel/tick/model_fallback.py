@@ -43,9 +43,7 @@ def complete_with_fallbacks(
                 raise
             failures += [*getattr(error, "earlier", ()), error]
             provider_errors += [error] if isinstance(error, ProviderError) else []
-    last = next(
-        (failure for failure in reversed(provider_errors) if not failure.is_for_good), provider_errors[-1]
-    )
+    last = next((failure for failure in reversed(provider_errors) if not failure.is_for_good), provider_errors[-1])
     last.earlier = tuple(failure for failure in failures if failure is not last)
     raise last
 

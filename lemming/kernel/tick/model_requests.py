@@ -59,9 +59,7 @@ def require_affordable(
         return
     replied = (answer for answer in answers if isinstance(answer, ModelReplied))
     unsettled = limits.unsettled if limits else NO_WRITE_OFF
-    if reason := inputs.task.over_budget_reason(
-        replied, unsettled, cost_bound(entry, max_input_tokens(request))
-    ):
+    if reason := inputs.task.over_budget_reason(replied, unsettled, cost_bound(entry, max_input_tokens(request))):
         raise RequestOverLimit(reason)
 
 

@@ -51,10 +51,7 @@ class NextTick(NamedTuple):
                     f"the files are from before tick {self.counted}, as after a `git reset` or a restored "
                     f"backup, but there are journals up to tick {self.newest}"
                 )
-                hint = (
-                    f"run `lemming repair --yes`: it moves the later journals aside, and tick {self.tick} "
-                    "runs anew"
-                )
+                hint = f"run `lemming repair --yes`: it moves the later journals aside, and tick {self.tick} runs anew"
             case "run already" if self.newest > self.counted:
                 message = f"tick {self.counted} is over: tick {self.newest} has started"
             case "run already":
@@ -62,9 +59,7 @@ class NextTick(NamedTuple):
             case "interrupted":
                 message = f"tick {self.tick} was interrupted in the turn of {self.agent} and is unfinished"
                 file = paths.journal_file(self.tick)
-                hint = (
-                    f'write {{"current_tick": {self.tick}}} to finish it, or move {file} away to give it up'
-                )
+                hint = f'write {{"current_tick": {self.tick}}} to finish it, or move {file} away to give it up'
                 return CorruptState(message, where=paths.TICK_FILE, hint=hint)
             case _:
                 return None
@@ -147,9 +142,7 @@ def summarize_progress(records: list[Record]) -> dict[str, Any]:
     `answers_missing`: number of remaining turns without an answer; some of these turns may need none.
     """
     plan, ended = find_plan(records), {entry.turn_key for entry in records if isinstance(entry, TurnEnded)}
-    under_way = {
-        entry.agent for entry in records if isinstance(entry, TurnStarted) and entry.turn_key not in ended
-    }
+    under_way = {entry.agent for entry in records if isinstance(entry, TurnStarted) and entry.turn_key not in ended}
     answered = [record.agent for record in records if isinstance(record, ModelReplied)]
     turns_left = [entry for entry in plan.order if entry not in ended or entry in under_way] if plan else []
     missing = len(set(turns_left) - set(answered))

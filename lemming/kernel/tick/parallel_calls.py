@@ -66,9 +66,7 @@ def can_run_in_parallel(tool: Tool | None, *, is_traced: bool) -> bool:
 class ParallelCalls:
     """The calls of a turn started before their results are requested, by number."""
 
-    def __init__(
-        self, runtime: Runtime, max_parallel: int, call: Callable[[int, ApprovedCall], ToolResult]
-    ) -> None:
+    def __init__(self, runtime: Runtime, max_parallel: int, call: Callable[[int, ApprovedCall], ToolResult]) -> None:
         self._runtime, self._max_parallel, self._call = runtime, max_parallel, call
         self._started: dict[int, tuple[ToolCall, ApprovedCall | ToolResult, Future[CallOutcome] | None]] = {}
         self._queue: deque[Callable[[], None]] = deque()

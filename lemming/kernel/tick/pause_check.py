@@ -31,11 +31,7 @@ class PauseCheck:
     """Current pauses according to the files. A file unchanged since the tick began is not opened."""
 
     def __init__(self, org: Organisation, config: Config, survey: Survey, began_ns: int) -> None:
-        self._base, self._org_pause, self._agent_pauses = (
-            str(org.base),
-            config.org.paused,
-            survey.paused_agents,
-        )
+        self._base, self._org_pause, self._agent_pauses = (str(org.base), config.org.paused, survey.paused_agents)
         self._org_file = f"{self._base}/{ORG_FILE}"
         self._since_ns = began_ns - _MAX_CLOCK_SKEW_NS
         self._unpaused = org.get_cache(_PauseCache).unpaused

@@ -75,9 +75,7 @@ def immediate_snapshot(snapshot: Snapshot) -> Snapshot:
         and (habits.wake == "always" or is_stalled(snapshot.org, name))
     }
     postponed = (
-        always_woken.difference(find_pending_work(snapshot, always_woken).due_now)
-        if always_woken
-        else always_woken
+        always_woken.difference(find_pending_work(snapshot, always_woken).due_now) if always_woken else always_woken
     )
     plan = snapshot.plan
     if postponed:
@@ -99,11 +97,7 @@ def _has_tick_deadline(agent_state: AgentState, persons: Collection[str]) -> boo
     """Return True if the agent waits for a person until a given tick."""
     sub_requests = (
         *find_sub_requests(agent_state),
-        *(
-            sub_request
-            for open_request in agent_state.requests
-            for sub_request in open_request.open_sub_requests
-        ),
+        *(sub_request for open_request in agent_state.requests for sub_request in open_request.open_sub_requests),
     )
     return any(
         sub_request.until is not None and sub_request.to in persons
@@ -152,9 +146,7 @@ def _may_have_work(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
     return bool(state.requests) and providers.can_skip_requests  # their answers may be there
 
 
-def _prepare_providers(
-    snapshot: Snapshot, agent: Agent, state: AgentState, view: ReaderView
-) -> ContextProviders:
+def _prepare_providers(snapshot: Snapshot, agent: Agent, state: AgentState, view: ReaderView) -> ContextProviders:
     return prepare_context(TurnContext(snapshot, agent, snapshot.config.model(agent.model.key), state), view)
 
 
@@ -170,8 +162,6 @@ def _has_addressed_entry(view: ReaderView, agent: Agent, agenda: Agenda | None) 
         return True
     entries = map(view.mail.read, view.iter_unread())
     return any(
-        isinstance(entry, OutboxEntry)
-        and agent.name in entry.targets
-        and not (agenda and agenda.is_excluded(entry))
+        isinstance(entry, OutboxEntry) and agent.name in entry.targets and not (agenda and agenda.is_excluded(entry))
         for entry in entries
     )

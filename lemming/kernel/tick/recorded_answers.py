@@ -39,9 +39,7 @@ def restore_answer(record: ModelReplied | ModelFailed) -> Answer:
     return Answer(*_get_answer_fields(record))
 
 
-def make_tool_record(
-    agent: str, index: int, call: ToolCall, result: ToolResult, took_ms: int
-) -> ToolFinished:
+def make_tool_record(agent: str, index: int, call: ToolCall, result: ToolResult, took_ms: int) -> ToolFinished:
     """Return the record of a tool call's result."""
     optional_fields: dict[str, Any] = {"duration_ms": took_ms} if took_ms else {}
     recorded = {

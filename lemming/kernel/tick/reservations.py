@@ -52,9 +52,7 @@ class Reservations:
     @property
     def reserved(self) -> WriteOff:
         """Total reserved for calls without an answer."""
-        return sum_write_offs(
-            reservation for reservations in self._open.values() for reservation in reservations
-        )
+        return sum_write_offs(reservation for reservations in self._open.values() for reservation in reservations)
 
     @property
     def unsettled(self) -> WriteOff:

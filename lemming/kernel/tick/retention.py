@@ -78,9 +78,7 @@ def find_expired(
     if not old:
         return ExpiredEntries()
     readers = _ReaderIndex(state)
-    undelivered = (
-        org.get_cache(Gateways).undelivered(config, survey, tick) if config.has_channels else frozenset[str]()
-    )
+    undelivered = org.get_cache(Gateways).undelivered(config, survey, tick) if config.has_channels else frozenset[str]()
     files: list[str] = []
     missed: list[tuple[EntryName, list[str]]] = []
     for author, names in old.items():
@@ -116,23 +114,14 @@ def find_expired(
     return ExpiredEntries(files, _count_missed(missed, mail))
 
 
-def _has_reply_hold(
-    entry: OutboxEntry, unshown: list[_ReaderMark], people: list[_ReaderMark], mail: MailView
-) -> bool:
+def _has_reply_hold(entry: OutboxEntry, unshown: list[_ReaderMark], people: list[_ReaderMark], mail: MailView) -> bool:
     """Return True if a capability declares a reply hold on the entry."""
     if entry.kind not in ("request", "response"):  # most entries: no capability has to be loaded
         return False
     readers = {reader.name for reader in unshown}
-    persons = {
-        person.name: any(map(person.has_missed, parse_identities([entry.identity]))) for person in people
-    }
-    reply_holds = (
-        get_capability(person).reply_hold(mail) for person in WITH_REPLY_HOLDS if not missing_reason(person)
-    )
-    return any(
-        has_reply_hold is not None and has_reply_hold(entry, readers, persons)
-        for has_reply_hold in reply_holds
-    )
+    persons = {person.name: any(map(person.has_missed, parse_identities([entry.identity]))) for person in people}
+    reply_holds = (get_capability(person).reply_hold(mail) for person in WITH_REPLY_HOLDS if not missing_reason(person))
+    return any(has_reply_hold is not None and has_reply_hold(entry, readers, persons) for has_reply_hold in reply_holds)
 
 
 def _drop_future(
@@ -157,9 +146,7 @@ def _drop_future(
     return _exclude_kept(old, retained.__contains__)
 
 
-def _exclude_kept(
-    old: Mapping[str, Sequence[EntryName]], is_kept: RetentionHold
-) -> dict[str, Sequence[EntryName]]:
+def _exclude_kept(old: Mapping[str, Sequence[EntryName]], is_kept: RetentionHold) -> dict[str, Sequence[EntryName]]:
     """Return the entries without those under a retention hold."""
     remaining = {author: [name for name in names if not is_kept(name)] for author, names in old.items()}
     return {author: names for author, names in remaining.items() if names}
@@ -181,9 +168,7 @@ def _count_missed(missed: list[tuple[EntryName, list[str]]], mail: MailView) -> 
     readers, unread = dict(missed), Counter[str]()
     for name in readers:
         if isinstance(entry := mail.read(name), OutboxEntry):
-            unread.update(
-                reader for reader in readers[name] if entry.is_news_to_reader(reader, mail.known_names)
-            )
+            unread.update(reader for reader in readers[name] if entry.is_news_to_reader(reader, mail.known_names))
     return dict(sorted(unread.items()))
 
 
@@ -264,9 +249,7 @@ class _ExpiryState:
             *(sub_request for open_request in state.requests for sub_request in open_request.asked),
             *find_sub_requests(state),
         ]
-        entries = [
-            identity for sub_request in sub_requests for identity in (sub_request.request, sub_request.answer)
-        ]
+        entries = [identity for sub_request in sub_requests for identity in (sub_request.request, sub_request.answer)]
         return frozenset(filter(None, (*(open_request.request for open_request in state.requests), *entries)))
 
 
@@ -325,20 +308,14 @@ class _ReaderIndex:
 
     def readers_of_author(self, author: str) -> list[_ReaderMark]:
         """Return the readers of an author's outbox."""
-        return [
-            reader
-            for reader in (*self._readers_of_all, *self._readers_naming(author))
-            if reader.name != author
-        ]
+        return [reader for reader in (*self._readers_of_all, *self._readers_naming(author)) if reader.name != author]
 
     def stale_readers(self, author: str, tick: int) -> list[_ReaderMark]:
         """Return the readers of an author not yet shown all entries up to a tick."""
         return [reader for reader in self._candidates_behind(author, tick) if reader.name != author]
 
     def _candidates_behind(self, author: str, tick: int) -> Iterator[_ReaderMark]:
-        readers_of_all = takewhile(
-            lambda reader: reader.mark.last_seen_tick("*") < tick, self._readers_of_all
-        )
+        readers_of_all = takewhile(lambda reader: reader.mark.last_seen_tick("*") < tick, self._readers_of_all)
         yield from (reader for reader in readers_of_all if reader.mark.last_seen_tick(author) < tick)
         yield from (
             named_reader
@@ -353,10 +330,7 @@ def expiry_warning(reader: str, count: int, tick: int) -> Problem:
         f"{count} entr{'y' if count == 1 else 'ies'} expired in tick {tick} before {reader} was shown "
         f"{'it' if count == 1 else 'them'}",
         file=paths.agent_folder(reader),
-        hint=(
-            'raise "retention_ticks" in config/org.json; check with `lemming status` that the '
-            "agent takes its turns"
-        ),
+        hint=('raise "retention_ticks" in config/org.json; check with `lemming status` that the agent takes its turns'),
         severity="warning",
     )
 

@@ -63,11 +63,7 @@ from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_loop import take_turn
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 
-_RUN_FIELDS = (
-    "at_once",
-    "chosen",
-    "left_out",
-)  # fields of the plan that are recorded only if set
+_RUN_FIELDS = ("at_once", "chosen", "left_out")  # fields of the plan that are recorded only if set
 
 
 @dataclass
@@ -82,9 +78,7 @@ class Tick:
     root: int = -1  # the organisation's folder, open as long as turns are taken
 
     @classmethod
-    def start_or_resume(
-        cls, runtime: Runtime, journal: Journal, snapshot: Snapshot, previous: int | None
-    ) -> Tick:
+    def start_or_resume(cls, runtime: Runtime, journal: Journal, snapshot: Snapshot, previous: int | None) -> Tick:
         """Start a tick, or resume an interrupted tick; `previous` is the previous tick with a journal."""
         if not journal.records:
             # This record fixes the plan: a resumed tick takes the same turns, whatever resumes say by then.
@@ -95,9 +89,7 @@ class Tick:
             }
             optional_fields |= {key: value for key in _RUN_FIELDS if (value := getattr(plan, key))}
             optional_fields |= {"settings": {**recorded}} if (recorded := snapshot.config.digests) else {}
-            journal.append(
-                TickStarted(at=plan.at, boot=boot, **previous_fields, **plan.as_json(), **optional_fields)
-            )
+            journal.append(TickStarted(at=plan.at, boot=boot, **previous_fields, **plan.as_json(), **optional_fields))
             runtime.journaled_settings = recorded.keys()
         return cls(runtime, journal, snapshot, Commits.from_snapshot(runtime, journal, snapshot))
 
@@ -158,17 +150,13 @@ class Tick:
         settings = self.snapshot.config.org
         max_safe_attempts = settings.max_attempts - 1
         names = self.plan.order if self.journal.records else ()
-        attempts = (
-            self.count_attempts(name, turn) for name in names for turn in self._iter_recorded_turns(name)
-        )
+        attempts = (self.count_attempts(name, turn) for name in names for turn in self._iter_recorded_turns(name))
         suspects = [count for count in attempts if count >= max_safe_attempts]
         if settings.executor == "serial" or suspects:  # a crash then costs no other turn an attempt
             return 1
         if not self.runtime.batcher:
             return settings.parallel_limit
-        return max(
-            settings.parallel_limit, self._max_turns()
-        )  # a turn that waits for its batch holds no other up
+        return max(settings.parallel_limit, self._max_turns())  # a turn that waits for its batch holds no other up
 
     def _max_turns(self) -> int:
         agents = self.snapshot.survey.agents
@@ -188,9 +176,7 @@ class Tick:
     def _iter_recorded_turns(self, name: str) -> Iterator[int]:
         """Yield the numbers of an agent's turns with records of an earlier attempt; at least 0."""
         yield 0
-        yield from takewhile(
-            lambda turn: self.journal.find_agent_records(name, turn), range(1, TURNS_PER_TICK)
-        )
+        yield from takewhile(lambda turn: self.journal.find_agent_records(name, turn), range(1, TURNS_PER_TICK))
 
     def _turn_agents(self) -> Mapping[str, Agent]:
         """Return the agents for their turns; a turn already started has the current grants."""
@@ -198,10 +184,7 @@ class Tick:
         start_records = [record for record in self.journal.records if isinstance(record, TurnStarted)]
         if not start_records:
             return agents
-        return {
-            **agents,
-            **{record.agent: restore_inputs(record, self.snapshot).agent for record in start_records},
-        }
+        return {**agents, **{record.agent: restore_inputs(record, self.snapshot).agent for record in start_records}}
 
     def report(self, began: float) -> TickReport:
         """Return the report of the tick; `began` is a `time.perf_counter()` reading."""
@@ -222,9 +205,7 @@ class Tick:
         """Remove entries past their retention; see `remove_expired`."""
         for interceptor in self.snapshot.interceptors:
             interceptor.on_tick_end(self.snapshot.view, self.plan.order)
-        active_agents = {
-            turn.agent: None for turn in self.commits.reports.values() if turn.status != "skipped"
-        }
+        active_agents = {turn.agent: None for turn in self.commits.reports.values() if turn.status != "skipped"}
         remove_expired(self.runtime, self.journal, self.snapshot, [*active_agents])
 
     def _run_agent(self, name: str) -> TurnRow | None:
@@ -248,9 +229,7 @@ class Tick:
                 write_state(self.runtime.org, report.agent, state)
         elif started:
             inputs = from_record(started, self.plan.tick)
-            outcome = self._join_outcome(
-                inputs, take_turn(inputs, self._make_answer_source(inputs), self._plugins)
-            )
+            outcome = self._join_outcome(inputs, take_turn(inputs, self._make_answer_source(inputs), self._plugins))
             self.commits.states[report.agent] = outcome.state
             if self.may_have_lost_files:
                 self.commits.rewrite_turn(self._drop_refused(outcome, started))
@@ -286,9 +265,7 @@ class Tick:
             # Only with every answer on record: rewriting an old turn must call no model and no tool.
             elif kinds[ModelReplied] == ended.report.calls and kinds[ToolFinished] == len(ended.report.tools):
                 # With a `problem`, a model call fails: a missing answer cannot turn into a paid call.
-                inputs = replace(
-                    from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over")
-                )
+                inputs = replace(from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over"))
                 answers = self._make_answer_source(inputs)  # all recorded: no live call
                 outcome = self._join_outcome(inputs, take_turn(inputs, answers, self._plugins))
                 self.commits.states[name] = outcome.state
@@ -335,9 +312,7 @@ class Tick:
         assert started, "a turn that was begun"
         return self.abandon_turn(started, records, str(turn_error), error_name(turn_error))
 
-    def abandon_turn(
-        self, started: TurnStarted, records: list[Record], reason: str, error: str
-    ) -> TurnOutcome:
+    def abandon_turn(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
         """Return the outcome of a turn abandoned for this reason."""
         inputs = from_record(started, self.plan.tick)
         return abandon_turn(self.journal, inputs, records, reason=reason, error=error, plugins=self._plugins)
@@ -356,8 +331,7 @@ class Tick:
         """Spending limits of the tick's turns, or None."""
         snapshot, reports = self.snapshot, self.commits.reports
         all_limits = (
-            limits.tick_limits(snapshot, self.journal, self.plan.order, reports)
-            for limits in self._active_capabilities
+            limits.tick_limits(snapshot, self.journal, self.plan.order, reports) for limits in self._active_capabilities
         )
         return next((limits for limits in all_limits if limits is not None), None)
 

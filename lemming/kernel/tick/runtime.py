@@ -47,13 +47,7 @@ from lemming.kernel.providers import Reply, Request, provider_names
 from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.executors.turn_lock import TurnLock
-from lemming.kernel.tick.lock_holder import (
-    acquire_lock,
-    format_holder,
-    format_release,
-    next_epoch,
-    parse_tick,
-)
+from lemming.kernel.tick.lock_holder import acquire_lock, format_holder, format_release, next_epoch, parse_tick
 from lemming.kernel.tick.model_backends import Backends
 from lemming.kernel.tick.tick_counter import explain_skipped_ticks
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurns
@@ -325,8 +319,7 @@ class Runtime:
         is_flushed = snapshot.config.org.durability != "off"
         sources = get_server_sources(self.org)
         return {
-            name: source.scan_servers(firing, self.report_problem, sync=is_flushed)
-            for name, source in sources.items()
+            name: source.scan_servers(firing, self.report_problem, sync=is_flushed) for name, source in sources.items()
         }
 
     def before_tool_call(
@@ -373,9 +366,7 @@ def open_org(
     org = Organisation.from_path(base_path)
     base = org.base
     if not is_folder(f"{base}/agents"):
-        raise NotAnOrg(
-            "the folder agents/ does not exist", where=str(base), hint="create it with `lemming init`"
-        )
+        raise NotAnOrg("the folder agents/ does not exist", where=str(base), hint="create it with `lemming init`")
     require_known_format(org)
     clock = clock or SystemClock()
     lock = acquire_lock(base)

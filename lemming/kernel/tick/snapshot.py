@@ -185,13 +185,9 @@ class Snapshot:
             return self.survey.agents[name]
         if name in self.survey.broken:
             raise self.survey.broken[name]
-        raise ConfigError(
-            "the agent does not exist any more: it has no resume", where=paths.agent_folder(name)
-        )
+        raise ConfigError("the agent does not exist any more: it has no resume", where=paths.agent_folder(name))
 
-    def gather_inputs(
-        self, name: str, unwritten: Mapping[str, bytes] = NOTHING
-    ) -> GatheredInputs | TurnReason:
+    def gather_inputs(self, name: str, unwritten: Mapping[str, bytes] = NOTHING) -> GatheredInputs | TurnReason:
         """Return the inputs of an agent's turn, or the reason for having none; see `gather`."""
         from lemming.kernel.turn.turn_inputs import gather_inputs
 
@@ -238,18 +234,14 @@ class Snapshot:
         from lemming.kernel.tick.idle_agents import has_open_sub_requests
 
         idle_cache = self.idle_cache
-        if any(
-            not has_open_sub_requests(self.org, name) for name in idle_cache.always_active.intersection(order)
-        ):
+        if any(not has_open_sub_requests(self.org, name) for name in idle_cache.always_active.intersection(order)):
             return None
         with open_folder(f"{self.base}/.") as root:
             if reports := idle_cache.get_reports(order, root):
                 return reports
             reports = []
             for name in order:
-                report = idle_cache.get_report(name, self.mail, root) or self._idle_report(
-                    name, idle_cache, root
-                )
+                report = idle_cache.get_report(name, self.mail, root) or self._idle_report(name, idle_cache, root)
                 if report is None:
                     return None
                 reports.append(report)
@@ -307,9 +299,7 @@ def take_snapshot(
         interceptors = get_tick_interceptors(org, survey, config)
         previous = since() if uses_clock(interceptors) else ""
         skipped_agents = (
-            find_skipped_agents(interceptors, TickView(org, config, survey, tick, at, previous))
-            if interceptors
-            else {}
+            find_skipped_agents(interceptors, TickView(org, config, survey, tick, at, previous)) if interceptors else {}
         )
         plan = make_plan(tick, survey, config, at=at, since=previous, skipped_agents=skipped_agents)
     return Snapshot(org, config, survey, plan, began_ns=began_ns)
@@ -336,9 +326,7 @@ def _survey_problems(survey: Survey) -> list[Problem]:
 def find_unknown_tools(snapshot: Snapshot) -> list[Problem]:
     """Return a warning for each tool in a resume that does not exist."""
     survey = snapshot.survey
-    toolsets = {
-        name: snapshot.toolset.for_agent(name) for mentions in survey.by_tool.values() for name, _ in mentions
-    }
+    toolsets = {name: snapshot.toolset.for_agent(name) for mentions in survey.by_tool.values() for name, _ in mentions}
     return [
         Problem(
             message,

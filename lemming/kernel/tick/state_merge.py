@@ -104,9 +104,7 @@ def merge_states(base: AgentState, current: AgentState, final: AgentState) -> Ag
         state.cost_usd = min((current.cost_usd or 0.0) + spent, MAX_AMOUNT)
     if final.aside != base.aside:
         names = current.aside | final.aside
-        deltas = {
-            entry_key: final.aside.get(entry_key, 0.0) - base.aside.get(entry_key, 0.0) for entry_key in names
-        }
+        deltas = {entry_key: final.aside.get(entry_key, 0.0) - base.aside.get(entry_key, 0.0) for entry_key in names}
         auxiliary = {entry_key: current.aside.get(entry_key, 0.0) + deltas[entry_key] for entry_key in names}
         state.aside = {name: round(credits, 6) for name, credits in auxiliary.items()}
     if final.lost != base.lost:
@@ -119,12 +117,9 @@ def merge_states(base: AgentState, current: AgentState, final: AgentState) -> Ag
     state.soft_cap_warned = current.soft_cap_warned or final.soft_cap_warned
     if final.loops != base.loops:  # progress of one turn ends the loops of the others
         counts = {
-            entry_key: current.loops.get(entry_key, 0) - base.loops.get(entry_key, 0)
-            for entry_key in final.loops
+            entry_key: current.loops.get(entry_key, 0) - base.loops.get(entry_key, 0) for entry_key in final.loops
         }
-        state.loops = {
-            entry_key: count + max(counts[entry_key], 0) for entry_key, count in final.loops.items()
-        }
+        state.loops = {entry_key: count + max(counts[entry_key], 0) for entry_key, count in final.loops.items()}
     if final.serving != base.serving:
         state.serving = final.serving
     return state
@@ -132,9 +127,7 @@ def merge_states(base: AgentState, current: AgentState, final: AgentState) -> Ag
 
 def _subtract(total: WriteOff, base: WriteOff) -> WriteOff:
     cost_usd = None if total.cost_usd is None else total.cost_usd - (base.cost_usd or 0.0)
-    return WriteOff(
-        total.calls - base.calls, total.credits - base.credits, cost_usd, total.tokens - base.tokens
-    )
+    return WriteOff(total.calls - base.calls, total.credits - base.credits, cost_usd, total.tokens - base.tokens)
 
 
 def _merge_marks(first: ReadMark, second: ReadMark) -> ReadMark:

@@ -39,9 +39,7 @@ def load_counter(base_path: str | os.PathLike[str]) -> tuple[int, str]:
     """
     base = paths.as_base(base_path)
     try:
-        raw_counter = parse(
-            fs.read_bytes(f"{base}/{paths.TICK_FILE}", 4096), allow_bom=True, any_integer=False
-        )
+        raw_counter = parse(fs.read_bytes(f"{base}/{paths.TICK_FILE}", 4096), allow_bom=True, any_integer=False)
     except FileNotFoundError as error:
         if not journal_ticks(base):
             return _tick_from_turns(base), ""
@@ -49,9 +47,7 @@ def load_counter(base_path: str | os.PathLike[str]) -> tuple[int, str]:
     except (OSError, JsonProblem) as error:
         reason = unreadable_reason(error) if isinstance(error, OSError) else str(error)
         raise _missing_counter_error(base, f"cannot read the tick counter: {reason}") from error
-    tick = (
-        bounded_int(raw_counter.get("current_tick"), le=LAST_TICK) if isinstance(raw_counter, dict) else None
-    )
+    tick = bounded_int(raw_counter.get("current_tick"), le=LAST_TICK) if isinstance(raw_counter, dict) else None
     if tick is None:
         raise _missing_counter_error(base, 'expected {"current_tick": N} with a whole number N')
     read_at = raw_counter.get("read_at", "")
@@ -70,9 +66,7 @@ def explain_skipped_ticks(tick: int, last_left: int | None) -> Problem | None:
     return Problem(message, paths.TICK_FILE, hint=hint, severity="warning", code="LMG-301")
 
 
-def persist_tick(
-    base_path: str | os.PathLike[str], tick: int, *, read_at: str = "", sync: bool = False
-) -> None:
+def persist_tick(base_path: str | os.PathLike[str], tick: int, *, read_at: str = "", sync: bool = False) -> None:
     """Write `tick.json`: the next tick, and the last clock reading if needed."""
     fs.write_atomic(paths.as_base(base_path), paths.TICK_FILE, encode_counter(tick, read_at), sync=sync)
 

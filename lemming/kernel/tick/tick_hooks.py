@@ -134,9 +134,7 @@ def get_tick_interceptors(org: Organisation, survey: Survey, config: Config) -> 
             for capability in find_used_capabilities(agent, config) & WITH_TICK_HOOKS:
                 users.setdefault(capability, []).append(name)
         available = [
-            capability_name
-            for capability_name in sort_capabilities(users)
-            if not missing_reason(capability_name)
+            capability_name for capability_name in sort_capabilities(users) if not missing_reason(capability_name)
         ]
         cache.interceptors = [
             tick_interceptor_class(capability_name)(dict.fromkeys(users[capability_name]).keys())
@@ -152,14 +150,10 @@ def resume_read_paths(agent: Agent) -> Iterator[str]:
         yield from tick_interceptor_class(name)(()).read_paths(agent)
 
 
-def next_event_time(
-    interceptors: Iterable[TickInterceptor], view: TickView, start: datetime
-) -> datetime | None:
+def next_event_time(interceptors: Iterable[TickInterceptor], view: TickView, start: datetime) -> datetime | None:
     """Return the time of the first upcoming event, or None."""
     first_events = (
-        next(events, None)
-        for interceptor in interceptors
-        for events in interceptor.upcoming_events(view, start)
+        next(events, None) for interceptor in interceptors for events in interceptor.upcoming_events(view, start)
     )
     return min((event.at for event in first_events if event), default=None)
 

@@ -41,9 +41,7 @@ class ToolCallGuards(NamedTuple):
         """
 
         def request_approval(call: ToolCall, approval_request: ApprovalRequest) -> ApprovalOutcome:
-            return self.get_broker().request_approval(
-                call, approval_request, context, lambda: make_call(call)
-            )
+            return self.get_broker().request_approval(call, approval_request, context, lambda: make_call(call))
 
         allowed = AllowedCall(call)
         for guard in self.guards:

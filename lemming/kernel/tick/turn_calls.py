@@ -74,11 +74,7 @@ class LiveCalls:
     ) -> None:
         """Start the calls of a reply, numbered from `first`, that can run in parallel."""
         max_parallel = self._settings.parallel_limit if self._settings.executor != "serial" else 1
-        if (
-            (self._parallel_calls and first in self._parallel_calls)
-            or first in self._finished
-            or max_parallel < 2
-        ):
+        if (self._parallel_calls and first in self._parallel_calls) or first in self._finished or max_parallel < 2:
             return
         parallel_calls = self._parallel_prefix(calls)
         if len(parallel_calls) < 2 or (self._taint_tracker and self._call_guards):
@@ -111,16 +107,12 @@ class LiveCalls:
         parallel_calls: list[ToolCall] = []
         for call in calls:
             can_run = can_run_in_parallel(allowed.get(call.tool), is_traced=self._taint_tracker is not None)
-            if not can_run or any(
-                (call.tool, call.args) == (earlier.tool, earlier.args) for earlier in parallel_calls
-            ):
+            if not can_run or any((call.tool, call.args) == (earlier.tool, earlier.args) for earlier in parallel_calls):
                 break
             parallel_calls.append(call)
         return parallel_calls
 
-    def call_and_record(
-        self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float
-    ) -> ToolFinished:
+    def call_and_record(self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float) -> ToolFinished:
         """Call a tool, and return the record of the outcome."""
         outcome = self._parallel_calls.take_outcome(index, call) if self._parallel_calls else None
         if outcome is None:
@@ -131,9 +123,7 @@ class LiveCalls:
         result = self._taint_tracker.label_result(outcome.result) if self._taint_tracker else outcome.result
         return make_tool_record(self._name, index, call, result, outcome.took_ms)
 
-    def _announce_and_run(
-        self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float
-    ) -> ToolResult:
+    def _announce_and_run(self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float) -> ToolResult:
         """Run a tool. Before a tool with side effects, write the staged files and announce the call."""
         ready = self._prepare_call(index, call, at, staged, used_up)
         if isinstance(ready, ToolResult):
@@ -153,9 +143,7 @@ class LiveCalls:
                 return ToolResult(False, f"{call.tool} was not run: {error}")
             optional_fields: dict[str, Any] = {"kept": state} if state else {}
             # Announced and flushed before it runs: from here on it is made at most once.
-            announced = ToolStarted(
-                agent=self._name, index=index, tool=call.tool, args=call.args, **optional_fields
-            )
+            announced = ToolStarted(agent=self._name, index=index, tool=call.tool, args=call.args, **optional_fields)
             self._started[index] = self._journal.append(announced)
             self._sync()
         with self._runtime.release_turn_lock():
@@ -163,14 +151,7 @@ class LiveCalls:
         return ready.add_verdicts(result)
 
     def _prepare_call(
-        self,
-        index: int,
-        call: ToolCall,
-        at: str,
-        staged: Staged,
-        used_up: float,
-        *,
-        is_ahead: bool = False,
+        self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float, *, is_ahead: bool = False
     ) -> ApprovedCall | ToolResult:
         """Return the approved call, or the result of a blocked call.
 
@@ -202,9 +183,7 @@ class LiveCalls:
             taint_tracker.inspect_call(call, tool, context)
         if guards and tool:
             turn_trust = TurnTrust(taint_tracker.next_label) if taint_tracker else TurnTrust()
-            context = replace(
-                context, check_result=partial(guards.after_call, call, tool, context.base, turn_trust)
-            )
+            context = replace(context, check_result=partial(guards.after_call, call, tool, context.base, turn_trust))
         return ApprovedCall(call, tool, context, verdicts, state)
 
     @cached_property

@@ -67,10 +67,7 @@ class Commits:
         return cls(runtime, journal, snapshot.open_mail(), snapshot.config.org, reports=snapshot.reports)
 
     def __post_init__(self) -> None:
-        self.log, self.agents = (
-            self.runtime.org.get_cache(EngineLog),
-            self.runtime.org.get_cache(AgentHandleCache),
-        )
+        self.log, self.agents = (self.runtime.org.get_cache(EngineLog), self.runtime.org.get_cache(AgentHandleCache))
 
     @property
     def unwritten_files(self) -> Mapping[str, bytes]:
@@ -125,9 +122,7 @@ class Commits:
             while self._deferred:
                 # Removed after its commit: a turn whose write the disk refuses stays deferred.
                 deferred = self._deferred[0]
-                self._commit_outcome(
-                    deferred.outcome, is_replay=deferred.is_replay, has_warned=deferred.has_warned
-                )
+                self._commit_outcome(deferred.outcome, is_replay=deferred.is_replay, has_warned=deferred.has_warned)
                 del self._deferred[0]
             self._unwritten_files = {}
             self._unwritten_paths.clear()
@@ -217,9 +212,7 @@ class Commits:
             status = agent.memory.write_file(path.rpartition("/")[2], content)
             org.files.record_write(path, effect.memory_value, content, status, digest=digest)
             statuses = old_status, agent.memory.status()
-            org.get_cache(MemoryFolders).record_written(
-                outcome.report.agent, effect.memory_value["key"], statuses
-            )
+            org.get_cache(MemoryFolders).record_written(outcome.report.agent, effect.memory_value["key"], statuses)
         try:
             for number, (effect, entry) in enumerate(zip(effects[first:], entries, strict=True)):
                 if is_replay:

@@ -109,18 +109,14 @@ def find_waits(order: list[str], dependencies: TurnDependencies) -> dict[str, Tu
     return cache.waits
 
 
-def find_affected_agents(
-    writers: list[str], names: Iterable[str], dependencies: TurnDependencies
-) -> set[str]:
+def find_affected_agents(writers: list[str], names: Iterable[str], dependencies: TurnDependencies) -> set[str]:
     """Return the agents that may see, in this tick, output of a turn of a writer.
 
     The order of the turns is ignored.
     """
     cache, agents = _get_cache(dependencies), dependencies.agents
     written_paths = {
-        path
-        for footprint in cache.get_footprints(writers, dependencies).values()
-        for path in footprint.writes
+        path for footprint in cache.get_footprints(writers, dependencies).values() for path in footprint.writes
     }
     parents = {path[:depth] for path in written_paths for depth in range(len(path))}
     depths = {len(path) for path in written_paths}
@@ -167,15 +163,11 @@ class _DependencyCache:
         self.may_follow_links = {name for name, agent in agents.items() if _may_follow_links(agent)}
         self._footprints: dict[str, PathFootprint] = {}
 
-    def get_footprints(
-        self, names: Iterable[str], dependencies: TurnDependencies
-    ) -> Mapping[str, PathFootprint]:
+    def get_footprints(self, names: Iterable[str], dependencies: TurnDependencies) -> Mapping[str, PathFootprint]:
         """Return the footprints of the agents, without names of no agent."""
         names = [name for name in names if name in self.agents]
         for name in names:
-            if (
-                name not in self._footprints or name in self.may_follow_links
-            ):  # a link may lead elsewhere by now
+            if name not in self._footprints or name in self.may_follow_links:  # a link may lead elsewhere by now
                 self._footprints[name] = _safe_footprint(dependencies, name)
         return {name: self._footprints[name] for name in names}
 
@@ -193,9 +185,7 @@ def _compute_waits(
     for resource in dependencies.shared:  # like a file written by bound agents, read by others
         for name in footprints.keys() & resource.counted:
             is_bound = name in resource.bound
-            footprints[name] = footprints[name].add_path(
-                ("", resource.name), resource.name, is_written=is_bound
-            )
+            footprints[name] = footprints[name].add_path(("", resource.name), resource.name, is_written=is_bound)
     agents, is_in_order = dependencies.agents, dependencies.settings.visibility == "order"
     files = _FileWaits(footprints)
     waits: dict[str, TurnWaits] = {}
@@ -221,11 +211,7 @@ def _safe_footprint(dependencies: TurnDependencies, name: str) -> PathFootprint:
 
 
 def compute_footprint(
-    agent: Agent,
-    settings: OrgSettings,
-    toolset: Toolset,
-    base: OrgPath,
-    implicit_reads: ImplicitReads = NOTHING,
+    agent: Agent, settings: OrgSettings, toolset: Toolset, base: OrgPath, implicit_reads: ImplicitReads = NOTHING
 ) -> PathFootprint:
     """Return the path footprint of an agent's turn, including its implicit reads."""
     org_path = components(real_path(f"{base}"))

@@ -102,9 +102,7 @@ def _reason_key(turn: UnfinishedTurn) -> tuple[str, str, str]:
     return turn.status, turn.error, _NUMBER.sub("", turn.reason)
 
 
-def _make_unfinished_turn(
-    tick: int, report: TurnReport, previous: UnfinishedTurn | None, at: str
-) -> UnfinishedTurn:
+def _make_unfinished_turn(tick: int, report: TurnReport, previous: UnfinishedTurn | None, at: str) -> UnfinishedTurn:
     since_tick, since = tick, at
     if previous and previous.status == report.status:
         since_tick, since = previous.since_tick, previous.since

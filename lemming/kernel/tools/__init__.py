@@ -147,9 +147,7 @@ def has_own_tools(settings: OrgSettings, survey: Survey) -> bool:
 def _find_sources(settings: OrgSettings, survey: Survey) -> list[str]:
     """Return the capabilities that provide the organisation's own tools."""
     candidates = (
-        source
-        for source in SOURCES.values()
-        if source.has_own_tools and source.has_own_tools(settings, survey)
+        source for source in SOURCES.values() if source.has_own_tools and source.has_own_tools(settings, survey)
     )
     return [
         source.name for source in candidates if not (source.prefix and missing_reason(source.name))
@@ -163,10 +161,7 @@ def _get_sources(org: Organisation, capability_names: Iterable[str]) -> list[Too
 def get_server_sources(org: OrgPath) -> dict[str, ServerSource]:
     """Return the available sources of server tools, by capability."""
     available = (source for source in SOURCES.values() if source.prefix and not missing_reason(source.name))
-    return {
-        source.name: Organisation.from_path(org).get_cache(tool_source_class(source.name))
-        for source in available
-    }
+    return {source.name: Organisation.from_path(org).get_cache(tool_source_class(source.name)) for source in available}
 
 
 def missing_server_tool_reason(org: OrgPath, pattern: str, *, today: bool = False) -> tuple[str, str] | None:

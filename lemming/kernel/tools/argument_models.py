@@ -41,10 +41,7 @@ class ArgumentModel:
             problems = error.errors(include_url=False)[:5]
             raise ValueError("; ".join(_describe_error(item) for item in problems)) from error
         fields = type(checked).model_fields
-        values = {
-            fields[name].alias or name: getattr(checked, name)
-            for name in checked.model_fields_set & {*fields}
-        }
+        values = {fields[name].alias or name: getattr(checked, name) for name in checked.model_fields_set & {*fields}}
         return {**values, **(checked.model_extra or {})}
 
 

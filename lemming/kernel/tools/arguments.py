@@ -33,10 +33,7 @@ _SCHEMAS: dict[Any, dict[str, Any]] = {
     str | None: {"anyOf": [{"type": "string"}, {"type": "null"}]},
 }
 _KEYWORDS = {
-    "description": (
-        "description",
-        (Any, str, int, float, bool, list[Any], list[str], dict[str, Any], str | None),
-    ),
+    "description": ("description", (Any, str, int, float, bool, list[Any], list[str], dict[str, Any], str | None)),
     "ge": ("minimum", (int, float)),
     "min_length": ("minLength", (str,)),
     "max_length": ("maxLength", (str,)),
@@ -60,9 +57,7 @@ def get_arguments(function: Callable[..., Any], skip: int) -> Arguments:
 
 def require_valid_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Raise `ArgumentMismatch` for arguments that violate a hand-written schema."""
-    from lemming.kernel.base.json_schema.schema_violations import (
-        describe_violations,  # only where there is one
-    )
+    from lemming.kernel.base.json_schema.schema_violations import describe_violations  # only where there is one
 
     if violations := describe_violations(schema, arguments):
         raise ArgumentMismatch("; ".join(violations))
@@ -140,12 +135,8 @@ class Arguments:
     @cached_property
     def _make_fitters(self) -> tuple[dict[str, Fitter], set[str]]:
         """A fitter for each argument, and the names of the required arguments."""
-        fitters = {
-            parameter.name: limited_fitter(*_parameter_type(parameter)) for parameter in self._parameters
-        }
-        return fitters, {
-            parameter.name for parameter in self._parameters if parameter.default is parameter.empty
-        }
+        fitters = {parameter.name: limited_fitter(*_parameter_type(parameter)) for parameter in self._parameters}
+        return fitters, {parameter.name for parameter in self._parameters if parameter.default is parameter.empty}
 
     def _validate_json(self, raw: bytes) -> dict[str, Any]:
         try:

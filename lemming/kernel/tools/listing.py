@@ -65,11 +65,7 @@ def is_deferrable(tool: Tool, agent: Agent) -> bool:
 @lru_cache(maxsize=4096)
 def describe_tool(tool: Tool) -> Mapping[str, Any]:
     """Return a tool's description for a model: name, purpose, and schema of the arguments."""
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": shorten_schema(tool.parameters),
-    }
+    return {"name": tool.name, "description": tool.description, "parameters": shorten_schema(tool.parameters)}
 
 
 def estimate_tokens(tools: Iterable[Tool]) -> int:

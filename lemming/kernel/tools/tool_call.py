@@ -33,23 +33,17 @@ from lemming.kernel.tools.tool_context import ToolContext
 
 _STAGED: tuple[ToolClass, ...] = ("read", "write", "administer")
 _COARSEST_CLOCK_S = 2.0  # a file's mtime may lag behind the clock by this much
-_REMOVED_TEXT = (
-    "not called: a secret was taken out of its arguments, so it would not do what was said; leave it out"
-)
+_REMOVED_TEXT = "not called: a secret was taken out of its arguments, so it would not do what was said; leave it out"
 
 
-def call_tool(
-    name: str, arguments: Any, context: ToolContext, stop: threading.Event | None = None
-) -> ToolResult:
+def call_tool(name: str, arguments: Any, context: ToolContext, stop: threading.Event | None = None) -> ToolResult:
     """Validate and run a call. Errors inside the tool become a failed result for the agent.
 
     Raises `WorkAbandoned` if `stop` was set while a tool on a thread kept running, and `DiskError` for a disk
     failure unrelated to the call.
     """
     try:
-        tool = get_toolset(context.settings, context.org).require_allowed(
-            name, context.agent, context.settings
-        )
+        tool = get_toolset(context.settings, context.org).require_allowed(name, context.agent, context.settings)
     except PermissionDenied as error:
         return _failed_result(str(error), "denied")
     except ToolError as error:
@@ -67,9 +61,7 @@ def _has_no_side_effects(tool: Tool) -> bool:
     return isinstance(tool, EngineTool) and tool.tool_class in _STAGED
 
 
-def _invoke_tool(
-    tool: Tool, arguments: Any, context: ToolContext, stop: threading.Event | None
-) -> ToolResult:
+def _invoke_tool(tool: Tool, arguments: Any, context: ToolContext, stop: threading.Event | None) -> ToolResult:
     try:
         if not isinstance(arguments, dict):
             raise InvalidArguments(f"{tool.name}: args must be an object")
@@ -96,9 +88,7 @@ def _invoke_tool(
         return _failed_result(f"{tool.name} failed: {describe_exception(error)}", context=context)
 
 
-def _failed_result(
-    message: str, outcome: Outcome = "failed", context: ToolContext | None = None
-) -> ToolResult:
+def _failed_result(message: str, outcome: Outcome = "failed", context: ToolContext | None = None) -> ToolResult:
     """Return the result of a failed call; `context` is given if the message may hold foreign text."""
     result = ToolResult(False, redact_untrusted(message), outcome=outcome)
     if context is not None and context.check_result:
@@ -114,9 +104,7 @@ def call_timeout(tool: Tool, context: ToolContext) -> float:
     """
     tool_limit = tool.timeout_s if tool.timeout_s is not None else math.inf
     has_own_limit = (
-        tool.keeps_deadline
-        if isinstance(tool, EngineTool)
-        else tool_limit < math.inf and not tool.stages_files
+        tool.keeps_deadline if isinstance(tool, EngineTool) else tool_limit < math.inf and not tool.stages_files
     )
     org_limit = math.inf if has_own_limit else context.settings.tool_timeout_s
     agent_limit = context.agent.turn.tool_timeout_s or math.inf
@@ -129,21 +117,14 @@ def _run_with_deadline(
     """Run a tool on a thread until its deadline."""
     try:
         return run_on_thread(
-            lambda: tool.invoke(context, arguments),
-            context.deadline,
-            name=f"lemming-tool-{tool.name}",
-            stop=stop,
+            lambda: tool.invoke(context, arguments), context.deadline, name=f"lemming-tool-{tool.name}", stop=stop
         )
     except WorkAbandoned:
         if stop is not None and stop.is_set():
             raise
     reason = f"it took longer than {round(context.deadline.seconds, 2):g} s and was left behind"
     # It continues on its thread and may have succeeded: only a repeatable call counts as failed.
-    return (
-        _failed_result(f"{tool.name}: {reason}", "timed_out")
-        if tool.repeatable
-        else interrupted_result(reason)
-    )
+    return _failed_result(f"{tool.name}: {reason}", "timed_out") if tool.repeatable else interrupted_result(reason)
 
 
 def _to_recordable(tool: Tool, result: Any, context: ToolContext) -> ToolResult:
@@ -153,9 +134,7 @@ def _to_recordable(tool: Tool, result: Any, context: ToolContext) -> ToolResult:
     if not isinstance(result.output, str):
         raise ToolError(f"{tool.name} returned output of type {type(result.output).__name__}, not text")
     if not isinstance(result.success, bool):
-        raise ToolError(
-            f"{tool.name} returned {type(result.success).__name__} for success, not true or false"
-        )
+        raise ToolError(f"{tool.name} returned {type(result.success).__name__} for success, not true or false")
     if result.outcome not in OUTCOME_CODES:
         raise ToolError(f"{tool.name} returned the outcome {result.outcome!r}: {', '.join(OUTCOME_CODES)}")
     if tool.stages_files and not isinstance(tool, EngineTool):
@@ -167,9 +146,7 @@ def _to_recordable(tool: Tool, result: Any, context: ToolContext) -> ToolResult:
     if isinstance(tool, EngineTool):
         return replace(checked, output=output)
     requests = checked.entries if checked.outcome == "pending" else ()  # others are for tools that stage them
-    return ToolResult(
-        checked.success, output, outcome=checked.outcome, entries=requests, verdicts=checked.verdicts
-    )
+    return ToolResult(checked.success, output, outcome=checked.outcome, entries=requests, verdicts=checked.verdicts)
 
 
 def _redact_result(result: ToolResult) -> ToolResult:
@@ -181,8 +158,7 @@ def _redact_result(result: ToolResult) -> ToolResult:
         for effect in result.effects
     )
     entries = tuple(
-        entry._replace(payload=redact_json(entry.payload), tags=redact_json(entry.tags))
-        for entry in result.entries
+        entry._replace(payload=redact_json(entry.payload), tags=redact_json(entry.tags)) for entry in result.entries
     )
     return replace(result, effects=effects, entries=entries)
 

@@ -138,9 +138,7 @@ class ToolContext:
         """Key of the memory with the state."""
         return f"state.{self.tool}"
 
-    def emit(
-        self, kind: MessageKind, payload: dict[str, Any], tags: list[str] | tuple[str, ...] = ()
-    ) -> None:
+    def emit(self, kind: MessageKind, payload: dict[str, Any], tags: list[str] | tuple[str, ...] = ()) -> None:
         """Request an entry in the caller's own outbox. Raises `ToolError` for an invalid entry."""
         if kind not in get_args(MessageKind):
             kinds = get_args(MessageKind)

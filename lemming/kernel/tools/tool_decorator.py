@@ -51,9 +51,7 @@ class ToolDeclaration:
         for value, allowed in ((self.tool_class, ToolClass), (self.on_error, OnError)):
             if value not in get_args(allowed):
                 hint = did_you_mean(str(value), list(get_args(allowed)))
-                raise ValueError(
-                    f"@tool: {value!r} is none of {', '.join(get_args(allowed))}{_hint_suffix(hint)}"
-                )
+                raise ValueError(f"@tool: {value!r} is none of {', '.join(get_args(allowed))}{_hint_suffix(hint)}")
         if self.name and not TOOL_NAME.match(self.name):
             raise ValueError(f"@tool: {self.name!r}: {TOOL_NAME_RULE}")
         if self.timeout_s is not None and not self.timeout_s > 0:

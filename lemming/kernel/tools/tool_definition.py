@@ -218,10 +218,7 @@ class Tool(ABC):
     @property
     def has_custom_schema(self) -> bool:
         """True if the class defines `parameters` by hand and leaves the validation to the engine."""
-        return (
-            type(self).parameters is not Tool.parameters
-            and type(self).parse_arguments is Tool.parse_arguments
-        )
+        return type(self).parameters is not Tool.parameters and type(self).parse_arguments is Tool.parse_arguments
 
     @property
     def _arguments(self) -> Arguments:

@@ -19,9 +19,7 @@ def require_usable(tool: Any) -> None:
     if tool.tool_class not in get_args(ToolClass):
         raise TypeError(f"{about}: tool_class must be one of {get_args(ToolClass)}, got {tool.tool_class!r}")
     if tool.parallel and not tool.repeatable:
-        raise TypeError(
-            f"{about}: a parallel tool must be repeatable: a kill leaves open which of its calls were made"
-        )
+        raise TypeError(f"{about}: a parallel tool must be repeatable: a kill leaves open which of its calls were made")
     if tool.timeout_s is not None and not tool.timeout_s > 0:
         raise TypeError(f"{about}: timeout_s must be more than 0, got {tool.timeout_s}")
     try:
@@ -38,9 +36,7 @@ def require_usable(tool: Any) -> None:
 
 
 def _require_valid_schema(about: str, parameters: Any) -> None:
-    from lemming.kernel.base.json_schema.schema_violations import (
-        find_schema_flaw,  # only with a schema by hand
-    )
+    from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw  # only with a schema by hand
 
     if not isinstance(parameters, dict):
         raise TypeError(f"{about}: parameters must be a JSON Schema, got {type(parameters).__name__}")

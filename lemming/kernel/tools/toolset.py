@@ -118,12 +118,8 @@ class Toolset(Catalogue[Tool]):
                 if agent not in broken_agents:
                     by_agent.setdefault(agent, {}).update(tools)
         agent_tools = {agent: {**self._shared_tools, **tools} for agent, tools in by_agent.items()}
-        self._agent_toolsets = {
-            agent: Toolset(shipped, tools, gaps=gaps) for agent, tools in agent_tools.items()
-        }
-        self.own_memories = frozenset(
-            key for tool in self._shared_tools.values() for key in tool.own_memories
-        )
+        self._agent_toolsets = {agent: Toolset(shipped, tools, gaps=gaps) for agent, tools in agent_tools.items()}
+        self.own_memories = frozenset(key for tool in self._shared_tools.values() for key in tool.own_memories)
 
     broken_agents: Mapping[str, Sequence[Problem]]
     """Agents excluded from turns, with the problems of their own tools."""
@@ -255,9 +251,7 @@ def find_duplicate_names(
     Raises `ConfigError` for two tools of the same name shared by all agents.
     """
 
-    def add_tools(
-        origins: dict[str, str], tools: Mapping[str, Tool], owner_text: str = ""
-    ) -> Iterator[Problem]:
+    def add_tools(origins: dict[str, str], tools: Mapping[str, Tool], owner_text: str = "") -> Iterator[Problem]:
         for name, tool in tools.items():
             if name in origins:
                 both = f"that of {tool.origin}, and that of {origins[name]}"

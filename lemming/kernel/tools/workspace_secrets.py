@@ -28,11 +28,7 @@ def redact_workspace(context: ToolContext, since_s: float = 0.0) -> str:
     """Remove secrets from workspace files changed since `since_s`; return a note with the files, if any."""
     base, folder = context.base, paths.workspace_folder(context.agent.name)
     try:
-        written = [
-            file_entry
-            for file_entry in quota.walk(f"{base}/{folder}")
-            if _is_recent_file(file_entry, since_s)
-        ]
+        written = [file_entry for file_entry in quota.walk(f"{base}/{folder}") if _is_recent_file(file_entry, since_s)]
     except OSError as error:
         require_about_one_file(f"{base}/{folder}", error)
         return ""

@@ -12,9 +12,7 @@ MAX_LISTED = 20
 _RESUME = re.compile(r"agents/([^/]+)/resume\.json")
 
 
-def find_unknown_targets(
-    entry: OutboxEntry, everyone: Collection[str], written_paths: Iterable[str]
-) -> dict[str, str]:
+def find_unknown_targets(entry: OutboxEntry, everyone: Collection[str], written_paths: Iterable[str]) -> dict[str, str]:
     """Return a remark for each target of an entry that names no agent, by name.
 
     `everyone`: names of the agents at the start of the tick. `written`: files that the turn writes, which may
@@ -25,9 +23,7 @@ def find_unknown_targets(
     created = [match[1] for path in written_paths if (match := _RESUME.fullmatch(path))]
     names_by_lower = {name.lower(): name for name in (*everyone, *created)}
     unknown = sorted(entry.targets - names_by_lower.keys() - {entry.agent})
-    return {
-        name: _describe_unknown(name, sorted({*names_by_lower.values()} - {entry.agent})) for name in unknown
-    }
+    return {name: _describe_unknown(name, sorted({*names_by_lower.values()} - {entry.agent})) for name in unknown}
 
 
 def _describe_unknown(name: str, names: list[str]) -> str:

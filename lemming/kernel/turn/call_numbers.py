@@ -61,7 +61,5 @@ class CallNumbers:
         a later number in journals of that time. Calls are recorded in order: a later number without this one
         identifies an old journal, and the turn continues as recorded.
         """
-        is_old_journal = (
-            result_count > number and self._is_recorded(result_count) and not self._is_recorded(number)
-        )
+        is_old_journal = result_count > number and self._is_recorded(result_count) and not self._is_recorded(number)
         return result_count if is_old_journal else number

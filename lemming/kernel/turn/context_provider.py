@@ -97,11 +97,7 @@ class ContextProvider:
         return False
 
     def request_outcomes(
-        self,
-        open_request: OpenRequest,
-        read: EntryReader,
-        entries_of: EntryLister,
-        is_heard: Callable[[str], bool],
+        self, open_request: OpenRequest, read: EntryReader, entries_of: EntryLister, is_heard: Callable[[str], bool]
     ) -> RequestOutcomes:
         """Return the outcomes of sub-requests that store pending state of this capability
         (`inboxes.request_policy`).
@@ -114,9 +110,7 @@ class ContextProvider:
         """Return the results of earlier calls as the model sees them, in the same positions."""
         return results
 
-    def filter_candidates(
-        self, candidates: ContextCandidates, is_preapproved: IsPreapproved
-    ) -> ContextCandidates:
+    def filter_candidates(self, candidates: ContextCandidates, is_preapproved: IsPreapproved) -> ContextCandidates:
         """Return the candidates that the turn may show.
 
         `is_preapproved` tells whether a person has approved an entry.

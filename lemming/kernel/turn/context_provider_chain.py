@@ -11,12 +11,7 @@ from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import EntryLister, EntryReader, RequestOutcomes
-from lemming.kernel.inboxes.turn_agenda import (
-    AddressedOnlyAgenda,
-    Agenda,
-    can_accept_requests,
-    has_new_request,
-)
+from lemming.kernel.inboxes.turn_agenda import AddressedOnlyAgenda, Agenda, can_accept_requests, has_new_request
 from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.memory import Memories
@@ -49,17 +44,12 @@ class ContextProviders:
         self._providers = tuple(by_name.values())
         self.names = by_name.keys()
         self.can_withhold = any(
-            type(provider).should_withhold is not ContextProvider.should_withhold
-            for provider in self._providers
+            type(provider).should_withhold is not ContextProvider.should_withhold for provider in self._providers
         )
 
     def scan_files(self, memories: Memories) -> dict[str, str]:
         """Return the digests, by path, of the files that decide whether the agent takes a turn."""
-        return {
-            file: digest
-            for provider in self._providers
-            for file, digest in provider.scan_files(memories).items()
-        }
+        return {file: digest for provider in self._providers for file, digest in provider.scan_files(memories).items()}
 
     @property
     def can_skip_requests(self) -> bool:
@@ -106,11 +96,7 @@ class ContextProviders:
         return has_reason
 
     def request_outcomes(
-        self,
-        open_request: OpenRequest,
-        read: EntryReader,
-        entries_of: EntryLister,
-        is_heard: Callable[[str], bool],
+        self, open_request: OpenRequest, read: EntryReader, entries_of: EntryLister, is_heard: Callable[[str], bool]
     ) -> RequestOutcomes:
         """Return the outcomes of sub-requests with pending state."""
         outcomes: RequestOutcomes = {}
@@ -164,9 +150,7 @@ class ContextProviders:
 
     def prompt_sections(self) -> tuple[str, ...]:
         """Return the prompt sections after the agent's instructions."""
-        return tuple(
-            [section for provider in self._providers for section in provider.prompt_sections() if section]
-        )
+        return tuple([section for provider in self._providers for section in provider.prompt_sections() if section])
 
     def payload_schemas(self, task: Task | None, requests: Sequence[OutboxEntry]) -> Sequence[PayloadSchema]:
         """Return the JSON schemas of the turn's entry payloads."""
@@ -187,25 +171,17 @@ class ContextProviders:
         """Return these providers and the ones that the askers of the turn's requests need."""
         if not (task or requests):
             return self
-        names = {
-            REQUESTS,
-            *_requested_capabilities([task.request] if task else requests, context),
-        } - self.names
+        names = {REQUESTS, *_requested_capabilities([task.request] if task else requests, context)} - self.names
         if not names:
             return self
         by_name = {**self._by_name, **_make_providers(names, context)}
         return ContextProviders(
-            {
-                name: by_name[name]
-                for name in sort_capabilities(by_name, context.tick_context.config.org.plugins)
-            }
+            {name: by_name[name] for name in sort_capabilities(by_name, context.tick_context.config.org.plugins)}
         )
 
     def snapshots(self) -> dict[str, Json]:
         """Return the inputs snapshots of the turn, by capability."""
-        return {
-            name: snapshot for name, provider in self._by_name.items() if (snapshot := provider.snapshot())
-        }
+        return {name: snapshot for name, provider in self._by_name.items() if (snapshot := provider.snapshot())}
 
 
 NO_PROVIDERS = ContextProviders({})
@@ -217,10 +193,7 @@ MAX_CACHED_AGENTS = 10_000
 def agent_capabilities(agent: Agent, config: Config) -> Sequence[Capability]:
     """Return the capabilities that may take part in an agent's turns, in order."""
     plugins = config.org.plugins
-    return [
-        get_capability(name, plugins)
-        for name in sort_capabilities(find_used_capabilities(agent, config), plugins)
-    ]
+    return [get_capability(name, plugins) for name in sort_capabilities(find_used_capabilities(agent, config), plugins)]
 
 
 def active_capabilities(config: Config, survey: Survey) -> list[Capability]:
@@ -250,9 +223,7 @@ def find_shared_resources(config: Config, survey: Survey) -> list[SharedResource
 def agents_without_requests(survey: Survey, config: Config) -> set[str]:
     """Return the agents that have no requests and read no inbox."""
     groups = ((survey.agents[names[0]], names) for names in survey.by_model.values())
-    return {
-        name for agent, names in groups if not resolve_turn_policy(agent, config).is_asked for name in names
-    }
+    return {name for agent, names in groups if not resolve_turn_policy(agent, config).is_asked for name in names}
 
 
 class UsageCache:
@@ -269,10 +240,7 @@ class UsageCache:
         if cached is None or cached[0] is not agent or cached[1] is not config:
             if len(self._by_agent) >= MAX_CACHED_AGENTS:
                 self._by_agent.clear()
-            names, policy = (
-                frozenset(find_used_capabilities(agent, config)),
-                resolve_turn_policy(agent, config),
-            )
+            names, policy = (frozenset(find_used_capabilities(agent, config)), resolve_turn_policy(agent, config))
             cached = self._by_agent[agent.name] = agent, config, names, policy
         return cached[2:]
 
@@ -284,18 +252,14 @@ def prepare_context(context: TurnContext, view: ReaderView) -> ContextProviders:
     state in the ledger. The state of a plugin stays in the ledger, unused, until a resume or the settings
     name the plugin again.
     """
-    names, policy = context.tick_context.org.get_cache(UsageCache).get_usage(
-        context.agent, context.tick_context.config
-    )
+    names, policy = context.tick_context.org.get_cache(UsageCache).get_usage(context.agent, context.tick_context.config)
     has_asked = context.state.loops and _has_repeated_requests(context)
     if policy.is_asked and (has_asked or _should_load_requests(names, policy, view)):
         names = names | {REQUESTS}
     if context.state.kept:
         names = names | (context.state.kept.keys() & SHIPPED.keys())
     for open_request in context.state.requests:
-        names = names.union(
-            {REQUESTS}, (name for sub_request in open_request.asked for name in sub_request.held)
-        )
+        names = names.union({REQUESTS}, (name for sub_request in open_request.asked for name in sub_request.held))
     if not names:
         return NO_PROVIDERS
     return ContextProviders(_make_providers(names, context))

@@ -116,9 +116,7 @@ def _find_room(turn_state: TurnState) -> int:
     """Return the number of bytes left for the dialogue in the ledger."""
     own_key = turn_state.task.begun.key if turn_state.task else ""
     other_dialogues = (
-        request.dialogue
-        for request in turn_state.inputs.state.requests
-        if request.key != own_key and request.dialogue
+        request.dialogue for request in turn_state.inputs.state.requests if request.key != own_key and request.dialogue
     )
     return min(
         MAX_DIALOGUE_BYTES,
@@ -138,10 +136,7 @@ def shorten_messages(messages: Sequence[Message], room: int) -> list[Message] | 
         if message["role"] == "assistant" or len(message["content"]) <= 2 * SHORT_CHARS:
             continue
         text = message["content"]
-        shortened = {
-            **message,
-            "content": f"{text[:SHORT_CHARS]}\n[cut: {SHORT_CHARS} of {len(text)} characters]",
-        }
+        shortened = {**message, "content": f"{text[:SHORT_CHARS]}\n[cut: {SHORT_CHARS} of {len(text)} characters]"}
         excess -= len(dump_compact(message)) - len(dump_compact(shortened))
         short[index] = shortened
     return short if excess <= 0 else None
@@ -160,13 +155,8 @@ def make_ids_unique(messages: Sequence[Message]) -> tuple[list[Message], Mapping
             unique.append({**message, "call": renamed.get(message["call"], message["call"])})
             continue
         if calls := message.get("calls"):
-            renamed = (
-                {} if "kept" in message else {call["id"]: _free_id(call["id"], used_ids) for call in calls}
-            )
-            message = {
-                **message,
-                "calls": [{**call, "id": renamed.get(call["id"], call["id"])} for call in calls],
-            }
+            renamed = {} if "kept" in message else {call["id"]: _free_id(call["id"], used_ids) for call in calls}
+            message = {**message, "calls": [{**call, "id": renamed.get(call["id"], call["id"])} for call in calls]}
             used_ids |= {call["id"] for call in message["calls"]}
         unique.append(message)
     return unique, renamed
@@ -192,9 +182,7 @@ def find_dialogue(task: Task, agent: Agent, style: str) -> Dialogue | None:
 def list_call_ids(open_request: OpenRequest) -> list[str]:
     """Return the model's call id for each stored result of a request, or an empty string."""
     ids = open_request.dialogue.calls if open_request.dialogue else ()
-    return [call_id for call_id, _ in zip_longest(ids, open_request.results, fillvalue="")][
-        : len(open_request.results)
-    ]
+    return [call_id for call_id, _ in zip_longest(ids, open_request.results, fillvalue="")][: len(open_request.results)]
 
 
 def render_results(
@@ -219,9 +207,7 @@ def render_results(
     return [*rendered, *([notices_message(notices)] if notices else [])]
 
 
-def pair_with_calls(
-    open_request: OpenRequest, dialogue: Dialogue, results: Sequence[Mapping[str, Any]]
-) -> CallResults:
+def pair_with_calls(open_request: OpenRequest, dialogue: Dialogue, results: Sequence[Mapping[str, Any]]) -> CallResults:
     """Return the stored results of a request, each with a call id, and placeholders for hidden results."""
     hidden = [(HIDDEN_RESULT, call_id) for call_id in dialogue.hidden]
     return [*zip(results, list_call_ids(open_request), strict=True), *hidden]
@@ -249,22 +235,14 @@ def split_prompt_input(
             else ()
         )
         return (replace(prompt_input, results=results) if pending_indexes else prompt_input), None
-    old_request = next(
-        (item for item in state.requests if item.key == task.open_request.key), task.open_request
-    )
+    old_request = next((item for item in state.requests if item.key == task.open_request.key), task.open_request)
     closed_keys = {item.key for item in old_request.asked if item.end}  # these are in the dialogue
-    outcomes = [
-        item
-        for item in task.outcomes
-        if not item.sub_request.call and item.sub_request.key not in closed_keys
-    ]
+    outcomes = [item for item in task.outcomes if not item.sub_request.call and item.sub_request.key not in closed_keys]
     first = len(state.results)
     pending = PendingParts(
         prompt_input.results[first:], outcomes if any(item.sub_request.end for item in outcomes) else ()
     )
-    return replace(
-        prompt_input, results=prompt_input.results[:first], task=task._replace(outcomes=())
-    ), pending
+    return replace(prompt_input, results=prompt_input.results[:first], task=task._replace(outcomes=())), pending
 
 
 def continue_dialogue(
@@ -279,9 +257,7 @@ def continue_dialogue(
     return [*dialogue.messages, *rendered, *_render_answers(inputs.form, pending.outcomes, labels)]
 
 
-def _render_answers(
-    form: ReplyForm | None, outcomes: Sequence[RequestOutcome], labels: PromptLabels
-) -> list[Message]:
+def _render_answers(form: ReplyForm | None, outcomes: Sequence[RequestOutcome], labels: PromptLabels) -> list[Message]:
     """Return the message that shows answers of other agents to the model's entries, if any."""
     if not outcomes:
         return []

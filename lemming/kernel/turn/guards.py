@@ -133,19 +133,12 @@ class ToolCallGuard(Protocol):
     """Guard of a turn's tool calls at the time they run, with the current state of the files."""
 
     def before_call(
-        self,
-        call: ToolCall,
-        tool: Tool,
-        context: ToolContext,
-        trust: TurnTrust,
-        request_approval: ApprovalHandler,
+        self, call: ToolCall, tool: Tool, context: ToolContext, trust: TurnTrust, request_approval: ApprovalHandler
     ) -> AllowedCall | ToolResult:
         """Return the allowed call, or the result of a refused call."""
         ...
 
-    def after_call(
-        self, call: ToolCall, tool: Tool, base: Path, trust: TurnTrust, result: ToolResult
-    ) -> ToolResult:
+    def after_call(self, call: ToolCall, tool: Tool, base: Path, trust: TurnTrust, result: ToolResult) -> ToolResult:
         """Return the result of a call as it may be shown. The result is complete, not yet truncated."""
         ...
 

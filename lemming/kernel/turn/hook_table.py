@@ -65,9 +65,7 @@ class HookTable:
             # Only overridden hooks: most turns pass most hooks without a single call.
             for hook in _overridden_hooks(interceptor_class):
                 setattr(self, hook, (*getattr(self, hook), getattr(interceptor, hook)))
-        self.turn_guard = next(
-            (turn_guard for guard_factory in self.guard if (turn_guard := guard_factory())), None
-        )
+        self.turn_guard = next((turn_guard for guard_factory in self.guard if (turn_guard := guard_factory())), None)
 
     def make_extra_entries(self, first: int, room: int) -> list[OutboxEntry]:
         """Return the extra requests that interceptors append after the turn's first `first` entries, at most
@@ -118,11 +116,7 @@ def _overridden_hooks(interceptor_class: type[Any]) -> Sequence[str]:
     The base of all interceptors is the last class in the MRO with hooks.
     """
     base = next(item for item in reversed(interceptor_class.__mro__) if "on_turn_start" in vars(item))
-    return [
-        item
-        for item in HookTable.__annotations__
-        if getattr(interceptor_class, item) is not getattr(base, item)
-    ]
+    return [item for item in HookTable.__annotations__ if getattr(interceptor_class, item) is not getattr(base, item)]
 
 
 NO_HOOKS = HookTable({})

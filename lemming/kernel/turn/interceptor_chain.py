@@ -20,18 +20,10 @@ from lemming.kernel.providers import Message, Request
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.context_provider_chain import agent_capabilities
-from lemming.kernel.turn.guards import (
-    ApprovalBroker,
-    ApprovalOutcome,
-    ApprovalRequest,
-    TaintTracker,
-    TrustLabeler,
-)
+from lemming.kernel.turn.guards import ApprovalBroker, ApprovalOutcome, ApprovalRequest, TaintTracker, TrustLabeler
 from lemming.kernel.turn.hook_table import NO_HOOKS, HookTable
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_hooks import (
-    Capability,
-)
+from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_values import Purpose, TurnInputs
 
 if TYPE_CHECKING:
@@ -51,9 +43,7 @@ def build_hook_table(turn_state: TurnState, plugins: Sequence[str] | None = None
     if not (extra_names or snapshots):
         return NO_HOOKS
     capabilities = starting_capabilities(inputs, plugins, extra_names)
-    return HookTable(
-        {item.name: item.interceptor(turn_state, snapshots.get(item.name, {})) for item in capabilities}
-    )
+    return HookTable({item.name: item.interceptor(turn_state, snapshots.get(item.name, {})) for item in capabilities})
 
 
 def complete_request(
@@ -70,10 +60,7 @@ def starting_capabilities(
 ) -> list[Capability]:
     """Return the capabilities that a turn began with. Raises `ConfigError` for a missing capability."""
     try:
-        return [
-            get_capability(name, plugins)
-            for name in sort_capabilities({*inputs.given, *extra_names}, plugins)
-        ]
+        return [get_capability(name, plugins) for name in sort_capabilities({*inputs.given, *extra_names}, plugins)]
     except ConfigError as error:
         turn = f"the turn of {inputs.agent.name} in tick {inputs.tick}"
         message = f"{turn} was begun with {' and '.join(sorted(inputs.given))}: {error.message}"
@@ -106,12 +93,7 @@ def find_taint_tracker(tick_context: TickContext, inputs: TurnInputs) -> TaintTr
     """Return the taint tracker of a turn, or None."""
     capabilities = starting_capabilities(inputs, tick_context.config.org.plugins)
     return next(
-        (
-            tracker
-            for item in capabilities
-            if (tracker := item.taint_tracker(tick_context, inputs)) is not None
-        ),
-        None,
+        (tracker for item in capabilities if (tracker := item.taint_tracker(tick_context, inputs)) is not None), None
     )
 
 

@@ -69,8 +69,7 @@ def count_loop(inputs: TurnInputs, loop: Loop) -> tuple[dict[str, int], str]:
 def requests_loop(entries: Iterable[OutboxEntry]) -> Loop | None:
     """Return the loop of a turn that wrote only requests, or None."""
     requests = [
-        [*sorted(entry.targets), entry.payload.get("text", _without_address(entry.payload))]
-        for entry in entries
+        [*sorted(entry.targets), entry.payload.get("text", _without_address(entry.payload))] for entry in entries
     ]
     is_only_requests = all(
         entry.kind == "request" and entry.targets and "hands_on" not in entry.payload for entry in entries

@@ -20,13 +20,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import AgentCredits, TurnLimits
 from lemming.kernel.org.settings_blocks import LoopSettings
-from lemming.kernel.providers import (
-    LLMProvider,
-    Message,
-    available_providers,
-    get_provider_class,
-    make_provider,
-)
+from lemming.kernel.providers import LLMProvider, Message, available_providers, get_provider_class, make_provider
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.listing import describe_tool, list_tools
 from lemming.kernel.tools.toolset import FOR_EVERYBODY, Toolset
@@ -213,9 +207,7 @@ def _build_prefix(
     listing = list_tools(allowed, agent, context_tokens=features.context_tokens, share=entry.tools_share)
     tools = (*listing.listed, *turn_tools())
     limits, defaults = agent.turn, settings.defaults.turn
-    instructed_agent = (
-        replace(agent, instructions="\n\n".join([agent.instructions, *sections])) if sections else agent
-    )
+    instructed_agent = replace(agent, instructions="\n\n".join([agent.instructions, *sections])) if sections else agent
     limit = entry.max_output_tokens
     choice = choose_form(agent, features, limit, facts, payload_schemas, tools) if facts else None
     if not choice:
@@ -225,9 +217,7 @@ def _build_prefix(
         if choice
         else _contract_messages(instructed_agent, tools, features)
     )
-    is_native = features.calls_tools and (
-        choice.form.style == "native" if choice else features.prompt == "full"
-    )
+    is_native = features.calls_tools and (choice.form.style == "native" if choice else features.prompt == "full")
     if is_native and (actions := choice.actions if choice else [*map(_to_action, tools)]):
         messages[0]["tools"] = describe_native_tools(actions, choice.form if choice else None)
     if choice:
@@ -240,9 +230,7 @@ def _build_prefix(
         )
     loops = loop_limits(agent, settings.loops)
     max_steps = (
-        limits.max_steps
-        or defaults.max_steps
-        or _default_max_steps(limits, choice, is_multi_step=features.calls_tools)
+        limits.max_steps or defaults.max_steps or _default_max_steps(limits, choice, is_multi_step=features.calls_tools)
     )
     fields = {
         "schema": schema,
@@ -356,6 +344,4 @@ def _default_max_steps(limits: TurnLimits, choice: FormChoice | None, *, is_mult
 
 @lru_cache(maxsize=4096)
 def _schema(kinds: tuple[MessageKind, ...], tools: tuple[Tool, ...], max_entries: int) -> Mapping[str, Any]:
-    return reply_schema(
-        kinds=kinds, tools={tool.name: tool.parameters for tool in tools}, max_entries=max_entries
-    )
+    return reply_schema(kinds=kinds, tools={tool.name: tool.parameters for tool in tools}, max_entries=max_entries)

@@ -12,12 +12,7 @@ from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.read_cursor import ReadMark
-from lemming.kernel.journal.turn_start import (
-    load_loop_settings,
-    recorded_agent,
-    recorded_allocation,
-    recorded_model,
-)
+from lemming.kernel.journal.turn_start import load_loop_settings, recorded_agent, recorded_allocation, recorded_model
 from lemming.kernel.turn.forms.reply_form import ReplyForm
 from lemming.kernel.turn.interceptor_chain import parse_purpose
 from lemming.kernel.turn.turn_inputs import GatheredInputs
@@ -36,11 +31,7 @@ def begin_turn(journal: Journal, gathered: GatheredInputs) -> None:
     encoded_fields = b'%b,"state":%b' % (dump_compact(_record_fields(gathered))[1:-1], state)
     make_record = partial(to_record, gathered)
     journal.begin_turn(
-        turn_key(inputs.agent.name, inputs.turn),
-        make_record,
-        opening.encoded,
-        gathered.user_message,
-        encoded_fields,
+        turn_key(inputs.agent.name, inputs.turn), make_record, opening.encoded, gathered.user_message, encoded_fields
     )
 
 
@@ -48,19 +39,13 @@ def to_record(gathered: GatheredInputs) -> TurnStarted:
     """Return the journal record of a turn's inputs."""
     inputs = gathered.inputs
     state = inputs.state.as_json()
-    return TurnStarted(
-        prompt=inputs.prompt, **gathered.prefix.fields, **_record_fields(gathered), state=state
-    )
+    return TurnStarted(prompt=inputs.prompt, **gathered.prefix.fields, **_record_fields(gathered), state=state)
 
 
 def _record_fields(gathered: GatheredInputs) -> dict[str, Any]:
     """Return the fields of a record besides prompt prefix, prompt and state."""
     inputs = gathered.inputs
-    fields = {
-        "agent": inputs.agent.name,
-        "entries": gathered.entry_ids,
-        "read": inputs.read.as_json(),
-    }
+    fields = {"agent": inputs.agent.name, "entries": gathered.entry_ids, "read": inputs.read.as_json()}
     if inputs.fingerprint is not None:
         fields["inputs"] = inputs.fingerprint
     if inputs.damaged:

@@ -58,9 +58,7 @@ class RepeatDetector:
         else: an agent may read the same file in every turn of a longer task.
         """
         repeated_keys = [
-            key
-            for key in self._failed_by_key
-            if self._counts[key] >= self._stop_after and key in self._earlier_keys
+            key for key in self._failed_by_key if self._counts[key] >= self._stop_after and key in self._earlier_keys
         ]
         if any(self._failed_by_key[key] for key in repeated_keys):
             return True

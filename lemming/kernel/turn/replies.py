@@ -37,9 +37,7 @@ def read_reply(
     has_request = inputs.task is not None or (inputs.form is not None and inputs.form.requests)
     kinds = [*limits.kinds, *{"response"}.difference(limits.kinds)] if has_request else limits.kinds
     try:
-        reply = _parse_answer(
-            inputs, hooks, answer, kinds, keep, has_written=has_written, found_tools=found_tools
-        )
+        reply = _parse_answer(inputs, hooks, answer, kinds, keep, has_written=has_written, found_tools=found_tools)
         if reply.tool_calls:
             reply = _limit_calls(reply, limits.max_tool_calls)
         for validate_reply in hooks.validate_reply if keep == "all" else ():
@@ -93,9 +91,7 @@ def _parse_answer(
         reply = parse(answer.text, has_calls=True)
     except ContractError:
         reply = TurnReply(notes=answer.text.strip())
-    calls = [
-        ToolCall(native.get(call["tool"], call["tool"]), call["args"], call["id"]) for call in answer.calls
-    ]
+    calls = [ToolCall(native.get(call["tool"], call["tool"]), call["args"], call["id"]) for call in answer.calls]
     return reply._replace(tool_calls=(*calls, *reply.tool_calls))
 
 

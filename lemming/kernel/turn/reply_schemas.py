@@ -62,22 +62,14 @@ def _entry_schemas(kinds: list[str], payload_schemas: list[PayloadSchema]) -> It
     text: Json = {"type": "string"}
     optional = {"anyOf": [text, {"type": "null"}]}
     common = {"target": optional, "data_json": optional}
-    payload_schemas = [
-        payload_schema for payload_schema in payload_schemas if payload_schema.properties is not None
-    ]
-    free_kinds = [
-        kind for kind in kinds if not any(kind in payload_schema.only for payload_schema in payload_schemas)
-    ]
+    payload_schemas = [payload_schema for payload_schema in payload_schemas if payload_schema.properties is not None]
+    free_kinds = [kind for kind in kinds if not any(kind in payload_schema.only for payload_schema in payload_schemas)]
     if free_kinds:
         yield _entry_schema(free_kinds, {"text": text, **common})
     for payload_schema in payload_schemas:
-        yield _entry_schema(
-            payload_schema.kinds, {"text": text, **common, **(payload_schema.properties or {})}
-        )
+        yield _entry_schema(payload_schema.kinds, {"text": text, **common, **(payload_schema.properties or {})})
     if any("response" in payload_schema.only for payload_schema in payload_schemas):
-        yield _entry_schema(
-            ["response"], {"text": text, "status": {"type": "string", "enum": ["failed", "refused"]}}
-        )
+        yield _entry_schema(["response"], {"text": text, "status": {"type": "string", "enum": ["failed", "refused"]}})
 
 
 def _entry_schema(kinds: Iterable[str], properties: Json) -> Json:
@@ -86,9 +78,7 @@ def _entry_schema(kinds: Iterable[str], properties: Json) -> Json:
     return closed_object({"kind": kind, "payload": closed_object(properties), "tags": tags})
 
 
-def limit_properties(
-    properties: Mapping[str, Any], chars: int = BRIEF_CHARS, items: int = BRIEF_ITEMS
-) -> Json:
+def limit_properties(properties: Mapping[str, Any], chars: int = BRIEF_CHARS, items: int = BRIEF_ITEMS) -> Json:
     """Return properties with limits on texts and lists, so that a very small model finishes."""
     return {key: _limit_schema(schema, chars, items) for key, schema in properties.items()}
 
@@ -108,12 +98,7 @@ def _limit_schema(schema: Json, chars: int, items: int) -> Json:
 
 def closed_object(properties: Json) -> Json:
     """Return the schema of an object with exactly these keys."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def wire_call(name: str, schema: Json) -> Json:
@@ -137,7 +122,5 @@ def _is_plain(schema: Any) -> bool:
 
 
 def _wire_value(schema: Json, is_required: bool) -> Json:
-    wire_schema: Json = {
-        key: schema[key] for key in ("type", "description", "enum", "items") if key in schema
-    }
+    wire_schema: Json = {key: schema[key] for key in ("type", "description", "enum", "items") if key in schema}
     return wire_schema if is_required else {"anyOf": [wire_schema, {"type": "null"}]}

@@ -17,11 +17,7 @@ from lemming.kernel.base.errors import ContractError, Outcome, OutOfCredits
 from lemming.kernel.providers import Message
 from lemming.kernel.tools.toolset import turn_tool_names
 from lemming.kernel.turn.dialogue import HIDDEN_RESULT, render_results
-from lemming.kernel.turn.forms.discovered_tools import (
-    attach_found_tools,
-    list_earlier_found_tools,
-    offer_found_tools,
-)
+from lemming.kernel.turn.forms.discovered_tools import attach_found_tools, list_earlier_found_tools, offer_found_tools
 from lemming.kernel.turn.forms.form_question import ReplyPrompt, correct_prompt, narrow_prompt
 from lemming.kernel.turn.forms.reply_form import REMEMBER
 from lemming.kernel.turn.notices import without_notices
@@ -114,9 +110,7 @@ class Turn:
         `messages`: the messages up to now; answers are appended. Raises `ContractError` if no answer
         satisfies the schema.
         """
-        from lemming.kernel.base.json_schema.schema_violations import (
-            describe_violations,  # most turns ask for none
-        )
+        from lemming.kernel.base.json_schema.schema_violations import describe_violations  # most turns ask for none
 
         for corrections_left in range(self._state.inputs.repairs, -1, -1):
             answer = yield from self.ask(messages, model, schema)
@@ -150,9 +144,7 @@ class Turn:
         state.hidden_indexes.add(index)
         yield Act(TurnReply(tool_calls=(ToolCall(tool, args),)), has_seen=False)
         tool_use = state.tools_used[used_index]  # further results are of calls by other parts of the turn
-        return CallResult(
-            tool_use["success"], state.results[index]["output"], tool_use.get("outcome", "failed")
-        )
+        return CallResult(tool_use["success"], state.results[index]["output"], tool_use.get("outcome", "failed"))
 
     def remember(self, key: str, value: Any) -> Generator[Step, Any, None]:
         """Store a memory, as a reply does."""
@@ -192,9 +184,7 @@ class Turn:
                 return self._salvage_reply(messages, f"; no correction: {error.message}")
             try:
                 reply = (
-                    TurnReply()
-                    if self._is_silence(answer)
-                    else self._state.read_reply(self._with_last_text(answer))
+                    TurnReply() if self._is_silence(answer) else self._state.read_reply(self._with_last_text(answer))
                 )
             except ContractError as error:
                 if not corrections_left:
@@ -217,12 +207,7 @@ class Turn:
     def _is_silence(self, answer: Answer) -> bool:
         """Return True if a tool-calling backend says nothing more and nobody waits for an answer."""
         form = self._state.inputs.form
-        is_over = (
-            form is not None
-            and form.style == "native"
-            and not self._state.task
-            and self._state.accepted_count
-        )
+        is_over = form is not None and form.style == "native" and not self._state.task and self._state.accepted_count
         return bool(is_over) and answer.finish == "stop" and not (answer.calls or answer.text.strip())
 
     def _with_last_text(self, answer: Answer) -> Answer:
@@ -255,10 +240,7 @@ class Turn:
 
     def _with_found(self, messages: list[Message]) -> list[Message]:
         """Return the messages with results, with the newly found tools attached."""
-        new_tools, self._found_count = (
-            self._state.found_tools[self._found_count :],
-            len(self._state.found_tools),
-        )
+        new_tools, self._found_count = (self._state.found_tools[self._found_count :], len(self._state.found_tools))
         return attach_found_tools(messages, new_tools) if new_tools else messages
 
     def _narrow_prompt(self, messages: list[Message]) -> ReplyPrompt:
@@ -273,9 +255,7 @@ class Turn:
         results = without_notices([*stored_results, *self._state.results])
         schema, max_equal = offered.schema or inputs.schema, 1 if is_small else MAX_EQUAL_MEMORIES
         dropped = (
-            [REMEMBER]
-            if any(self._stored_memories.count(item) >= max_equal for item in self._stored_memories)
-            else []
+            [REMEMBER] if any(self._stored_memories.count(item) >= max_equal for item in self._stored_memories) else []
         )
         narrowed = narrow_prompt(inputs.form, offered.messages, schema, results, dropped)
         return narrowed if narrowed.schema else ReplyPrompt(narrowed.messages, offered.schema)

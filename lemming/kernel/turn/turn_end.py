@@ -38,11 +38,7 @@ def is_applied(status: Status) -> bool:
 
 def end_repeating_turn(turn_state: TurnState, end: End) -> End:
     """End a turn whose calls only repeat earlier ones, so that no further turn is taken for their results."""
-    if (
-        turn_state.get_status(end) != "waiting"
-        or turn_state.pending_indexes
-        or not turn_state.repeats.is_cycling
-    ):
+    if turn_state.get_status(end) != "waiting" or turn_state.pending_indexes or not turn_state.repeats.is_cycling:
         return end
     turn_state.shown_count = len(turn_state.results)  # no news for its next turn
     turn_state.remarks.append(REPETITION_REMARK)
@@ -66,10 +62,7 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
     staged = order_effects(turn_state.staged.values()) if is_written else []
     # Entries last: the files they mention exist before any agent can read them.
     effects = (*staged, *map(to_file_effect, entries))
-    usage, (loops, stop_reason) = (
-        spending_fields(turn_state.answers),
-        _count_loops(turn_state, status, end, error),
-    )
+    usage, (loops, stop_reason) = (spending_fields(turn_state.answers), _count_loops(turn_state, status, end, error))
     if stop_reason:
         turn_state.report_fields["stopped"] = stop_reason
         turn_state.remarks.append(f"paused: {stop_reason}")
@@ -77,9 +70,7 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
         report=_report(turn_state, status, end, error, entries, staged, effects, usage),
         state=_next_state(turn_state, status, end, usage, loops),
         # Computed on demand: files are hardly ever unwritable.
-        state_if_unwritten=lambda: _next_state(
-            turn_state, "failed", "failed", usage, loops, is_maybe_written=True
-        ),
+        state_if_unwritten=lambda: _next_state(turn_state, "failed", "failed", usage, loops, is_maybe_written=True),
         entries=entries,
         effects=effects,
     )
@@ -110,9 +101,7 @@ def _report(
             for path in turn_state.memory
             if staged or path in turn_state.written_ahead
         ],
-        files=[
-            {"path": effect.path_key, "sha256": effect.digest} for effect in effects if not effect.removes
-        ],
+        files=[{"path": effect.path_key, "sha256": effect.digest} for effect in effects if not effect.removes],
         removed=[effect.path_key for effect in effects if effect.removes],
         written_ahead=sorted(turn_state.written_ahead),
         remarks=turn_state.remarks,
@@ -132,9 +121,7 @@ def _last_model(turn_state: TurnState) -> str:
     if not turn_state.auxiliary_answers:
         return turn_state.answers[-1].model if turn_state.answers else ""
     auxiliary_ids = {id(answer) for answers in turn_state.auxiliary_answers.values() for answer in answers}
-    return next(
-        (answer.model for answer in reversed(turn_state.answers) if id(answer) not in auxiliary_ids), ""
-    )
+    return next((answer.model for answer in reversed(turn_state.answers) if id(answer) not in auxiliary_ids), "")
 
 
 def _waiting_reason(turn_state: TurnState) -> str:
@@ -191,9 +178,7 @@ def _next_state(
     if turn_state.transferred:
         # Counts as transferred if it may have been written: an allowance must never exist twice.
         amounts = [
-            amount
-            for path, amount in turn_state.transferred.items()
-            if holds_all or path in turn_state.written_ahead
+            amount for path, amount in turn_state.transferred.items() if holds_all or path in turn_state.written_ahead
         ]
         state.passed_on = round(state.passed_on + sum(amounts), 6)
     # Checked each time: after a raise of the cap the agent is warned again.
@@ -262,12 +247,7 @@ def _count_loops(
 def _has_progress(turn_state: TurnState) -> bool:
     """Return True if a turn did anything lasting besides writing entries."""
     has_called = not all(turn_state.repeats.calls_of_turn.values())
-    return (
-        bool(turn_state.written_ahead)
-        or turn_state.is_handed_off
-        or turn_state.repeats.has_learned
-        or has_called
-    )
+    return bool(turn_state.written_ahead) or turn_state.is_handed_off or turn_state.repeats.has_learned or has_called
 
 
 def _detect_loop(turn_state: TurnState, status: Status, end: End, error: LemmingError | None) -> Loop | None:
@@ -315,9 +295,7 @@ def spending_fields(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def charge_usage(
-    inputs: TurnInputs, answers: Sequence[Answer], usage: dict[str, Any], status: Status
-) -> AgentState:
+def charge_usage(inputs: TurnInputs, answers: Sequence[Answer], usage: dict[str, Any], status: Status) -> AgentState:
     """Return the agent's state with this turn's usage charged and no other change."""
     state, costs = inputs.state.copy(), [answer.cost_usd for answer in answers if answer.cost_usd is not None]
     state.tick, state.status, state.end, state.in_vain = inputs.tick, status, "", {}

@@ -142,12 +142,7 @@ class Capability:
         return None
 
     def before_model_call(
-        self,
-        request: Request,
-        entry: ModelEntry,
-        inputs: TurnInputs,
-        base: Path,
-        unwritten_files: Mapping[str, bytes],
+        self, request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path, unwritten_files: Mapping[str, bytes]
     ) -> Request:
         """Return a model request with content that no record stores, read from files."""
         return request
@@ -157,11 +152,7 @@ class Capability:
         return None
 
     def tick_limits(
-        self,
-        tick_context: TickContext,
-        journal: Journal,
-        order: Sequence[str],
-        reports: Mapping[str, TurnReport],
+        self, tick_context: TickContext, journal: Journal, order: Sequence[str], reports: Mapping[str, TurnReport]
     ) -> TickLimits | None:
         """Return the spending limits of a tick's turns, or None for no limits.
 
@@ -177,9 +168,7 @@ class Capability:
         """
         return None
 
-    def shared_resources(
-        self, agents: Mapping[str, Agent], settings: OrgSettings
-    ) -> Iterable[SharedResource]:
+    def shared_resources(self, agents: Mapping[str, Agent], settings: OrgSettings) -> Iterable[SharedResource]:
         """Return the resources besides files that turns of these agents share, so that the turns run in
         order.
         """
@@ -232,9 +221,7 @@ class Capability:
         Called on reading a ledger, for shipped capabilities only.
         """
 
-    def skip_reason(
-        self, org: Organisation, agent: Agent, open_requests: Sequence[OpenRequest]
-    ) -> SkipReason | None:
+    def skip_reason(self, org: Organisation, agent: Agent, open_requests: Sequence[OpenRequest]) -> SkipReason | None:
         """Return the reason an agent cannot continue these requests while an external event is pending, or
         None.
         """

@@ -23,10 +23,7 @@ from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.tools.toolset import Toolset
-from lemming.kernel.turn.context_provider_chain import (
-    ContextProviders,
-    require_requested_capabilities,
-)
+from lemming.kernel.turn.context_provider_chain import ContextProviders, require_requested_capabilities
 from lemming.kernel.turn.dialogue import continue_dialogue, dialogue_style, find_dialogue, split_prompt_input
 from lemming.kernel.turn.entry_readers import Readers
 from lemming.kernel.turn.forms.turn_actions import TurnFacts
@@ -118,12 +115,7 @@ def gather_inputs(
     candidates = ContextCandidates(task, inbox, requests, memories, context, render_results)
     # The input gates come first: shortening and summaries must not see withheld content.
     candidates = providers.filter_candidates(candidates)
-    task, requests, memories, context = (
-        candidates.task,
-        candidates.requests,
-        candidates.memories,
-        candidates.context,
-    )
+    task, requests, memories, context = (candidates.task, candidates.requests, candidates.memories, candidates.context)
     results = candidates.render_results(task)
     visible = providers.adjust_context(VisibleContext(task, candidates.inbox, memories, results, labels))
     task, inbox = visible.task, visible.inbox
@@ -181,9 +173,7 @@ def gather_inputs(
         task=providers.purpose(task) if task else None,
         open_requests={request.identity: request.agent for request in requests},
         said_requests={} if task or not inbox.unread else _find_inbox_requests(agent, inbox.unread, requests),
-        damaged=frozenset(
-            PurePosixPath(problem.file).name.removesuffix(".json") for problem in memories.problems
-        ),
+        damaged=frozenset(PurePosixPath(problem.file).name.removesuffix(".json") for problem in memories.problems),
         given=providers.snapshots(),
         memories_seen=check.memories.digests,
         turn=turn.number if turn else 0,
@@ -191,9 +181,7 @@ def gather_inputs(
     if dialogue and awaited_results:
         inputs.dialogue = continue_dialogue(inputs, dialogue, awaited_results, labels)
     entry_ids = [item.id for item in inbox.unread] if task is None else _new_entry_ids(task)
-    return GatheredInputs(
-        inputs, prefix, user_message, prompt_input, entry_ids, (*memories.problems, *inbox.problems)
-    )
+    return GatheredInputs(inputs, prefix, user_message, prompt_input, entry_ids, (*memories.problems, *inbox.problems))
 
 
 def _collect_facts(
@@ -212,8 +200,7 @@ def _collect_facts(
         requests=tuple([entry.id for entry in requests]),
         readers=tick_context.org.get_cache(Readers).list_readers(agent.name, tick_context.survey),
         has_memories=bool(memories),
-        has_long_memories=bool(memories)
-        and sum(len(str(value)) for value in memories.values()) > memory_chars,
+        has_long_memories=bool(memories) and sum(len(str(value)) for value in memories.values()) > memory_chars,
         has_several=len(inbox.unread) > 1,
     )
 
@@ -256,9 +243,7 @@ def _collect_warnings(soft_cap: float | None, state: AgentState) -> list[str]:
     """Return warnings for the agent: soft cap reached, or entries expired unread."""
     warnings = []
     if soft_cap is not None:
-        warnings.append(
-            f"You have spent {state.credits:g} credits; the soft cap is {soft_cap:g}. Be sparing."
-        )
+        warnings.append(f"You have spent {state.credits:g} credits; the soft cap is {soft_cap:g}. Be sparing.")
     if count := state.expired_unread:
         entries = f"{count} entr{'y' if count == 1 else 'ies'}"
         warnings.append(f"{entries} expired unread: removed before you were shown them.")

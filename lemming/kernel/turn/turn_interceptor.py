@@ -14,15 +14,8 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.guards import (
-    ApprovalRequest,
-    PayloadWithDigests,
-    TurnGuard,
-)
-from lemming.kernel.turn.turn_context import (
-    Drive,
-    Rejected,
-)
+from lemming.kernel.turn.guards import ApprovalRequest, PayloadWithDigests, TurnGuard
+from lemming.kernel.turn.turn_context import Drive, Rejected
 from lemming.kernel.turn.turn_values import Steps
 
 if TYPE_CHECKING:

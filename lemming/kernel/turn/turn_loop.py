@@ -28,16 +28,7 @@ from lemming.kernel.turn.strategy import NoMoreReplies, Strategy, Turn
 from lemming.kernel.turn.turn_end import build_outcome
 from lemming.kernel.turn.turn_hooks import Drive
 from lemming.kernel.turn.turn_state import TurnState
-from lemming.kernel.turn.turn_values import (
-    Act,
-    Answer,
-    AnswerSource,
-    Ask,
-    Step,
-    Steps,
-    TurnInputs,
-    TurnOutcome,
-)
+from lemming.kernel.turn.turn_values import Act, Answer, AnswerSource, Ask, Step, Steps, TurnInputs, TurnOutcome
 
 MAX_ANSWERS = 1000
 """Maximum number of answers for a strategy: one that asks for more would never end."""
@@ -163,9 +154,7 @@ def _end_for_error(error: OutOfCredits) -> End:
     return "paused" if isinstance(error, Paused) else "out_of_credits"
 
 
-def take_turn(
-    inputs: TurnInputs, answers: AnswerSource, plugins: tuple[str, ...] | None = None
-) -> TurnOutcome:
+def take_turn(inputs: TurnInputs, answers: AnswerSource, plugins: tuple[str, ...] | None = None) -> TurnOutcome:
     """Run one turn. Returns whatever the model does. Raises only a disk error or a stop.
 
     `plugins`: plugins that may bring strategies and capabilities. None allows any plugin of the process.

@@ -86,8 +86,7 @@ def describe_outcome(outcome: RequestOutcome, labels: PromptLabels) -> dict[str,
 def correction_message(problem: str) -> Message:
     """Return the message that asks for a corrected reply and quotes the problem."""
     return _message(
-        "user",
-        f"That was not a valid reply: {problem}\nAnswer again with the one JSON object, and nothing else.",
+        "user", f"That was not a valid reply: {problem}\nAnswer again with the one JSON object, and nothing else."
     )
 
 
@@ -101,9 +100,7 @@ def results_message(results: Iterable[Mapping[str, Any]], dialogue: Iterable[Mes
     """Return the message that shows tool results to the model within a turn, after the `dialogue`."""
     text = "\n".join(escape_markers(to_line(without_found_tools(result))) for result in results)
     mark = make_marker([*(message["content"] for message in dialogue), text])
-    return _message(
-        "user", f"Results of your tool calls:\n{fence_text(text, mark)}\nContinue with one JSON object."
-    )
+    return _message("user", f"Results of your tool calls:\n{fence_text(text, mark)}\nContinue with one JSON object.")
 
 
 def native_tools(prompt: Sequence[Message]) -> Sequence[Mapping[str, Any]]:
@@ -125,8 +122,7 @@ def native_results(
     done = {"success": True, "output": "done"}
     skipped = {"success": False, "output": "skipped: it was not called"}
     results = [
-        (call, by_call_id.get(call["id"], done if call["tool"] in engine_actions else skipped))
-        for call in calls
+        (call, by_call_id.get(call["id"], done if call["tool"] in engine_actions else skipped)) for call in calls
     ]
     return [
         {
@@ -184,9 +180,7 @@ def full_message(prompt_input: PromptInput) -> Lines:
             lower_sections = _request_sections(prompt_input)
             listed_ids = {id(entry) for entry in (*prompt_input.requests, *_answer_entries(prompt_input))}
             new = [entry for entry in new if id(entry) not in listed_ids]
-        lower_sections.append(
-            entries_section(f"New entries in your inbox, oldest first{waiting_note}", new, labels)
-        )
+        lower_sections.append(entries_section(f"New entries in your inbox, oldest first{waiting_note}", new, labels))
         omitted_note = _omitted_note(prompt_input.omitted_count)
     if inbox.earlier or omitted_note:
         title = f"Entries you have seen before, or addressed to others{omitted_note}"
@@ -230,9 +224,7 @@ def _answer_entries(prompt_input: PromptInput) -> list[OutboxEntry]:
     if prompt_input.agent.turn.take != "all":
         return []
     unread = prompt_input.inbox.unread
-    return [
-        entry for entry in unread if entry.kind == "response" and prompt_input.agent.name in entry.targets
-    ]
+    return [entry for entry in unread if entry.kind == "response" and prompt_input.agent.name in entry.targets]
 
 
 def _omitted_note(count: int) -> str:

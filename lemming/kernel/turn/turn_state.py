@@ -74,9 +74,7 @@ class TurnState(TurnStateValues):
         if by:
             self.auxiliary_answers.setdefault(by, []).append(answer)
         self.verdicts += answer.verdicts
-        self.write_off = (
-            self.write_off.add(WriteOff.from_json(answer.lost)) if answer.lost else self.write_off
-        )
+        self.write_off = self.write_off.add(WriteOff.from_json(answer.lost)) if answer.lost else self.write_off
         return answer
 
     def read_reply(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
@@ -122,9 +120,7 @@ class TurnState(TurnStateValues):
             number = self.call_numbers.get_reply_number(index)
             if index + 1 < len(reply.tool_calls) and not self.hooks.before_call:  # in the order of display
                 parallel_calls = self.call_numbers.get_recorded_number(number, len(self.results))
-                self.source.start_calls(
-                    parallel_calls, reply.tool_calls[index:], at, self._staged_with_labels
-                )
+                self.source.start_calls(parallel_calls, reply.tool_calls[index:], at, self._staged_with_labels)
             self.call_tool(call, at, number)
         effects_before = {**self.staged} if self.hooks.after_reply else {}
         for update in reply.memory_updates:  # after the tools: of two values for a key, these count
@@ -133,8 +129,7 @@ class TurnState(TurnStateValues):
             payloads = self.hooks.payloads_with_digests([entry.payload for entry in self.entries[first:]], at)
             entries = zip(self.entries[first:], payloads, strict=True)
             self.entries[first:] = [
-                replace(entry, payload=payload_with_digests.payload)
-                for entry, payload_with_digests in entries
+                replace(entry, payload=payload_with_digests.payload) for entry, payload_with_digests in entries
             ]
         for after_reply in self.hooks.after_reply:
             after_reply(first, written, effects_before, has_seen=has_seen)
@@ -160,13 +155,7 @@ class TurnState(TurnStateValues):
         return self.inputs.agent.turn.max_entries - len(self.entries)
 
     def stage_entry(
-        self,
-        new: NewEntry,
-        at: str,
-        *,
-        by_engine: bool = False,
-        is_approved: bool = False,
-        alone: bool = False,
+        self, new: NewEntry, at: str, *, by_engine: bool = False, is_approved: bool = False, alone: bool = False
     ) -> OutboxEntry | None:
         """Stage an entry with known fields filled in.
 
@@ -179,9 +168,7 @@ class TurnState(TurnStateValues):
             new = completed
         for before_entry in self.hooks.before_entry if not by_engine else ():
             if isinstance(allowed := before_entry(new, at), Rejected):
-                self._refuse_entry(
-                    new, {"kind": new.kind}, ToolResult(False, allowed.reason, outcome="refused")
-                )
+                self._refuse_entry(new, {"kind": new.kind}, ToolResult(False, allowed.reason, outcome="refused"))
                 return None
             new = allowed
         if self.hooks.turn_guard and not by_engine:
@@ -213,9 +200,7 @@ class TurnState(TurnStateValues):
         """Return the future time before which an entry stays hidden, or an empty string."""
         time = normalize_moment(payload.get("not_before"))
         if "not_before" in payload and not time:
-            problem = (
-                "payload.not_before is no moment (write 2026-12-01T12:00:00Z): the entry is shown at once"
-            )
+            problem = "payload.not_before is no moment (write 2026-12-01T12:00:00Z): the entry is shown at once"
             self.remarks.append(f"{OUTBOX_ENTRIES}: {problem}")
             self.notices.add(problem)
         return time if time > at else ""
@@ -265,11 +250,7 @@ class TurnState(TurnStateValues):
                 self.remarks.append(f"{call.tool}: {result.output}")
         for after_call in self.hooks.after_call:
             after_call(number, call, result)
-        effects = (
-            self.hooks.turn_guard.check_effects(result.effects, at)
-            if self.hooks.turn_guard
-            else result.effects
-        )
+        effects = self.hooks.turn_guard.check_effects(result.effects, at) if self.hooks.turn_guard else result.effects
         self.staged |= {effect.path_key: effect for effect in effects}
         if result.verdicts:
             self.verdicts += map(GateVerdict.as_json, result.verdicts)
@@ -281,17 +262,13 @@ class TurnState(TurnStateValues):
         # A capability's entries (approval requests) always have room: the call would wait for nothing.
         room = self.remaining_entries if not result.entries_by else len(result.entries)
         for new in (*result.entries[:room], *call_entries):
-            alone = (
-                self.is_answered and new.kind == "request"
-            )  # otherwise it would end with the answered request
+            alone = self.is_answered and new.kind == "request"  # otherwise it would end with the answered request
             entry = self.stage_entry(new, at, by_engine=bool(result.entries_by), alone=alone)
             if entry and result.outcome == "pending":  # another result took its place
                 self.hooks = with_request_hooks(self)
                 self.pending_indexes[entry.identity] = len(self.results)
                 if owner := result.entries_by:
-                    self.pending_states[entry.identity] = {
-                        owner: self.hooks.interceptors[owner].pending_state(new)
-                    }
+                    self.pending_states[entry.identity] = {owner: self.hooks.interceptors[owner].pending_state(new)}
 
     def _staged_with_labels(self) -> dict[str, FileEffect]:
         """Return the staged files as a call sees and may write them, with label files."""
@@ -323,10 +300,7 @@ class TurnState(TurnStateValues):
         elif (count := self.repeats.count(call, result)) == self.loops.warn_after:
             self.notices.add(repetition_hint(call.tool, count))
         elif count >= self.loops.stop_after and self._can_continue:
-            self.forced_end, self.shown_count = (
-                "repeats",
-                len(self.results),
-            )  # no news for its next turn
+            self.forced_end, self.shown_count = ("repeats", len(self.results))  # no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
 
     @property
@@ -337,13 +311,7 @@ class TurnState(TurnStateValues):
         return self.accepted_count < self.inputs.max_steps and not has_recorded_answer
 
     def add_result(
-        self,
-        tool: str,
-        args: dict[str, Any],
-        result: ToolResult,
-        call_id: str = "",
-        *,
-        is_entry: bool = False,
+        self, tool: str, args: dict[str, Any], result: ToolResult, call_id: str = "", *, is_entry: bool = False
     ) -> None:
         """Add a result to show to the model next. `call` is the backend's id of the call, if any.
 

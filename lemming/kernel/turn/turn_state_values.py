@@ -8,12 +8,7 @@ from typing import Any
 
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.contract import NewEntry
-from lemming.kernel.base.errors import (
-    LemmingError,
-    LimitReached,
-    Paused,
-    TurnTooLong,
-)
+from lemming.kernel.base.errors import LemmingError, LimitReached, Paused, TurnTooLong
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.turn_report import STATUS_OF, End, Status, ToolUseJson
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF
@@ -102,9 +97,7 @@ class TurnStateValues:
         self.auxiliary_answers: dict[str, list[Answer]] = {}  # of these, answers to questions of capabilities
         # Outputs of the turn.
         self.entries: list[OutboxEntry] = []
-        self.misaddressed_entries: dict[
-            str, NewEntry
-        ] = {}  # of these, by id, entries for agents that do not exist
+        self.misaddressed_entries: dict[str, NewEntry] = {}  # of these, by id, entries for agents that do not exist
         self.staged: dict[str, FileEffect] = {}
         self.written_ahead: dict[str, FileEffect] = {}
         self.memory: dict[str, FileEffect] = {}
@@ -113,9 +106,7 @@ class TurnStateValues:
         self.results: list[dict[str, Any]] = []
         self.call_ids: list[str] = []  # ids of the results at the provider
         self.conversation: list[Message] | None = None  # with the model, since it was asked for a reply
-        self.found_tools: list[
-            Mapping[str, Any]
-        ] = []  # the tools that they found, as models are told of them
+        self.found_tools: list[Mapping[str, Any]] = []  # the tools that they found, as models are told of them
         self.call_numbers = CallNumbers(source.has_call)
         self.hidden_indexes: set[int] = set()
         self.tools_used: list[ToolUseJson] = []
@@ -133,12 +124,8 @@ class TurnStateValues:
         self.asks_persons = False  # because a question was stopped
         self.has_answer = False  # it shows something that may answer the agent's question
         self.pending_indexes: dict[str, int] = {}  # entries that ask, with the number of the result
-        self.pending_states: dict[
-            str, dict[str, Any]
-        ] = {}  # pending state of capabilities until an entry is answered
-        self.failure_entries: list[
-            OutboxEntry
-        ] = []  # of a turn that did not come off: that there is no answer
+        self.pending_states: dict[str, dict[str, Any]] = {}  # pending state of capabilities until an entry is answered
+        self.failure_entries: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer
 
     @property
     def unshown_results(self) -> list[dict[str, Any]]:
@@ -156,9 +143,7 @@ class TurnStateValues:
     @property
     def unshown_indexes(self) -> list[int]:
         """Indexes of the results that the model has not seen but should see."""
-        return [
-            index for index in range(self.shown_count, len(self.results)) if index not in self.hidden_indexes
-        ]
+        return [index for index in range(self.shown_count, len(self.results)) if index not in self.hidden_indexes]
 
     @property
     def has_unshown_results(self) -> bool:

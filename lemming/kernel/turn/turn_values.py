@@ -210,9 +210,7 @@ Steps = Generator[Step, Any, End]
 class AnswerSource(Protocol):
     """Source of a turn's answers: first the record, then the outside world."""
 
-    def ask(
-        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
-    ) -> Answer:
+    def ask(self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         """Return model answer number `call`.
 
         Raises `ProviderError`, or `OutOfCredits` if the call is not affordable.

@@ -23,11 +23,7 @@ from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits, ContextFile
 from lemming.kernel.org.schedule import Wake
-from lemming.kernel.turn.context_provider_chain import (
-    ContextProviders,
-    UsageCache,
-    prepare_context,
-)
+from lemming.kernel.turn.context_provider_chain import ContextProviders, UsageCache, prepare_context
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_context import TurnContext
 from lemming.kernel.turn.wake_conditions import describe_changes, is_news
@@ -114,27 +110,15 @@ def check_wake(
     if not (is_news or has_own_reason):
         return TurnReason("nothing_new", _idle_reason(wake, state, providers))
     return WakeCheck(
-        turn_context,
-        allocation,
-        memories,
-        context_texts,
-        fingerprint,
-        view,
-        agenda,
-        providers,
-        has_own_reason,
+        turn_context, allocation, memories, context_texts, fingerprint, view, agenda, providers, has_own_reason
     )
 
 
-def assemble_inbox(
-    view: ReaderView, settings: OrgSettings, model: ModelEntry, agenda: Agenda | None
-) -> Inbox:
+def assemble_inbox(view: ReaderView, settings: OrgSettings, model: ModelEntry, agenda: Agenda | None) -> Inbox:
     """Return the inbox of a turn. A small model gets one entry and no distractions."""
     if model.prompt != "brief":
         return build_inbox(view, limit=settings.inbox_limit, chars=settings.inbox_chars, agenda=agenda)
-    return replace(
-        build_inbox(view, limit=1, chars=settings.inbox_chars, agenda=agenda), own_entries=(), waiting=0
-    )
+    return replace(build_inbox(view, limit=1, chars=settings.inbox_chars, agenda=agenda), own_entries=(), waiting=0)
 
 
 def _idle_reason(wake: Wake, state: AgentState, providers: ContextProviders) -> str:
@@ -156,18 +140,11 @@ def _visible_context(item: ContextFile, text: str, turns: int) -> tuple[str, str
 
 
 def _compute_fingerprint(
-    agent: Agent,
-    base: Path,
-    digest: str,
-    memories: Memories,
-    texts: list[str],
-    context_texts: list[tuple[str, str]],
+    agent: Agent, base: Path, digest: str, memories: Memories, texts: list[str], context_texts: list[tuple[str, str]]
 ) -> dict[str, Any]:
     """Return the fingerprint of the turn's inputs besides the inbox."""
     context = {
-        resolve_item(agent, base, item).path_key: sha256(
-            (text if item.take == "all" else line).encode()
-        ).hexdigest()
+        resolve_item(agent, base, item).path_key: sha256((text if item.take == "all" else line).encode()).hexdigest()
         for item, text, (_, line) in zip(agent.context, texts, context_texts, strict=True)
     }
     return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
@@ -184,8 +161,7 @@ def iter_news(
     if fingerprint is not None and fingerprint != state.inputs:
         yield from describe_changes(fingerprint, state.inputs)
     if any(
-        is_news(result, tick_context.toolset.for_agent(view.reader).get(result["tool"]))
-        for result in state.results
+        is_news(result, tick_context.toolset.for_agent(view.reader).get(result["tool"])) for result in state.results
     ):
         yield "what its tools gave"
     if agenda and (task := agenda.next_task("")):

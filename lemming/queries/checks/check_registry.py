@@ -111,9 +111,7 @@ class CheckScope:
         # With the verification comes all that runs turns.
         from lemming.journal_tools.verify.verification_inputs import VerificationInputs
 
-        return VerificationInputs(
-            self.org, None if self.every else MAX_JOURNALS_PARSED, self.newest, self.steps
-        )
+        return VerificationInputs(self.org, None if self.every else MAX_JOURNALS_PARSED, self.newest, self.steps)
 
     @cached_property
     def scan(self) -> FindingScan:
@@ -198,10 +196,7 @@ def list_checks(command: str, scope: CheckScope) -> list[Check]:
     """Return the checks of a command, including the checks of capabilities."""
     module, _, name = SELECTIONS[command].partition(":")
     check_module = import_module(f"lemming.queries.checks.{module}")
-    return [
-        *getattr(check_module, name),
-        *(check_module.of_capabilities(scope) if command == "validate" else ()),
-    ]
+    return [*getattr(check_module, name), *(check_module.of_capabilities(scope) if command == "validate" else ())]
 
 
 def map_all_checks(scope: CheckScope) -> dict[Check, list[str]]:
@@ -220,8 +215,6 @@ def select_checks(names: list[str], scope: CheckScope) -> dict[Check, list[str]]
     for name in names:
         if name not in check_names:
             hint = did_you_mean(name, check_names) or "list them with `lemming check --list`"
-            hint = (
-                f"use the command `lemming {name}`, which runs several checks" if name in SELECTIONS else hint
-            )
+            hint = f"use the command `lemming {name}`, which runs several checks" if name in SELECTIONS else hint
             raise UsageError(f'check "{name}" does not exist', hint=hint)
     return {check: commands for check, commands in commands_by_check.items() if check.name in names}

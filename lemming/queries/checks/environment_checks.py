@@ -133,13 +133,9 @@ def _check_config(scope: CheckScope) -> Iterator[Problem]:
 
 def _check_files(scope: CheckScope) -> Iterator[Problem]:
     """Yield a one-line summary of the `lemming validate` problems in files, from fewer entries."""
-    a_fifth = max(
-        1, compute_entries_per_outbox(len(scope.agent_folders)) // 5
-    )  # none would be taken for no limit
+    a_fifth = max(1, compute_entries_per_outbox(len(scope.agent_folders)) // 5)  # none would be taken for no limit
     file_scope = CheckScope(scope.org, lambda _: scope.settings, newest=min(ENTRIES_READ, a_fifth))
-    all_problems = [
-        entry_problem for _, problems in run_checks(FILE_CHECKS, file_scope) for entry_problem in problems
-    ]
+    all_problems = [entry_problem for _, problems in run_checks(FILE_CHECKS, file_scope) for entry_problem in problems]
     for name in list_capability_names(scope.settings, scope.survey.agents.values()):
         all_problems += validate_agents_use(name, scope.org, scope.settings, None)
     errors = [problem for problem in all_problems if problem.severity == "error"]
@@ -168,9 +164,7 @@ def _check_models(scope: CheckScope) -> Iterator[Problem]:
         price = get_price(entry)
         costs = f"; {price}" if price and price.checked else ""
         severity = "error" if readiness.is_ready is False else "note"
-        yield Problem(
-            f"{label}: {readiness.remark}{costs}", MODELS_FILE, hint=readiness.fix, severity=severity
-        )
+        yield Problem(f"{label}: {readiness.remark}{costs}", MODELS_FILE, hint=readiness.fix, severity=severity)
         if shutdown_date:
             text = f'"{key}": {entry.model} is shut down on {shutdown_date}'
             fix = f'choose another model for "{key}" in config/models.json'
@@ -208,9 +202,7 @@ def _check_history(scope: CheckScope) -> Iterator[Problem]:
             yield Problem(f"{repository.folder} is damaged", hint=fix)
             return
     version = ".".join(map(str, find_git_version() or ()))
-    yield make_note(
-        f"git {version}, {repository.folder if repository.exists() else 'starts with the next tick'}"
-    )
+    yield make_note(f"git {version}, {repository.folder if repository.exists() else 'starts with the next tick'}")
 
 
 def _check_executor(scope: CheckScope) -> Iterator[Problem]:

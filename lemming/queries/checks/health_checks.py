@@ -179,10 +179,7 @@ def _check_tick(scope: CheckScope) -> Iterator[Problem]:
         text = f"tick.json says {tick}, but {error.message}"
         yield HealthIssue(text, paths.TICK_FILE, hint=fix, about="tick", since_tick=tick)
     elif is_tick_incomplete(scope.org, tick):
-        text, fix = (
-            f"tick {tick} was interrupted and nothing is running",
-            "continue it with `lemming run-once`",
-        )
+        text, fix = (f"tick {tick} was interrupted and nothing is running", "continue it with `lemming run-once`")
         yield HealthIssue(text, hint=fix, severity="warning", about="tick", since_tick=tick)
     else:
         yield make_note(f"{tick} is next")
@@ -202,10 +199,7 @@ def _check_channels(scope: CheckScope) -> Iterator[Problem]:
     served_agents = [channel.agent for channel in states if channel.seen_to_by == "serve"]
     if served_agents and not is_served(Path(scope.org)):
         text = f"channels of {', '.join(served_agents)} are not served: no process here listens for http and mail"
-        fix = (
-            "run `lemming run-forever --serve PORT`, or `lemming serve` beside it; or `lemming "
-            "service --serve PORT`"
-        )
+        fix = "run `lemming run-forever --serve PORT`, or `lemming serve` beside it; or `lemming service --serve PORT`"
         problems.append(Problem(text, hint=fix, severity="warning"))
     elif states and not problems:
         traffic = ", ".join(
@@ -221,9 +215,7 @@ def _find_channel_issues(channel: ChannelStatus) -> Iterator[HealthIssue]:
     if channel.problem:
         issues.append((f"the channel is broken: {channel.problem}", "lemming validate"))
     if channel.down_since:
-        issues.append(
-            (f"the channel has been unreachable since {channel.down_since}: {channel.down_why}", fix_hint)
-        )
+        issues.append((f"the channel has been unreachable since {channel.down_since}: {channel.down_why}", fix_hint))
     for delivery in channel.failing[:1]:
         failure_text = f"{delivery['entry']} failed {delivery['attempts']} times: {delivery['why']}"
         issues.append((f"{channel.waiting} waiting to be sent; {failure_text}", fix_hint))

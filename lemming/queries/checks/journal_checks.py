@@ -28,15 +28,9 @@ def _check_findings(rule: FindingRule, scope: CheckScope) -> Iterable[Problem]:
 
 
 CHECKS = tuple(
-    Check(name, "journals", description, partial(_check_mismatches, name))
-    for name, description in DESCRIPTIONS.items()
+    Check(name, "journals", description, partial(_check_mismatches, name)) for name, description in DESCRIPTIONS.items()
 )
 FINDINGS = tuple(
-    Check(
-        rule.kind,
-        "journals",
-        rule.meaning[0].lower() + rule.meaning[1:].rstrip("."),
-        partial(_check_findings, rule),
-    )
+    Check(rule.kind, "journals", rule.meaning[0].lower() + rule.meaning[1:].rstrip("."), partial(_check_findings, rule))
     for rule in RULES
 )

@@ -24,8 +24,7 @@ _FILE = rf"[`'\"“]?((?:[\w.-]+/)*[\w-]+\.{_SUFFIX})\b"
 _NO_END = r"(?:(?![.!?](?:\s|$)|\n).){0,80}?"
 _FILE_CLAIM = re.compile(rf"^{_SUBJECT}{_WROTE}\b({_NO_END})(?:\s|[`'\"“(]){_FILE}", re.IGNORECASE)
 _CALL_CLAIM = re.compile(
-    rf"^{_SUBJECT}{_CALLED}\s+(?:the\s+)?(?:tool\s+)?[`'\"“]?([a-z][a-z0-9]*(?:[_.][a-z0-9_-]+)+)",
-    re.IGNORECASE,
+    rf"^{_SUBJECT}{_CALLED}\s+(?:the\s+)?(?:tool\s+)?[`'\"“]?([a-z][a-z0-9]*(?:[_.][a-z0-9_-]+)+)", re.IGNORECASE
 )
 _SENTENCE = re.compile(r"(?:(?<=[.!?])\s+|\n+[ \t]*(?:[-*•]\s+)?)")
 _NEGATION = re.compile(
@@ -60,9 +59,7 @@ def find_false_claims(scan: FindingScan) -> Iterator[Finding]:
 
 def _iter_sentences(turn: TurnRecord) -> Iterator[tuple[str, str]]:
     """Yield the sentences of a turn with the file of the entry; questions are skipped."""
-    texts = [
-        (get_payload_text(entry.payload), entry.file) for entry in turn.entries if entry.kind != "request"
-    ]
+    texts = [(get_payload_text(entry.payload), entry.file) for entry in turn.entries if entry.kind != "request"]
     if turn.report and turn.report.notes:
         texts.append((turn.report.notes, ""))
     for text, file in texts:

@@ -32,8 +32,7 @@ RULES = (
         "repeats",
         "repeats itself",
         "An agent repeats the same text, or the same call with the same result.",
-        "polling with changing results; answered questions; the same answer to several requests; rare "
-        "repetitions",
+        "polling with changing results; answered questions; the same answer to several requests; rare repetitions",
         repetition.find_repetition,
     ),
     FindingRule(

@@ -19,12 +19,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState, UsageError
 from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files import fs
-from lemming.kernel.journal.journal_file import (
-    drop_unstarted,
-    journal_ticks,
-    make_prompt_reader,
-    started_journals,
-)
+from lemming.kernel.journal.journal_file import drop_unstarted, journal_ticks, make_prompt_reader, started_journals
 from lemming.kernel.journal.journal_records import ToolFinished, ToolStarted
 from lemming.kernel.journal.prompt_store import PromptReader
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES, decode_entry, parse_file_names
@@ -111,9 +106,7 @@ class FindingScan:
             parse_file_names(author, [file_name for file_name in entries if file_name >= oldest])
             for author, entries in files.items()
         )
-        entries = {
-            name: load_request_entry(self.org.base, name) for name in chain.from_iterable(recent_names)
-        }
+        entries = {name: load_request_entry(self.org.base, name) for name in chain.from_iterable(recent_names)}
         return build_requests(
             {name: entry for name, entry in entries.items() if entry},
             agents=self.survey.agents,
@@ -133,11 +126,7 @@ class FindingScan:
 
 
 def scan_ticks(
-    base_path: str | os.PathLike[str],
-    *,
-    first: int | None = None,
-    last: int | None = None,
-    max_turns: int = MAX_TURNS,
+    base_path: str | os.PathLike[str], *, first: int | None = None, last: int | None = None, max_turns: int = MAX_TURNS
 ) -> FindingScan:
     """Scan the ticks in the configured window, or every tick from `first` to `last`.
 
@@ -208,9 +197,7 @@ def _build_turn_from_entries(org: Organisation, recorded: RecordedTick, key: str
             raw = fs.read_bytes(f"{org}/{entry_report['file']}", ENTRY_LIMIT_BYTES)
             if sha256(raw).hexdigest() != digests.get(entry_report["file"]):
                 return None
-            entries.append(
-                decode_entry(parse_file_names(agent, [entry_report["file"].rpartition("/")[2]])[0], raw)
-            )
+            entries.append(decode_entry(parse_file_names(agent, [entry_report["file"].rpartition("/")[2]])[0], raw))
         except (OSError, ConfigError):
             return None
     return TurnRecord(

@@ -26,9 +26,7 @@ def find_dropped_requests(scan: FindingScan) -> Iterator[Finding]:
                 yield _dropped_finding(scan, request, assignment)
         if request.end == "expired" and not request.has_default and _is_recent(scan, request):
             assignees = tuple(
-                assignment.assignee
-                for assignment in request.assignments
-                if scan.takes_turns(assignment.assignee)
+                assignment.assignee for assignment in request.assignments if scan.takes_turns(assignment.assignee)
             )
             if assignees:
                 yield _expired_finding(request, assignees)
@@ -111,11 +109,7 @@ def find_unread_entries(scan: FindingScan) -> Iterator[Finding]:
     for turn in scan.turns:
         for entry in turn.entries:
             for reader in sorted(entry.targets):
-                if (
-                    entry.kind != "request"
-                    and entry.tick < scan.tick
-                    and _has_skipped_entry(scan, reader, entry)
-                ):
+                if entry.kind != "request" and entry.tick < scan.tick and _has_skipped_entry(scan, reader, entry):
                     waiting.setdefault(reader, []).append(entry)
     for reader, entries in sorted(waiting.items()):
         yield Finding(
@@ -156,9 +150,7 @@ def _has_skipped_entry(scan: FindingScan, reader: str, entry: OutboxEntry) -> bo
     agent = scan.agents.get(reader)
     if agent is None or not scan.takes_turns(reader) or not agent.may_read(entry.agent) or entry.not_before:
         return False
-    turns = [
-        turn for turn in scan.by_agent.get(reader, ()) if turn.tick > entry.tick and _has_read_inbox(turn)
-    ]
+    turns = [turn for turn in scan.by_agent.get(reader, ()) if turn.tick > entry.tick and _has_read_inbox(turn)]
     if len(turns) < scan.settings.unread:
         return False
     name = parse_file_names(entry.agent, [entry.file.rpartition("/")[2]])[0]
@@ -199,9 +191,7 @@ def find_unverified_work(scan: FindingScan) -> Iterator[Finding]:
 
 def _has_unpassed_output(turn: TurnRecord) -> bool:
     """Return True if output was delivered without passing its judge; `"then": "fail"` prevents delivery."""
-    from lemming.capabilities.judges.judges_settings import (
-        UNPASSED_REMARKS,  # only where something was judged
-    )
+    from lemming.capabilities.judges.judges_settings import UNPASSED_REMARKS  # only where something was judged
 
     remarks = turn.report.remarks if turn.report else []
     return any(remark.startswith(UNPASSED_REMARKS) for remark in remarks)

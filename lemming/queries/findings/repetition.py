@@ -41,13 +41,7 @@ def entry_action(entry: OutboxEntry) -> Action:
 
 def call_action(tool_use: ToolUse) -> Action:
     """Return a tool call with its output as an action: a repeated call with a new output is no repetition."""
-    return (
-        "called",
-        tool_use.tool,
-        dump_compact(tool_use.args).decode(),
-        f"{tool_use.success}",
-        tool_use.output,
-    )
+    return ("called", tool_use.tool, dump_compact(tool_use.args).decode(), f"{tool_use.success}", tool_use.output)
 
 
 def entry_actions(turn: TurnRecord) -> dict[Action, OutboxEntry]:
@@ -88,8 +82,7 @@ def find_repetition(scan: FindingScan) -> Iterator[Finding]:
     for agent, turns in scan.by_agent.items():
         turns_by_action = {**_group_entries(scan, turns), **_group_repeated_calls(turns)}
         dense_turns = {
-            action: _find_dense_turns(numbers, scan.settings.repeats)
-            for action, numbers in turns_by_action.items()
+            action: _find_dense_turns(numbers, scan.settings.repeats) for action, numbers in turns_by_action.items()
         }
         action = max(dense_turns, key=lambda candidate: len(dense_turns[candidate]), default=None)
         if action is None or not dense_turns[action]:
@@ -101,10 +94,7 @@ def find_repetition(scan: FindingScan) -> Iterator[Finding]:
             message=f"{agent} {_describe_action(action, repeated_turns[-1])} in {format_count(len(repeated_turns), 'turn')}",
             since=repeated_turns[0].tick,
             evidence=format_evidence(repeated_turns),
-            hint=(
-                f'set "wake": "changed" for {agent}, or add to its instructions what to do when '
-                "nothing is new"
-            ),
+            hint=(f'set "wake": "changed" for {agent}, or add to its instructions what to do when nothing is new'),
         )
 
 
@@ -161,14 +151,10 @@ def find_ping_pong(scan: FindingScan) -> Iterator[Finding]:
     current: dict[frozenset[str], list[TurnRecord]] = {}
     for turn in scan.turns:
         partner = _find_sole_partner(scan, turn)
-        if partner is None and not (
-            turn.entries or turn.tools or file_actions(turn) or turn.visible_entry_ids
-        ):
+        if partner is None and not (turn.entries or turn.tools or file_actions(turn) or turn.visible_entry_ids):
             continue
         pair = frozenset((turn.agent, partner)) if partner else None
-        for stale_pair in [
-            known_pair for known_pair in current if turn.agent in known_pair and known_pair != pair
-        ]:
+        for stale_pair in [known_pair for known_pair in current if turn.agent in known_pair and known_pair != pair]:
             del current[stale_pair]
         if pair:
             exchange = current.get(pair, [])
@@ -186,9 +172,7 @@ def find_ping_pong(scan: FindingScan) -> Iterator[Finding]:
                 ),
                 since=turns[0].tick,
                 evidence=format_evidence(turns),
-                hint=(
-                    'add to their instructions which of them has the last word, and set "wake": "addressed"'
-                ),
+                hint=('add to their instructions which of them has the last word, and set "wake": "addressed"'),
             )
 
 
@@ -258,9 +242,7 @@ class _IdleRun:
     @property
     def follows_final_answer(self) -> bool:
         """True if the run follows an answer and nothing new arrived."""
-        has_answered = self.productive_turn and any(
-            entry.kind == "response" for entry in self.productive_turn.entries
-        )
+        has_answered = self.productive_turn and any(entry.kind == "response" for entry in self.productive_turn.entries)
         return bool(has_answered) and not any(turn.visible_entry_ids for turn in self.turns)
 
 

@@ -79,9 +79,7 @@ def _build_memory_section(org: Organisation, name: str) -> dict[str, Any]:
     values = [
         {
             "key": key,
-            "text": (text := value if isinstance(value, str) else dump_compact(value).decode())[
-                :MAX_VALUE_CHARS
-            ],
+            "text": (text := value if isinstance(value, str) else dump_compact(value).decode())[:MAX_VALUE_CHARS],
             "chars": len(text),
             "trust": memories.trust.get(key, ""),
         }
@@ -209,7 +207,5 @@ def _build_prompt_section(org: Organisation, name: str) -> dict[str, Any]:
 def build_settings_view(org: OrgPath, *, file: str = "org") -> dict[str, Any]:
     """Return a settings file, `org` or `models`, with its problems."""
     if file not in SETTINGS_FILES:
-        raise UsageError(
-            f'settings file "{file[:80]}" does not exist', hint=did_you_mean(file[:80], [*SETTINGS_FILES])
-        )
+        raise UsageError(f'settings file "{file[:80]}" does not exist', hint=did_you_mean(file[:80], [*SETTINGS_FILES]))
     return load_editable_file(org, SETTINGS_FILES[file])

@@ -71,8 +71,7 @@ def build_agents_view(
     return {
         "total": len(names),
         "counts": {
-            group_name: sum(agent_group == group_name for agent_group in groups.values())
-            for group_name in GROUPS
+            group_name: sum(agent_group == group_name for agent_group in groups.values()) for group_name in GROUPS
         },
         "offset": first,
         "tick": preview.tick,
@@ -140,26 +139,17 @@ class _AgentListBuilder:
                 state = read_state(self._org, name)
             except LemmingError:
                 return (0, name)
-            return (
-                -(state.consumed_credits if sort == "spent" else state.tick if state.status else -1),
-                name,
-            )
+            return (-(state.consumed_credits if sort == "spent" else state.tick if state.status else -1), name)
         return (name,) if sort == "name" else (GROUPS.index(group), name)
 
     def _waits_for_person(self, state: AgentState) -> bool:
         """Return True if an agent waits for a person."""
-        return any(
-            sub_request.held or sub_request.to in self._people
-            for sub_request in list_pending_questions(state)
-        )
+        return any(sub_request.held or sub_request.to in self._people for sub_request in list_pending_questions(state))
 
     def build_row(self, name: str) -> Json:
         try:
             state = read_state(self._org, name)
-        except (
-            LemmingError,
-            ValueError,
-        ) as error:  # a damaged ledger; a folder that no agent can be named like
+        except (LemmingError, ValueError) as error:  # a damaged ledger; a folder that no agent can be named like
             return self._build_broken_row(name, self._survey.broken.get(name, error))
         if name in self._survey.broken:
             return {**self._build_broken_row(name, self._survey.broken[name]), **_spent_amounts(state)}
@@ -207,18 +197,11 @@ class _AgentListBuilder:
 
     def _describe_failure(self, failed_turn: UnfinishedTurn) -> Json:
         times = count_consecutive_failures(self._org, failed_turn.agent, self._preview.tick)
-        frequency = (
-            f"{times} times{' or more' if times == MAX_TICKS_SCANNED else ' in a row'}: " if times > 1 else ""
-        )
+        frequency = f"{times} times{' or more' if times == MAX_TICKS_SCANNED else ' in a row'}: " if times > 1 else ""
         state = "failing" if failed_turn.status == "failed" else "skipped"
         state = "out_of_credits" if failed_turn.error == "OutOfCredits" else state
         facts = {"error": failed_turn.error, "times": times, "since_tick": failed_turn.since_tick}
-        return {
-            "state": state,
-            "text": f"{frequency}{failed_turn.reason}",
-            "since": failed_turn.since,
-            **facts,
-        }
+        return {"state": state, "text": f"{frequency}{failed_turn.reason}", "since": failed_turn.since, **facts}
 
     def _build_last_entry(self, name: str) -> Json | None:
         """Return a short form of an agent's newest entry."""
@@ -239,12 +222,7 @@ class _AgentListBuilder:
 def _spent_amounts(state: AgentState) -> Json:
     """Return the turns and spending of an agent from its ledger."""
     last = state.tick if state.status else None
-    return {
-        "turns": state.turns,
-        "last_tick": last,
-        "credits": state.consumed_credits,
-        "cost_usd": state.cost_usd,
-    }
+    return {"turns": state.turns, "last_tick": last, "credits": state.consumed_credits, "cost_usd": state.cost_usd}
 
 
 def _describe_work(activity: CurrentActivity) -> Json:

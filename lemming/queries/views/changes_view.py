@@ -27,9 +27,7 @@ _TEXT_FILE = re.compile(r"diff --git a/\S+ b/(?P<path>agents/[^/\s]+/(?P<kind>ou
 JOURNAL_REMARK = "no history is kept here: this is what the tick's turns wrote, from its journal"
 
 
-def build_past_view(
-    org: OrgPath, *, old: int | None = None, new: int | None = None, agent: str = ""
-) -> dict[str, Any]:
+def build_past_view(org: OrgPath, *, old: int | None = None, new: int | None = None, agent: str = "") -> dict[str, Any]:
     """Return the file changes of tick `new`, or the differences between the ends of ticks `old` and `new`.
 
     Without `old`, the result covers tick `new`, by default the newest. With `old`, a missing `new` means the
@@ -95,9 +93,7 @@ def _load_tick_changes(org: Organisation, tick: int, agent: str) -> tuple[StateD
         for file_diff in _iter_turn_changes(org, load_recorded_tick(org, tick))
         if file_diff[0].path.startswith(folder_prefix)
     ]
-    return StateDiff(
-        [file for file, _ in changed_files], "".join(diff for _, diff in changed_files)
-    ), JOURNAL_REMARK
+    return StateDiff([file for file, _ in changed_files], "".join(diff for _, diff in changed_files)), JOURNAL_REMARK
 
 
 def _iter_turn_changes(org: Organisation, record: RecordedTick) -> Iterator[tuple[FileChange, str]]:
@@ -128,10 +124,7 @@ def require_fast_history(org: Organisation, purpose: str) -> None:
 
     Reading the journals takes minutes, too long for a user in front of a screen.
     """
-    if (
-        not _has_history(org)
-        and len(started_journals(org, MAX_JOURNALS_COMPARED + 1)) > MAX_JOURNALS_COMPARED
-    ):
+    if not _has_history(org) and len(started_journals(org, MAX_JOURNALS_COMPARED + 1)) > MAX_JOURNALS_COMPARED:
         message = f"{purpose}, more than {MAX_JOURNALS_COMPARED} journals must be read"
         raise UsageError(message, hint="build a history once with `lemming history on`")
 

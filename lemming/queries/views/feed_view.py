@@ -52,20 +52,11 @@ def build_feed_view(
     if kind and kind not in MESSAGE_KINDS:
         raise UsageError(f'kind "{kind[:40]}" does not exist', hint=", ".join(MESSAGE_KINDS))
     if thread:
-        return {
-            "entries": builder.build_thread(thread),
-            "before": None,
-            "looked_at": 0,
-            "people": builder.people,
-        }
+        return {"entries": builder.build_thread(thread), "before": None, "looked_at": 0, "people": builder.people}
     search_text, rows, scanned = find.casefold(), list[Json](), 0
     names = builder.list_entry_names(agent, before)
     for scanned, entry in enumerate(builder.iter_by_time(names, before), 1):
-        if (
-            entry
-            and kind in ("", entry.kind)
-            and (not search_text or search_text in entry.prompt_line.casefold())
-        ):
+        if entry and kind in ("", entry.kind) and (not search_text or search_text in entry.prompt_line.casefold()):
             rows.append(builder.build_entry_row(entry))
         if len(rows) >= min(limit, MAX_ENTRIES) or scanned >= MAX_ENTRIES_SCANNED:
             break
@@ -97,9 +88,7 @@ class _FeedBuilder:
         folders = [*filter(paths.AGENT_NAME.match, list_agent_folders(self._org))]
         if agent and agent not in folders:
             raise UsageError(f'agent "{agent[:80]}" does not exist')
-        names = [
-            name for author in ([agent] if agent else folders) for name in self._index.list_outbox(author).all
-        ]
+        names = [name for author in ([agent] if agent else folders) for name in self._index.list_outbox(author).all]
         names.sort(reverse=True)
         if not older_than:
             return names
@@ -121,10 +110,7 @@ class _FeedBuilder:
             if older_than and group_index == 0:
                 entries = _skip_to_position(entries, _parse_position(older_than))
             for count, (name, entry) in enumerate(entries, 1):
-                self.last, self.is_last = (
-                    name.identity,
-                    count == len(entries) and group_index == len(groups) - 1,
-                )
+                self.last, self.is_last = (name.identity, count == len(entries) and group_index == len(groups) - 1)
                 yield entry
 
     def load_entry(self, name: EntryName) -> OutboxEntry | None:

@@ -17,11 +17,7 @@ def build_findings_view(org: OrgPath, *, kind: str = "", agent: str = "") -> Jso
     """Return the findings in the newest ticks, restricted to a kind or an agent if named."""
     org = Organisation.from_path(org)
     all_findings = org.get_cache(_FindingsCache).get_findings()
-    rows = [
-        row
-        for row in all_findings["rows"]
-        if kind in ("", row["kind"]) and (not agent or agent in row["agents"])
-    ]
+    rows = [row for row in all_findings["rows"] if kind in ("", row["kind"]) and (not agent or agent in row["agents"])]
     return {**all_findings, "rows": rows, "total": len(all_findings["rows"])}
 
 

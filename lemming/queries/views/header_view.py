@@ -59,9 +59,7 @@ def _build_valid_status(org: OrgPath, removed: Sequence[Account]) -> Json:
     account_list, damaged = load_accounts(org, survey, config)
     reported = " ".join(issue.message for issue in issues)
     ledger_issues = [
-        HealthIssue(
-            f"{ledger_error.where}: {ledger_error.message}", hint=ledger_error.hint, about=ledger_error.where
-        )
+        HealthIssue(f"{ledger_error.where}: {ledger_error.message}", hint=ledger_error.hint, about=ledger_error.where)
         for ledger_error in damaged
         if ledger_error.where not in reported
     ]
@@ -90,9 +88,7 @@ def _describe_state(
     if config.org.paused:
         return "paused", f"{format_pause(config.org.paused)}; `lemming unpause` ends it"
     if engine and is_begun:
-        working = [
-            name for name, activity in find_current_activities(org, tick).items() if not activity.is_over
-        ]
+        working = [name for name, activity in find_current_activities(org, tick).items() if not activity.is_over]
         names = ", ".join(working[:3]) + (f" and {len(working) - 3} more" if len(working) > 3 else "")
         return "working", f"{names or 'no agent yet'} working on tick {tick}"
     if engine:
@@ -128,9 +124,4 @@ def _sum_spending(account_list: Sequence[Account]) -> Json:
     """Return the total spending and the used-up credits; the limit is null if any agent has none."""
     total = sum_accounts(account_list)
     dollars = {"dollars": total["cost_usd"] or 0.0, "unpriced": total["unpriced_calls"]}
-    return {
-        "credits": total["credits"],
-        "used_up": total["used_up"],
-        "max": total["max_credits"],
-        **dollars,
-    }
+    return {"credits": total["credits"], "used_up": total["used_up"], "max": total["max_credits"], **dollars}

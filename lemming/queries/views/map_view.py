@@ -99,8 +99,7 @@ def build_graph(org: OrgPath, *, ticks: int = DEFAULT_TICKS) -> tuple[dict[str, 
     arrows = [*_iter_read_arrows(survey, traffic.read_counts), *_iter_ask_arrows(survey, traffic)]
     arrows.sort(key=lambda arrow: (-arrow.traffic, arrow.source, arrow.target, arrow.kind))
     return {
-        name: _build_node(name, survey, config, traffic.written_counts)
-        for name in (*survey.agents, *survey.broken)
+        name: _build_node(name, survey, config, traffic.written_counts) for name in (*survey.agents, *survey.broken)
     }, arrows
 
 
@@ -136,21 +135,14 @@ class _Traffic:
     """
 
     def __init__(self, org: Organisation, survey: Survey, config: Config, ticks: list[int]) -> None:
-        self._index, self._agent_names = (
-            org.get_cache(EntryIndex),
-            frozenset((*survey.agents, *survey.broken)),
-        )
+        self._index, self._agent_names = (org.get_cache(EntryIndex), frozenset((*survey.agents, *survey.broken)))
         self.request_counts, self.handoff_counts = Counter[Pair](), Counter[Pair]()
         summaries = summarize_ticks(org, ticks)
         author_by_entry = {
-            entry: written_entry.author
-            for summary in summaries
-            for entry, written_entry in summary.wrote.items()
+            entry: written_entry.author for summary in summaries for entry, written_entry in summary.wrote.items()
         }
         self.written_counts = Counter(author_by_entry.values())
-        non_model_agents = [
-            name for name, agent in survey.agents.items() if not has_model_turns(agent, config)
-        ]
+        non_model_agents = [name for name, agent in survey.agents.items() if not has_model_turns(agent, config)]
         for name in non_model_agents:  # messages of people and channels are in no journal
             outbox = self._index.list_outbox(name)
             own_entries = outbox.all[outbox.next_index(ticks[0] - 1) :] if ticks else []
@@ -164,8 +156,7 @@ class _Traffic:
                 if written_entry.kind == "request"
             ]
             self._add_requests(
-                EntryName(tick, 0, entry, written_entry.author)
-                for tick, entry, written_entry in request_entries
+                EntryName(tick, 0, entry, written_entry.author) for tick, entry, written_entry in request_entries
             )
         self.read_counts = Counter(
             (author_by_entry[entry], reader)
@@ -175,9 +166,7 @@ class _Traffic:
             if author_by_entry.get(entry, reader) != reader
         )
         for name in non_model_agents:  # they are shown all that they may read
-            self.read_counts.update(
-                {(author, name): n for author, n in self.written_counts.items() if author != name}
-            )
+            self.read_counts.update({(author, name): n for author, n in self.written_counts.items() if author != name})
 
     def _add_requests(self, names: Iterable[EntryName]) -> None:
         """Count the targets of the requests among these entries."""
@@ -192,9 +181,7 @@ def _iter_read_arrows(survey: Survey, read_counts: Mapping[Pair, int]) -> Iterat
     for name, agent in survey.agents.items():
         readable = agent.permissions.read_outboxes
         is_wide = "*" in readable
-        authors = (
-            _visible_authors(name, survey, read_counts) if is_wide else survey.agents.keys() & {*readable}
-        )
+        authors = _visible_authors(name, survey, read_counts) if is_wide else survey.agents.keys() & {*readable}
         for author in authors:
             if author != name:
                 yield Arrow(author, name, "reads", read_counts.get((author, name), 0), is_wide)
@@ -214,15 +201,9 @@ def _iter_ask_arrows(survey: Survey, traffic: _Traffic) -> Iterator[Arrow]:
             traffic.request_counts.update({(name, member.agent): 0 for member in team.ask_members})
             traffic.handoff_counts.update({(name, handoff_target): 0 for handoff_target in team.hand_to})
     agent_names = survey.agents.keys()
+    yield from (Arrow(*pair, "asks", count) for pair, count in traffic.request_counts.items() if {*pair} <= agent_names)
     yield from (
-        Arrow(*pair, "asks", count)
-        for pair, count in traffic.request_counts.items()
-        if {*pair} <= agent_names
-    )
-    yield from (
-        Arrow(*pair, "hands", count)
-        for pair, count in traffic.handoff_counts.items()
-        if {*pair} <= agent_names
+        Arrow(*pair, "hands", count) for pair, count in traffic.handoff_counts.items() if {*pair} <= agent_names
     )
 
 
@@ -254,9 +235,7 @@ def layout_nodes(names: Collection[str], arrows: Mapping[Pair, float]) -> tuple[
     >>> layout_nodes(["b", "a", "c"], {("a", "b"): 1, ("b", "c"): 1})
     ({'a': (0.0, 0.0), 'b': (1.0, 0.0), 'c': (2.0, 0.0)}, 'columns')
     """
-    proper_arrows = {
-        (source, target): weight for (source, target), weight in arrows.items() if source != target
-    }
+    proper_arrows = {(source, target): weight for (source, target), weight in arrows.items() if source != target}
     order = _order_without_cycles(sorted(names), proper_arrows)
     rank = {name: number for number, name in enumerate(order)}
     forward_arrows = {arrow for arrow in proper_arrows if rank[arrow[0]] < rank[arrow[1]]}
@@ -279,11 +258,7 @@ def _order_without_cycles(names: list[str], arrows: Mapping[Pair, float]) -> lis
     while remaining:
         sink = next((name for name in remaining if not out_weight[name] and in_weight[name]), None)
         source = next((name for name in remaining if not in_weight[name]), None)
-        name = (
-            sink
-            or source
-            or max(remaining, key=lambda candidate: out_weight[candidate] - in_weight[candidate])
-        )
+        name = sink or source or max(remaining, key=lambda candidate: out_weight[candidate] - in_weight[candidate])
         (trailing if name == sink else leading).append(name)
         del remaining[name]
         for neighbour, weight, is_outgoing in neighbours[name]:
@@ -325,9 +300,7 @@ def _sort_columns(columns: list[list[str]], arrows: Mapping[Pair, float]) -> lis
 
 
 def _mean_height(name: str, neighbours: set[str], height: Mapping[str, float]) -> float:
-    return (
-        sum(height[neighbour] for neighbour in neighbours) / len(neighbours) if neighbours else height[name]
-    )
+    return sum(height[neighbour] for neighbour in neighbours) / len(neighbours) if neighbours else height[name]
 
 
 def _assign_spots(columns: list[list[str]]) -> dict[str, Spot]:

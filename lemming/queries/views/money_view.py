@@ -76,9 +76,7 @@ def build_money_view(org: OrgPath, *, by: str = "tick", ticks: int = DEFAULT_TIC
         "older": older,
         "columns": _columns_to_json(columns),
         "has_dollars": any(column.cost_usd is not None for column in columns.values()),
-        "agents": [
-            {**account.as_json(), "credits": account.spent} for account in account_list[:MAX_AGENTS_SHOWN]
-        ],
+        "agents": [{**account.as_json(), "credits": account.spent} for account in account_list[:MAX_AGENTS_SHOWN]],
         "left_out": len(account_list[MAX_AGENTS_SHOWN:]),
         "total": sum_accounts(account_list),
         "limits": _list_spending_limits(config),
@@ -101,8 +99,7 @@ def _build_columns(summaries: Iterable[TickSummary], time_zone: tzinfo | None) -
 def _columns_to_json(columns: Mapping[str, _Column]) -> list[dict[str, Any]]:
     """Return the columns as JSON values, naming only the agents and models with the highest total spending."""
     names_by_group = {
-        group: _top_spenders(getattr(column, group) for column in columns.values())
-        for group in ("agents", "models")
+        group: _top_spenders(getattr(column, group) for column in columns.values()) for group in ("agents", "models")
     }
     return [
         {
@@ -111,10 +108,7 @@ def _columns_to_json(columns: Mapping[str, _Column]) -> list[dict[str, Any]]:
             "calls": column.calls,
             "credits": round(column.credits, 6),
             "cost_usd": column.cost_usd,
-            **{
-                group: _sum_remainder(getattr(column, group), names_by_group[group])
-                for group in names_by_group
-            },
+            **{group: _sum_remainder(getattr(column, group), names_by_group[group]) for group in names_by_group},
         }
         for name, column in columns.items()
     ]

@@ -60,9 +60,7 @@ def _describe_non_tool_call(tool: str, args: Mapping[str, Any]) -> str:
         return f"read an entry of {str(args.get('entry', '')).partition('/')[0]}"
     if tool == "spend":
         amounts = [_format_amount(key, value) for key, value in args.items() if key != "of"]
-        return (
-            f"spend {' and '.join(amounts)} more than its limit" if amounts else "spend more than its limit"
-        )
+        return f"spend {' and '.join(amounts)} more than its limit" if amounts else "spend more than its limit"
     payload = args.get("payload")
     readers = sorted(parse_references(payload.get("target"))) if isinstance(payload, Mapping) else []
     return f"send a {args.get('kind', 'message')} to {' and '.join(readers) or 'all its readers'}"
@@ -86,11 +84,7 @@ def entry_text(payload: Mapping[str, Any]) -> str:
     'wants to run `ls`'
     """
     call, text = payload.get("call"), payload.get("text")
-    if (
-        requesting_capability(payload)
-        and isinstance(call, Mapping)
-        and isinstance(args := call.get("args"), Mapping)
-    ):
+    if requesting_capability(payload) and isinstance(call, Mapping) and isinstance(args := call.get("args"), Mapping):
         return f"wants to {describe_call(str(call.get('tool')), args)}"
     return text if isinstance(text, str) else ""
 

@@ -33,9 +33,7 @@ def find_subject(org: Organisation, call: Mapping[str, Any], asker: str) -> Json
             return {"entry": _load_entry(org, str(args.get("entry", "")))}
         case "publish":
             return {
-                "entry": _entry_to_json(
-                    asker, args.get("kind", ""), args.get("payload") or {}, args.get("tags") or ()
-                )
+                "entry": _entry_to_json(asker, args.get("kind", ""), args.get("payload") or {}, args.get("tags") or ())
             }
         case "spend":
             excess = {key: value for key, value in args.items() if key != "of"}
@@ -55,9 +53,7 @@ def _entry_to_json(author: str, kind: str, payload: Mapping[str, Any], tags: Seq
     """Return an entry in the form a person reads; nothing in its payload is shortened or omitted."""
     text = payload.get("text")
     is_text = isinstance(text, str)
-    fields = {
-        key: value for key, value in payload.items() if key != "target" and not (is_text and key == "text")
-    }
+    fields = {key: value for key, value in payload.items() if key != "target" and not (is_text and key == "text")}
     return {
         "author": author,
         "kind": kind,
@@ -83,10 +79,7 @@ def find_references(value: Any) -> set[str]:
             return {*_REFERENCES.findall(value)}
         case Mapping():
             return {
-                reference
-                for key, child in value.items()
-                if key != "schema"
-                for reference in find_references(child)
+                reference for key, child in value.items() if key != "schema" for reference in find_references(child)
             }
         case list() | tuple():
             return {reference for child in value for reference in find_references(child)}

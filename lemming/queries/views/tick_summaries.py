@@ -224,8 +224,7 @@ def _parse_json_line(line: bytes) -> dict[str, Any]:
 
 MAX_TICKS_SCANNED, MAX_OUTCOMES_CACHED = 50, 2000
 _FAILED = re.compile(
-    rb'^\{"type":"turn_(?:committed|skipped)","epoch":\d+,"agent":"([a-z0-9_-]+)","status":"(\w+)"',
-    re.MULTILINE,
+    rb'^\{"type":"turn_(?:committed|skipped)","epoch":\d+,"agent":"([a-z0-9_-]+)","status":"(\w+)"', re.MULTILINE
 )
 
 
@@ -255,9 +254,7 @@ class TurnOutcomeCache:
         """
         try:
             raw = raw_journal(self._org, tick)
-            match = next(
-                (turn_match for turn_match in _FAILED.finditer(raw) if turn_match[1] == agent.encode()), None
-            )
+            match = next((turn_match for turn_match in _FAILED.finditer(raw) if turn_match[1] == agent.encode()), None)
             end = raw.find(b"\n", match.start()) if match else 0
             line = parse(raw[match.start() : end], limit_bytes=MAX_LINE_BYTES) if match else None
         except (CorruptState, JsonProblem):

@@ -7,13 +7,7 @@ from typing import Any
 
 from lemming.journal_tools.missing_journals import explain_missing_journal
 from lemming.journal_tools.provenance.prompt_parser import parse_prompt
-from lemming.journal_tools.recorded_tick import (
-    RecordedTick,
-    ToolUse,
-    TurnRecord,
-    load_tick_record,
-    make_quiet_tick,
-)
+from lemming.journal_tools.recorded_tick import RecordedTick, ToolUse, TurnRecord, load_tick_record, make_quiet_tick
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.journal.journal_file import started_journals
@@ -204,15 +198,9 @@ def _build_turn_row(record: RecordedTick, name: str) -> dict[str, Any]:
     """
     ended = record.ended.get(name)
     report = ended.report if ended else None
-    tools = [
-        record_of_turn
-        for record_of_turn in record.turn_records(name)
-        if isinstance(record_of_turn, ToolFinished)
-    ]
+    tools = [record_of_turn for record_of_turn in record.turn_records(name) if isinstance(record_of_turn, ToolFinished)]
     answers = [
-        record_of_turn
-        for record_of_turn in record.turn_records(name)
-        if isinstance(record_of_turn, ModelReplied)
+        record_of_turn for record_of_turn in record.turn_records(name) if isinstance(record_of_turn, ModelReplied)
     ]
     return {
         "agent": name,
@@ -255,9 +243,7 @@ def build_timing(record: RecordedTick, names: list[str]) -> dict[str, Any]:
     began = parse_timestamp(record.start_record.at) if record.start_record.at else None
     answers = [answer for answer in record.answers.values() if isinstance(answer, ModelReplied)]
     is_exact = began is not None and record.engine_starts < 2
-    is_exact = is_exact and all(
-        began and _compute_asked_ms(began, answer) >= -MAX_CLOCK_SKEW_MS for answer in answers
-    )
+    is_exact = is_exact and all(began and _compute_asked_ms(began, answer) >= -MAX_CLOCK_SKEW_MS for answer in answers)
     bars = _measure_bars(record, names, began) if is_exact and began else _stack_bars(record, names)
     ends = [bar["end_ms"] for turn_bars in bars.values() for bar in turn_bars if bar["end_ms"] is not None]
     return {"is_exact": is_exact, "bars": bars, "end_ms": max(ends, default=0)}
@@ -312,9 +298,7 @@ MAX_STRIP_TICKS = 500
 _STATUSES_BY_SEVERITY = ("failed", "waiting", "done", "skipped")
 
 
-def build_ticks_view(
-    org: OrgPath, *, before: int | None = None, count: int = DEFAULT_STRIP_TICKS
-) -> dict[str, Any]:
+def build_ticks_view(org: OrgPath, *, before: int | None = None, count: int = DEFAULT_STRIP_TICKS) -> dict[str, Any]:
     """Return the newest ticks with a journal, oldest first; with `before`, ticks before this tick.
 
     `older` is True if earlier ticks exist; pass the number of the first returned tick as `before` to get

@@ -38,17 +38,13 @@ def build_view(org: OrgPath, name: str, parameters: Mapping[str, str] | None = N
 def find_view_function(name: str) -> Callable[..., dict[str, Any]]:
     """Return the function of a view; raise `UsageError` for an unknown name."""
     if name not in VIEWS:
-        raise UsageError(
-            f'view "{name[:80]}" does not exist', hint=did_you_mean(name[:80], VIEWS) or ", ".join(VIEWS)
-        )
+        raise UsageError(f'view "{name[:80]}" does not exist', hint=did_you_mean(name[:80], VIEWS) or ", ".join(VIEWS))
     module = import_module(f"lemming.queries.views.{_MODULE_EXCEPTIONS.get(name, name)}_view")
     function: Callable[..., dict[str, Any]] = getattr(module, f"build_{name}_view")
     return function
 
 
-def _parse_arguments(
-    name: str, function: Callable[..., Any], parameters: Mapping[str, str]
-) -> dict[str, Any]:
+def _parse_arguments(name: str, function: Callable[..., Any], parameters: Mapping[str, str]) -> dict[str, Any]:
     """Convert the strings of an address to the arguments of the view."""
     parameters_by_name = {
         parameter.name: parameter

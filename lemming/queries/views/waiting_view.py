@@ -40,25 +40,15 @@ def build_waiting_view(org: OrgPath, *, person: str = "", item: str = "") -> Jso
     """
     org = Organisation.from_path(org)
     snapshot = load_requests(org)
-    items = [
-        waiting_item
-        for waiting_item in build_person_inbox(snapshot, org)
-        if person in ("", waiting_item.person)
-    ]
+    items = [waiting_item for waiting_item in build_person_inbox(snapshot, org) if person in ("", waiting_item.person)]
     by_identity = snapshot.requests.by_identity
     chosen = (
-        item
-        if any(waiting_item.identity == item for waiting_item in items)
-        else items[0].identity
-        if items
-        else ""
+        item if any(waiting_item.identity == item for waiting_item in items) else items[0].identity if items else ""
     )
     return {
         "people": sorted(snapshot.people),
         "tick": snapshot.requests.tick,
-        "items": [
-            _build_item(org, waiting_item, by_identity[waiting_item.identity]) for waiting_item in items
-        ],
+        "items": [_build_item(org, waiting_item, by_identity[waiting_item.identity]) for waiting_item in items],
         "because": build_request_context(org, snapshot, by_identity[chosen]) if chosen else None,
     }
 
@@ -82,9 +72,7 @@ def _build_item(org: Organisation, item: PersonInboxItem, request: RequestView) 
 
 def _build_expiry(item: PersonInboxItem, request: RequestView) -> Json:
     """Return the expiry of the request (ticks from now, a time, or neither) and its default answer."""
-    ticks_left = (
-        None if item.deadline is None else max(0, item.deadline - (request.tick + item.age_ticks)) + 1
-    )
+    ticks_left = None if item.deadline is None else max(0, item.deadline - (request.tick + item.age_ticks)) + 1
     default = truncate_value(request.default_answer, MAX_CHARS) if request.has_default else None
     return {"ticks": ticks_left, "at": request.not_after, "default": default}
 
@@ -142,12 +130,7 @@ def build_request_context(org: Organisation, snapshot: RequestsSnapshot, request
     note. `more`: number of omitted lines. `wrong`: the error of an unreadable record. A person's request has
     no lines, because no turn made the request.
     """
-    base_fields: Json = {
-        "identity": request.identity,
-        "tick": request.tick,
-        "agent": request.asker,
-        "notes": "",
-    }
+    base_fields: Json = {"identity": request.identity, "tick": request.tick, "agent": request.asker, "notes": ""}
     if request.asker in snapshot.people:
         return {**base_fields, "lines": [], "more": 0, "wrong": ""}
     try:

@@ -19,9 +19,7 @@ MAX_DEPTH = 100
 MAX_TEXT_CHARS = 4000
 
 
-def build_why_view(
-    org: OrgPath, *, target: str = "", depth: int = DEFAULT_DEPTH, grep: str = ""
-) -> dict[str, Any]:
+def build_why_view(org: OrgPath, *, target: str = "", depth: int = DEFAULT_DEPTH, grep: str = "") -> dict[str, Any]:
     """Return the provenance tree of a target, `depth` turns deep; with `grep`, only branches containing the
     text.
 

@@ -27,12 +27,10 @@ def parse_docstring(function: Callable[..., Any]) -> ParsedDocstring:
         return ParsedDocstring(_to_one_line(docstring)[:DESCRIPTION_CHARS], {})
     text = "\n".join(part.strip() for part in (parsed.short_description, parsed.long_description) if part)
     descriptions = {
-        parameter.arg_name.lstrip("*"): _to_one_line(parameter.description or "")
-        for parameter in parsed.params
+        parameter.arg_name.lstrip("*"): _to_one_line(parameter.description or "") for parameter in parsed.params
     }
     return ParsedDocstring(
-        text[:DESCRIPTION_CHARS],
-        {name: description for name, description in descriptions.items() if description},
+        text[:DESCRIPTION_CHARS], {name: description for name, description in descriptions.items() if description}
     )
 
 

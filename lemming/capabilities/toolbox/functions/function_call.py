@@ -130,10 +130,7 @@ def _to_failure(spec: FunctionSpec, error: BaseException, attempts: int) -> Func
     needs_end = isinstance(error, MemoryError)
     reason, outcome = _describe_error(spec, error)
     return FunctionResult(
-        _add_attempt_count(ToolResult(False, reason, outcome=outcome), attempts),
-        RequestedEffects(),
-        trace,
-        needs_end,
+        _add_attempt_count(ToolResult(False, reason, outcome=outcome), attempts), RequestedEffects(), trace, needs_end
     )
 
 
@@ -154,9 +151,7 @@ def _add_attempt_count(result: ToolResult, attempts: int) -> ToolResult:
 def format_trace(error: BaseException, base: Path | None) -> str:
     """Return the stack frames of an error as `file:line in name`, without libraries and LeMMing's code."""
     steps = [step for step in traceback.extract_tb(error.__traceback__) if is_custom_file(step.filename)]
-    frames = [
-        f"{_short_path(step.filename, base)}:{step.lineno} in {step.name}" for step in steps[-MAX_FRAMES:]
-    ]
+    frames = [f"{_short_path(step.filename, base)}:{step.lineno} in {step.name}" for step in steps[-MAX_FRAMES:]]
     return ", ".join(frames)
 
 

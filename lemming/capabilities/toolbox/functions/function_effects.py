@@ -40,14 +40,10 @@ def attach_effects(tool: Tool, context: ToolContext, function_result: FunctionRe
     result = replace(function_result.result, output=redact_untrusted(function_result.result.output))
     result = context.check_result(result) if context.check_result else result
     output, output_effects = truncate_output(context, result.output, tool.name, tool.output_limit_bytes)
-    return replace(
-        result, output=output, effects=(*effects, *output_effects), entries=tuple(requested.entries)
-    )
+    return replace(result, output=output, effects=(*effects, *output_effects), entries=tuple(requested.entries))
 
 
-def truncate_output(
-    context: ToolContext, text: str, tool: str, limit_bytes: int
-) -> tuple[str, tuple[FileEffect, ...]]:
+def truncate_output(context: ToolContext, text: str, tool: str, limit_bytes: int) -> tuple[str, tuple[FileEffect, ...]]:
     """Return a text truncated for the prompt, and the effect that saves the full text in that case.
 
     Without room in the workspace for the file, the text is only truncated.
@@ -60,14 +56,10 @@ def truncate_output(
     full_text = raw[:SAVED_LIMIT_BYTES].decode("utf-8", "ignore").encode()
     path = f"workspace/{RESULTS_FOLDER}/{context.tick:08d}-{context.index}-{tool}.txt"
     try:
-        allowed_path = resolve_path(
-            _with_workspace_access(context).agent, context.base, path, "write", caller=tool
-        )
+        allowed_path = resolve_path(_with_workspace_access(context).agent, context.base, path, "write", caller=tool)
         quota = context.settings.quota
         limits = FolderSize(quota.max_bytes, quota.max_files)
-        effect = write_effect(
-            allowed_path, full_text, context.staged, limits=limits, limit_bytes=SAVED_LIMIT_BYTES
-        )
+        effect = write_effect(allowed_path, full_text, context.staged, limits=limits, limit_bytes=SAVED_LIMIT_BYTES)
     except LemmingError as error:
         if isinstance(error, DiskError) and not error.concerns_one_file:
             raise  # not an error of the file
@@ -81,27 +73,15 @@ def require_writable(context: ToolContext, effect: FileEffect, *, caller: str) -
     results_folder = f"{paths.workspace_folder(context.agent.name)}/{RESULTS_FOLDER}/"
     if not effect.root and effect.path.startswith(results_folder):
         allowed_path = resolve_path(
-            _with_workspace_access(context).agent,
-            context.base,
-            f"{context.base}/{effect.path}",
-            "write",
-            caller=caller,
+            _with_workspace_access(context).agent, context.base, f"{context.base}/{effect.path}", "write", caller=caller
         )
         write_effect(
-            allowed_path,
-            effect.content,
-            {},
-            limits=FolderSize(1 << 62, 1 << 62),
-            limit_bytes=SAVED_LIMIT_BYTES,
+            allowed_path, effect.content, {}, limits=FolderSize(1 << 62, 1 << 62), limit_bytes=SAVED_LIMIT_BYTES
         )
         return
     if effect.root or not effect.path.startswith(f"{paths.memory_folder(context.agent.name)}/"):
         resolve_path(
-            _without_file_access(context).agent,
-            context.base,
-            f"{context.base}/{effect.path}",
-            "write",
-            caller=caller,
+            _without_file_access(context).agent, context.base, f"{context.base}/{effect.path}", "write", caller=caller
         )
     require_granted_or_memory(context.agent, context.base, context.settings, effect, caller=caller)
 
@@ -138,18 +118,14 @@ def get_cached_result(context: ToolContext, arguments: Mapping[str, Any], ticks:
     return ToolResult(True, cached["output"]) if cached else None
 
 
-def cache_result(
-    context: ToolContext, arguments: Mapping[str, Any], result: ToolResult, ticks: int
-) -> ToolResult:
+def cache_result(context: ToolContext, arguments: Mapping[str, Any], result: ToolResult, ticks: int) -> ToolResult:
     """Return a result with an effect that caches the result and evicts expired and excess results."""
     cache_entry = {"tick": context.tick, "args": dict(arguments), "output": redact_values(result.output)}
     cache = {**_load_cache(context, ticks), _arguments_digest(arguments): cache_entry}
     newest = sorted(cache.items(), key=lambda item: item[1]["tick"], reverse=True)[:MAX_CACHED_RESULTS]
     while len(newest) > 1 and sum(len(dump_compact(item)) for item in newest) > MAX_CACHED_CHARS:
         newest.pop()
-    effect = make_memory_effect(
-        context.agent.name, cache_memory_key(context.tool), dict(sorted(newest)), context.now
-    )
+    effect = make_memory_effect(context.agent.name, cache_memory_key(context.tool), dict(sorted(newest)), context.now)
     return replace(result, effects=(*result.effects, effect))
 
 

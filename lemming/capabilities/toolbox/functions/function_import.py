@@ -103,11 +103,7 @@ def find_location(function: Callable[..., Any]) -> FunctionLocation | None:
     """Return the location of a function, or None if another process could not import the function."""
     module, qualname = function.__module__, function.__qualname__
     location = FunctionLocation(module, qualname)
-    return (
-        location
-        if location.is_importable and module != "__main__" and _is_module_importable(module)
-        else None
-    )
+    return location if location.is_importable and module != "__main__" and _is_module_importable(module) else None
 
 
 def get_attribute(module: Any, qualname: str) -> Any:

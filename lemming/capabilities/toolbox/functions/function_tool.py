@@ -16,11 +16,7 @@ from lemming.capabilities.toolbox.functions.function_call import (
     make_call_context,
     run_function,
 )
-from lemming.capabilities.toolbox.functions.function_import import (
-    FunctionLocation,
-    find_location,
-    get_source_location,
-)
+from lemming.capabilities.toolbox.functions.function_import import FunctionLocation, find_location, get_source_location
 from lemming.capabilities.toolbox.functions.signature import InvalidToolFunction, ToolSignature
 from lemming.capabilities.toolbox.functions.worker_pool import FunctionWorkers
 from lemming.capabilities.toolbox.functions.worker_protocol import call_to_json
@@ -47,11 +43,7 @@ class FunctionTool(Tool):
     stages_files = True
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        base: Path | None = None,
-        location: FunctionLocation | None = None,
+        self, function: Callable[..., Any], *, base: Path | None = None, location: FunctionLocation | None = None
     ) -> None:
         declaration = get_declaration(function)
         assert declaration, "a function with @tool"
@@ -90,11 +82,7 @@ class FunctionTool(Tool):
 
     def _list_own_memories(self) -> Sequence[str]:
         state_keys = [f"state.{self.name}"] if self.signature.contexts else []
-        return (
-            [*state_keys, function_effects.cache_memory_key(self.name)]
-            if self.declared.cache_ticks
-            else state_keys
-        )
+        return [*state_keys, function_effects.cache_memory_key(self.name)] if self.declared.cache_ticks else state_keys
 
     @property
     def definition(self) -> Any:
@@ -141,8 +129,7 @@ class FunctionTool(Tool):
 
     def _declared_path_rules(self, agent: Agent, declared_paths: Sequence[str], access_name: str) -> Places:
         return {
-            resolve_agent_path(agent.name, path): f"tool {self.name} {access_name} {path}"
-            for path in declared_paths
+            resolve_agent_path(agent.name, path): f"tool {self.name} {access_name} {path}" for path in declared_paths
         }
 
     def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:

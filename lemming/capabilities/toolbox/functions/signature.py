@@ -96,9 +96,7 @@ class ToolSignature:
         fields: dict[str, Any] = {
             # Names of our own: a parameter may have a name that pydantic claims ("json", "_x").
             f"argument_{index}": (
-                Annotated[
-                    parameter.annotation, _make_field(parameter.name, descriptions.get(parameter.name, ""))
-                ],
+                Annotated[parameter.annotation, _make_field(parameter.name, descriptions.get(parameter.name, ""))],
                 ... if parameter.default is parameter.empty else parameter.default,
             )
             for index, parameter in enumerate(self._arguments)
@@ -109,9 +107,7 @@ class ToolSignature:
             model.model_json_schema(schema_generator=_PlainSchema)
         except PydanticUserError as error:
             message = f"a parameter of {self._name} must have a type that JSON can express: {error.message}"
-            raise InvalidToolFunction(
-                message.partition("\n")[0].partition(". Set ")[0], where=self._where
-            ) from error
+            raise InvalidToolFunction(message.partition("\n")[0].partition(". Set ")[0], where=self._where) from error
         return model
 
 

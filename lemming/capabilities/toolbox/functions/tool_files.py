@@ -13,12 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from lemming.capabilities.toolbox.functions.function_call import format_trace
-from lemming.capabilities.toolbox.functions.function_import import (
-    FunctionLocation,
-    Sources,
-    load_module,
-    unload,
-)
+from lemming.capabilities.toolbox.functions.function_import import FunctionLocation, Sources, load_module, unload
 from lemming.capabilities.toolbox.functions.function_tool import FunctionTool
 from lemming.capabilities.toolbox.functions.tool_file_search import (
     add_neighbour_modules,
@@ -80,9 +75,7 @@ class FunctionToolSource(ToolSource):
     ) -> OrgTools:
         excluded = group_by_owner(problems)
         files = [file for file in files if get_owner(file) not in excluded]
-        excluded |= group_by_owner(
-            self._org.get_cache(FunctionWorkers).load_in_worker(files, sources, settings)
-        )
+        excluded |= group_by_owner(self._org.get_cache(FunctionWorkers).load_in_worker(files, sources, settings))
         files = [file for file in files if get_owner(file) not in excluded]
         tools = load_all(self._org.base, files, sources)
         self.sources = self._org.get_cache(FunctionWorkers).sources = sources
@@ -104,9 +97,7 @@ class FunctionToolSource(ToolSource):
                 if len(source) <= SOURCE_LIMIT_BYTES:
                     sources[file] = source
                 else:  # only its beginning was read
-                    unreadable.append(
-                        Problem(f"the file must have at most {SOURCE_LIMIT_BYTES} bytes, got more", file)
-                    )
+                    unreadable.append(Problem(f"the file must have at most {SOURCE_LIMIT_BYTES} bytes, got more", file))
         return sources, unreadable
 
     def _find_agent_writable(self, files: Sequence[str]) -> list[Problem]:
@@ -135,9 +126,7 @@ def load_all(base: Path, files: Sequence[str], sources: Sources) -> OrgTools:
         problems += [*_add_tools(by_agent.setdefault(owner, {}) if owner else shared_tools, tools)]
     excluded = group_by_owner(problems)
     return OrgTools(
-        shared_tools,
-        {name: agent_tools for name, agent_tools in by_agent.items() if name not in excluded},
-        excluded,
+        shared_tools, {name: agent_tools for name, agent_tools in by_agent.items() if name not in excluded}, excluded
     )
 
 
@@ -170,9 +159,7 @@ def _add_tools(existing: dict[str, Tool], tools: Sequence[Tool]) -> Iterator[Pro
             file, _, line = tool.origin.partition(":")
             locations = f"that of {tool.origin}, and that of {existing[tool.name].origin}"
             hint = "rename one of them: @tool(name=...)"
-            yield Problem(
-                f'two tools have the name "{tool.name}": {locations}', file, int(line or 0), 1, hint=hint
-            )
+            yield Problem(f'two tools have the name "{tool.name}": {locations}', file, int(line or 0), 1, hint=hint)
         existing[tool.name] = tool
 
 
@@ -181,11 +168,7 @@ def _load_error(base: Path, file: str, error: BaseException) -> ConfigError:
     line = next((int(number) for number in re.findall(rf"{re.escape(file)}:(\d+)", steps)[-1:]), 0)
     if isinstance(error, SyntaxError) and error.filename:
         line = error.lineno or 0
-        file = (
-            file if not error.filename.startswith(str(base)) else str(Path(error.filename).relative_to(base))
-        )
+        file = file if not error.filename.startswith(str(base)) else str(Path(error.filename).relative_to(base))
     message = redact(f"cannot be loaded: {describe_exception(error)}{f'; {steps}' if steps else ''}")
-    problem = Problem(
-        message, file, line, min(line, 1), hint="correct it there, or remove the file from `tool_files`"
-    )
+    problem = Problem(message, file, line, min(line, 1), hint="correct it there, or remove the file from `tool_files`")
     return ConfigError(str(problem), problems=(problem,))

@@ -22,17 +22,8 @@ from lemming.capabilities.toolbox.functions.function_call import (
     format_trace,
     run_function,
 )
-from lemming.capabilities.toolbox.functions.function_import import (
-    FunctionLocation,
-    Sources,
-    get_attribute,
-    load_module,
-)
-from lemming.capabilities.toolbox.functions.worker_protocol import (
-    context_from_json,
-    result_to_json,
-    sources_from_json,
-)
+from lemming.capabilities.toolbox.functions.function_import import FunctionLocation, Sources, get_attribute, load_module
+from lemming.capabilities.toolbox.functions.worker_protocol import context_from_json, result_to_json, sources_from_json
 from lemming.kernel.base.errors import DiskError, LemmingError, ToolError
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import RequestedEffects
@@ -71,9 +62,7 @@ def _handle_request(
         if location not in functions:
             functions[location] = _load_function(location, Path(request["base"]), sources)
         function_result = run_function(
-            _get_spec(functions[location], location, specs, request),
-            request["args"],
-            context_from_json(request),
+            _get_spec(functions[location], location, specs, request), request["args"], context_from_json(request)
         )
     except LemmingError as error:
         if isinstance(error, DiskError) and not error.concerns_one_file:  # not an error of the call

@@ -62,9 +62,7 @@ class FunctionWorkers:
         """What the files of tools hold, which processes load; set by who has looked at the files."""
         self._rejected: tuple[tuple[Sources, Sources], tuple[Problem, ...]] = ({}, {}), ()
 
-    def load_in_worker(
-        self, files: Sequence[str], sources: Sources, settings: OrgSettings
-    ) -> Sequence[Problem]:
+    def load_in_worker(self, files: Sequence[str], sources: Sources, settings: OrgSettings) -> Sequence[Problem]:
         """Load files in a worker before the engine does, to detect files that hang or end their process.
 
         Returns a problem for each such file; unchanged code is not loaded again. The engine itself finds all
@@ -73,17 +71,12 @@ class FunctionWorkers:
         candidate = {file: sources[str(self._org.base / file)] for file in files}, sources
         if candidate != self._rejected[0]:
             is_proven = _LOADED.get(str(self._org.base)) == candidate
-            self._rejected = (
-                candidate,
-                () if is_proven else tuple(self._find_hanging_files(files, sources, settings)),
-            )
+            self._rejected = (candidate, () if is_proven else tuple(self._find_hanging_files(files, sources, settings)))
         if not self._rejected[1]:
             _LOADED[str(self._org.base)] = candidate
         return self._rejected[1]
 
-    def _find_hanging_files(
-        self, files: Sequence[str], sources: Sources, settings: OrgSettings
-    ) -> Iterator[Problem]:
+    def _find_hanging_files(self, files: Sequence[str], sources: Sources, settings: OrgSettings) -> Iterator[Problem]:
         worker: WorkerProcess | None = None
         try:
             for file in files:
@@ -98,9 +91,7 @@ class FunctionWorkers:
                     worker.end()
                     worker = None
         except ToolError as error:
-            raise ConfigError(
-                error.message, where="config/org.json", hint="required for tool_files"
-            ) from error
+            raise ConfigError(error.message, where="config/org.json", hint="required for tool_files") from error
         finally:
             if worker:  # not kept: a scan of the tools may never make a call or close the pool
                 worker.end()
@@ -274,12 +265,7 @@ class WorkerProcess:
         return self._memory_bytes == memory_bytes and self._sources is sources
 
     def send_request(
-        self,
-        request: bytes,
-        deadline: Deadline,
-        stop: threading.Event | None = None,
-        *,
-        needs_validation: bool = False,
+        self, request: bytes, deadline: Deadline, stop: threading.Event | None = None, *, needs_validation: bool = False
     ) -> bytes:
         """Return the reply line to a request. Raises `_WorkerEnded`, and `WorkAbandoned` on a stop.
 

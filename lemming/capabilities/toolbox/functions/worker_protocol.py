@@ -118,9 +118,7 @@ def result_to_json(function_result: FunctionResult) -> dict[str, Any]:
 
 def result_from_json(values: dict[str, Any]) -> FunctionResult:
     """Return the result of a call from JSON values."""
-    result = ToolResult(
-        values["success"], values["output"], outcome=values["outcome"], attempts=values["attempts"]
-    )
+    result = ToolResult(values["success"], values["output"], outcome=values["outcome"], attempts=values["attempts"])
     entries = [NewEntry(**entry) for entry in values["entries"]]
     lines = [(level, message, fields) for level, message, fields in values["lines"]]
     effects = RequestedEffects(memories=values["memories"], entries=entries, lines=lines)

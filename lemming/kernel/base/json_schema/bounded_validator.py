@@ -50,9 +50,7 @@ class StepBudget:
             except InvalidPattern as error:
                 self._patterns[pattern] = error
             compiled = self._patterns[pattern]
-            self.spend(
-                20 + (compiled.weight // WEIGHT_PER_STEP if isinstance(compiled, SchemaPattern) else 2000)
-            )
+            self.spend(20 + (compiled.weight // WEIGHT_PER_STEP if isinstance(compiled, SchemaPattern) else 2000))
         compiled = self._patterns[pattern]
         if isinstance(compiled, InvalidPattern):
             raise compiled
@@ -74,9 +72,7 @@ def iter_errors(schema: Any, value: Any) -> Iterator[Any]:
     from referencing.exceptions import Unresolvable
 
     try:
-        yield from _make_validator(StepBudget(), _size(schema))(schema, registry=Registry()).iter_errors(
-            value
-        )
+        yield from _make_validator(StepBudget(), _size(schema))(schema, registry=Registry()).iter_errors(value)
     except (UnusableSchema, GeneratorExit):
         raise
     except Unresolvable as error:
@@ -99,9 +95,9 @@ def _meta_schema() -> Json:
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
     meta_schema: Json = Draft202012Validator.META_SCHEMA
-    parts = [
-        REGISTRY.contents(urljoin(meta_schema["$id"], part["$ref"])) for part in meta_schema["allOf"]
-    ] + [meta_schema]
+    parts = [REGISTRY.contents(urljoin(meta_schema["$id"], part["$ref"])) for part in meta_schema["allOf"]] + [
+        meta_schema
+    ]
     merged = {
         keyword: {k: v for part in parts for k, v in part.get(keyword, {}).items()}
         for keyword in ("$defs", "properties")
@@ -230,9 +226,7 @@ def _additional_keys(steps: StepBudget, instance: Json, schema: Json) -> list[st
     """Return the keys covered by neither `properties` nor `patternProperties`."""
     named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     return [
-        key
-        for key in instance
-        if key not in named and not any(steps.has_match(pattern, key) for pattern in patterns)
+        key for key in instance if key not in named and not any(steps.has_match(pattern, key) for pattern in patterns)
     ]
 
 
@@ -303,9 +297,7 @@ def _unevaluated_properties(steps: StepBudget) -> Keyword:
             return
         evaluated = _evaluated_keys(validator, instance, schema, steps)
         unevaluated = [key for key in instance if key not in evaluated]
-        invalid_keys = [
-            key for key in unevaluated for _ in validator.descend(instance[key], subschema, path=key)
-        ]
+        invalid_keys = [key for key in unevaluated for _ in validator.descend(instance[key], subschema, path=key)]
         if invalid_keys:
             key_list, verb_form = (
                 ", ".join(map(repr, sorted(invalid_keys))),

@@ -31,9 +31,7 @@ def describe_violations(schema: Json | bool, value: Any) -> list[str]:
     >>> describe_violations(dict(type="object", required=["verdict"]), {})
     ["'verdict' is a required property"]
     """
-    return [
-        f"{'/'.join(path)}: {reason}" if path else reason for path, _, reason in _list_errors(schema, value)
-    ]
+    return [f"{'/'.join(path)}: {reason}" if path else reason for path, _, reason in _list_errors(schema, value)]
 
 
 def find_violations(schema: Json | bool, value: Any) -> list[Violation]:
@@ -67,9 +65,7 @@ def _list_errors(schema: Json | bool, value: Any) -> list[tuple[list[str], list[
         errors = sorted(iter_errors(schema, value), key=lambda error: list(map(str, error.path)))
     except UnusableSchema as error:
         return [([], [], f"the schema cannot be used: {error}")]
-    return [
-        (list(map(str, error.path)), _missing(error), error.message[:200]) for error in errors[:MAX_PROBLEMS]
-    ]
+    return [(list(map(str, error.path)), _missing(error), error.message[:200]) for error in errors[:MAX_PROBLEMS]]
 
 
 def _missing(error: Any) -> list[str]:
@@ -111,15 +107,7 @@ def _find_bad_pattern(schema: Json | bool) -> tuple[str, str]:
     return "", ""
 
 
-_SCHEMA_COLLECTIONS = (
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "prefixItems",
-    "dependentSchemas",
-    "patternProperties",
-    "properties",
-)
+_SCHEMA_COLLECTIONS = ("allOf", "anyOf", "oneOf", "prefixItems", "dependentSchemas", "patternProperties", "properties")
 _SCHEMA_KEYWORDS = (
     "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",
     "unevaluatedItems", "unevaluatedProperties",

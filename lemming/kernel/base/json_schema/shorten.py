@@ -40,8 +40,7 @@ def shorten_schema(schema: Any) -> Any:
             continue
         if key == "properties" and isinstance(value, Mapping):
             short[key] = {
-                name: _shorten_property(subschema, is_required=name in names)
-                for name, subschema in value.items()
+                name: _shorten_property(subschema, is_required=name in names) for name, subschema in value.items()
             }
         elif key in _MAPS and isinstance(value, Mapping):
             short[key] = {name: shorten_schema(subschema) for name, subschema in value.items()}

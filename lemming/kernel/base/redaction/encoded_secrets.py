@@ -103,9 +103,7 @@ def _normalize_letters(text: str) -> tuple[str, SpanMapper]:
         if len(plain) == len(text):
             return start, end
         visible_positions = [
-            position
-            for position, sign in enumerate(text)
-            if not _in_disguise().match(sign) or _to_plain_letter(sign)
+            position for position, sign in enumerate(text) if not _in_disguise().match(sign) or _to_plain_letter(sign)
         ]
         return visible_positions[start], visible_positions[end - 1] + 1
 

@@ -17,11 +17,7 @@ from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote
 
-from lemming.kernel.base.redaction.encoded_secrets import (
-    find_hidden_texts,
-    has_disguised_letters,
-    has_short_key_lines,
-)
+from lemming.kernel.base.redaction.encoded_secrets import find_hidden_texts, has_disguised_letters, has_short_key_lines
 from lemming.kernel.base.redaction.json_rewriting import map_texts
 from lemming.kernel.base.redaction.key_formats import can_contain_secret, find_key_spans, has_long_word
 
@@ -47,9 +43,7 @@ _ordinary = cache(
     )
 )
 _USERINFO = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?(?P<userinfo>[^\s/?#]+)@", re.I)
-_ASSIGNED = re.compile(
-    r"(?<![\w-])([\w-]++)=([^&;#\s]+)"
-)  # from the start of a name only, or the search is quadratic
+_ASSIGNED = re.compile(r"(?<![\w-])([\w-]++)=([^&;#\s]+)")  # from the start of a name only, or the search is quadratic
 _MAX_NESTED_ENCODINGS = 2  # a disguise in a disguise is looked through
 _MIN_PARTIAL_CHARS = 6
 _KEY_FORMAT_NAME = "key"
@@ -242,10 +236,7 @@ def has_secret_shape(text: str) -> bool:
     return (
         bool(_shapes().search(text))
         or any(find_key_spans(text))
-        or any(
-            _SECRET_NAME.search(name) and len(value) >= _MIN_NAMED_CHARS
-            for name, value in _ASSIGNED.findall(text)
-        )
+        or any(_SECRET_NAME.search(name) and len(value) >= _MIN_NAMED_CHARS for name, value in _ASSIGNED.findall(text))
     )
 
 

@@ -56,9 +56,7 @@ def parse_duration(text: str) -> timedelta:
         raise UsageError(f'expected a duration, got "{text}"', hint=f"write {DURATIONS}")
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(compact))
     if seconds > 100 * 366 * 86_400:
-        raise UsageError(
-            f'a duration must be at most a hundred years, got "{text}"', hint="write a shorter duration"
-        )
+        raise UsageError(f'a duration must be at most a hundred years, got "{text}"', hint="write a shorter duration")
     return timedelta(seconds=seconds)
 
 
@@ -90,9 +88,7 @@ def parse_moment(text: str, current_time: datetime, zone_name: str) -> datetime:
         return (
             moment
             if moment > local_time
-            else _combine_moment(
-                local_time.date() + timedelta(days=1), day_time or _MORNING, local_time, text
-            )
+            else _combine_moment(local_time.date() + timedelta(days=1), day_time or _MORNING, local_time, text)
         )
     day = _parse_day(days[0], local_time)
     if day is None:
@@ -137,9 +133,7 @@ def _parse_day(text: str, local_time: datetime) -> date | None:
 def _combine_moment(day: date, day_time: time, local_time: datetime, text: str) -> datetime:
     moment = datetime.combine(day, day_time, tzinfo=local_time.tzinfo)
     # a time that the clock skips comes back from UTC as another time
-    if moment.astimezone(UTC).astimezone(local_time.tzinfo).replace(tzinfo=None) != moment.replace(
-        tzinfo=None
-    ):
+    if moment.astimezone(UTC).astimezone(local_time.tzinfo).replace(tzinfo=None) != moment.replace(tzinfo=None):
         raise UsageError(f'"{text}" does not exist: clocks are put forward over it', hint="name a later time")
     return moment
 
@@ -162,7 +156,4 @@ def expiry_payload(expires: Iterable[Expiry], at: str) -> dict[str, Any]:
     ticks = [value for value in values if isinstance(value, int)]
     times = [parse_duration(value) for value in values if isinstance(value, str)]
     in_ticks: dict[str, Any] = {"deadline": min(ticks)} if ticks else {}
-    return {
-        **in_ticks,
-        **({"not_after": timestamp(parse_timestamp(at) + min(times))} if times and at else {}),
-    }
+    return {**in_ticks, **({"not_after": timestamp(parse_timestamp(at) + min(times))} if times and at else {})}

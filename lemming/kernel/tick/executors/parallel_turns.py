@@ -230,9 +230,7 @@ class _ConcurrentRun:
             self._unmet[other] -= 1
             if not self._unmet[other]:
                 self._make_ready(other)
-        while (
-            self._finished_prefix < len(self._order) and self._order[self._finished_prefix] in self._finished
-        ):
+        while self._finished_prefix < len(self._order) and self._order[self._finished_prefix] in self._finished:
             self._finished_prefix += 1
         self._release_barriers()
 

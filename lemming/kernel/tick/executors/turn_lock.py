@@ -38,9 +38,7 @@ class TurnLock:
         `behind`: maximum number of waiting threads ahead of this thread.
         """
         waiter = _Waiter(self)
-        return (
-            waiter.acquire_or_enqueue(behind) or waiter.wake_lock.acquire(timeout=seconds) or waiter.cancel()
-        )
+        return waiter.acquire_or_enqueue(behind) or waiter.wake_lock.acquire(timeout=seconds) or waiter.cancel()
 
     def enqueue_start(self, start: Callable[[], bool]) -> None:
         """Queue `start`, called by the lock holder's release to start a thread that holds the lock.

@@ -24,11 +24,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import plugin_capabilities, sort_capabilities
 from lemming.kernel.plugins.capability_table import LISTED, PREFIXES
 from lemming.kernel.plugins.plugin_registry import find_unimported, load_installed_plugins
-from lemming.kernel.tick.validation.grant_rules import (
-    validate_agent,
-    validate_allocations,
-    validate_creators,
-)
+from lemming.kernel.tick.validation.grant_rules import validate_agent, validate_allocations, validate_creators
 from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
 from lemming.kernel.tick.validation.key_readers import capabilities_with_keys
 from lemming.kernel.tools import get_server_sources, get_toolset
@@ -110,11 +106,7 @@ def _server_catalogues(org: Organisation, config: Config, survey: Survey) -> lis
     named = [*survey.by_tool]
     key_sources: list[OrgSettings | Agent] = [config.org, *survey.agents.values()]
     for key_source in key_sources:
-        named += [
-            tool
-            for reader in capabilities_with_keys(key_source)
-            for tool in reader.tool_references(key_source)
-        ]
+        named += [tool for reader in capabilities_with_keys(key_source) for tool in reader.tool_references(key_source)]
     if not any(tool.startswith(PREFIXES) for tool in named):
         return []
     return [source.catalogue for source in get_server_sources(org).values()]
@@ -214,9 +206,7 @@ def _validate_block(name: str, kind: type[Any], raw_block: dict[str, Any]) -> It
         to_value(kind, raw_block)
     except TypeError as error:  # a custom class
         yield PointerProblem(
-            at,
-            f"settings of the capability must come from JSON: {error}",
-            "tell the author of the capability",
+            at, f"settings of the capability must come from JSON: {error}", "tell the author of the capability"
         )
     except ValueError:
         for problem in find_problems(kind, raw_block):

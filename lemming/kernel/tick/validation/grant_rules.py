@@ -29,9 +29,7 @@ def validate_creators(inventory: Inventory) -> Iterator[PointerProblem]:
     for index, name in enumerate(settings.create_agent_allowed):
         if name not in inventory.agent_names and (suggestion := correct_typo(name, inventory.agent_names)):
             yield PointerProblem(
-                f"/create_agent_allowed/{index}",
-                f'agent "{name}" does not exist',
-                f'did you mean "{suggestion}"?',
+                f"/create_agent_allowed/{index}", f'agent "{name}" does not exist', f'did you mean "{suggestion}"?'
             )
 
 
@@ -50,9 +48,7 @@ def validate_allocations(inventory: Inventory) -> Iterator[PointerProblem]:
                 f"/{name}", f'"{name}" is not a valid agent name', suggest_agent(name, inventory.agent_names)
             )
         elif (suggestion := correct_typo(name, unallocated)) and not allocation.may_be_absent:
-            yield PointerProblem(
-                f"/{name}", f'agent "{name}" does not exist', f'did you mean "{suggestion}"? {_LATER}'
-            )
+            yield PointerProblem(f"/{name}", f'agent "{name}" does not exist', f'did you mean "{suggestion}"? {_LATER}')
 
 
 def validate_agent(agent: Agent, inventory: Inventory) -> Iterator[PointerProblem]:
@@ -64,15 +60,11 @@ def validate_agent(agent: Agent, inventory: Inventory) -> Iterator[PointerProble
     for key, missing in missing_for_turn().items():
         if has_turn_key(agent.turn, key):
             yield PointerProblem(
-                f"/turn/{key}",
-                f'key "{key}" needs a capability that is not installed: {missing}',
-                "remove the key",
+                f"/turn/{key}", f'key "{key}" needs a capability that is not installed: {missing}', "remove the key"
             )
     if missing := missing_for_provider(inventory.agent_provider(agent.name)):
         yield PointerProblem("/model/key", missing, "choose another model key")
-    for model, (key, missing) in product(
-        (agent.model.key, *agent.model.fallback), missing_for_model().items()
-    ):
+    for model, (key, missing) in product((agent.model.key, *agent.model.fallback), missing_for_model().items()):
         entry = inventory.config.models.get(model)
         if entry and entry.provider not in NO_MODELS and has_model_key(entry, key):
             unread = (

@@ -38,11 +38,7 @@ def attach_found_tools(messages: list[Message], tools: Sequence[Mapping[str, Any
 
 def list_found_tools(messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the tools found in messages or results, each once, in order."""
-    by_name = {
-        tool["name"]: tool
-        for message in messages
-        for tool in filter_tool_descriptions(message.get(FOUND_KEY))
-    }
+    by_name = {tool["name"]: tool for message in messages for tool in filter_tool_descriptions(message.get(FOUND_KEY))}
     return [*by_name.values()]
 
 
@@ -54,9 +50,7 @@ def list_earlier_found_tools(inputs: TurnInputs) -> list[Mapping[str, Any]]:
     return list_found_tools([*inputs.state.results, *stored_results, *inputs.dialogue])
 
 
-def map_found_names(
-    declared: Sequence[Mapping[str, Any]], found_tools: Iterable[Mapping[str, Any]]
-) -> dict[str, str]:
+def map_found_names(declared: Sequence[Mapping[str, Any]], found_tools: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the real names of found tools by their backend names.
 
     `declared`: tools declared to the backend at the start of the turn; empty for a backend without native
@@ -69,10 +63,7 @@ def map_found_names(
 
 
 def offer_found_tools(
-    messages: list[Message],
-    schema: Json | None,
-    earlier: Sequence[Mapping[str, Any]] = (),
-    used: Collection[str] = (),
+    messages: list[Message], schema: Json | None, earlier: Sequence[Mapping[str, Any]] = (), used: Collection[str] = ()
 ) -> ReplyPrompt:
     """Return the prompt of a conversation with the found tools offered; unchanged without found tools.
 
@@ -123,10 +114,7 @@ def _to_declared_tool(tool: Mapping[str, Any], name: str) -> Json:
 def _widen_schema(schema: Json, found_tools: Sequence[Mapping[str, Any]]) -> Json:
     """Return the schema of a reply that may also call these tools; unchanged if no calls are possible."""
     if actions := list_actions(schema):
-        extra = [
-            action_schema(Action(tool["name"], tool["description"], tool["parameters"]))
-            for tool in found_tools
-        ]
+        extra = [action_schema(Action(tool["name"], tool["description"], tool["parameters"])) for tool in found_tools]
         return join_actions([*actions, *extra], max_actions(schema))
     if "tool_calls" not in schema.get("properties", ()):
         return schema

@@ -11,27 +11,18 @@ from lemming.kernel.providers import Message
 from lemming.kernel.tools.toolset import TOOL_SEARCH
 from lemming.kernel.turn.forms.form_choice import FormChoice
 from lemming.kernel.turn.forms.reply_form import ANSWER, SEND, ReplyForm
-from lemming.kernel.turn.forms.signatures import (
-    Action,
-    describe_action,
-    describe_fields,
-    max_actions,
-    sample_action,
-)
+from lemming.kernel.turn.forms.signatures import Action, describe_action, describe_fields, max_actions, sample_action
 from lemming.kernel.turn.forms.turn_actions import TO_ALL
 
 ONE_ACTION = 'Reply with one action as JSON: {"do": <action>, <argument>: <value>}'
-SEVERAL_ACTIONS = (
-    'Reply with one action as JSON, or with a list of several: [{"do": <action>, <argument>: <value>}]'
-)
+SEVERAL_ACTIONS = 'Reply with one action as JSON, or with a list of several: [{"do": <action>, <argument>: <value>}]'
 SAMPLES = "Reply with one of these as JSON, with your own values:"
 REFUSAL = "Translate this letter.", "I cannot do that: no tool fits."
 """An example of a request that no tool fits, and its answer: without one small models take any tool."""
 SEARCHED = "translate a letter"
 """Search in the example if tools are deferred: small models never search without one."""
 SEND_NATIVELY = (
-    "Send messages with the tool send, all of them at once. "
-    "Reply with the word done when nothing is left to do."
+    "Send messages with the tool send, all of them at once. Reply with the word done when nothing is left to do."
 )
 SILENCE = "done"
 """The plain text by which a model says natively that it has nothing to say."""

@@ -36,13 +36,7 @@ from lemming.kernel.turn.forms.turn_actions import (
     list_send_kinds,
     text_schema,
 )
-from lemming.kernel.turn.reply_schemas import (
-    BRIEF_CHARS,
-    BRIEF_ITEMS,
-    PayloadSchema,
-    closed_object,
-    limit_properties,
-)
+from lemming.kernel.turn.reply_schemas import BRIEF_CHARS, BRIEF_ITEMS, PayloadSchema, closed_object, limit_properties
 
 MAX_CHARS = 2000
 """A text under a grammar is no longer: without a bound a small model writes to the token limit."""
@@ -109,9 +103,7 @@ def choose_form(
             )
     elif features.calls_tools:  # plain text is the answer, and the end
         engine_actions = [
-            action
-            for action in engine_actions
-            if action.name != DONE and not (facts.asker and _is_text(action))
+            action for action in engine_actions if action.name != DONE and not (facts.asker and _is_text(action))
         ]
     elif takes_schema:
         max_actions = min(MAX_ACTIONS, agent.turn.max_entries) if facts.has_several and not is_small else 1
@@ -141,9 +133,7 @@ def _is_one_text(engine_actions: Sequence[Action], facts: TurnFacts, *, is_small
     """
     names = [action.name for action in engine_actions]
     if names == [SEND, DONE]:
-        return (facts.readers == () or is_small) and engine_actions[0].properties.keys().isdisjoint(
-            ("to", "kind")
-        )
+        return (facts.readers == () or is_small) and engine_actions[0].properties.keys().isdisjoint(("to", "kind"))
     return names == [ANSWER] and bool(facts.asker)
 
 
@@ -174,9 +164,7 @@ def _to_action(tool: Tool, *, is_small: bool) -> Action:
     """Return a tool as an action. A small model would copy descriptions of arguments and gets none."""
     arguments = describe_tool(tool)["parameters"]
     if is_small:
-        properties = {
-            name: _strip_descriptions(schema) for name, schema in arguments.get("properties", {}).items()
-        }
+        properties = {name: _strip_descriptions(schema) for name, schema in arguments.get("properties", {}).items()}
         arguments = {**arguments, "properties": properties}
     return Action(to_offered_name(tool.name), tool.description, arguments)
 

@@ -64,19 +64,13 @@ def _find_echoes(results: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     last_outputs: dict[str, str] = {}
     for result in results:
         tool, args, output = result["tool"], result["args"], result["output"]
-        texts = (
-            [value for value in args.values() if isinstance(value, str) and value]
-            if isinstance(args, dict)
-            else []
-        )
+        texts = [value for value in args.values() if isinstance(value, str) and value] if isinstance(args, dict) else []
         if any(text == last_outputs.get(tool) and text in output for text in texts):
             yield tool
         last_outputs[tool] = output
 
 
-def _without_tools(
-    messages: list[Message], names: Iterable[str], engine_actions: Sequence[str]
-) -> list[Message]:
+def _without_tools(messages: list[Message], names: Iterable[str], engine_actions: Sequence[str]) -> list[Message]:
     """Return messages without some tools of the backend; unchanged if no tool would be left.
 
     `engine_actions`: engine actions to remove as well.
@@ -89,9 +83,7 @@ def _without_tools(
     return [{**messages[0], "tools": tools}, *messages[1:]] if tools else messages
 
 
-def correct_prompt(
-    form: ReplyForm, prompt: ReplyPrompt, schema: Json | None, reply: str, problem: str
-) -> ReplyPrompt:
+def correct_prompt(form: ReplyForm, prompt: ReplyPrompt, schema: Json | None, reply: str, problem: str) -> ReplyPrompt:
     """Return the corrected prompt after an unreadable reply.
 
     The broken `reply` is not shown, because the model would copy the broken form. The smallest valid reply is
@@ -125,9 +117,7 @@ def _describe_problem(form: ReplyForm, problem: str) -> str:
 
 def _find_intended_action(form: ReplyForm, reply: str, actions: Iterable[str]) -> str:
     """Return the action named in a broken reply, else the action that sends text."""
-    text_action = (
-        ANSWER if form.is_answer else SEND if SEND in form.own else form.own[0] if form.own else ANSWER
-    )
+    text_action = ANSWER if form.is_answer else SEND if SEND in form.own else form.own[0] if form.own else ANSWER
     return next((name for name in (*form.own, *actions) if f'"{name}"' in reply), text_action)
 
 

@@ -83,9 +83,7 @@ def _describe_entries(entries: Sequence[OutboxEntry], labels: PromptLabels) -> l
 def describe_results(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the results of the last reply's calls as text, with arguments if a tool was called twice."""
     tools = [result["tool"] for result in results]
-    return [
-        describe_result(result, PLAIN, has_arguments=tools.count(result["tool"]) > 1) for result in results
-    ]
+    return [describe_result(result, PLAIN, has_arguments=tools.count(result["tool"]) > 1) for result in results]
 
 
 def describe_result(result: Mapping[str, Any], labels: PromptLabels, *, has_arguments: bool = True) -> str:
@@ -99,11 +97,7 @@ def describe_result(result: Mapping[str, Any], labels: PromptLabels, *, has_argu
 
 def _quote_tool_name(name: str) -> str:
     """Return a tool's name for a line; a name invented by a model may be any text."""
-    return (
-        name
-        if name.replace("_", "").replace(".", "").replace("-", "").isalnum()
-        else escape_markers(to_line(name))
-    )
+    return name if name.replace("_", "").replace(".", "").replace("-", "").isalnum() else escape_markers(to_line(name))
 
 
 def _one_line(text: str) -> str:

@@ -84,10 +84,7 @@ def parse_form_reply(
         is_prose = form.style == "text" and not any(call.name in (ANSWER, SEND, *form.own) for call in calls)
         if calls and not is_prose:
             return _to_reply(
-                form,
-                [_Step(call.name, call.args, tool=form.tool_name(call.name)) for call in calls],
-                other_text,
-                parse,
+                form, [_Step(call.name, call.args, tool=form.tool_name(call.name)) for call in calls], other_text, parse
             )
     return _to_reply(form, *_read_text(form, text, has_written=has_written, is_cut_off=is_cut_off), parse)
 
@@ -232,7 +229,4 @@ def _to_message_entry(form: ReplyForm, arguments: Json) -> Json:
             )
         targets = [readers_by_lower[str(name).strip().lower()] for name in names]
         to = "" if TO_ALL in targets else targets if len(targets) > 1 else targets[0]
-    return {
-        "kind": "message" if kind == "response" else kind,
-        "payload": {**payload, **({"target": to} if to else {})},
-    }
+    return {"kind": "message" if kind == "response" else kind, "payload": {**payload, **({"target": to} if to else {})}}

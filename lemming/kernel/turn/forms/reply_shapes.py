@@ -19,12 +19,7 @@ from typing import Any, NamedTuple
 from lemming.kernel.base.call_shapes import LIST_KEYS, CallShapes, RawCall
 from lemming.kernel.base.contract import REPLY_LIMIT_BYTES
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, to_line
-from lemming.kernel.base.reply_json import (
-    FoundObject,
-    drop_thinking,
-    find_objects,
-    parse_literal,
-)
+from lemming.kernel.base.reply_json import FoundObject, drop_thinking, find_objects, parse_literal
 from lemming.kernel.turn.forms.tagged_calls import find_tagged_calls
 
 __all__ = ["RawCall", "extract_calls", "extract_only_object"]
@@ -41,22 +36,13 @@ _NAME_BEFORE = re.compile(
 )
 _MARKS_BEFORE = ("<function=", "[TOOL_CALLS]", "Action:", "to=functions.")
 _CHARS_BEFORE = 360
-_OPENING = (
-    "<tool_call>",
-    "<|tool_call|>",
-    "<|tool_call>",
-    "[TOOL_CALLS]",
-    "<function_call>",
-    "<|python_tag|>",
-)
+_OPENING = ("<tool_call>", "<|tool_call|>", "<|tool_call>", "[TOOL_CALLS]", "<function_call>", "<|python_tag|>")
 _CLOSING = ("</tool_call>", "<|/tool_call|>", "<tool_call|>", "</function_call>", "</function>", "<|im_end|>")
 _BEFORE = " \t\r\n,;[("
 _AFTER = " \t\r\n,;])}"
 
 
-def extract_calls(
-    text: str, names: Collection[str], *, is_cut_off: bool = False
-) -> tuple[list[RawCall], str]:
+def extract_calls(text: str, names: Collection[str], *, is_cut_off: bool = False) -> tuple[list[RawCall], str]:
     """Return the calls of a reply in order, each once, and the text around them.
 
     `names`: known tools and actions. `is_cut_off`: the reply ended at a limit, so that incomplete parts are

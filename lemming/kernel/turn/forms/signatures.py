@@ -108,11 +108,7 @@ def actions_schema(actions: Iterable[Action], max_actions: int = 1) -> Json:
 
 def list_actions(schema: Mapping[str, Any]) -> list[Json]:
     """Return the schemas of the actions that a reply's schema allows; none for a form with fields."""
-    return [
-        branch
-        for branch in schema.get("anyOf", [schema])
-        if "const" in branch.get("properties", {}).get("do", ())
-    ]
+    return [branch for branch in schema.get("anyOf", [schema]) if "const" in branch.get("properties", {}).get("do", ())]
 
 
 def max_actions(schema: Mapping[str, Any]) -> int:
@@ -123,9 +119,7 @@ def max_actions(schema: Mapping[str, Any]) -> int:
 
 def drop_actions(schema: Json, dropped: Iterable[str]) -> Json:
     """Return the schema of a reply without some actions; unchanged if no action would be left."""
-    remaining = [
-        action for action in list_actions(schema) if action["properties"]["do"]["const"] not in dropped
-    ]
+    remaining = [action for action in list_actions(schema) if action["properties"]["do"]["const"] not in dropped]
     return join_actions(remaining, max_actions(schema)) if remaining else schema
 
 

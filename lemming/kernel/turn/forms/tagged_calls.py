@@ -16,9 +16,7 @@ from lemming.kernel.base.call_shapes import CallShapes, RawCall
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.reply_json import MAX_REPLY_DEPTH
 
-_BEGINS = re.compile(
-    r"<function=([\w.-]{1,200})>\s*+(?=<parameter=)|<tool_call>\s*+([\w.-]{1,200})\s*+(?=<arg_key>)"
-)
+_BEGINS = re.compile(r"<function=([\w.-]{1,200})>\s*+(?=<parameter=)|<tool_call>\s*+([\w.-]{1,200})\s*+(?=<arg_key>)")
 _PARAMETER = re.compile(r"\s*+<parameter=([\w.-]{1,200})>\n?")
 _ARGUMENT = re.compile(r"\s*+<arg_key>\s*+([\w.-]{1,200})\s*+</arg_key>\s*+<arg_value>\n?")
 _PLAIN = re.compile(r"-?[0-9]|[\[{]|(?:true|false|null)\Z")

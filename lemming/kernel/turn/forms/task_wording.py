@@ -21,9 +21,7 @@ from lemming.kernel.turn.notices import without_notices
 from lemming.kernel.turn.prompt_input import PromptInput
 
 
-def describe_task(
-    prompt_input: PromptInput, rules: Iterable[str], pending_indexes: Collection[int] = ()
-) -> str:
+def describe_task(prompt_input: PromptInput, rules: Iterable[str], pending_indexes: Collection[int] = ()) -> str:
     """Return a description of a turn's task.
 
     `rules`: policies and instructions of the judges. `pending_indexes`: indexes of results that arrive as the
@@ -46,9 +44,7 @@ def _lines(prompt_input: PromptInput, rules: str, results: Sequence[Mapping[str,
     if task is None:
         request_ids = {id(entry) for entry in prompt_input.requests}
         yield from (
-            describe_entry(entry, labels)
-            for entry in prompt_input.inbox.unread
-            if id(entry) not in request_ids
+            describe_entry(entry, labels) for entry in prompt_input.inbox.unread if id(entry) not in request_ids
         )
         yield from (describe_request(entry, labels) for entry in prompt_input.requests)
     else:

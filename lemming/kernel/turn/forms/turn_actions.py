@@ -88,9 +88,7 @@ def list_engine_actions(
     return actions if facts.asker else [*actions, _action(DONE, "End the turn.", {})]
 
 
-def _send_action(
-    agent: Agent, facts: TurnFacts, payload_schemas: Sequence[PayloadSchema], text: Json
-) -> Action | None:
+def _send_action(agent: Agent, facts: TurnFacts, payload_schemas: Sequence[PayloadSchema], text: Json) -> Action | None:
     """Return the action that sends a message, or None without possible addressee or kind."""
     kinds, readers = list_send_kinds(agent), list_readers(facts)
     if not kinds or (facts.asker and facts.readers is not None and not readers):
@@ -137,9 +135,7 @@ def _get_distinct_fields(
 
 def _unwrap(properties: Json) -> Json:
     """Return the inner fields of a schema whose answer is nested in the payload; the engine adds the nesting."""
-    inner: Json = (
-        properties.get(ANSWER_KEY, {}).get("properties", {}) if [*properties] == [ANSWER_KEY] else {}
-    )
+    inner: Json = properties.get(ANSWER_KEY, {}).get("properties", {}) if [*properties] == [ANSWER_KEY] else {}
     return inner if needs_answer_key({"properties": inner}) else properties
 
 
