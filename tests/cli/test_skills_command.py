@@ -34,7 +34,7 @@ def test_the_list_says_where_each_lies_and_who_has_it(org: Path, lemming: Lemmin
         ["pdf-forms", "skills/pdf-forms", "ada"],
     ]
     assert "skills/broken/SKILL.md" in ran.err
-    assert '"wether" but its folder "weather"' in ran.err
+    assert '"wether" and its folder "weather"' in ran.err
 
 
 def test_the_list_as_json_has_all_of_it(org: Path, lemming: Lemming) -> None:

@@ -306,5 +306,5 @@ def test_a_script_in_a_folder_called_tools_is_not_mentioned(base: Path, lemming:
 def test_a_judge_that_takes_turns_beside_judging_is_warned_of_where_it_is_named(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", verify={"by": "critic"}), resume("critic", permissions={"read_outboxes": []}))
     ran = lemming("validate")
-    assert "critic judges, and takes turns of its own besides" in ran.out + ran.err
+    assert "critic is a judge and also takes turns" in ran.out + ran.err
     assert "/verify/by" in ran.out + ran.err

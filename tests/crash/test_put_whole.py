@@ -56,6 +56,6 @@ def test_what_is_killed_half_way_is_whole_or_no_organisation(
         assert not (folder / "tick.json").exists() or not (folder / "agents").exists()
         if any(folder.iterdir()):
             halves += 1
-            with pytest.raises(UsageError, match="left when it was ended half-way"):
+            with pytest.raises(UsageError, match="holds an unfinished `lemming"):
                 put(base, folder)
     assert halves

@@ -150,7 +150,7 @@ def test_what_an_agent_does_is_seen_while_it_does_it(browser: Any, org: Path) ->
         engine = threading.Thread(target=partial(run_once, org, clock=clock), daemon=True)
         engine.start()
         tab.wait_for_selector(".row:has-text('desk') .pill.working")
-        tab.wait_for_selector(".state.working:has-text('desk at work')")
+        tab.wait_for_selector(".state.working:has-text('desk working on tick')")
         clock.released.set()
         engine.join()
         tab.wait_for_selector(".row:has-text('desk') .words:has-text('It took a while.')")

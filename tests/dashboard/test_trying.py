@@ -42,7 +42,7 @@ def test_what_would_have_been_different_is_shown_before_it_is_saved(browser: Any
     with serve_page(duo, port=0) as address, opened(browser, address, "agent?name=ada&show=resume") as tab:
         tab.fill("textarea.code", typed(duo, "ada", '"key": "scripted"', '"key": "brief"'))
         tab.click("text=Try on the last 10 ticks")
-        tab.wait_for_selector(".tried:has-text('at least 3 questions of 6 would be other ones')")
+        tab.wait_for_selector(".tried:has-text('at least 3 questions of 6 would change')")
         tab.click("text=Ask them, in a fork")
         tab.wait_for_selector(".tried:has-text('3 entries would have been different')")
         assert "+Hi." in tab.inner_text(".tried .diff >> nth=0")
@@ -54,7 +54,7 @@ def test_a_model_that_answers_whatever_it_is_asked_cannot_tell(browser: Any, duo
         tab.fill("textarea.code", typed(duo, "bob", "You are bob.", "Be brief."))
         tab.click("text=Try on the last 10 ticks")
         tab.click("text=Ask them, in a fork")
-        tab.wait_for_selector(".tried:has-text('That cannot be told: the model of bob is a recording')")
+        tab.wait_for_selector(".tried:has-text('That cannot be told: the model of bob replays a recording')")
         assert "no differences" not in tab.inner_text(".tried")
 
 
@@ -63,14 +63,14 @@ def test_the_command_says_so_too_and_ends_as_it_promises(duo: Path, lemming: Lem
     ran = lemming("rehearse", "--trust", "--set", edit)
     assert ran.status == 2
     assert "no differences" not in ran.out
-    assert "it cannot tell" in ran.err
+    assert "changed prompts get no answer" in ran.err
     told = lemming("rehearse", "--trust", "--set", "agents/ada/resume.json:/title=Ada").out
     assert told == "no differences\n"
 
 
 def test_a_dry_run_says_so_before_anybody_is_asked(duo: Path, lemming: Lemming) -> None:
     ran = lemming("rehearse", "--trust", "--dry-run", "--set", "agents/bob/resume.json:/instructions=Be brief.")
-    assert "without an answer to another prompt" in ran.err
+    assert "changed prompts get no answer" in ran.err
 
 
 def test_a_gate_is_tried_before_it_is_saved_with_what_it_costs(browser: Any, org: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_line_of_models_is_tried_before_it_is_saved(browser: Any, duo: Path) -
         tab.fill("textarea.code", (duo / "config/models.json").read_text().replace("answers.jsonl", "brief.jsonl"))
         tab.click("text=Try on the last 10 ticks")
         tab.wait_for_selector(".tried:has-text('ada 3, bob 3')")
-        assert "without an answer to another prompt" in tab.inner_text(".tried")
+        assert "changed prompts get no answer" in tab.inner_text(".tried")
         tab.click("text=Ask them, in a fork")
         tab.wait_for_selector(".tried:has-text('6 entries')")
 

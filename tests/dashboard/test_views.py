@@ -47,12 +47,12 @@ def test_a_parameter_that_is_none_of_a_views_is_refused_by_its_nearest_name(org:
 
 
 def test_a_parameter_that_a_view_needs_is_asked_for(org: Path) -> None:
-    with pytest.raises(UsageError, match="agent needs name"):
+    with pytest.raises(UsageError, match="agent requires name"):
         build_view(org, "agent")
 
 
 def test_a_number_must_be_one(org: Path) -> None:
-    with pytest.raises(UsageError, match="no number"):
+    with pytest.raises(UsageError, match="limit must be a number"):
         build_view(org, "agents", {"limit": "many"})
 
 

@@ -79,7 +79,7 @@ def test_what_was_decided_is_taken_back_until_the_next_tick_begins(browser: Any,
         tab.wait_for_selector("[role=status]:has-text('Approved')")
         run_once(org, clock=FrozenClock())
         tab.keyboard.press("u")
-        tab.wait_for_selector("[role=status]:has-text('too late')")
+        tab.wait_for_selector("[role=status]:has-text('cannot be withdrawn')")
     assert len(read_outbox_entries(org, "human")) == before + 1
 
 

@@ -45,7 +45,7 @@ def test_a_resume_is_written_byte_for_byte_as_it_was_typed(org: Organisation) ->
     ("old", "new", "said", "line"),
     [
         ('"name"', '"name', "", 2),
-        ('"poet"', '"potter"', "the folder is", 0),
+        ('"poet"', '"potter"', "the folder's name", 0),
         ('"scripted"', '"nobody"', "nobody", 5),
         ('"read_outboxes": []', '"read_outboxes": "all"', "", 0),
     ],

@@ -108,7 +108,7 @@ def test_an_unknown_id_names_the_nearest_and_an_ambiguous_one_all(base: Path) ->
     for entry in hand_made:
         (base / entry.file).write_bytes((base / entry.file).read_bytes().replace(entry.id.encode(), b"job1"))
         (base / entry.file).rename((base / entry.file).with_name("00000002_job1.json"))
-    with pytest.raises(UsageError, match="may be any of 2") as error:
+    with pytest.raises(UsageError, match="matches 2 requests") as error:
         find_request(load_requests(base).requests, "job1")
     assert "cyd/00000002_job1" in error.value.hint
 

@@ -267,7 +267,7 @@ def test_one_whose_calls_may_not_come_twice_cannot_say_it(tmp_path: Path) -> Non
             """Send."""
             return ToolResult(True)
 
-    with pytest.raises(TypeError, match="parallel needs repeatable"):
+    with pytest.raises(TypeError, match="a parallel tool must be repeatable"):
         ToolRegistry.register(Sends())
 
 

@@ -91,7 +91,7 @@
     const caveat = found.caveat ? html`<p class="wrong"><strong>${found.is_alike ? "That cannot be told" : "Not all of that can be told"}: ${found.caveat}.</strong></p>` : null;
     const held = found.not_made.length ? html`<p class="note">Calls that are not made in a rehearsal: ${found.not_made.join("; ")}</p>` : null;
     if (found.is_dry)
-      return html`${stopped}<p><strong>${span}: at least ${count(found.asked, "question")} of ${amount(found.asked + found.reused)} would be other ones.</strong> Asking them costs ${found.at_most_usd == null ? "an amount that nobody knows" : `at most ${dollars(found.at_most_usd)}`}.</p>
+      return html`${stopped}<p><strong>${span}: at least ${count(found.asked, "question")} of ${amount(found.asked + found.reused)} would change.</strong> Asking them costs ${found.at_most_usd == null ? "an unknown amount" : `at most ${dollars(found.at_most_usd)}`}.</p>
         <p class="note">questions by agent: ${whose}</p>${caveat}
         <p class="buttons"><button class="primary" disabled=${isBusy} onClick=${go}>Ask them, in a fork that is thrown away</button></p>`;
     const paid = found.asked ? `${count(found.calls, "call")} made${found.cost_usd == null ? "" : `, ${dollars(found.cost_usd)}`}; ${count(found.reused, "answer")} from the record` : "no model had to be asked, so this cost nothing";
