@@ -1,6 +1,6 @@
 """The README's picture: the page with agents at work.
 
-`LEMMING_PICTURE=$PWD/docs/pictures/page.png pytest tests/dashboard/test_picture.py` makes it anew.
+`LEMMING_CRASH_POINTS=all LEMMING_PICTURE=$PWD/docs/pictures/page.png pytest tests/dashboard/test_picture.py` makes it anew.
 """
 
 from __future__ import annotations

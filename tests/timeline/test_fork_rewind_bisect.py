@@ -239,7 +239,7 @@ def test_a_screen_that_stays_open_over_a_rewind_shows_the_ticks_taken_since(base
     run(base, 3)
     screen = Organisation(base)
     assert summarize_ticks(screen, [3])[0].totals["entries"] == 1
-    assert screen.get_cache(TurnOutcomeCache).describe(3, "ada")["did"] == "said 1 thing"
+    assert screen.get_cache(TurnOutcomeCache).describe(3, "ada")["did"] == "wrote 1 entry"
     go_back(base, "2")
     write_script(base, [{"reply": {**say("hello"), "outbox_entries": []}}])
     run(base)

@@ -271,7 +271,7 @@ def _describe_effects(line: dict[str, Any]) -> str:
     ]
     written = [path for path in files if "/outbox/" not in path and "/memory/" not in path]
     entries, memories = len(line.get("entries") or ()), [*(line.get("memory") or ())]
-    effects = [f"said {format_count(entries, 'thing')}"] if entries else []
+    effects = [f"wrote {format_count(entries, 'entry', 'entries')}"] if entries else []
     effects += [f"wrote {path.rpartition('/')[2]}" for path in written[:2]]
     effects += [f"and {len(written) - 2} more files"] if len(written) > 2 else []
     effects += [f"remembered {key}" for key in memories[:2]]
