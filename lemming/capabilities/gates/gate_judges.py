@@ -101,7 +101,7 @@ class GateJudges:
             passes, reason = ask_judge(turn_state, judge, messages)
         except NoVerdict as error:
             raise CheckFunctionError(f"{judge.by}: {error}") from error
-        except Exception as error:  # the engine is to end, or a record does
+        except Exception as error:  # the engine stops, or a recording ends: no verdict, and nothing to block
             raise CheckInterrupted from error
         return None if passes else CheckFinding(f"{judge.by}: {reason}"[:500])
 

@@ -75,8 +75,8 @@ class _OllamaAnswer:
 class OllamaProvider(HttpBackend["AsyncClient"]):
     """Provider for Ollama at `host`, at `OLLAMA_HOST`, or at http://127.0.0.1:11434.
 
-    `num_ctx`: context in tokens (Ollama silently truncates longer prompts). `start_supervised_thread`:
-    lifetime of the model in memory, such as "10m". `extra`: additional model options, such as `top_k`.
+    `num_ctx`: context in tokens (Ollama silently truncates longer prompts). `keep_alive`: lifetime of
+    the model in memory, such as "10m". `extra`: additional model options, such as `top_k`.
     """
 
     name = "ollama"

@@ -21,7 +21,7 @@ End = Literal[
 """Ends of a turn. Done: `done`, `handed_on` (its request), `repeats` (a call gave the same result again and
 again). Waiting: `waits` (for other agents), `step_limit` (results remain for the next turn), `deadline`,
 `unanswered` (its request), `out_of_credits`, `paused`. Skipped: `out_of_credits`, `paused`, `skipped`.
-Failed: `bad_reply` (against the contract), `cutoff` (by the token limit), `no_answer` (of the model),
+Failed: `bad_reply` (against the contract), `cut_off` (by the token limit), `no_answer` (of the model),
 `failed` (any other reason)."""
 
 ENDS = frozenset(get_args(End))

@@ -236,7 +236,7 @@ def build_timing(record: RecordedTick, names: list[str]) -> dict[str, Any]:
     """Return the bars of each turn: times of model calls and answers, in milliseconds after the start of the
     tick.
 
-    Only answers and failed calls carry times. `has_exact_mtime`: the times were measured in this tick,
+    Only answers and failed calls carry times. `is_exact`: the times were measured in this tick,
     without a restart. Times of an earlier recording or of an interrupted tick are unusable; their bars are
     stacked by duration instead. A bar without an end belongs to a running turn.
     """
