@@ -105,7 +105,7 @@ def require_trust_for_copy(
 ) -> None:
     """Ask for workspace trust for a changed copy of the organisation, based on the grants of the original.
 
-    `extra_permissions`: additional permissions. If no models are called, only permissions that need a grant
+    `case_permissions`: additional permissions of the cases. If no models are called, only permissions that need a grant
     count. Raises `NotTrusted`.
     """
     grants = PermissionGrants(Path(base))

@@ -84,7 +84,7 @@ class Collector:
         self._is_down = False
 
     def send(self, request: Json) -> None:
-        """Send a request. Raises `ExportFailed` for a rejected request or a long outage."""
+        """Send a request. Raises `NotSent` for a rejected request or a long outage."""
         from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_when_event_set
         from tenacity.nap import sleep_using_event
 

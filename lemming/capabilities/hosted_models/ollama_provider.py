@@ -126,7 +126,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
         token = _current_stream.set(OllamaLineStream(on_delta))
         try:
             pieces: Any = await self._chat(client, request, stream=True)
-            (answer,) = [piece async for piece in pieces]  # put together by `_look_at`
+            (answer,) = [piece async for piece in pieces]  # assembled by `_on_response`
         finally:
             _current_stream.reset(token)
         return self._to_reply(answer, request)

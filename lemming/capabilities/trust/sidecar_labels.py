@@ -127,7 +127,7 @@ class SidecarLabels:
     def iter_folder_labels(self, path: str) -> Iterator[SourcedLabel]:
         """Yield the labels of labelled files below a folder, and the folder's default label.
 
-        `path` as in `lemming.tools.PathRules`.
+        `path` as in `PathRules`.
         """
         yield SourcedLabel(self._folder_default_label(path), path)
         yield from self._subfolder_labels(path)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class CodeGuard:
     """Guard of an organisation's own code in this process, for a block.
 
-    `require` raises `WorkspaceNotTrusted` for an organisation without workspace trust. Organisations in or
+    `require` raises `NotTrusted` for an organisation without workspace trust. Organisations in or
     below the `allowed` folders are not checked: a person has agreed to them for this run.
     """
 
@@ -27,7 +27,7 @@ class CodeGuard:
         self.allowed: list[str] = []
 
     def check_org(self, org: Organisation) -> None:
-        """Raise `WorkspaceNotTrusted` unless the organisation's code may be loaded."""
+        """Raise `NotTrusted` unless the organisation's code may be loaded."""
         base = os.path.realpath(org.base)
         allowed = [folder for guard in _guards for folder in guard.allowed]
         if not any(base == folder or base.startswith(f"{folder}/") for folder in allowed):
@@ -58,6 +58,6 @@ def allow_code(folder: str | os.PathLike[str]) -> None:
 
 
 def require_code_allowed(org: Organisation) -> None:
-    """Raise `WorkspaceNotTrusted` for an organisation whose code the block's guard refuses."""
+    """Raise `NotTrusted` for an organisation whose code the block's guard refuses."""
     if _guards:
         _guards[-1].check_org(org)

@@ -43,7 +43,7 @@ class WorkspaceTrust:
         """The SHA-256 of each file whose code may run, in hex; None allows any content."""
 
     def require_sources(self, sources: Mapping[str, bytes]) -> None:
-        """Raise `WorkspaceNotTrusted` for source code, by file, without trust or changed since."""
+        """Raise `NotTrusted` for source code, by file, without trust or changed since."""
         if self.files is None:
             require_code_allowed(self._org)
             return

@@ -234,7 +234,7 @@ class RetryingLLMProvider(Backend):
 
     def _should_stop(self, state: RetryCallState) -> bool:
         """Return True if no further attempt should be made."""
-        call: _Call = state.args[2]  # of `_again`
+        call: _Call = state.args[2]  # of `_retry`
         is_last = state.attempt_number >= self._attempts
         return is_last or self._stop.is_set() or state.upcoming_sleep >= call.deadline.remaining()
 

@@ -294,7 +294,7 @@ class JournaledAnswers:
     def _check_and_reserve(self, key: str, entry: ModelEntry, request: Request) -> None:
         """Check a call; under limits, reserve its maximum cost, now and at each retry.
 
-        Raises `AgentPaused` or `LimitReached`.
+        Raises `Paused` or `LimitReached`.
         """
         check = partial(check_before_call, self._snapshot, self._limits, self._taint_tracker, key, entry, request)
         self._verdicts += self._runtime.before_model_call(check)

@@ -71,7 +71,7 @@ def check_before_call(
     entry: ModelEntry,
     request: Request,
 ) -> Iterator[GateVerdict]:
-    """Yield gate verdicts on a call to a key's model. Raises `AgentPaused` or `LimitReached`."""
+    """Yield gate verdicts on a call to a key's model. Raises `Paused` or `LimitReached`."""
     if not snapshot.pause_check.has_no_pause(request.agent):
         raise Paused(snapshot.pause_check.pause_reason(request.agent), hint="end it with `lemming unpause`")
     if limits is not None:

@@ -147,7 +147,7 @@ class Runtime:
         """Reload the settings and import the plugins they name.
 
         A file being saved is read again after a moment. An unreadable file is reported, and the previous
-        settings stay in force. Raises `ConfigError` without previous settings, and `WorkspaceNotTrusted` for
+        settings stay in force. Raises `ConfigError` without previous settings, and `NotTrusted` for
         settings without workspace trust.
         """
         config = self._load_or_reuse_config()
@@ -169,7 +169,7 @@ class Runtime:
         return config
 
     def require_trusted(self, config: Config, agents: Mapping[str, Agent] | None) -> None:
-        """Raise `WorkspaceNotTrusted` if a command runs the organisation without full workspace trust."""
+        """Raise `NotTrusted` if a command runs the organisation without full workspace trust."""
         self.org.get_cache(WorkspaceTrust).require(config, agents)
 
     def _load_or_reuse_config(self) -> Config:

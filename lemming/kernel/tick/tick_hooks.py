@@ -74,7 +74,7 @@ class TickInterceptor:
     def schedules(self, view: TickView) -> Mapping[str, str]:
         """Return the clock schedules of the capability's agents as text, each under a unique name.
 
-        A new or changed schedule does not catch up on earlier times: `first_readings.find_first_reading`
+        A new or changed schedule does not catch up on earlier times: `first_clock_readings.find_first_reading`
         returns the reading from which the schedule counts. Called before each tick.
         """
         return {}

@@ -339,7 +339,7 @@ def _encoded_forms(value: str) -> Iterator[str]:
     raw = value.encode("utf-8", "surrogateescape")
     for encoded in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
         yield from (encoded, re.sub("%..", lambda match: match[0].lower(), encoded))
-    yield from (raw.hex(), raw.hex().upper(), raw.decode("latin-1"))  # the last as `texts_in` reads bytes
+    yield from (raw.hex(), raw.hex().upper(), raw.decode("latin-1"))  # the last as `find_hidden_texts` reads bytes
     for offset in range(3):  # base64 looks different after each number of bytes, modulo 3
         for encode in (b64encode, urlsafe_b64encode):
             # The first and last characters depend on the text around the value.
