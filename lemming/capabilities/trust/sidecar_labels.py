@@ -44,7 +44,7 @@ class SidecarLabel(NamedTuple):
 
 
 def get_label_path(path: str) -> str:
-    """Return the path of a file's sidecar label, from `FileEffect.place`.
+    """Return the path of a file's sidecar label, from `FileEffect.path_key`.
 
     >>> get_label_path("shared/notes.txt"), get_label_path("shared/a.json/b")
     ('trust/shared/notes.txt.json', 'trust/shared/a.json.d/b.json')
@@ -100,7 +100,7 @@ class SidecarLabels:
         self._has_any = bool(self._staged_marks) or path_exists(f"{org.base}/{TRUST}")
 
     def get_label(self, path: str) -> SourcedLabel:
-        """Return the trust label of a file, endorsements included. `path` as in `FileEffect.place`."""
+        """Return the trust label of a file, endorsements included. `path` as in `FileEffect.path_key`."""
         label = self._authors.apply_endorsements(self.get_raw_label(path), path, lambda: self._file_digest(path))
         return SourcedLabel(label, path)
 
@@ -127,7 +127,7 @@ class SidecarLabels:
     def iter_folder_labels(self, path: str) -> Iterator[SourcedLabel]:
         """Yield the labels of labelled files below a folder, and the folder's default label.
 
-        `path` as in `PathRules`.
+        `path` as in `FileEffect.path_key`.
         """
         yield SourcedLabel(self._folder_default_label(path), path)
         yield from self._subfolder_labels(path)

@@ -69,7 +69,7 @@ class TickOfTurns(Protocol):
         ...
 
     def find_refused_paths(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
-        """Return the reasons the turn's files cannot be written now, by `FileEffect.place`."""
+        """Return the reasons the turn's files cannot be written now, by `FileEffect.path_key`."""
         ...
 
     def abandon_turn(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:

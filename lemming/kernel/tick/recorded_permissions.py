@@ -72,7 +72,7 @@ def _missing_critic_reason(inputs: TurnInputs, agent: Agent, snapshot: Snapshot)
 
 
 def find_refused_paths(snapshot: Snapshot, agent: Agent, records: Iterable[Record]) -> dict[str, str]:
-    """Return the reasons recorded files of a turn's tools cannot be written now, by `FileEffect.place`."""
+    """Return the reasons recorded files of a turn's tools cannot be written now, by `FileEffect.path_key`."""
     refused = {}
     context = ToolContext(agent=agent, org=snapshot.org, settings=snapshot.config.org, now="")
     for record in records:

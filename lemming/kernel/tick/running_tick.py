@@ -213,7 +213,7 @@ class Tick:
         return AgentTurns(self, name).run()
 
     def find_refused_paths(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
-        """Return the reasons the turn's files cannot be written now, by `FileEffect.place`."""
+        """Return the reasons the turn's files cannot be written now, by `FileEffect.path_key`."""
         return find_refused_paths(self.snapshot, inputs.agent, records)
 
     def replay_committed(self, ended: TurnEnded, started: TurnStarted | None) -> None:

@@ -71,7 +71,7 @@ class Commits:
 
     @property
     def unwritten_files(self) -> Mapping[str, bytes]:
-        """Content of files not yet on disk, by `FileEffect.place`."""
+        """Content of files not yet on disk, by `FileEffect.path_key`."""
         return self._unwritten_files
 
     @property

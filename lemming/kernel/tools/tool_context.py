@@ -48,7 +48,7 @@ class RequestedEffects:
 class ToolContext:
     """Caller, organisation and time of a tool call, with the files staged by the turn.
 
-    `staged` holds the files this turn will write, by `FileEffect.place`; `removed` names the files this turn
+    `staged` holds the files this turn will write, by `FileEffect.path_key`; `removed` names the files this turn
     will remove.
 
     `used_up`: credits spent from the agent's allowance so far (None: read from the ledger). `successes`:

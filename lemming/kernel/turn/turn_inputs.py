@@ -75,7 +75,7 @@ def gather_inputs(
 ) -> GatheredInputs | TurnReason:
     """Gather the inputs of an agent's turn, or return the reason for no turn.
 
-    `unwritten_files`: files of earlier turns that are not on disk yet, by `FileEffect.place`. `turn`: set for
+    `unwritten_files`: files of earlier turns that are not on disk yet, by `FileEffect.path_key`. `turn`: set for
     a further turn of the tick, which serves a request or does not happen.
 
     Raises a `LemmingError` for a problem of this agent alone: an unknown model key, a forbidden context file,
