@@ -179,13 +179,14 @@ def load_command(name: str) -> Any:
     """Return a command of the table: a group is the `app` of its module, a single command a function."""
     name = OLD_COMMANDS.get(name, name)
     from lemming.commands.command_context import to_typer_command  # needed by commands, but not by `--help`
-    from lemming.kernel.plugins.capability_loader import missing_for_command
+    from lemming.kernel.plugins.capability_loader import command_path, missing_for_command
 
     if missing := missing_for_command(name):
         raise UsageError(missing, hint="install lemming-engine again")
     function_name = name.replace("-", "_")
-    module_name, _, attribute = MODULES.get(name, function_name).partition(":")
-    module = import_module(f"lemming.commands.{module_name}")
+    path = command_path(name) or f"lemming.commands.{MODULES.get(name, function_name)}"
+    module_name, _, attribute = path.partition(":")
+    module = import_module(module_name)
     command_object = getattr(module, attribute or function_name, None) or module.app
     if not isinstance(command_object, typer.Typer):
         wrapper = typer.Typer(rich_markup_mode=None, add_completion=False)

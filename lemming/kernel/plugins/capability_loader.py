@@ -17,7 +17,9 @@ from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.plugins.capability_spec import CapabilitySpec
 from lemming.kernel.plugins.capability_table import (
     BACKEND_OWNERS,
+    COMMANDS,
     EXECUTORS,
+    FACTS,
     FORMATS,
     LISTED,
     PROVIDER_OWNERS,
@@ -121,7 +123,25 @@ def missing_for_gate(then: str) -> str:
 
 def missing_for_command(command: str) -> str:
     """Return the missing capability of a command as text, or an empty text."""
-    return next((missing_reason(spec.name) for spec in SHIPPED.values() if command in spec.commands), "")
+    return missing_reason(COMMANDS[command][0]) if command in COMMANDS else ""
+
+
+def command_path(command: str) -> str:
+    """Return "module:name" of the code of a capability's command, or an empty text for code in `lemming.commands`."""
+    return COMMANDS[command][1] if command in COMMANDS else ""
+
+
+def find_fact(name: str) -> Any:
+    """Return the function for a fact of a capability, such as "gates.rules", or None if it is not installed.
+
+    Raises `KeyError` for a name that no capability declares.
+    """
+    return None if missing_reason(FACTS[name][0]) else _load_object(FACTS[name][1])
+
+
+def require_fact(name: str) -> Any:
+    """Return the function for a fact of a capability. Raises `ConfigError` if the capability is not installed."""
+    return _load_class(*FACTS[name])
 
 
 def missing_for_tool(tool: str) -> str:

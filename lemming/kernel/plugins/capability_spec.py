@@ -17,7 +17,11 @@ class CapabilitySpec(NamedTuple):
     validates the value. `model`: keys of a model entry in `config/models.json`. `gates`: values of a gate's
     `then` handled by the capability.
 
-    Participation: `commands` need the capability. `request_path`: path in the payload of the capability's own
+    Screens: `commands` maps commands to "module:name" of their code, or to "" for a command of `lemming.commands` that
+    needs the capability. `facts` maps names such as "gates.rules" to functions for commands, queries and the page,
+    which never import a capability (`capability_loader.find_fact`).
+
+    Participation: `request_path`: path in the payload of the capability's own
     requests. `needs`: capabilities that must be installed too. `can_begin`: the capability may call a model,
     or show content, before the turn's own first call. `has_reply_holds`: the capability can hold expired
     entries awaiting a reply. `after`: capabilities called earlier at every common hook. `is_used` decides the
@@ -52,7 +56,8 @@ class CapabilitySpec(NamedTuple):
     gates: frozenset[str] = frozenset()
     turn: tuple[str, ...] = ()
     schedule: Mapping[str, str] = NO_KEYS
-    commands: tuple[str, ...] = ()
+    commands: Mapping[str, str] = NO_KEYS
+    facts: Mapping[str, str] = NO_KEYS
     request_path: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     can_begin: bool = False

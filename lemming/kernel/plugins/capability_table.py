@@ -102,7 +102,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "lemming.capabilities.approvals.approvals_capability:ApprovalsCapability",
             gates=frozenset({"ask"}),
             turn=("max_approvals",),
-            commands=("approve", "deny"),
+            commands=dict.fromkeys(("approve", "deny"), ""),
             request_path=("call", "gate"),
             needs=("gates", REQUESTS),
             can_begin=True,
@@ -139,7 +139,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "mail": "lemming.capabilities.channels.email_channel:MailChannel",
                 "command": "lemming.capabilities.channels.command_channel:CommandChannel",
             },
-            commands=("channels", "serve"),
+            commands=dict.fromkeys(("channels", "serve"), ""),
             needs=("programs",),
             gateway="lemming.capabilities.channels.channel_gateway:ChannelGateway",
             has_side_effects=lambda config, _: config.has_channels,
@@ -161,7 +161,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             resume={"gates": "lemming.capabilities.gates.gate_settings:GatesResumeSettings"},
             org={"gates": "lemming.capabilities.gates.gate_settings:GatesOrgSettings"},
             needs=("money",),
-            commands=("gates",),
+            commands=dict.fromkeys(("gates",), ""),
             has_side_effects=_has_gate_judges,
         ),
         CapabilitySpec(
@@ -182,7 +182,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "mcp": "lemming.capabilities.mcp.mcp_settings:McpSettings",
                 "mcp_lock": "lemming.capabilities.mcp.mcp_lock_file:McpLock",
             },
-            commands=("mcp",),
+            commands=dict.fromkeys(("mcp",), ""),
             source="lemming.capabilities.mcp.mcp_tools:McpToolSource",
             prefix="mcp.",
             has_own_tools=lambda _, survey: survey.has_server_tools,
@@ -197,7 +197,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             tick="lemming.capabilities.calendars.calendars_tick:CalendarTickInterceptor",
             files=("config/calendar.json",),
             formats={"calendar": "lemming.capabilities.calendars.calendar_file:Calendar"},
-            commands=("calendar",),
+            commands=dict.fromkeys(("calendar",), ""),
             needs=("cron", REQUESTS),
         ),
         CapabilitySpec(
@@ -224,7 +224,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             tick="lemming.capabilities.plans.plans_tick:PlansTickInterceptor",
             formats={"plan": "lemming.capabilities.plans.plan_format:AgentPlan"},
             removable_files=("agents/*/memory/run-*.json",),
-            commands=("plans",),
+            commands=dict.fromkeys(("plans",), ""),
             needs=("answers", "judges", REQUESTS),
             participates=lambda inputs: inputs.model.provider == "plan",
             has_side_effects=_has_planners,
@@ -240,7 +240,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "lemming.capabilities.requests.requests_capability:RequestsCapability",
             resume={"team": "lemming.capabilities.requests.requests_settings:RequestsResumeSettings"},
             turn=("take",),
-            commands=("answer", "ask", "cancel", "chat", "requests", "waiting"),
+            commands=dict.fromkeys(("answer", "ask", "cancel", "chat", "requests", "waiting"), ""),
             has_reply_holds=True,
             participates=_can_have_requests,
         ),
@@ -253,7 +253,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             tools={"skill_read": "lemming.capabilities.skills.skill_read_tool:SkillReadTool"},
             granted_by={"skill_read": "skills"},
             tick="lemming.capabilities.skills.skills_tick:SkillsTickInterceptor",
-            commands=("skills",),
+            commands=dict.fromkeys(("skills",), ""),
         ),
         CapabilitySpec(
             STRATEGIES,
@@ -272,7 +272,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "lemming.capabilities.trust.trust_capability:TrustCapability",
             resume={"trust": "lemming.capabilities.trust.trust_settings:TrustResumeSettings"},
             org={"trust": "lemming.capabilities.trust.trust_settings:TrustOrgSettings"},
-            commands=("endorse",),
+            commands=dict.fromkeys(("endorse",), ""),
         ),
         CapabilitySpec(
             "windows",
@@ -367,6 +367,12 @@ PROVIDER_OWNERS = {provider: spec.name for spec in LISTED.values() for provider 
 BACKEND_OWNERS = {backend: spec.name for spec in LISTED.values() for backend in spec.backends}
 NO_MODELS = frozenset(name for spec in LISTED.values() if spec.is_model_free for name in spec.providers)
 """Providers without costs; their answers are not model calls."""
+COMMANDS = {
+    command: (spec.name, import_path) for spec in LISTED.values() for command, import_path in spec.commands.items()
+}
+"""Commands of capabilities, each with the capability and the code."""
+FACTS = {fact: (spec.name, import_path) for spec in LISTED.values() for fact, import_path in spec.facts.items()}
+"""Facts of capabilities for screens, each with the capability and the function."""
 WRITERS = {tool: spec.name for spec in LISTED.values() for tool in spec.writers}
 MEMORY_STRATEGIES = frozenset(name for spec in LISTED.values() for name in spec.memory_strategies)
 GRANTED = {tool: key for spec in LISTED.values() for tool, key in spec.granted_by.items()}
