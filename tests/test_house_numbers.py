@@ -14,16 +14,16 @@ from package import TREES, nodes
 
 WHERE_OTHERS_SPEAK = ("capabilities/", "commands/", "dashboard/")
 OURS = {
-    "capabilities/concurrency/connection_limits.py": "the port of our own socket",
+    "libraries/concurrency/connection_limits.py": "the port of our own socket",
     "capabilities/channels/http_channel.py": "a moment of our own clock",
-    "capabilities/conditions/predicates.py": "a place of at most seven digits",
+    "libraries/conditions/predicates.py": "a place of at most seven digits",
     "capabilities/embedded_models/prefixes.py": "a count of llama.cpp in this process",
     "capabilities/pricing/journal_spending.py": "a count in our own journal",
     "capabilities/plans/run_values.py": "a tick that the engine gave",
-    "capabilities/processes/process_tree.py": "fields of /proc",
+    "libraries/processes/process_tree.py": "fields of /proc",
     "capabilities/program_models/program_provider.py": "the status of a child",
     "capabilities/requests/budgets.py": "a fraction, bounded as it was read",
-    "capabilities/sandbox/sandbox_launcher.py": "a fraction of our own order",
+    "libraries/sandbox/sandbox_launcher.py": "a fraction of our own order",
     "capabilities/toolbox/functions/signature.py": "a line of a file, counted by Python",
     "capabilities/toolbox/functions/tool_files.py": "a line of a file, counted by Python",
     "capabilities/toolbox/functions/worker_pool.py": "the status of a child",

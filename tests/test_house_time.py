@@ -9,7 +9,7 @@ from package import TREES, calls, nodes
 
 DEADLINES = "kernel/base/blocking_deadline.py"
 # They run behind the walls, with nothing but the standard library on their path.
-ALONE = {"capabilities/sandbox/sandbox_launcher.py", "capabilities/processes/process_tree.py"}
+ALONE = {"libraries/sandbox/sandbox_launcher.py", "libraries/processes/process_tree.py"}
 ENDS = {"deadline", "end_at", "ends", "ends_at", "expires", "give_up", "give_up_at", "until", "until_s"}
 
 

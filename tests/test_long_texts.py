@@ -16,7 +16,6 @@ from typing import Any
 from lemming.capabilities.channels.email_parser import extract_mail_text, get_message_id, get_sender, parse_mail
 from lemming.capabilities.judges.judge_prompts import parse_verdict
 from lemming.capabilities.plans.value_paths import fill_arguments, find_references
-from lemming.capabilities.skills.front_matter import InvalidFrontMatter
 from lemming.import_export.importer_helpers import split_words
 from lemming.import_export.openclaw_importer import load_json5
 from lemming.kernel.base.contract import extract_object
@@ -24,6 +23,7 @@ from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.redaction.secrets import redact_content
 from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.turn.action_form import to_reply_text
+from lemming.libraries.front_matter import InvalidFrontMatter
 from lemming.queries.findings.false_claims import _CALL_CLAIM, _FILE_CLAIM, _SENTENCE
 
 REFUSED = (LemmingError, InvalidFrontMatter, ValueError, RecursionError, IndexError)

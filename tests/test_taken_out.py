@@ -107,9 +107,7 @@ def without(name: str, place: Path) -> Path:
 
 def folders() -> list[Path]:
     """Return the folders of all capabilities, but for the tools and models that the guide names."""
-    stay = {
-        "__pycache__", "concurrency", "hosted_models", "processes", "sandbox", "scripted_models", "store", "toolbox"
-    }  # fmt: skip
+    stay = {"__pycache__", "hosted_models", "scripted_models", "toolbox"}
     return [it for it in CAPABILITIES.iterdir() if it.is_dir() and it.name not in stay]
 
 

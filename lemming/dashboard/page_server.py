@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.capabilities.concurrency.connection_limits import make_server_config, serve_socket
-from lemming.capabilities.concurrency.supervised_threads import start_supervised_thread
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import UsageError
+from lemming.libraries.concurrency.connection_limits import make_server_config, serve_socket
+from lemming.libraries.concurrency.supervised_threads import start_supervised_thread
 
 if TYPE_CHECKING:
     import asyncio

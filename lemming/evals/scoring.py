@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lemming.capabilities.conditions import predicates
-from lemming.capabilities.conditions.regex_search import compile_regex
 from lemming.capabilities.judges.judge_prompts import ResolvedJudge, build_judge_prompt, parse_verdict
 from lemming.capabilities.judges.judges_settings import parse_judge_target
 from lemming.capabilities.requests.current_requests import load_requests
@@ -23,6 +21,8 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Request, require_usable_finish
 from lemming.kernel.turn.verdict import VERDICT_SCHEMA
+from lemming.libraries.conditions import predicates
+from lemming.libraries.conditions.regex_search import compile_regex
 from lemming.operations.alert_command import run_command
 from lemming.queries.case_format import (
     CommandCheck,

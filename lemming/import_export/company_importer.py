@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from lemming.capabilities.skills.front_matter import InvalidFrontMatter, parse_yaml
 from lemming.import_export.import_source import ImportResult, ImportSource, ImportTarget
 from lemming.import_export.importer_helpers import (
     build_resume,
@@ -23,6 +22,7 @@ from lemming.import_export.importer_helpers import (
     to_schedule,
 )
 from lemming.kernel.base.paths import GUIDE
+from lemming.libraries.front_matter import InvalidFrontMatter, parse_yaml
 
 SIDECAR = ".paperclip.yaml"
 _SIDECAR_LIMIT_CHARS = 512 << 10

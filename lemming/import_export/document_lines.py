@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from lemming.capabilities.skills.front_matter import find_yaml_line
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import escape_pointer_key, locate
+from lemming.libraries.front_matter import find_yaml_line
 
 _QUOTED = re.compile(r'"([^"]+)"')
 

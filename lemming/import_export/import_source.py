@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.capabilities.skills.front_matter import InvalidFrontMatter, parse_front_matter, split_front_matter
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import raises_disk_error
+from lemming.libraries.front_matter import InvalidFrontMatter, parse_front_matter, split_front_matter
 
 TEXT_LIMIT_BYTES = 256 << 10
 FILE_LIMIT_BYTES = 4 << 20

@@ -9,7 +9,6 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from lemming.capabilities.skills.front_matter import InvalidFrontMatter, parse_yaml
 from lemming.import_export.import_source import ImportResult, ImportSource, ImportTarget
 from lemming.import_export.importer_helpers import (
     SAFE_TOOLS,
@@ -27,6 +26,7 @@ from lemming.import_export.importer_helpers import (
 )
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.memory import make_memory_effect
+from lemming.libraries.front_matter import InvalidFrontMatter, parse_yaml
 
 CONFIG = "openclaw.json"
 _INSTRUCTION_FILES = ("SOUL.md", "AGENTS.md", "USER.md")

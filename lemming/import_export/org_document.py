@@ -17,13 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from lemming.capabilities.skills.front_matter import InvalidFrontMatter, parse_yaml
 from lemming.import_export.resume_shorthand import ShorthandDefaults, expand_shorthand
 from lemming.kernel.agents import decode_resume
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_pretty, parse
 from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
+from lemming.libraries.front_matter import InvalidFrontMatter, parse_yaml
 
 LIMIT_BYTES = 1 << 20
 TOOL_FILES_PATTERN = "tools/*.py"

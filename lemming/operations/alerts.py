@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from lemming.capabilities.concurrency.supervised_threads import start_supervised_thread
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import timestamp
@@ -26,6 +25,7 @@ from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import Runtime
+from lemming.libraries.concurrency.supervised_threads import start_supervised_thread
 from lemming.operations.alert_command import run_command
 
 FAILURE, WAITING = "failure", "waiting"

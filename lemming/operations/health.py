@@ -13,11 +13,11 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from lemming.capabilities.concurrency.connection_limits import BoundedHandler, BoundedServer, bind_server, run_server
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import redact_bytes, redact_json
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.concurrency.connection_limits import BoundedHandler, BoundedServer, bind_server, run_server
 
 HOST, PATH = "127.0.0.1", "/healthz"
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")

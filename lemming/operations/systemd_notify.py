@@ -17,8 +17,6 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from lemming.capabilities.concurrency.supervised_threads import start_supervised_thread
-from lemming.capabilities.sandbox.sandbox_settings import get_shell_settings
 from lemming.kernel.base.blocking_deadline import Deadline, MonotonicClock
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.journal.engine_events import Event, Sleeping, TickBegins, TickEnds
@@ -26,6 +24,8 @@ from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.config import Config, OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import get_toolset
+from lemming.libraries.concurrency.supervised_threads import start_supervised_thread
+from lemming.libraries.sandbox.sandbox_settings import get_shell_settings
 
 READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 

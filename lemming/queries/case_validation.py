@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from lemming.capabilities.conditions import predicates
-from lemming.capabilities.conditions.regex_search import compile_regex
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.base.errors import ConfigError, Problem
@@ -17,6 +15,8 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.fast_decoder import TypeMismatch
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.conditions import predicates
+from lemming.libraries.conditions.regex_search import compile_regex
 from lemming.queries.case_format import KINDS, LIMIT_BYTES, Case, CaseViolation, Expectation, JudgeCheck, case_file
 
 

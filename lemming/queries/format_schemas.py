@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lemming.capabilities.conditions import predicates
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.base.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
@@ -26,6 +25,7 @@ from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Allocation
 from lemming.kernel.plugins.capability_loader import format_class
+from lemming.libraries.conditions import predicates
 from lemming.queries.case_format import Case
 
 Schema = dict[str, Any]

@@ -122,7 +122,7 @@ class Collector:
     def _post(self, body: bytes) -> httpx2.Response:
         import httpx2
 
-        from lemming.capabilities.concurrency.async_calls import run_async
+        from lemming.libraries.concurrency.async_calls import run_async
 
         headers = {"Content-Type": self._form, **parse_headers(os.environ.get(HEADERS_ENV, ""))}
 

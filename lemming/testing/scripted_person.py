@@ -22,7 +22,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from lemming.capabilities.conditions.regex_search import compile_regex
 from lemming.capabilities.requests.all_requests import build_requests
 from lemming.capabilities.requests.request_index import RequestEntryIndex
 from lemming.capabilities.requests.request_view import AllRequests, RequestView
@@ -37,6 +36,7 @@ from lemming.kernel.messages import OutboxEntry, write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import is_person
+from lemming.libraries.conditions.regex_search import compile_regex
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from patience import PATIENCE_S
 
-from lemming.capabilities.channel_server.channel_service import run_channel_server
 from lemming.capabilities.channels.channel_gateway import ReportProblem
+from lemming.capabilities.channels.channel_service import run_channel_server
 
 SECRET, TOKEN = "whsec_" + b64encode(b"a secret of the sender").decode(), "a-long-token-of-ours"
 

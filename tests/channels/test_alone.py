@@ -17,8 +17,8 @@ from callers import SECRET, TOKEN, Caller, served
 from doorway import answer_to, arrived, noted, with_channel
 from patience import PATIENCE_S, until
 
-from lemming.capabilities.channel_server.channel_service import poll_once
 from lemming.capabilities.channels.channel import wrap_provider_errors
+from lemming.capabilities.channels.channel_service import poll_once
 from lemming.capabilities.channels.channel_status import get_channel_statuses
 from lemming.capabilities.channels.email_parser import (
     extract_mail_text,
@@ -28,8 +28,6 @@ from lemming.capabilities.channels.email_parser import (
     parse_mail,
     safe_name,
 )
-from lemming.capabilities.concurrency.connection_limits import max_connections
-from lemming.capabilities.concurrency.supervised_threads import start_supervised_thread
 from lemming.engine import run_once
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock
@@ -37,6 +35,8 @@ from lemming.kernel.base.errors import DiskError, RequestRejected, Unavailable
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.concurrency.connection_limits import max_connections
+from lemming.libraries.concurrency.supervised_threads import start_supervised_thread
 from lemming.queries.checks.check_registry import CheckScope
 from lemming.queries.checks.health_checks import find_health_issues
 from lemming.testing import FrozenClock, make_org, resume
@@ -184,7 +184,7 @@ STRANGERS = """
 import resource, socket, sys, threading
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 from pathlib import Path
-from lemming.capabilities.channel_server.channel_service import run_channel_server
+from lemming.capabilities.channels.channel_service import run_channel_server
 with run_channel_server(Path(sys.argv[1]), port=0, stop=threading.Event(), report=lambda _: None) as found:
     print(found.port, flush=True)
     sys.stdin.readline()

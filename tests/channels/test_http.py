@@ -16,8 +16,8 @@ from callers import SECRET, TOKEN, Caller, receiver, served
 from doorway import answer_to, arrived, noted, with_channel
 from patience import PATIENCE_S
 
-from lemming.capabilities.channel_server import http_server
-from lemming.capabilities.channel_server.channel_service import poll_once
+from lemming.capabilities.channels import http_server
+from lemming.capabilities.channels.channel_service import poll_once
 from lemming.engine import run_once
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import ConfigError, OrgBusy, Problem, UsageError

@@ -10,8 +10,8 @@ import pytest
 from sources import CLAUDE, COMPANY, OPENCLAW, made
 from terminal import Lemming, Ran
 
-from lemming.capabilities.skills.front_matter import parse_front_matter, parse_yaml, split_front_matter
 from lemming.import_export.openclaw_importer import load_json5
+from lemming.libraries.front_matter import parse_front_matter, parse_yaml, split_front_matter
 from lemming.testing import Crash, crash_at, make_org, resume, tree
 
 SOURCES = {"claude": CLAUDE, "company": COMPANY, "openclaw": OPENCLAW}

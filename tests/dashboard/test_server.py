@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 import pytest
 from patience import PATIENCE_S
 
-from lemming.capabilities.concurrency.connection_limits import max_connections
 from lemming.dashboard import page_server
 from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
 from lemming.kernel.messages import read_outbox_entries, write_person_entry
+from lemming.libraries.concurrency.connection_limits import max_connections
 from lemming.testing import make_org, resume
 
 TOKEN = "a-token-of-the-tests"

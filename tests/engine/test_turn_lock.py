@@ -11,9 +11,9 @@ from concurrent.futures import Future
 import pytest
 from patience import PATIENCE_S, until
 
-from lemming.capabilities.concurrency import polite_loop
-from lemming.capabilities.concurrency.polite_loop import PoliteSelector, make_event_loop
 from lemming.kernel.tick.executors.turn_lock import TurnLock, get_released_turn_lock, wait_for_result
+from lemming.libraries.concurrency import polite_loop
+from lemming.libraries.concurrency.polite_loop import PoliteSelector, make_event_loop
 
 
 def begin(work: Callable[[], object]) -> threading.Thread:

@@ -35,7 +35,7 @@ with serve_page(base, port=0, token="token") as address:
     threading.Event().wait()
 """,
     "serve": """
-from lemming.capabilities.channel_server.channel_service import run_channel_server
+from lemming.capabilities.channels.channel_service import run_channel_server
 with run_channel_server(base, port=0, stop=threading.Event(), report=lambda _: None) as found:
     print(found.port, flush=True)
     threading.Event().wait()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import EVERYTHING
 
-from lemming.capabilities.skills.front_matter import (
+from lemming.libraries.front_matter import (
     LIMIT_CHARS,
     InvalidFrontMatter,
     parse_front_matter,

@@ -15,8 +15,8 @@ from patience import PATIENCE_S
 from terminal import Lemming, typed_at
 from traced import make_traced
 
-from lemming.capabilities.channel_server.channel_service import run_channel_server
-from lemming.capabilities.channel_server.http_server import MetricsSource
+from lemming.capabilities.channels.channel_service import run_channel_server
+from lemming.capabilities.channels.http_server import MetricsSource
 from lemming.engine import run_once
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.org.organisation import Organisation

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import pytest
 
-from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status
-from lemming.capabilities.sandbox.sandbox_settings import ShellSettings
 from lemming.kernel.org.config import OrgSettings
+from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status
+from lemming.libraries.sandbox.sandbox_settings import ShellSettings
 
 SECRET = "sk-do-not-show"
 PYTHON = "/usr/bin/python3"

@@ -16,11 +16,11 @@ from typing import IO, Any, cast
 import pytest
 from patience import PATIENCE_MS
 
-from lemming.capabilities.sandbox import sandbox_launcher as confine
-from lemming.capabilities.sandbox import seccomp
-from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status
-from lemming.capabilities.sandbox.sandbox_settings import ShellSettings
 from lemming.kernel.org.config import OrgSettings
+from lemming.libraries.sandbox import sandbox_launcher as confine
+from lemming.libraries.sandbox import seccomp
+from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status
+from lemming.libraries.sandbox.sandbox_settings import ShellSettings
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux"),
@@ -168,7 +168,7 @@ def test_where_nothing_else_keeps_signals_in_the_filter_does() -> None:
     """Before ABI 6 Landlock lets them through, and without namespaces every process is in sight."""
     code = f"""
 import os, signal
-from lemming.capabilities.sandbox import sandbox_policy
+from lemming.libraries.sandbox import sandbox_policy
 sandbox_policy.set_no_new_privileges()
 sandbox_policy.enter_seccomp(sandbox_policy.build_seccomp_program(also_metadata=True, also_signals=True))
 os.kill(0, 0)

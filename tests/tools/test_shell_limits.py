@@ -15,8 +15,8 @@ from patience import PATIENCE_MS, PATIENCE_S
 from sandboxed import PYTHON, Sandbox, needs_python, org_with, processes
 from tool_desk import Desk
 
-from lemming.capabilities.processes.process_tree import ProcessStat, memory_bytes
 from lemming.kernel.org.settings_blocks import Quota
+from lemming.libraries.processes.process_tree import ProcessStat, memory_bytes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 

@@ -12,9 +12,9 @@ import pytest
 from sandboxed import PYTHON, SECRET, Sandbox, needs_python, org_with, snapshot
 from tool_desk import Desk
 
-from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status, run_confined
 from lemming.kernel.base.errors import PermissionDenied
 from lemming.kernel.tools import ToolRegistry
+from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status, run_confined
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 

@@ -11,9 +11,9 @@ import pytest
 from sandboxed import Sandbox, org_with, processes
 from tool_desk import Desk
 
-from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status
-from lemming.capabilities.sandbox.sandbox_settings import ShellSettings
 from lemming.kernel.org.config import OrgSettings
+from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status
+from lemming.libraries.sandbox.sandbox_settings import ShellSettings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 
@@ -43,15 +43,15 @@ def org_with_or_without(sandbox: str) -> OrgSettings:
 
 NO_LANDLOCK = """
 import ctypes, os, struct, sys
-from lemming.capabilities.sandbox import seccomp
-from lemming.capabilities.sandbox import sandbox_policy
+from lemming.libraries.sandbox import seccomp
+from lemming.libraries.sandbox import sandbox_policy
 step = lambda code, value, so=0, no=0: struct.pack("HBBI", code, so, no, value)
 sandbox_policy.set_no_new_privileges()
 if {without_landlock}:
     sandbox_policy.enter_seccomp(step(0x20, 0) + step(0x15, 444, 0, 1) + step(6, 0x00050026) + step(6, 0x7FFF0000))
 sandbox_policy.enter_seccomp(seccomp.build_filter(os.uname().machine, also_metadata=False))
 from lemming.kernel.org.config import load_config
-from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status
+from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status
 from lemming.tools import ToolRegistry
 print(get_sandbox_status(load_config({base!r}).org)[0])
 print(ToolRegistry.get("shell").execute("alpha", {base!r}, command="echo ran").output)

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from lemming.capabilities.conditions.predicates import validate_condition
-from lemming.capabilities.conditions.regex_search import compile_regex
 from lemming.kernel.base.name_patterns import InvalidPattern, is_match
+from lemming.libraries.conditions.predicates import validate_condition
+from lemming.libraries.conditions.regex_search import compile_regex
 
 LONG = "a" * 50_000
 HOSTILE = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.conditions.predicates import (
+from lemming.libraries.conditions.predicates import (
     MAX_CONDITIONS,
     OPS,
     compile_condition,

@@ -1,6 +1,6 @@
 """HTTP channel: signed webhooks and questions are received, answers are fetched or sent.
 
-This module handles single requests and deliveries; the server is in `lemming.capabilities.channel_server`.
+This module handles single requests and deliveries; the server is in `http_server`.
 """
 
 from __future__ import annotations

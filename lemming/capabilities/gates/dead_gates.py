@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterator
 from types import NoneType
 from typing import Any, get_args
 
-from lemming.capabilities.conditions.predicates import compile_condition
-from lemming.capabilities.conditions.schema_typos import find_schema_typos
 from lemming.capabilities.gates.condition_tests import ConditionTest, iter_tests
 from lemming.capabilities.gates.dead_paths import validate_paths
 from lemming.capabilities.gates.gate_format import VISIBLE_FIELDS, Gate
@@ -20,6 +18,8 @@ from lemming.kernel.journal.verdicts import At
 from lemming.kernel.messages import EVERYBODY
 from lemming.kernel.plugins.capability_loader import missing_for_gate
 from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
+from lemming.libraries.conditions.predicates import compile_condition
+from lemming.libraries.conditions.schema_typos import find_schema_typos
 
 INSTALL = "install lemming-engine again, or let it block"
 

@@ -7,7 +7,6 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from lemming.capabilities.conditions.regex_search import compile_regex
 from lemming.capabilities.gates.gate_format import SETTLES, VISIBLE_FIELDS, Gate, GateRule
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
@@ -18,6 +17,7 @@ from lemming.kernel.journal.verdicts import At, GateVerdict, Then
 from lemming.kernel.messages import parse_targets
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
+from lemming.libraries.conditions.regex_search import compile_regex
 
 REDACTED = "[redacted]"
 CUT = "[cut]"

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from lemming.capabilities.conditions.predicates import Predicate, compile_condition, iter_fields, validate_condition
-from lemming.capabilities.conditions.regex_search import compile_regex
 from lemming.capabilities.gates.spending_limit import AMOUNTS, Per, parse_window
 from lemming.kernel.base.entry_kinds import ToolClass
 from lemming.kernel.base.errors import UsageError
@@ -24,6 +22,8 @@ from lemming.kernel.files.fast_decoder import MAX_AMOUNT, TypeMismatch, describe
 from lemming.kernel.journal.verdicts import At, Then
 from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.kernel.plugins.capability_table import JUDGES
+from lemming.libraries.conditions.predicates import Predicate, compile_condition, iter_fields, validate_condition
+from lemming.libraries.conditions.regex_search import compile_regex
 
 GATES = "gates"
 """Name of the gates among capabilities."""

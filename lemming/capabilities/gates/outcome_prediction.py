@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lemming.capabilities.conditions.predicates import compile_condition, iter_fields
 from lemming.capabilities.gates.gate_format import SETTLES, GateRule
 from lemming.kernel.journal.verdicts import Then
+from lemming.libraries.conditions.predicates import compile_condition, iter_fields
 
 Json = dict[str, Any]
 

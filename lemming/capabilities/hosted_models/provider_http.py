@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from lemming.capabilities.concurrency.async_calls import AsyncClient, SharedClient, run_async
 from lemming.capabilities.hosted_models.bounded_response import get_host
 from lemming.capabilities.hosted_models.rate_headers import rejection_wait_s, retry_after_s
 from lemming.kernel.base.errors import (
@@ -36,6 +35,7 @@ from lemming.kernel.llm.streaming import DeltaCallback, WordBuffer
 from lemming.kernel.llm.token_usage import usage_at_path
 from lemming.kernel.plugins.provider_errors import mark_billing_by_cause, mark_billing_by_status
 from lemming.kernel.providers import Backend, Message, Reply, Request
+from lemming.libraries.concurrency.async_calls import AsyncClient, SharedClient, run_async
 
 # Messages of OpenAI, Anthropic, llama.cpp, vLLM and Ollama for a prompt above the model's limit.
 _TOO_LONG_CODES = {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}

@@ -22,7 +22,7 @@ _POLL_MS = 2000  # so late the engine's end is noticed where no pidfd tells
 
 def main() -> None:
     """Run the program until the program ends, exceeds the limit, or loses its reader."""
-    from lemming.capabilities.processes import process_tree as processes
+    from lemming.libraries.processes import process_tree as processes
 
     engine, limit, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     processes.become_subreaper()

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from lemming.capabilities.concurrency.connection_limits import make_server_config, serve_socket
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.version import __version__
+from lemming.libraries.concurrency.connection_limits import make_server_config, serve_socket
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lemming.capabilities.concurrency.async_calls import SharedClient, run_async
 from lemming.capabilities.mcp.mcp_lock_file import LockedServer, lock_tool
 from lemming.capabilities.mcp.mcp_session import McpSession, SessionClosed, ToolCallResponse
 from lemming.capabilities.mcp.mcp_settings import PREFIX, McpServerSettings, load_mcp_config, require_sdk
@@ -21,6 +20,7 @@ from lemming.kernel.base.errors import LemmingError, TimedOut, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations, find_schema_flaw
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.concurrency.async_calls import SharedClient, run_async
 
 if TYPE_CHECKING:
     import asyncio

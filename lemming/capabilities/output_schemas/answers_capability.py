@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from lemming.capabilities.conditions.schema_typos import find_schema_typos
 from lemming.capabilities.output_schemas.answers_settings import OUTPUT, get_output_settings
 from lemming.capabilities.output_schemas.payload_validation import (
     PayloadValidator,
@@ -26,6 +25,7 @@ from lemming.kernel.turn.reply_schemas import PayloadSchema
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
+from lemming.libraries.conditions.schema_typos import find_schema_typos
 
 
 class AnswersCapability(Capability):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.capabilities.conditions.predicates import validate_condition
 from lemming.kernel.files.fast_decoder import TypeMismatch, describe_field
 from lemming.kernel.org.resume import Agent
+from lemming.libraries.conditions.predicates import validate_condition
 
 OUTPUT = "output"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lemming.capabilities.conditions import predicates
 from lemming.capabilities.output_schemas.answers_settings import OutputSettings, get_output_settings
 from lemming.capabilities.output_schemas.closed_schemas import close_payload_schema, closing_blocker
 from lemming.capabilities.output_schemas.payload_coercion import repair_payload
@@ -30,6 +29,7 @@ from lemming.kernel.inboxes.answer_payload import (
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.reply_schemas import PayloadSchema
 from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.libraries.conditions import predicates
 
 CHECKED_KINDS = ("report", "response")
 """The kinds of entries that must satisfy `output.schema` where no conditions say which."""

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from lemming.capabilities.conditions.predicates import MISSING, get_field
 from lemming.capabilities.plans.plan_format import StepAction, StepDefinition
 from lemming.capabilities.plans.plan_run import ActionState, PlanRun
 from lemming.kernel.base.integers import to_int
+from lemming.libraries.conditions.predicates import MISSING, get_field
 
 Json = dict[str, Any]
 _ACTION_FIELDS = tuple(

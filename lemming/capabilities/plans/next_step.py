@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.capabilities.conditions.predicates import evaluate
 from lemming.capabilities.output_schemas.payload_coercion import RepairedAnswer
 from lemming.capabilities.plans.call_results import CallResults, is_deferred
 from lemming.capabilities.plans.foreach_step import (
@@ -44,6 +43,7 @@ from lemming.capabilities.plans.step_requests import (
 )
 from lemming.capabilities.plans.value_paths import fill_arguments, value_to_text
 from lemming.kernel.base.jsontext import dump_compact
+from lemming.libraries.conditions.predicates import evaluate
 
 Json = dict[str, Any]
 REASONS_CHARS = 4000

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.capabilities.conditions.predicates import MISSING, compile_condition, get_field, validate_condition
 from lemming.capabilities.plans.plan_format import END, FAIL, AgentPlan, StepAction, StepDefinition
 from lemming.capabilities.plans.reference_validation import iter_references
 from lemming.capabilities.plans.step_graph import iter_explicit_transitions, successors
@@ -20,6 +19,7 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import did_you_mean
+from lemming.libraries.conditions.predicates import MISSING, compile_condition, get_field, validate_condition
 
 DANGEROUS_CLASSES = ("send", "execute", "administer")
 """Tool classes (`lemming.tools.ToolClass`) that no unanswered approval may allow."""

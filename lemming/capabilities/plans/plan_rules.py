@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lemming.capabilities.conditions import predicates
 from lemming.capabilities.plans.plan_format import (
     AgentPlan,
     StepAction,
@@ -37,6 +36,7 @@ from lemming.kernel.base.times.parse_times import DURATIONS, parse_duration
 from lemming.kernel.files.json_documents import Document
 from lemming.kernel.inboxes.answer_payload import ENGINE_KEYS
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.conditions import predicates
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
 _NAME_RULE = "use 1 to 63 characters of A-Z, a-z, 0-9, _ and -"

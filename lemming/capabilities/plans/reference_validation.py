@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from lemming.capabilities.conditions import predicates
 from lemming.capabilities.plans.plan_format import AgentPlan, StepAction, StepDefinition
 from lemming.capabilities.plans.step_graph import reachable_steps
 from lemming.capabilities.plans.step_outcomes import build_answer_schema
@@ -19,6 +18,7 @@ from lemming.capabilities.plans.value_paths import (
 )
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import did_you_mean
+from lemming.libraries.conditions import predicates
 
 
 def validate_references(plan: AgentPlan) -> Iterator[Problem]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.capabilities.conditions import predicates
 from lemming.capabilities.output_schemas.payload_coercion import (
     RepairedAnswer,
     extract_json_object,
@@ -17,6 +16,7 @@ from lemming.capabilities.plans.plan_format import ChoiceSettings, StepAction, S
 from lemming.capabilities.plans.value_paths import value_to_text
 from lemming.kernel.inboxes.answer_payload import ENGINE_KEYS, ENVELOPE, REQUEST_KEYS, needs_answer_key, parse_answer
 from lemming.kernel.turn.verdict import VERDICT_SCHEMA
+from lemming.libraries.conditions import predicates
 
 Json = dict[str, Any]
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lemming.capabilities.conditions.predicates import MISSING, get_field
 from lemming.kernel.base.jsontext import to_line
+from lemming.libraries.conditions.predicates import MISSING, get_field
 
 ROOTS = {
     "start": "the request: its text, or a field of its payload",

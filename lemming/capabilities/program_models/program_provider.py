@@ -12,12 +12,12 @@ import tempfile
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from lemming.capabilities.processes import reaper
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import Unavailable, Unusable
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
 from lemming.kernel.llm import model_call
 from lemming.kernel.providers import Backend, Message, Reply, Request
+from lemming.libraries.processes import reaper
 
 OUTPUT_LIMIT_BYTES = 1 << 20
 _STDERR_TAIL_BYTES = 4096

@@ -55,7 +55,7 @@ def fetch_url(request: WebRequest, settings: HttpSettings, *, caller: str) -> We
 
     Raises `ToolError` without a response, and `OutcomeUnknown` if the request may have arrived.
     """
-    from lemming.capabilities.concurrency.async_calls import run_async
+    from lemming.libraries.concurrency.async_calls import run_async
 
     pending = _PendingRequest(request, settings, caller)
     try:

@@ -1,5 +1,5 @@
 """The tool `shell`: run one command in the agent's workspace, confined by
-`lemming.capabilities.sandbox.sandbox_runner`.
+`lemming.libraries.sandbox.sandbox_runner`.
 """
 
 from __future__ import annotations
@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from lemming.capabilities.sandbox.sandbox_settings import get_shell_settings
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
@@ -16,6 +15,7 @@ from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import ANYWHERE, NOWHERE, EngineTool, Places, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.libraries.sandbox.sandbox_settings import get_shell_settings
 
 COMMAND_LIMIT_BYTES = 64 << 10
 
@@ -42,7 +42,7 @@ class ShellTool(EngineTool):
         self, context: ToolContext, command: Annotated[str, describe_field("The command line.", min_length=1)]
     ) -> ToolResult:
         """Run the command. The result begins with the exit status, followed by the output."""
-        from lemming.capabilities.sandbox.sandbox_runner import (
+        from lemming.libraries.sandbox.sandbox_runner import (
             run_confined,
         )  # slow to import, and most turns run no command
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from lemming.capabilities.store.store_values import StoredValue, encode_stored_value, get_store_path, parse_stored_value
 from lemming.capabilities.toolbox.file_tools import make_write_effect
 from lemming.kernel.access.agent_files import read_text, scan_folder, target_exists
 from lemming.kernel.access.allowed_paths import Access, resolve_path
@@ -17,6 +16,7 @@ from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import EngineTool, Places, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.libraries.store_values import StoredValue, encode_stored_value, get_store_path, parse_stored_value
 
 
 class _StoreTool(EngineTool):

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
-from lemming.capabilities.conditions.predicates import evaluate
 from lemming.capabilities.trust.endorsements import Endorsement, EndorsementLog
 from lemming.capabilities.trust.trust_levels import AGENT, TrustOrder
 from lemming.capabilities.trust.trust_settings import TOOL_LABELS, get_trust_settings
@@ -20,6 +19,7 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import is_channel, is_person
 from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.libraries.conditions.predicates import evaluate
 
 OUTSIDE, OWNER = "outside", "owner"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lemming.capabilities.conditions.predicates import iter_fields
 from lemming.capabilities.trust.trust_settings import TOOL_LABELS, TrustRule, TrustSettings, get_minimum_label
 from lemming.kernel.agents import Agent, suggest_agent
 from lemming.kernel.base.jsontext import did_you_mean
@@ -13,6 +12,7 @@ from lemming.kernel.org.capability_usage import provider_capability
 from lemming.kernel.org.config import Config
 from lemming.kernel.plugins.capability_table import MEMORY_STRATEGIES
 from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
+from lemming.libraries.conditions.predicates import iter_fields
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
 """Fields verified by the shipped channels (docs/trust.md); a plugin's channel may verify anything."""

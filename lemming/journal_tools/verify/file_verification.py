@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
-from lemming.capabilities.store.store_values import is_store_file
 from lemming.journal_tools.verify.journal_facts import JournalFacts, Mismatch, WrittenFile, make_mismatch
 from lemming.journal_tools.verify.ledger_verification import verify_ledgers
 from lemming.journal_tools.verify.state_root import compute_file_digest
@@ -28,6 +27,7 @@ from lemming.kernel.messages import parse_file_names
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import is_removable
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.store_values import is_store_file
 
 FILE_READ_LIMIT_BYTES = 64 << 20
 

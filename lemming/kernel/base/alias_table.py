@@ -22,7 +22,8 @@ _MODULES = {
     "capabilities.approvals.always": "capabilities.approvals.standing_approvals",
     "capabilities.batches.api": "capabilities.batches.batch_api",
     "capabilities.cluster.calls": "capabilities.cluster.cluster_calls",
-    "capabilities.conditions.when": "capabilities.conditions.predicates",
+    "capabilities.conditions": "libraries.conditions",
+    "capabilities.conditions.when": "libraries.conditions.predicates",
     "capabilities.gates.checks": "capabilities.gates.check_functions",
     "capabilities.scripted": "capabilities.scripted_models",
     "capabilities.scripted.scripted": "capabilities.scripted_models.scripted_provider",
@@ -316,7 +317,7 @@ _MOVED = {
     "toolset": "kernel.tools.toolset",
     "trust": "capabilities.trust",
     "turn": "kernel.turn",
-    "when": "capabilities.conditions.predicates",
+    "when": "libraries.conditions.predicates",
 }
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from lemming.capabilities.pricing.prices import get_price, get_shutdown_date
 from lemming.capabilities.requests.waiting_items import list_person_inbox, summarize_inbox
-from lemming.capabilities.sandbox.sandbox_runner import get_sandbox_status
 from lemming.journal_tools.repair.damage_repair import find_repairs
 from lemming.kernel.base.errors import NotAnOrg, Problem
 from lemming.kernel.base.version import __version__
@@ -21,6 +20,7 @@ from lemming.kernel.files.file_modes import PRIVATE_FOLDERS, PRIVATE_LEDGERS
 from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.plugins.capability_table import EXECUTORS
 from lemming.kernel.tools import iter_shipped_tools
+from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status
 from lemming.operations.engine_progress import describe_engine, find_running_engine
 from lemming.queries.capability_status import list_capability_names, validate_agents_use
 from lemming.queries.checks.check_registry import Check, CheckScope, compute_entries_per_outbox, run_checks

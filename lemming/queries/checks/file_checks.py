@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import Iterator
 from functools import partial
 
-from lemming.capabilities.store.store_values import validate_store
 from lemming.journal_tools.outbox_validation import validate_outbox, validate_outbox_files
 from lemming.kernel.agents import suggest_agent
 from lemming.kernel.base import paths
@@ -19,6 +18,7 @@ from lemming.kernel.inboxes.misplaced_entries import future_tick_problems
 from lemming.kernel.memory import load_memories
 from lemming.kernel.tick.lock_holder import load_last_tick
 from lemming.kernel.tick.tick_counter import explain_skipped_ticks, load_tick
+from lemming.libraries.store_values import validate_store
 from lemming.queries.capability_status import list_capability_names, validate_agents_use, validate_org
 from lemming.queries.case_format import SAME_ORG, Case, case_file, list_case_names
 from lemming.queries.case_validation import load_case

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.capabilities.concurrency.supervised_threads import list_thread_failures
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import Problem
@@ -22,6 +21,7 @@ from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.kernel.tick.next_tick import find_next_tick
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn
+from lemming.libraries.concurrency.supervised_threads import list_thread_failures
 from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete
 from lemming.queries.checks.check_registry import Check, CheckScope
 
@@ -191,7 +191,7 @@ def _check_tick(scope: CheckScope) -> Iterator[Problem]:
 def _check_channels(scope: CheckScope) -> Iterator[Problem]:
     if not scope.config or not scope.config.has_channels or missing_reason("channels"):
         return
-    from lemming.capabilities.channel_server.channel_service import is_served
+    from lemming.capabilities.channels.channel_service import is_served
     from lemming.capabilities.channels.channel_status import get_channel_statuses
 
     states = get_channel_statuses(scope.org, scope.survey, scope.config)

@@ -20,7 +20,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lemming.capabilities.processes import reaper
 from lemming.capabilities.toolbox.functions.function_call import FunctionResult
 from lemming.capabilities.toolbox.functions.function_import import Sources
 from lemming.capabilities.toolbox.functions.worker_protocol import (
@@ -36,6 +35,7 @@ from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import Tool, ToolResult, interrupted_result
 from lemming.kernel.tools.tool_context import RequestedEffects, ToolContext
+from lemming.libraries.processes import reaper
 
 MAX_CONCURRENT = 4
 MAX_IDLE = 8

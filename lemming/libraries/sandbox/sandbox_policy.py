@@ -12,7 +12,7 @@ import os
 import struct
 from typing import Any
 
-from lemming.capabilities.sandbox.seccomp import build_filter
+from lemming.libraries.sandbox.seccomp import build_filter
 
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime")

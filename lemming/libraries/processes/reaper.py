@@ -19,7 +19,7 @@ from typing import NoReturn
 
 def main() -> None:
     """Run the program until the program ends or the control descriptor closes, then kill all descendants."""
-    from lemming.capabilities.processes import process_tree as processes
+    from lemming.libraries.processes import process_tree as processes
 
     control, report, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     for descriptor in (control, report):
@@ -53,7 +53,7 @@ def _exec_program(argv: list[str], report: int) -> NoReturn:
 
 def _wait_for_exit(child: int, control: int, wake: int) -> int | None:
     """Return the exit status of the program, or None if the control descriptor closed first."""
-    from lemming.capabilities.processes import process_tree as processes
+    from lemming.libraries.processes import process_tree as processes
 
     poll = select.poll()
     poll.register(control, select.POLLIN)

@@ -16,11 +16,11 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, Generic, Protocol, TypeVar
 
-from lemming.capabilities.concurrency.polite_loop import PoliteSelector, make_event_loop
 from lemming.kernel.base.blocking_deadline import NEVER, wait_slices
 from lemming.kernel.base.errors import RequestRejected, Unavailable
 from lemming.kernel.llm.model_call import timeout_error
 from lemming.kernel.tick.executors.turn_lock import get_released_turn_lock, wait_for_result
+from lemming.libraries.concurrency.polite_loop import PoliteSelector, make_event_loop
 
 _CLOSE_TIMEOUT_S = 2.0
 

@@ -16,12 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from lemming.capabilities.channel_server.http_server import MetricsSource, serve_http
 from lemming.capabilities.channels.channel import Channel, ChannelContext, OutgoingEntry
 from lemming.capabilities.channels.channel_gateway import ChannelGateway, ReportProblem, deliver_due, isolate_channel
 from lemming.capabilities.channels.http_channel import HttpChannel, get_variable
+from lemming.capabilities.channels.http_server import MetricsSource, serve_http
 from lemming.capabilities.channels.outgoing_entries import AddressedEntries
-from lemming.capabilities.concurrency.supervised_threads import start_supervised_thread
 from lemming.kernel.agents import Survey, survey_agents
 from lemming.kernel.base.clock import Clock, SystemClock
 from lemming.kernel.base.errors import ConfigError, LemmingError, OrgBusy, Problem, UsageError
@@ -33,6 +32,7 @@ from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.plugin_registry import load_plugins
 from lemming.kernel.tick.executors.thread_pool import get_pool
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.concurrency.supervised_threads import start_supervised_thread
 
 HOST, PORT = "127.0.0.1", 8420
 LOCK_FILE = ".lemming/serve"

@@ -21,15 +21,15 @@ from functools import cache
 from pathlib import Path
 from typing import IO, cast
 
-from lemming.capabilities.sandbox import sandbox_launcher as confine
-from lemming.capabilities.sandbox.sandbox_launcher import LaunchResult, Mode, SandboxCommand
-from lemming.capabilities.sandbox.sandbox_settings import ShellSettings, get_shell_settings
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.files import fs, quota
 from lemming.kernel.files.disk_errors import raises_disk_error
 from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.org.config import OrgSettings
+from lemming.libraries.sandbox import sandbox_launcher as confine
+from lemming.libraries.sandbox.sandbox_launcher import LaunchResult, Mode, SandboxCommand
+from lemming.libraries.sandbox.sandbox_settings import ShellSettings, get_shell_settings
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NO_SANDBOX = "shell is disabled: no sandbox on this system (needs Linux >= 5.13 or bubblewrap); see `lemming doctor`"
@@ -129,7 +129,7 @@ def _find_bubblewrap() -> str | None:
 
 
 def _require_unreadable_org(base: Path) -> None:
-    from lemming.capabilities.sandbox.sandbox_policy import SYSTEM_FOLDERS
+    from lemming.libraries.sandbox.sandbox_policy import SYSTEM_FOLDERS
 
     for folder in SYSTEM_FOLDERS:
         if base.resolve().is_relative_to(Path(folder).resolve()):
@@ -173,7 +173,7 @@ def _build_command(mode: Mode, command: str, workspace: str | None, settings: Sh
 
 
 def _build_bubblewrap_argv(workspace: str | None) -> list[str]:
-    from lemming.capabilities.sandbox.sandbox_policy import SYSTEM_FILES, SYSTEM_FOLDERS
+    from lemming.libraries.sandbox.sandbox_policy import SYSTEM_FILES, SYSTEM_FOLDERS
 
     argv = [_find_bubblewrap() or "bwrap", *_BUBBLEWRAP, "--seccomp", str(confine.SECCOMP_DESCRIPTOR)]
     for folder in SYSTEM_FOLDERS:

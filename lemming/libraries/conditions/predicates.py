@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from lemming.capabilities.conditions.regex_search import compile_regex
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.name_patterns import InvalidPattern
+from lemming.libraries.conditions.regex_search import compile_regex
 
 Predicate = Callable[[Any], bool]
 Json = dict[str, Any]

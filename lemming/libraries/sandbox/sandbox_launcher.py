@@ -78,8 +78,8 @@ def main() -> None:
 
 def run_command(command: SandboxCommand) -> LaunchResult:
     """Run the command to its end or to a limit, and kill all processes started by the command."""
-    from lemming.capabilities.processes import process_tree as processes
     from lemming.kernel.files import quota
+    from lemming.libraries.processes import process_tree as processes
 
     wake = processes.open_exit_notifier()
     is_read_only = _set_up_launcher(command)
@@ -111,8 +111,8 @@ def _set_up_launcher(command: SandboxCommand) -> bool:
     """Set up the launcher itself. Return True if everything except the workspace is now read-only."""
     if sys.platform != "linux":
         return False
-    from lemming.capabilities.processes import process_tree as processes
-    from lemming.capabilities.sandbox import sandbox_policy
+    from lemming.libraries.processes import process_tree as processes
+    from lemming.libraries.sandbox import sandbox_policy
 
     # Daemons of the command become children of the launcher, which kills them at the end.
     processes.become_subreaper()
@@ -181,7 +181,7 @@ def _set_limit(kind: int, value: int) -> None:
 
 
 def _enter_sandbox(command: SandboxCommand, is_read_only: bool) -> None:
-    from lemming.capabilities.sandbox import sandbox_policy
+    from lemming.libraries.sandbox import sandbox_policy
 
     sandbox_policy.die_with_parent()
     if command.mode == "bwrap":
@@ -208,7 +208,7 @@ def _describe_sandbox(command: SandboxCommand, is_read_only: bool) -> str:
         return "no walls"
     if command.mode == "bwrap":
         return "bubblewrap and seccomp"
-    from lemming.capabilities.sandbox import sandbox_policy
+    from lemming.libraries.sandbox import sandbox_policy
 
     abi = sandbox_policy.get_landlock_abi()
     denied_calls = "chmod, chown and utime" if abi >= sandbox_policy.ABI_OF_SIGNALS else "chmod, chown, utime and kill"
@@ -221,7 +221,7 @@ def _describe_sandbox(command: SandboxCommand, is_read_only: bool) -> str:
 
 def _supervise(child: int, wake: int, command: SandboxCommand) -> tuple[Ended, int]:
     """Wait for the command's end, the deadline, a limit, or a closed stdin."""
-    from lemming.capabilities.processes import process_tree as processes
+    from lemming.libraries.processes import process_tree as processes
 
     began = time.monotonic()
     deadline, next_count, next_check = began + command.timeout_s, *(2 * [began + _CHECK_EVERY_S])
@@ -263,7 +263,7 @@ def _next_count_time(began: float) -> float:
 
 
 def _has_too_many_processes() -> bool:
-    from lemming.capabilities.processes import process_tree as processes
+    from lemming.libraries.processes import process_tree as processes
 
     return sum(process.threads for process in processes.list_descendants()) > PROCESS_LIMIT
 
@@ -274,8 +274,8 @@ def _find_exceeded_limit(command: SandboxCommand) -> Ended | None:
     Measuring the memory of many processes takes seconds, enough time to double them. Processes are therefore
     counted in between.
     """
-    from lemming.capabilities.processes import process_tree as processes
     from lemming.kernel.files import quota
+    from lemming.libraries.processes import process_tree as processes
 
     descendants = processes.list_descendants()
     if sum(process.memory_bytes for process in descendants) > command.max_memory_bytes:

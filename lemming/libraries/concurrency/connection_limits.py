@@ -22,10 +22,10 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lemming.capabilities.concurrency.supervised_threads import start_supervised_thread
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.concurrency.supervised_threads import start_supervised_thread
 
 if TYPE_CHECKING:
     import asyncio

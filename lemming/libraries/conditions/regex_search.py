@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from lemming.capabilities.conditions.regex_compiler import (
+from lemming.kernel.base.name_patterns import InvalidPattern
+from lemming.libraries.conditions.regex_compiler import (
     ASK,
     CHOOSE,
     FAIL,
@@ -20,7 +21,6 @@ from lemming.capabilities.conditions.regex_compiler import (
     Step,
     compile_program,
 )
-from lemming.kernel.base.name_patterns import InvalidPattern
 
 BASE_STEP_BUDGET = 500_000
 STEPS_PER_LETTER = 8

@@ -1,1 +1,0 @@
-"""Serve channels that cannot be polled between ticks: separate from the engine, without its lock."""

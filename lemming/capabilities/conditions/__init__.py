@@ -1,1 +1,0 @@
-"""Conditions in files, and their regular expressions, for use by other capabilities."""

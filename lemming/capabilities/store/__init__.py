@@ -1,1 +1,0 @@
-"""Store of values shared by several agents: `shared/store/` (docs/tools.md)."""

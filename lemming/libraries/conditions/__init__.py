@@ -1,0 +1,1 @@
+"""Conditions in files, and their regular expressions, for use by capabilities."""
