@@ -28,6 +28,7 @@ from lemming.commands.trust import require_workspace_trust
 from lemming.kernel.journal.engine_events import Observer
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import require_fact
 
 
 def run_once(
@@ -219,9 +220,8 @@ def _serve_channels(
 ) -> AbstractContextManager[object]:
     if port is None:
         return nullcontext()
-    from lemming.commands.serve import open_channel_server
-
-    return open_channel_server(base.base, port, stop=stop, quiet=quiet)
+    server: AbstractContextManager[object] = require_fact("channels.serve")(base.base, port, stop=stop, quiet=quiet)
+    return server
 
 
 def _supervise_run(

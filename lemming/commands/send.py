@@ -7,7 +7,6 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Annotated, Any
 
-from lemming.commands.calendar import add_job
 from lemming.commands.command_context import (
     CommandContext,
     argument,
@@ -31,6 +30,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.firing_plan import has_model_turns, is_person_agent
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.queries.next_turn import find_next_turn
@@ -84,7 +84,7 @@ def send(
     delivery_key = _build_delivery_time(at, after, config)
     if every is not None:
         _validate_job_options(to, text, delivery_key)
-        add_job(base, to or "", " ".join(text or ()), every)
+        require_fact("calendars.add_job")(base, to or "", " ".join(text or ()), every)
         return
     if to is None and text and len(text) > 1:
         _reject_missing_to_option(text, [name for name in list_agent_folders(base) if name != author])

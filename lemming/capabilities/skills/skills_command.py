@@ -14,7 +14,7 @@ from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
 
-_SHIPPED_SKILL = Path(__file__).parents[1] / "agent_skill/lemming-organisations/SKILL.md"
+_SHIPPED_SKILL = Path(__file__).parents[2] / "agent_skill/lemming-organisations/SKILL.md"
 
 app = make_command_group("List, show and export skills.")
 
