@@ -43,7 +43,7 @@ STAYS = {
     ("journal_tools/recorded_tick.py", "kept"): PRINTED,
     ("journal_tools/repair/damage_repair.py", "found"): PRINTED,
     ("operations/model_trial.py", "own"): PRINTED,
-    ("capabilities/strategies/strategy_registry.py", "given"): PUBLIC,
+    ("libraries/strategy_registry.py", "given"): PUBLIC,
     ("client/ask_client.py", "asked"): PUBLIC,
     ("kernel/base/errors.py", "lost"): PUBLIC,
     ("kernel/providers.py", "kept"): PUBLIC,

@@ -130,7 +130,7 @@ def _describe_interval(schedule: AgentSchedule) -> str:
     every = schedule.run_every_n_ticks
     text = "every tick" if every == 1 else f"every {every} ticks"
     if schedule.cron is not None:
-        from lemming.capabilities.cron.cron_expressions import describe_cron
+        from lemming.libraries.cron_expressions import describe_cron
 
         by_clock = (
             f"{describe_cron(schedule.cron)} ({schedule.cron}, {schedule.timezone or 'the zone of the organisation'})"

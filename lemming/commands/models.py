@@ -34,7 +34,9 @@ from lemming.kernel.base.paths import resume_file
 from lemming.kernel.org.config import MODELS_FILE, Config, load_config
 from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.firing_plan import small_model_warning
+from lemming.libraries.model_catalogue import get_models_folder, get_weights, is_on_this_machine
 from lemming.queries.model_readiness import check_readiness, check_served_model, describe_limitations
 
 if TYPE_CHECKING:
@@ -268,8 +270,6 @@ def pull_model(
       lemming models pull
       lemming models pull qwen2.5-coder-0.5b-instruct
     """
-    from lemming.capabilities.embedded_models.model_weights import get_weights, is_on_this_machine
-
     base = context.org_if_any
     entry = load_settings(base).models.get(name) if base else None
     if entry is not None and entry.provider == "local":
@@ -286,12 +286,11 @@ def pull_model(
 
 def _fetch_weights(name: str, *, is_shown: bool) -> Path:
     """Return the weights file of an embedded model, downloaded if missing; report progress on standard error."""
-    from lemming.capabilities.embedded_models.model_weights import get_weights, pull_weights
-
+    pull_weights = require_fact("embedded.pull_weights")
     weights, progress = get_weights(name), _DownloadProgress(is_shown=is_shown)
     if progress.is_shown:
         print_notice(f"{name}: {weights.size_bytes / 1e6:.0f} MB, licence {weights.licence}")
-    file = pull_weights(name, progress=progress.update)
+    file: Path = pull_weights(name, progress=progress.update)
     progress.clear()
     return file
 
@@ -309,8 +308,7 @@ def adopt_model(
     Example:
       lemming models add-weights ~/Downloads/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf
     """
-    from lemming.capabilities.embedded_models.model_weights import copy_known_weights, get_models_folder
-
+    copy_known_weights = require_fact("embedded.copy_known_weights")
     progress = _DownloadProgress(is_shown=not quiet and not context.as_json)
     name, copied_file = copy_known_weights(file.expanduser(), get_models_folder(), progress=progress.update)
     progress.clear()

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from lemming.capabilities.cron.cron_expressions import find_cron_error
-from lemming.capabilities.hosted_models.compatible_servers import SERVERS
 from lemming.import_export.import_source import ImportResult, ImportSource, ImportTarget
 from lemming.kernel.base.paths import SKILL_FILE, new_agent_name_error
 from lemming.kernel.base.times.zones import zone_error
+from lemming.libraries.compatible_servers import SERVERS
+from lemming.libraries.cron_expressions import find_cron_error
 
 _TOOLS = {
     "bash": "shell", "exec": "shell", "process": "shell", "shell": "shell",

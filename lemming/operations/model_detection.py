@@ -6,13 +6,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lemming.capabilities.embedded_models.llama_provider import count_usable_processors
-from lemming.capabilities.embedded_models.model_weights import CATALOGUE, is_on_this_machine
-from lemming.capabilities.hosted_models.compatible_servers import KINDS, SERVERS
 from lemming.kernel.base.errors import UnknownModel
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.org.model_entries import LOCAL_MODEL
+from lemming.libraries.compatible_servers import KINDS, SERVERS
+from lemming.libraries.model_catalogue import CATALOGUE, count_usable_processors, is_on_this_machine
 from lemming.operations.served_models import ModelServer, ask_servers
 
 _SERVER_TIMEOUT_S = 0.5

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.hosted_models.rejected_fields import FALLBACKS
 from lemming.capabilities.pricing.prices import get_price
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.clock import Clock
@@ -29,6 +28,7 @@ from lemming.kernel.turn.forms.form_choice import FORM_PROMPTS
 from lemming.kernel.turn.prompt_prefix import has_native_tools
 from lemming.kernel.turn.reply_schemas import reply_schema
 from lemming.kernel.turn.turn_prompt import full_prefix
+from lemming.libraries.compatible_servers import FALLBACKS
 from lemming.operations.choose_model import get_builtin_entry, set_json_value
 from lemming.operations.trial_forms import ACTIONS, NATIVE, PLAIN, VERDICT_LABELS, WayResult, WayTrial, choose_way
 

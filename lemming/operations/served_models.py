@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from lemming.capabilities.hosted_models.compatible_servers import KINDS, find_server
 from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned, run_on_thread
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.org.model_entries import ModelEntry
+from lemming.libraries.compatible_servers import KINDS, find_server
 
 DEFAULT_TIMEOUT_S = 1.0
 _LIMIT_BYTES = 1 << 20

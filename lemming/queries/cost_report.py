@@ -13,7 +13,7 @@ from decimal import Decimal, localcontext
 from functools import reduce
 from typing import Any, Literal, NamedTuple
 
-from lemming.capabilities.pricing.journal_spending import (
+from lemming.journal_tools.journal_spending import (
     CallCost,
     LedgerCosts,
     Progress,

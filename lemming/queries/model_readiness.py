@@ -10,13 +10,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.hosted_models.compatible_servers import SERVERS
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.org.model_entries import LOCAL_MODEL, ModelEntry
 from lemming.kernel.providers import is_channel, is_person, make_provider
+from lemming.libraries.compatible_servers import SERVERS
+from lemming.libraries.model_catalogue import find_weights
 from lemming.operations.served_models import ModelServer, ServedModels
 from lemming.queries.permissions_required import is_this_machine
 
@@ -119,8 +120,6 @@ def _check_local_model(entry: ModelEntry) -> Readiness:
         return Readiness(
             is_there, f"weights at {path}" if is_there else f"file {path} does not exist", "check options.path"
         )
-    from lemming.capabilities.embedded_models.model_weights import find_weights
-
     try:
         return Readiness(True, f"weights at {find_weights(entry.model)}")
     except LemmingError as error:

@@ -21,6 +21,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import get_capability, missing_reason
 from lemming.kernel.plugins.capability_table import HOSTED, LISTED, MODEL_SERVERS
 from lemming.kernel.tools import iter_shipped_tools
+from lemming.libraries.compatible_servers import SERVERS
 
 _USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY")
 _OWN_MODULES = "lemming."
@@ -103,8 +104,6 @@ def _list_model_permissions(entry: ModelEntry) -> Iterator[RequiredPermission]:
     if entry.provider == "ollama":
         key_variable = "OLLAMA_API_KEY"
     elif entry.provider in MODEL_SERVERS and not missing_reason(HOSTED):
-        from lemming.capabilities.hosted_models.compatible_servers import SERVERS  # where a line is of one
-
         server = SERVERS[entry.provider]
         key_variable = server.key_variable(address, key_variable)
         usual_keys.add(server.key_env)

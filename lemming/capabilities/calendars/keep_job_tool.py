@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from lemming.capabilities.calendars.calendar_file import load_calendar
 from lemming.capabilities.calendars.calendar_jobs import MEMORY, TOOL, parse_agent_job
-from lemming.capabilities.cron.cron_expressions import describe_cron, iter_occurrences
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import ToolError
@@ -17,6 +16,7 @@ from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.memory import decode_memory, load_memory, make_memory_effect
 from lemming.kernel.tools import EngineTool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.libraries.cron_expressions import describe_cron, iter_occurrences
 
 MAX_COMPARED = 50
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from lemming.capabilities.cron.cron_expressions import MAX_COUNTED, DueTimes, find_due_times
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.times.format_times import format_moment
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.kernel.tick.first_clock_readings import find_first_reading
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.libraries.cron_expressions import MAX_COUNTED, DueTimes, find_due_times
 
 
 class CronCapability(Capability):

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from itertools import tee
 
 from lemming.capabilities.cron.cron_capability import find_schedule_due_times, schedule_text
-from lemming.capabilities.cron.cron_expressions import iter_occurrences
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.kernel.tick.first_clock_readings import find_first_reading
 from lemming.kernel.tick.tick_hooks import TickInterceptor, TickView, UpcomingEvent
+from lemming.libraries.cron_expressions import iter_occurrences
 
 NO_ZONE = (
     'the cron expression requires a time zone (set "timezone" in the schedule, or for all agents in config/org.json)'

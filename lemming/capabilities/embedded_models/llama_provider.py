@@ -27,6 +27,7 @@ from lemming.kernel.llm import model_call
 from lemming.kernel.llm.streaming import DeltaCallback, WordBuffer
 from lemming.kernel.llm.token_usage import usage_at_path
 from lemming.kernel.providers import Backend, Finish, Reply, Request
+from lemming.libraries.model_catalogue import count_usable_processors
 
 if TYPE_CHECKING:
     from xllamacpp import Server
@@ -254,13 +255,6 @@ def _import_library() -> Any:
         hint = install_command("local")
         raise Unusable("xllamacpp is not installed", where="local", hint=hint) from error
     return xllamacpp
-
-
-def count_usable_processors() -> int:
-    """Return the number of processors available to this process."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _load_server(file: Path, model_settings: _Settings, key: str) -> Server:

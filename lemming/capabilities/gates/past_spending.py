@@ -9,7 +9,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from lemming.capabilities.gates.spending_limit import NOTHING, ZERO, LimitWindow, SpendAmount
-from lemming.capabilities.pricing.journal_spending import CostReader, TurnCosts
+from lemming.journal_tools.journal_spending import CostReader, TurnCosts
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.integers import to_int

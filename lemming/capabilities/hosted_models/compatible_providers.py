@@ -1,4 +1,4 @@
-"""Providers for the servers of `lemming.capabilities.hosted_models.compatible_servers`: a class for each, by
+"""Providers for the servers of `lemming.libraries.compatible_servers`: a class for each, by
 name.
 """
 
@@ -7,10 +7,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, ClassVar
 
-from lemming.capabilities.hosted_models.compatible_servers import SERVERS, ModelServer
 from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
 from lemming.capabilities.hosted_models.openai_wire import JsonMode
 from lemming.kernel.base.errors import ConfigError
+from lemming.libraries.compatible_servers import SERVERS, ModelServer
 
 
 class OpenAICompatibleProvider(OpenAIProvider):

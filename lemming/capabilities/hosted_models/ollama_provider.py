@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 from lemming.capabilities.hosted_models.answer_streams import OllamaLineStream
 from lemming.capabilities.hosted_models.bounded_response import client_settings, rewrite_stream, tee_stream
-from lemming.capabilities.hosted_models.compatible_servers import OLLAMA
 from lemming.capabilities.hosted_models.native_formats import (
     arguments_object,
     chat_calls,
@@ -31,6 +30,7 @@ from lemming.kernel.base.redaction.secrets import register_secret_variables, str
 from lemming.kernel.llm.streaming import DeltaCallback
 from lemming.kernel.llm.token_usage import usage_at_path
 from lemming.kernel.providers import Finish, Message, Reply, Request
+from lemming.libraries.compatible_servers import OLLAMA
 
 if TYPE_CHECKING:
     from httpx import Response

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.capabilities.hosted_models.answer_streams import AnswerStream, ChatStream, ResponsesStream
-from lemming.capabilities.hosted_models.compatible_servers import ModelServer, find_server, strip_endpoint
 from lemming.capabilities.hosted_models.counting import (
     COUNTED_RESPONSES,
     DEADLINE_S,
@@ -31,6 +30,7 @@ from lemming.capabilities.hosted_models.sdk_common import SdkBackend, load_full_
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.llm.streaming import DeltaCallback
 from lemming.kernel.providers import Reply, Request
+from lemming.libraries.compatible_servers import ModelServer, find_server, strip_endpoint
 
 if TYPE_CHECKING:
     import httpx2

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lemming.capabilities.hosted_models.compatible_servers import ModelServer
 from lemming.capabilities.hosted_models.native_formats import (
     CHAT,
     RESPONSES,
@@ -26,6 +25,7 @@ from lemming.capabilities.hosted_models.provider_http import describe_error, spl
 from lemming.capabilities.hosted_models.schemas import is_strict, to_object_root
 from lemming.kernel.llm.token_usage import usage_at_path
 from lemming.kernel.providers import Finish, Message, Reply, Request
+from lemming.libraries.compatible_servers import ModelServer
 
 ENCRYPTED = "encrypted_content"
 

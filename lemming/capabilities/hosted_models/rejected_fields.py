@@ -21,19 +21,7 @@ from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.providers import Request
-
-FALLBACKS = {
-    "json_schema": 'is asked for JSON without a schema (as with `"options": {"json": "object"}`)',
-    "json_object": 'is asked for JSON in the prompt only (as with `"options": {"json": "text"}`)',
-    "tools": 'gets the tools in the prompt (as with `"tools": "contract"`)',
-    "encrypted_content": "loses its reasoning between the steps of a turn",
-    "stream": "does not stream: its answers arrive complete",
-    "seed": "is called without a seed",
-    "temperature": "is called without a temperature",
-    "prompt_cache_key": "gets no cache key",
-    "max_completion_tokens": "is called with max_tokens instead",
-}
-"""Fallback for each part of a request that a server does not accept."""
+from lemming.libraries.compatible_servers import FALLBACKS
 
 _RETENTION = timedelta(days=7)
 """Seconds for which a rejected field is left out; the server's next version may accept the field."""

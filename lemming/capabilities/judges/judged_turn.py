@@ -21,7 +21,7 @@ from lemming.capabilities.judges.judge_prompts import (
     load_recorded_judge,
     to_json_lines,
 )
-from lemming.capabilities.judges.judges_settings import UNPASSED_REMARKS, UNVERIFIED
+from lemming.capabilities.judges.judges_settings import UNVERIFIED
 from lemming.capabilities.judges.reply_rollback import DraftWrites
 from lemming.capabilities.requests.requests_interceptor import abandon_request, get_current_request
 from lemming.kernel.base.errors import ContractError, NotVerified, OutOfCredits, ProviderError
@@ -30,6 +30,7 @@ from lemming.kernel.base.payload_text import QUOTED_LINE_START, quote_text
 from lemming.kernel.base.untrusted_quoting import fence_text, make_marker
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
+from lemming.kernel.journal.verdicts import UNPASSED_REMARKS
 from lemming.kernel.memory import decode_memory
 from lemming.kernel.messages import REMINDERS_FROM, OutboxEntry, entry_id
 from lemming.kernel.providers import Message

@@ -19,8 +19,6 @@ JudgeReference = str | dict[str, str | list[str]]
 OnRejection = Literal["flag", "fail", "pass"]
 UNVERIFIED = "unverified"
 """The engine's tag of entries that left without having passed."""
-UNPASSED_REMARKS = ("unverified: ", "let through: ")
-"""Opening of the remarks on an entry sent without having passed: with a tag, or without one."""
 DEFAULT_POLICY = "Is it true to what the author was shown, complete, and clear to whoever reads it?"
 """Default criteria of a judge."""
 VERIFY = "verify"

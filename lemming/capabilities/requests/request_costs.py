@@ -170,7 +170,7 @@ def _load_idle_ticks(base: OrgPath) -> Collection[int]:
     """Return the ticks known to have no turn for a request."""
     if missing_reason("money"):
         return ()
-    from lemming.capabilities.pricing.journal_spending import cached_idle_ticks
+    from lemming.journal_tools.journal_spending import cached_idle_ticks
 
     return cached_idle_ticks(base)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lemming.journal_tools.recorded_reply import to_reply
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, ProviderError, RequestRejected, restore_error
+from lemming.kernel.base.errors import ConfigError, RequestRejected
 from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
 from lemming.kernel.providers import Backend, Reply, Request
@@ -49,28 +50,3 @@ class ReplayProvider(Backend):
             hint = "record more ticks, or use the organisation that was recorded"
             raise RequestRejected(f"no recorded answer: {call_description}", where=self._journals, hint=hint)
         return to_reply(record)
-
-
-def to_reply(record: ModelReplied | ModelFailed) -> Reply:
-    """Return the reply in a journal record, or raise the error in the record."""
-    if isinstance(record, ModelFailed):
-        failure = restore_error(record.error, record.message)
-        failure.verdicts = record.verdicts
-        if isinstance(failure, ProviderError):
-            failure.is_retryable = False
-        raise failure
-    return Reply(
-        text=record.text,
-        input_tokens=record.input_tokens,
-        output_tokens=record.output_tokens,
-        cached_tokens=record.cached_tokens,
-        finish=record.finish,
-        model=record.model,
-        at=record.at,
-        batched=record.batched,
-        key=record.key,
-        calls=tuple(record.calls),
-        thinking=record.thinking,
-        kept=record.kept,
-        written_tokens=record.written_tokens or None,
-    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lemming.capabilities.strategies import plan_execute, reflexion
-from lemming.capabilities.strategies.strategy_registry import RegisteredStrategy
 from lemming.kernel.turn.react import react
+from lemming.libraries.strategy_registry import RegisteredStrategy
 
 REACT = RegisteredStrategy("react", react)
 PLAN_EXECUTE = RegisteredStrategy(

@@ -10,7 +10,6 @@ from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from lemming.capabilities.strategies.strategy_registry import StrategyInputs
 from lemming.kernel.base.contract import TurnReply
 from lemming.kernel.base.errors import ConfigError, ContractError
 from lemming.kernel.base.jsontext import to_line
@@ -22,6 +21,7 @@ from lemming.kernel.providers import Message
 from lemming.kernel.turn.strategy import Turn
 from lemming.kernel.turn.turn_values import Step as Yielded
 from lemming.kernel.turn.turn_values import Steps
+from lemming.libraries.strategy_registry import StrategyInputs
 
 MAX_STEPS, MAX_TOTAL_STEPS = 20, 60
 """Maximum steps of one plan, and of all plans of a turn."""

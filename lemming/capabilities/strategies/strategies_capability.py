@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from lemming.capabilities.strategies.strategy_registry import StrategyInputs, get_strategy
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, LemmingError, Problem
 from lemming.kernel.files.field_types import Json
@@ -24,6 +23,7 @@ from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.tool_results import render_result
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
+from lemming.libraries.strategy_registry import StrategyInputs, get_strategy
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.strategy import Turn

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lemming.capabilities.strategies.reflexion import ReflexionOptions as Reflexion
-from lemming.capabilities.strategies.strategy_registry import get_strategy, load_strategies
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem
@@ -15,6 +14,7 @@ from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.plugin_registry import find_unimported
+from lemming.libraries.strategy_registry import get_strategy, load_strategies
 
 
 def validate_strategy(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:

@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
-from lemming.capabilities.toolbox.functions.tool_file_search import (
-    add_neighbour_modules,
-    find_empty_patterns,
-    find_files,
-)
 from lemming.kernel.access.permission_bindings import code_permission, digest_files
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
@@ -20,6 +15,11 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tools.listing import load_found_tools
 from lemming.kernel.turn.turn_hooks import Capability
+from lemming.libraries.tool_file_search import (
+    add_neighbour_modules,
+    find_empty_patterns,
+    find_files,
+)
 
 
 class ToolboxCapability(Capability):

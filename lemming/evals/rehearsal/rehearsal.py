@@ -298,7 +298,7 @@ def _list_tool_files(base: OrgPath) -> list[str]:
     patterns = load_config(base).org.tool_files
     if not patterns:
         return []
-    from lemming.capabilities.toolbox.functions.tool_file_search import add_neighbour_modules, find_files
+    from lemming.libraries.tool_file_search import add_neighbour_modules, find_files
 
     return [*add_neighbour_modules(Path(base), find_files(Path(base), patterns)[0])]
 

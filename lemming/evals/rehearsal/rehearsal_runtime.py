@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, NoReturn
 
-from lemming.capabilities.scripted_models.journal_provider import to_reply
 from lemming.evals.rehearsal.recorded_prompts import RecordedPrompts
 from lemming.evals.rehearsal.spending_budget import SpendingBudget
+from lemming.journal_tools.recorded_reply import to_reply
 from lemming.journal_tools.recorded_tick import RecordedTick
 from lemming.journal_tools.replay.replay_mismatch import redirect_inside
 from lemming.kernel.base.contract import ToolCall

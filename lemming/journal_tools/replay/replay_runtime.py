@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.scripted_models.journal_provider import to_reply
+from lemming.journal_tools.recorded_reply import to_reply
 from lemming.journal_tools.recorded_tick import RecordedTick
 from lemming.journal_tools.replay.replay_mismatch import (
     OUTSIDE,

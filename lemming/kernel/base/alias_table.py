@@ -27,7 +27,7 @@ _MODULES = {
     "capabilities.gates.checks": "capabilities.gates.check_functions",
     "capabilities.scripted": "capabilities.scripted_models",
     "capabilities.scripted.scripted": "capabilities.scripted_models.scripted_provider",
-    "capabilities.strategies.registry": "capabilities.strategies.strategy_registry",
+    "capabilities.strategies.registry": "libraries.strategy_registry",
     "evals.inspect": "evals.inspect_task",
     "exchange": "import_export",
     "facts": "queries",

@@ -158,6 +158,10 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "embedded",
             "lemming.capabilities.embedded_models.embedded_capability:EmbeddedModelsCapability",
             backends={"local": "lemming.capabilities.embedded_models.llama_provider:LocalProvider"},
+            facts={
+                "embedded.copy_known_weights": "lemming.capabilities.embedded_models.model_weights:copy_known_weights",
+                "embedded.pull_weights": "lemming.capabilities.embedded_models.model_weights:pull_weights",
+            },
         ),
         CapabilitySpec(
             "gates",
@@ -203,12 +207,12 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             formats={"calendar": "lemming.capabilities.calendars.calendar_file:Calendar"},
             commands={"calendar": "lemming.capabilities.calendars.calendar_command:calendar"},
             facts={"calendars.add_job": "lemming.capabilities.calendars.calendar_command:add_job"},
-            needs=("cron", REQUESTS),
+            needs=(REQUESTS,),
         ),
         CapabilitySpec(
             "cron",
             "lemming.capabilities.cron.cron_capability:CronCapability",
-            schedule={"cron": "lemming.capabilities.cron.cron_expressions:find_cron_error"},
+            schedule={"cron": "lemming.libraries.cron_expressions:find_cron_error"},
             tick="lemming.capabilities.cron.cron_tick:CronTickInterceptor",
             is_used=lambda agent, _: agent.schedule.cron is not None,
         ),

@@ -11,6 +11,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.wording import format_count
 from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.verdicts import UNPASSED_REMARKS
 from lemming.kernel.messages import OutboxEntry, parse_file_names
 from lemming.queries.findings.finding import Finding, format_evidence, limit_evidence, quote_text
 from lemming.queries.findings.finding_scan import FindingScan
@@ -191,8 +192,6 @@ def find_unverified_work(scan: FindingScan) -> Iterator[Finding]:
 
 def _has_unpassed_output(turn: TurnRecord) -> bool:
     """Return True if output was delivered without passing its judge; `"then": "fail"` prevents delivery."""
-    from lemming.capabilities.judges.judges_settings import UNPASSED_REMARKS  # only where something was judged
-
     remarks = turn.report.remarks if turn.report else []
     return any(remark.startswith(UNPASSED_REMARKS) for remark in remarks)
 

@@ -15,13 +15,6 @@ from types import ModuleType
 from lemming.capabilities.toolbox.functions.function_call import format_trace
 from lemming.capabilities.toolbox.functions.function_import import FunctionLocation, Sources, load_module, unload
 from lemming.capabilities.toolbox.functions.function_tool import FunctionTool
-from lemming.capabilities.toolbox.functions.tool_file_search import (
-    add_neighbour_modules,
-    find_empty_patterns,
-    find_files,
-    get_owner,
-    group_by_owner,
-)
 from lemming.capabilities.toolbox.functions.worker_pool import FunctionWorkers
 from lemming.kernel.access.plugin_files import find_writable_files
 from lemming.kernel.access.workspace_trust import WorkspaceTrust
@@ -35,6 +28,13 @@ from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.tool_decorator import get_declaration
 from lemming.kernel.tools.toolset import OrgTools, ToolSource
+from lemming.libraries.tool_file_search import (
+    add_neighbour_modules,
+    find_empty_patterns,
+    find_files,
+    get_owner,
+    group_by_owner,
+)
 
 SOURCE_LIMIT_BYTES = 1 << 20
 

@@ -151,6 +151,19 @@ as one that constrains replies to any schema, including bounds of texts."""
 KINDS = {"openai": OPENAI, "anthropic": ANTHROPIC, "ollama": OLLAMA, **SERVERS}
 """The servers by the provider that a line names."""
 
+FALLBACKS = {
+    "json_schema": 'is asked for JSON without a schema (as with `"options": {"json": "object"}`)',
+    "json_object": 'is asked for JSON in the prompt only (as with `"options": {"json": "text"}`)',
+    "tools": 'gets the tools in the prompt (as with `"tools": "contract"`)',
+    "encrypted_content": "loses its reasoning between the steps of a turn",
+    "stream": "does not stream: its answers arrive complete",
+    "seed": "is called without a seed",
+    "temperature": "is called without a temperature",
+    "prompt_cache_key": "gets no cache key",
+    "max_completion_tokens": "is called with max_tokens instead",
+}
+"""Fallback for each part of a request that a server does not accept."""
+
 
 def find_server(base_url: str | None) -> ModelServer:
     """Return the kind of server at the `base_url` of an `openai` entry, by host and port.
