@@ -331,6 +331,7 @@ def render_old_names() -> str:
         "Modules": (["old", "new"], alias_table.MODULES.items()),
         "Classes and functions": (["old", "new"], alias_table.NAMES.items()),
         "Hooks and attributes": (["class", "old", "new"], _list_old_members(alias_table.MEMBERS)),
+        "Replaced hooks": (["class", "old", "new"], _list_old_members(alias_table.REPLACED)),
         "Keyword arguments": (["function", "old", "new"], _list_old_members(alias_table.KEYWORDS)),
     }
     return "\n".join(

@@ -24,7 +24,7 @@ from lemming.kernel.plugins.provider_errors import describe_exception, locate_er
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.validation.agent_validation import validate_survey
-from lemming.kernel.tick.validation.key_readers import capabilities_with_keys, capabilities_with_turn_keys
+from lemming.kernel.turn.check_subjects import AgentCheck, OrgCheck
 from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus, StatusContext
 
 T = TypeVar("T")
@@ -50,12 +50,8 @@ def validate_org(name: str, base: OrgPath, config: Config, only: str | None) -> 
             hint = "install lemming-engine again, or remove the file"
             yield Problem(f"the file needs a capability that is not installed: {missing_reason(name)}", file, hint=hint)
 
-    def validate(capability: Capability) -> list[Problem]:
-        is_read = only is None and capability in capabilities_with_keys(config.org)
-        key_problems = capability.validate_settings(base, None, config) if is_read else ()
-        return [*capability.validate_org(base, config, only), *key_problems]
-
-    yield from _to_problems(name, _call_isolated(name, config, validate), ORG_FILE)
+    problems = _call_isolated(name, config, lambda capability: [*capability.check(OrgCheck(base, config, only))])
+    yield from _to_problems(name, problems, ORG_FILE)
     if only is None and name not in SHIPPED:
         users = _map_users(config, survey_agents(base)).get(name)
         status_lines = _call_status_lines(Organisation.from_path(base), config, name, users) if users else ""
@@ -69,11 +65,7 @@ def validate_agents_use(name: str, base: OrgPath, config: Config, only: str | No
     """Yield the problems a capability finds in its use by each agent, except problems already reported as
     fatal.
     """
-    hooks = ("validate_agent", "validate_files", "validate_settings")
-    if (
-        _call_isolated(name, config, lambda capability: any(_overrides_hook(capability, hook) for hook in hooks))
-        is not True
-    ):
+    if _call_isolated(name, config, lambda capability: _overrides_hook(capability, "check")) is not True:
         return  # a missing or broken capability is reported for the organisation
     survey = survey_agents(base)
     broken_agents = validate_survey(base, config, survey).survey.broken
@@ -87,23 +79,12 @@ def validate_agents_use(name: str, base: OrgPath, config: Config, only: str | No
 
 def validate_agent_use(name: str, base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
     """Yield the problems a capability finds in an agent's use of it, and in the agent's unused files."""
-    spec = SHIPPED.get(name)
 
-    def validate(capability: Capability) -> Iterator[Problem]:
-        if spec:
-            yield from capability.validate_files(base, agent, config)
-            if capability in (*capabilities_with_keys(agent), *capabilities_with_turn_keys(agent)):
-                yield from capability.validate_settings(base, agent, config)
-        if (
-            _overrides_hook(capability, "validate_agent")
-            and has_model_turns(agent, config)
-            and name in find_used_capabilities(agent, config)
-        ):
-            yield from capability.validate_agent(agent, config)
+    def validate(capability: Capability) -> list[Problem]:
+        is_user = has_model_turns(agent, config) and name in find_used_capabilities(agent, config)
+        return [*capability.check(AgentCheck(base, agent, config))] if is_user or name in SHIPPED else []
 
-    yield from _to_problems(
-        name, _call_isolated(name, config, lambda capability: [*validate(capability)]), paths.resume_file(agent.name)
-    )
+    yield from _to_problems(name, _call_isolated(name, config, validate), paths.resume_file(agent.name))
 
 
 def _overrides_hook(capability: Capability, hook: str) -> bool:

@@ -78,8 +78,8 @@ class Breaks(Capability):
         return Here(context) if context.agent.name == "ada" else None
     def interceptor(self, turn_state, snapshot):
         return Part(self.name, turn_state, snapshot)
-    def validate_agent(self, agent, config):
-        raise KeyError("validate_agent")
+    def check(self, subject):
+        raise KeyError(type(subject).__name__)
     def status_lines(self, used):
         raise KeyError("status_lines")
 """
@@ -191,7 +191,7 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
     assert "breaks: broke: KeyError: 'status_lines', at " in capsys.readouterr().out
     run(["-C", str(base), "validate"])
     said = capsys.readouterr().err
-    assert "capability \"breaks\" failed: KeyError: 'validate_agent', at " in said
+    assert "capability \"breaks\" failed: KeyError: 'AgentCheck', at " in said
     (line,) = (it for it in said.splitlines() if "capability \"breaks\" failed: KeyError: 'status_lines', at " in it)
     assert line.startswith("warning")
 

@@ -6,12 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.agents import Agent
-from lemming.errors import Problem
-from lemming.kernel.base import paths
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.files.fitting import about
-from lemming.kernel.org.config import Config
 from lemming.kernel.plugins.capabilities import register_capability
 from lemming.kernel.turn.draft import Draft
 from lemming.kernel.turn.seams import Capability, Fact, InUse, Moment, No, Preparation, TurnPart
@@ -39,14 +35,6 @@ class Quota(Capability):
     def part(self, draft: Draft, given: dict[str, Any]) -> TurnPart:
         """Take part in a turn that began with this."""
         return Counting(self.name, draft, given)
-
-    def problems(self, agent: Agent, config: Config) -> Iterator[Problem]:
-        """Warn where a resume allows one agent more than all may have."""
-        for_all, own = self.settings_in(config), self.settings_of(agent)
-        if for_all and own and own.per_day > for_all.per_day:
-            what = f"{own.per_day} entries a day are more than the {for_all.per_day} of all others"
-            at, hint = "/capabilities/quota/per_day", "the resume counts; take it out if that is not meant"
-            yield Problem(what, paths.resume_file(agent.name), pointer=at, hint=hint, severity="warning")
 
     def facts(self, used: InUse) -> Iterator[Fact]:
         """Say how much of the day's entries each agent has written."""

@@ -40,11 +40,10 @@ def test_what_is_beyond_is_refused_and_the_model_is_told(tmp_path: Path) -> None
     assert "the quota of 2 entries a day is used up" in started["prompt"][-1]["content"]
 
 
-def test_a_resume_says_more_for_one_and_a_look_says_so(tmp_path: Path) -> None:
+def test_a_resume_says_more_for_one(tmp_path: Path) -> None:
     turn(tmp_path, capabilities={"quota": {"per_day": 9}})
     assert entries(tmp_path) == 3
-    (problem,) = problems_of_agents(tmp_path, load_config(tmp_path), "ada")
-    assert "9 entries a day are more than the 2 of all others" in problem.message
+    assert not [*problems_of_agents(tmp_path, load_config(tmp_path), "ada")]
 
 
 @pytest.mark.parametrize(("kept", "left"), [("2026-01-01", 2), ("2025-12-31", 0)])

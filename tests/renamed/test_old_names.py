@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,12 +20,20 @@ import pytest
 import lemming
 from lemming.engine import run_once, ticks
 from lemming.kernel.base import alias_table, aliases
+from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.turn_hooks import Capability, TurnInterceptor
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 HERE = Path(__file__).parent
+GONE = """from lemming.kernel.turn.seams import Capability
+
+class Old(Capability):
+    name = "old"
+    def problems(self, agent, config):
+        return ()
+"""
 
 
 @pytest.fixture
@@ -171,6 +180,37 @@ def test_the_old_example_and_its_old_tests_run_unchanged(tmp_path: Path) -> None
     done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True)
     assert "4 passed" in done.stdout, done.stdout
     assert "TurnInterceptor.leaving is now before_entry" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("owner", "old", "new"),
+    [(owner, old, new) for owner, names in alias_table.REPLACED.items() for old, new in names.items()],
+)
+def test_a_hook_that_is_gone_is_refused_and_never_ignored(owner: str, old: str, new: str, tmp_path: Path) -> None:
+    base = load_class(owner)
+    assert not hasattr(base, old)
+    assert hasattr(base, new.split()[0]), "the table names a hook that exists"
+    refusal = f"Old.{old} must be written as {base.__name__}.{new}: the hook {old} is gone, see docs/capabilities.md"
+    with pytest.raises(TypeError, match=re.escape(refusal)):
+        type("Old", (base,), {"name": "old", old: lambda self: ()})
+
+
+def test_a_plugin_with_a_hook_that_is_gone_stops_the_run_with_its_file_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warned: list[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path / "code"))
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "gone_hooks.py").write_text(GONE)
+    base = make_org(tmp_path / "org", resume("ada"), org={"plugins": ["gone_hooks"]})
+    with pytest.raises(ConfigError, match=r"Old\.problems must be .* see docs/capabilities\.md.*gone_hooks\.py:3"):
+        run_once(base, clock=FrozenClock())
+
+
+def test_a_call_of_a_hook_that_is_gone_names_the_new_one() -> None:
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'problems': it was replaced by check, see docs/capabilities\.md"
+    ):
+        Capability().problems  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_old_plugins_take_turns_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warned: list[str]) -> None:

@@ -29,9 +29,10 @@ from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
+from lemming.kernel.journal.state_subjects import StateCheck
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
 from lemming.kernel.turn.guards import ApprovalBroker
 from lemming.kernel.turn.prompt_labels import PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
@@ -77,23 +78,6 @@ class ApprovalsCapability(Capability):
         """Return the agent state after an abandoned turn, without approvals whose calls were made."""
         return drop_used_approvals(state, records)
 
-    def validate_state(self, state: Json) -> None:
-        """Raise `ValueError` for invalid stored approvals: used, pending and denied ones."""
-        used = state.get("used", [])
-        if not (isinstance(used, list) and all(isinstance(item, str) for item in used)):
-            raise ValueError("kept/approvals/used must be a list of entries")
-        if not isinstance(state.get("asked", []), list):
-            raise ValueError("kept/approvals/asked must be a list")
-        denied, texts = state.get("denied", []), ("request", "id", "sha256", "by", "reason")
-        if not isinstance(denied, list) or not all(_is_denial(item, texts) for item in denied):
-            raise ValueError("kept/approvals/denied must be a list of denied calls")
-        for sub_request in self.sub_requests(state):
-            self.validate_pending_state(sub_request.held.get(NAME, {}))
-
-    def validate_pending_state(self, pending_state: Json) -> None:
-        """Raise `ValueError` for an invalid pending action."""
-        validate_pending_action(pending_state)
-
     def sub_requests(self, state: Json) -> Sequence[SubRequest]:
         """Return an agent's requests to persons outside of calls."""
         return [to_value(SubRequest, raw) for raw in state.get("asked", ())]
@@ -121,11 +105,30 @@ class ApprovalsCapability(Capability):
         """Return the note about the approval of a call."""
         return CallNote(f"approved by {state['by']}: {state['entry']}", state["by"], state["entry"])
 
-    def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
-        """Yield problems that prevent gates from asking anybody."""
-        from lemming.capabilities.approvals.approvals_validation import validate_approvers
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
+        """Yield problems that prevent gates from asking anybody, and the problem of an invalid stored approval."""
+        if isinstance(subject, OrgCheck):
+            from lemming.capabilities.approvals.approvals_validation import validate_approvers
 
-        yield from validate_approvers(base, config, only)
+            yield from validate_approvers(subject.base, subject.config, subject.only)
+        elif isinstance(subject, StateCheck):
+            try:
+                (validate_pending_action if subject.is_pending else self._validate_state)(subject.state)
+            except ValueError as error:
+                yield Problem(str(error))
+
+    def _validate_state(self, state: Json) -> None:
+        """Raise `ValueError` for invalid stored approvals: used, pending and denied ones."""
+        used = state.get("used", [])
+        if not (isinstance(used, list) and all(isinstance(item, str) for item in used)):
+            raise ValueError("kept/approvals/used must be a list of entries")
+        if not isinstance(state.get("asked", []), list):
+            raise ValueError("kept/approvals/asked must be a list")
+        denied, texts = state.get("denied", []), ("request", "id", "sha256", "by", "reason")
+        if not isinstance(denied, list) or not all(_is_denial(item, texts) for item in denied):
+            raise ValueError("kept/approvals/denied must be a list of denied calls")
+        for sub_request in self.sub_requests(state):
+            validate_pending_action(sub_request.held.get(NAME, {}))
 
 
 def _is_denial(raw: object, texts: Iterable[str]) -> bool:

@@ -9,9 +9,9 @@ from lemming.capabilities.calendars.calendar_jobs import MEMORY, find_due_jobs
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.org.capability_usage import TurnPolicy
-from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_hooks import TickView
+from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 
@@ -29,11 +29,12 @@ class CalendarsCapability(Capability):
         """Return the context provider of the clock."""
         return CalendarContextProvider(context)
 
-    def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield problems of the calendar."""
-        if only is None:
+        if isinstance(subject, OrgCheck) and subject.only is None:
+            org, agents = Organisation.from_path(subject.base), survey_agents(subject.base).agents
             try:
-                yield from validate_calendar(Organisation.from_path(base), survey_agents(base).agents, config)
+                yield from validate_calendar(org, agents, subject.config)
             except ConfigError as error:
                 yield from error.problems
 

@@ -13,7 +13,8 @@ from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.org.config import MODELS_FILE, Config
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
 from lemming.kernel.turn.turn_hooks import Capability
 
 
@@ -22,10 +23,10 @@ class ChannelsCapability(Capability):
 
     name = "channels"
 
-    def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield the mistakes that leave a channel without a reader or a writer."""
-        if only is None and config.has_channels:
-            yield from validate_channels(base, survey_agents(base), config)
+        if isinstance(subject, OrgCheck) and subject.only is None and subject.config.has_channels:
+            yield from validate_channels(subject.base, survey_agents(subject.base), subject.config)
 
     def required_permissions(
         self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]

@@ -16,12 +16,12 @@ from lemming.capabilities.context_window.prompt_shortening import (
     take_newest,
 )
 from lemming.capabilities.context_window.windows_settings import MemoryWindowSettings
-from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ContractError, OutOfCredits, Problem, ProviderError
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.org.config import Config
 from lemming.kernel.providers import Message, require_usable_finish
+from lemming.kernel.tick.firing_plan import has_model_turns
+from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
@@ -48,10 +48,13 @@ class WindowsCapability(Capability):
         """Return the prompt for a summary."""
         return {"summary": snapshot["messages"]}
 
-    def validate_agent(self, agent: Agent, config: Config) -> Iterator[Problem]:
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield a warning if a summary is configured for a model without summaries."""
+        if not isinstance(subject, AgentCheck) or not has_model_turns(subject.agent, subject.config):
+            return
+        agent = subject.agent
         window: MemoryWindowSettings | None = agent.extensions.get(KEY)
-        entry = config.models.get(agent.model.key)
+        entry = subject.config.models.get(agent.model.key)
         is_summed_up = window and window.strategy == "summary"
         if is_summed_up and entry is not None and entry.prompt not in SUMMARY_PROMPTS:
             message = f'model "{agent.model.key}" must have "prompt": "full" to write summaries, got "{entry.prompt}"'

@@ -19,7 +19,8 @@ from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.config import Config, OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tick.validation.inventory import Inventory
+from lemming.kernel.tick.validation.inventory import PointerProblem
+from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
 from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, SharedResource, ToolCallGuard, TurnGuard
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import TickContext
@@ -86,23 +87,20 @@ class GatesCapability(Capability):
         """Return the tool patterns of the gates of the settings or of an agent."""
         return (tool for gate in get_gates(source) for tool in gate.tool_patterns)
 
-    def validate_references(self, agent: Agent | None, names: Inventory) -> Iterator[tuple[str, str, str]]:
-        """Yield the references in gates to unknown names."""
-        from lemming.capabilities.gates.dead_gates import validate_gate
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
+        """Yield the problems of gates: unknown names, invalid limits and judges, no effect, unchecked actions."""
+        if isinstance(subject, ReferenceCheck):
+            yield from to_problems(_validate_references(subject))
+        elif isinstance(subject, AgentCheck):
+            yield from _validate_settings(subject.base, subject.agent, subject.config)
+        elif isinstance(subject, OrgCheck):
+            from lemming.capabilities.gates.gates_validation import validate_gates
+            from lemming.capabilities.gates.untrusted_senders import validate_untrusted_access
 
-        for index, gate in enumerate(get_gates(agent or names.config.org)):
-            for reference_error in validate_gate(gate, names, agent):
-                yield reference_error._replace(at=f"/gates/{index}{reference_error.at}")
-
-    def validate_settings(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
-        """Yield problems of spending limits and of judges in the gates of an agent or of the settings."""
-        from lemming.capabilities.gates.gates_validation import validate_limits
-
-        yield from validate_limits(base, agent, config)
-        if any(gate.by for gate in get_gates(agent or config.org)):
-            from lemming.capabilities.gates.judge_problems import validate_gate_judges
-
-            yield from validate_gate_judges(base, agent, config)
+            yield from validate_gates(subject.base, subject.config, subject.only)
+            yield from validate_untrusted_access(subject.base, subject.config, subject.only)
+            if subject.only is None:
+                yield from _validate_settings(subject.base, None, subject.config)
 
     def required_permissions(
         self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
@@ -114,15 +112,26 @@ class GatesCapability(Capability):
         for agent in agents:
             yield from gate_judge_programs(org.base, agent)
 
-    def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
-        """Yield a warning for each gate without effect, and for each agent with unchecked actions on
-        untrusted text.
-        """
-        from lemming.capabilities.gates.gates_validation import validate_gates
-        from lemming.capabilities.gates.untrusted_senders import validate_untrusted_access
 
-        yield from validate_gates(base, config, only)
-        yield from validate_untrusted_access(base, config, only)
+def _validate_references(subject: ReferenceCheck) -> Iterator[PointerProblem]:
+    from lemming.capabilities.gates.dead_gates import validate_gate
+
+    for index, gate in enumerate(get_gates(subject.agent or subject.names.config.org)):
+        for reference_error in validate_gate(gate, subject.names, subject.agent):
+            yield reference_error._replace(at=f"/gates/{index}{reference_error.at}")
+
+
+def _validate_settings(base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+    """Yield problems of spending limits and of judges in the gates of an agent, or of the settings."""
+    gates = get_gates(agent or config.org)
+    if gates:
+        from lemming.capabilities.gates.gates_validation import validate_limits
+
+        yield from validate_limits(base, agent, config)
+    if any(gate.by for gate in gates):
+        from lemming.capabilities.gates.judge_problems import validate_gate_judges
+
+        yield from validate_gate_judges(base, agent, config)
 
 
 class GatesContextProvider(ContextProvider):

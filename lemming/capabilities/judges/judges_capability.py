@@ -25,10 +25,10 @@ from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_table import JUDGES
-from lemming.kernel.tick.validation.inventory import Inventory
+from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
 from lemming.kernel.turn.forms.task_wording import describe_task
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.strategy import Turn
@@ -55,16 +55,14 @@ class JudgesCapability(Capability):
         """Return the interceptor of a judged turn."""
         return JudgesInterceptor(self.name, turn_state, snapshot)
 
-    def validate_references(self, agent: Agent | None, names: Inventory) -> Iterator[tuple[str, str, str]]:
-        """Yield the names of missing judges."""
-        for pointer, _, settings in iter_named_judges(agent) if agent else ():
-            if reason_and_hint := judge_error(names, settings.by):
-                yield f"{pointer}/by", *reason_and_hint
-
-    def validate_settings(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
-        """Yield problems of the judges named in a resume."""
-        if agent is not None:
-            yield from validate_judges(base, agent, config)
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
+        """Yield the names of missing judges, and other problems of the judges named in a resume."""
+        if isinstance(subject, AgentCheck):
+            yield from validate_judges(subject.base, subject.agent, subject.config)
+        elif isinstance(subject, ReferenceCheck) and subject.agent is not None:
+            for pointer, _, settings in iter_named_judges(subject.agent):
+                if reason_and_hint := judge_error(subject.names, settings.by):
+                    yield from to_problems([(f"{pointer}/by", *reason_and_hint)])
 
     def required_permissions(
         self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]

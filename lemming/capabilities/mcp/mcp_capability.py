@@ -11,7 +11,8 @@ from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
 from lemming.kernel.turn.turn_hooks import Capability
 
 
@@ -20,10 +21,10 @@ class McpCapability(Capability):
 
     name = "mcp"
 
-    def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield problems of the files about servers."""
-        if only is None:
-            yield from validate_servers(base)
+        if isinstance(subject, OrgCheck) and subject.only is None:
+            yield from validate_servers(subject.base)
 
     def required_permissions(
         self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]

@@ -18,8 +18,8 @@ from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.config import Config
-from lemming.kernel.org.resume import Agent
+from lemming.kernel.tick.firing_plan import has_model_turns
+from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.reply_schemas import PayloadSchema
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
@@ -41,18 +41,22 @@ class AnswersCapability(Capability):
         """Return the interceptor of a turn with schemas."""
         return OutputInterceptor(self.name, turn_state, snapshot)
 
-    def validate_references(self, agent: Agent | None, names: object) -> Iterator[tuple[str, str, str]]:
-        """Yield keywords of the schema that would check nothing."""
-        output = get_output_settings(agent) if agent else None
-        if output and not find_schema_flaw(output.schema)[0]:
-            yield from find_schema_typos(output.schema, f"/{OUTPUT}/schema")
-
-    def validate_agent(self, agent: Agent, config: Config) -> Iterator[Problem]:
-        """Yield problems of the schema, and parts of the schema that no model sees."""
-        if output := get_output_settings(agent):
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
+        """Yield keywords of the schema that would check nothing, problems of the schema, and parts that no model
+        sees.
+        """
+        if not isinstance(subject, ReferenceCheck | AgentCheck) or subject.agent is None:
+            return
+        agent, output = subject.agent, get_output_settings(subject.agent)
+        if output is None:
+            return
+        if isinstance(subject, ReferenceCheck):
+            if not find_schema_flaw(output.schema)[0]:
+                yield from to_problems(find_schema_typos(output.schema, f"/{OUTPUT}/schema"))
+        elif has_model_turns(agent, subject.config):
             from lemming.capabilities.output_schemas.answers_validation import validate_output
 
-            yield from validate_output(agent, output, config)
+            yield from validate_output(agent, output, subject.config)
 
 
 class OutputContextProvider(ContextProvider):

@@ -23,7 +23,8 @@ from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.memory import Memories, load_memories
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, SkipReason, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
@@ -60,11 +61,12 @@ class PlansCapability(Capability):
         description = " and ".join(dict.fromkeys(describe_wait(wait) for wait in waits))
         return SkipReason(f"waits for {description}", any("tick" not in wait for wait in waits))
 
-    def validate_files(self, base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield problems of the agent's plan, including a plan without an agent on the plan provider."""
-        from lemming.capabilities.plans.plans_validation import validate_agent_plan
+        if isinstance(subject, AgentCheck):
+            from lemming.capabilities.plans.plans_validation import validate_agent_plan
 
-        yield from validate_agent_plan(base, agent, config)
+            yield from validate_agent_plan(subject.base, subject.agent, subject.config)
 
     def required_permissions(
         self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]

@@ -30,12 +30,9 @@ from lemming.kernel.journal.journal_records import ModelReplied, Record
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.write_offs import write_off_total
 from lemming.kernel.org.capability_usage import TurnPolicy, resolve_turn_policy
-from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_table import REQUESTS
-from lemming.kernel.tick.validation.inventory import Inventory
 from lemming.kernel.tools import Tool
+from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
 from lemming.kernel.turn.loop_breaker import loop_limits
 from lemming.kernel.turn.prompt_labels import PromptLabels
 from lemming.kernel.turn.turn_context import ReplyHold
@@ -81,26 +78,20 @@ class RequestsCapability(Capability):
         """Return a predicate: True for an open request or an answer not seen by the asker."""
         return partial(is_awaited_entry, mail)
 
-    def validate_references(self, agent: Agent | None, names: Inventory) -> Iterator[tuple[str, str, str]]:
-        """Yield the names of agents excluded as members of the agent's team."""
-        if agent is not None and (team := get_team(agent)):
-            from lemming.capabilities.requests.requests_validation import validate_team_references
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
+        """Yield team members that are missing or not readable, and open requests and answers without a reader."""
+        if isinstance(subject, OrgCheck):
+            from lemming.capabilities.requests.requests_validation import validate_requests
 
-            yield from validate_team_references(agent, team, names)
+            with suppress(LemmingError):  # reported elsewhere
+                yield from validate_requests(subject.base, subject.only)
+        elif isinstance(subject, ReferenceCheck | AgentCheck) and subject.agent and (team := get_team(subject.agent)):
+            from lemming.capabilities.requests.requests_validation import validate_team, validate_team_references
 
-    def validate_settings(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
-        """Yield team members without permission to read the agent, and members unreadable for the agent."""
-        if agent is not None and (team := get_team(agent)):
-            from lemming.capabilities.requests.requests_validation import validate_team
-
-            yield from validate_team(base, agent, team)
-
-    def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
-        """Yield a warning for each open request without a reader, and for answers without a reader."""
-        from lemming.capabilities.requests.requests_validation import validate_requests
-
-        with suppress(LemmingError):  # reported elsewhere
-            yield from validate_requests(base, only)
+            if isinstance(subject, ReferenceCheck):
+                yield from to_problems(validate_team_references(subject.agent, team, subject.names))
+            else:
+                yield from validate_team(subject.base, subject.agent, team)
 
 
 class RequestsContextProvider(ContextProvider):

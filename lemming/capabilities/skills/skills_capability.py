@@ -14,10 +14,10 @@ from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.paths import GUIDE
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.memory import Memories
-from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tick.firing_plan import has_model_turns
+from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 
@@ -33,17 +33,14 @@ class SkillsCapability(Capability):
         """Return the context provider with the prompt's guides and skills."""
         return SkillsContextProvider(context)
 
-    def validate_references(self, agent: Agent | None, names: object) -> Iterator[tuple[str, str, str]]:
-        """Yield the patterns that can match no skill."""
-        if agent is not None:
-            yield from validate_patterns(agent)
-
-    def validate_settings(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
-        """Yield the problems with the guides and skills of an agent that takes turns."""
-        if agent is not None and has_model_turns(agent, config):
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
+        """Yield the patterns that can match no skill, and problems with guides and skills of agents that take turns."""
+        if isinstance(subject, ReferenceCheck) and subject.agent is not None:
+            yield from to_problems(validate_patterns(subject.agent))
+        elif isinstance(subject, AgentCheck) and has_model_turns(subject.agent, subject.config):
             from lemming.capabilities.skills.skills_validation import validate_skills
 
-            yield from validate_skills(base, agent, config)
+            yield from validate_skills(subject.base, subject.agent, subject.config)
 
     def external_roots(self, agents: Iterable[Agent]) -> Iterable[str]:
         """Return the external files and folders searched for guides and skills."""

@@ -13,11 +13,9 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, LemmingError, Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
-from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_table import STRATEGIES
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
 from lemming.kernel.turn.forms.task_wording import describe_task
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.tool_results import render_result
@@ -47,12 +45,12 @@ class StrategiesCapability(Capability):
         """Return the interceptor of a turn with a strategy."""
         return StrategyInterceptor(self.name, turn_state, snapshot)
 
-    def validate_settings(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield the problems of the strategy in a resume and of its options."""
-        if agent is not None:
+        if isinstance(subject, AgentCheck):
             from lemming.capabilities.strategies.strategies_validation import validate_strategy
 
-            yield from validate_strategy(base, agent, config)
+            yield from validate_strategy(subject.base, subject.agent, subject.config)
 
 
 class StrategyContextProvider(ContextProvider):

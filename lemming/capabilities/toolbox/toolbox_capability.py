@@ -12,8 +12,9 @@ from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import CallNote
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools.listing import load_found_tools
+from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
 from lemming.kernel.turn.turn_hooks import Capability
 from lemming.libraries.tool_file_search import (
     add_neighbour_modules,
@@ -31,10 +32,12 @@ class ToolboxCapability(Capability):
         """Return a note with the tools found by a search."""
         return CallNote(f"found {', '.join(tool['name'] for tool in load_found_tools({self.name: state}))}", "", "")
 
-    def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield a warning for each pattern of tool files without a match."""
-        with suppress(ConfigError):  # it stops the run, which the scan of tools reports
-            yield from find_empty_patterns(Organisation.from_path(base).base, config.org.tool_files)
+        if isinstance(subject, OrgCheck):
+            with suppress(ConfigError):  # it stops the run, which the scan of tools reports
+                base = Organisation.from_path(subject.base).base
+                yield from find_empty_patterns(base, subject.config.org.tool_files)
 
     def required_permissions(
         self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]

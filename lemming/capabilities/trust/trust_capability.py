@@ -21,7 +21,7 @@ from lemming.capabilities.trust.trust_settings import get_trust_settings
 from lemming.capabilities.trust.turn_trust import TurnLabelState
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.contract import ToolCall
-from lemming.kernel.base.errors import DiskError
+from lemming.kernel.base.errors import DiskError, Problem
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.stat_cache import path_exists
@@ -29,8 +29,8 @@ from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.org.config import Config, OrgSettings
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import find_people
-from lemming.kernel.tick.validation.inventory import Inventory
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.check_subjects import CheckSubject, ReferenceCheck, to_problems
 from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, TaintTracker, TrustLabeler
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_labels import PromptLabels
@@ -68,13 +68,14 @@ class TrustCapability(Capability):
         trust = get_trust_settings(source) if isinstance(source, OrgSettings) else None
         return trust.tools if trust else ()
 
-    def validate_references(self, agent: Agent | None, names: Inventory) -> Iterator[tuple[str, str, str]]:
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield rules for no existing author, patterns for no tool, and blockers of clean turns."""
-        trust = get_trust_settings(names.config.org)
-        if agent is not None:
-            yield from validate_clean_turns(agent, trust, names.config)
-        elif trust:
-            yield from validate_trust(trust, names)
+        if isinstance(subject, ReferenceCheck):
+            names, trust = subject.names, get_trust_settings(subject.names.config.org)
+            if subject.agent is not None:
+                yield from to_problems(validate_clean_turns(subject.agent, trust, names.config))
+            elif trust:
+                yield from to_problems(validate_trust(trust, names))
 
     def retention_hold(self, org: Organisation, config: Config, survey: Survey) -> RetentionHold:
         """Return a predicate: True for a person's entry with an endorsement, which must stay readable."""

@@ -126,10 +126,9 @@ _MEMBERS = {
         "limits=tick_limits gathers=call_batcher shares=shared_resources words=trust_labeler "
         "tracing=taint_tracker why_not=resume_blocker given_up=on_turn_abandoned purpose_in=parse_purpose "
         "awaits=reply_hold keeps=retention_hold kept_results=results_after_abandon "
-        "require_kept=validate_state require_held=validate_pending_state rest=skip_reason "
+        "rest=skip_reason "
         "asked=sub_requests raises=limit_raises decides=can_decide waiting=pending_approvals note=call_note "
-        "problems=validate_agent problems_of_org=validate_org problems_of_key=validate_settings "
-        "problems_of_files=validate_files wrong_with=validate_references tools_named=tool_references "
+        "tools_named=tool_references "
         "roots_outside=external_roots files_outside=external_files questions=auxiliary_prompts "
         "renaming=wrap_rename reaches=required_permissions facts=status_lines settings=org_settings_type "
         "resume_settings=agent_settings_type"
@@ -265,6 +264,13 @@ _MEMBERS = {
     ),
     "kernel.turn.turn_values.Purpose": "id=reference answered=answered_calls why_unpaid=over_budget_reason",
 }
+_REPLACED = {
+    "kernel.turn.turn_hooks.Capability": (
+        "problems=check problems_of_org=check problems_of_key=check problems_of_files=check wrong_with=check "
+        "require_kept=check require_held=check validate_agent=check validate_org=check validate_settings=check "
+        "validate_files=check validate_references=check validate_state=check validate_pending_state=check"
+    ),
+}
 _KEYWORDS = {
     "capabilities.channels.channel.ChannelContext.record_refusal": "why=reason",
     "capabilities.channels.channel.ChannelContext.remaining_entries": "most=limit",
@@ -329,6 +335,8 @@ MODULES = {_full(old): _full(new) for old, new in _MODULES.items()}
 """New path of each renamed module."""
 MEMBERS = {_full(name): _pairs(text) for name, text in _MEMBERS.items()}
 """New names of the attributes and hooks of each class."""
+REPLACED = {_full(name): _pairs(text) for name, text in _REPLACED.items()}
+"""Hooks of each class that are gone, each with the hook or function in its place. A plugin with such a hook is refused."""
 KEYWORDS = {_full(name): _pairs(text) for name, text in _KEYWORDS.items()}
 """New names of the keyword arguments of each function. The fields of a value are in `MEMBERS`."""
 RESULTS = {hook: _full(name) for hook, name in _RESULTS.items()}

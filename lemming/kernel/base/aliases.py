@@ -22,6 +22,7 @@ _T = TypeVar("_T")
 _warned: set[str] = set()
 _classes: list[type] = []
 _state = {"has_descriptors": False}
+_HOOKS_PAGE = "docs/capabilities.md"
 
 
 def _table() -> Any:
@@ -126,7 +127,11 @@ def _get_renamed(value: Any, name: str) -> Any:
             if new_name := _renamed_members(cls).get(name):
                 warn_once(f"{cls.__name__}.{name}", new_name, depth=1)
                 return getattr(value, new_name)
-    raise AttributeError(f"{type(value).__name__!r} object has no attribute {name!r}", name=name, obj=value)
+    message = f"{type(value).__name__!r} object has no attribute {name!r}"
+    for cls in type(value).__mro__:
+        if replacement := _replaced_members(cls).get(name):
+            message += f": it was replaced by {replacement}, see {_HOOKS_PAGE}"
+    raise AttributeError(message, name=name, obj=value)
 
 
 def _renamed_members(cls: type) -> Mapping[str, str]:
@@ -134,9 +139,23 @@ def _renamed_members(cls: type) -> Mapping[str, str]:
     return members
 
 
+def _replaced_members(cls: type) -> Mapping[str, str]:
+    members: Mapping[str, str] = _table().REPLACED.get(f"{cls.__module__}.{cls.__qualname__}", {})
+    return members
+
+
 def _adopt(cls: type) -> None:
-    """Give the overrides of a plugin's class that have old names the new names too."""
+    """Give the overrides of a plugin's class that have old names the new names too.
+
+    Raises: TypeError for an override of a hook that is gone, which nothing would call.
+    """
     for base in cls.__mro__[1:]:
+        for old_name, replacement in _replaced_members(base).items():
+            if hasattr(cls, old_name):
+                raise TypeError(
+                    f"{cls.__name__}.{old_name} must be written as {base.__name__}.{replacement}: the hook {old_name} is "
+                    f"gone, see {_HOOKS_PAGE}"
+                )
         for old_name, new_name in _renamed_members(base).items():
             override = vars(cls).get(old_name)
             if override is None or new_name in vars(cls):

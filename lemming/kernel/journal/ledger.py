@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
-from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.errors import CorruptState, Problem
 from lemming.kernel.base.jsontext import RECORD_DEPTH, dump_compact, parse
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
 from lemming.kernel.files import fs
@@ -28,6 +28,7 @@ from lemming.kernel.files.json_documents import to_value, unreadable_reason
 from lemming.kernel.files.stat_cache import Identity, has_exact_mtime, to_identity
 from lemming.kernel.journal.open_requests import OpenRequest, with_more_spent
 from lemming.kernel.journal.read_cursor import ReadMark
+from lemming.kernel.journal.state_subjects import StateCheck
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_capability
@@ -172,12 +173,17 @@ def _validate_capability_state(state: AgentState) -> None:
     """Raise `ValueError` for invalid state of a shipped capability, which a person may have edited."""
     for name, capability_state in state.kept.items():
         if name in SHIPPED and (capability := find_capability(name)) is not None:
-            capability.validate_state(capability_state)
+            _require_no_problem(capability.check(StateCheck(capability_state)))
     for open_request in state.requests:
         for sub_request in open_request.asked:
             for name, pending_state in sub_request.held.items():
                 if name in SHIPPED and (capability := find_capability(name)) is not None:
-                    capability.validate_pending_state(pending_state)
+                    _require_no_problem(capability.check(StateCheck(pending_state, is_pending=True)))
+
+
+def _require_no_problem(problems: Iterable[Problem]) -> None:
+    for problem in problems:
+        raise ValueError(problem.message)
 
 
 def parse_state(line: bytes) -> AgentState:

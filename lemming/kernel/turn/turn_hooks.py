@@ -27,6 +27,7 @@ from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
+from lemming.kernel.journal.state_subjects import StateCheck
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import ORG_FILE, Config, OrgSettings
@@ -34,6 +35,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.settings_blocks import parse_capability_block
 from lemming.kernel.providers import Message, Request
+from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck
 from lemming.kernel.turn.context_provider import ContextProvider
 from lemming.kernel.turn.guards import (
     ApprovalBroker,
@@ -66,15 +68,20 @@ if TYPE_CHECKING:
     from lemming.kernel.turn.turn_state import TurnState
 
 __all__ = [
+    "AgentCheck",
     "ApprovalBroker",
     "ApprovalOutcome",
     "Capability",
     "CapabilityStatus",
+    "CheckSubject",
     "ContextProvider",
     "Drive",
     "NoSettings",
+    "OrgCheck",
+    "ReferenceCheck",
     "Rejected",
     "SkipReason",
+    "StateCheck",
     "StatusContext",
     "TurnContext",
     "TurnInterceptor",
@@ -209,18 +216,6 @@ class Capability:
         """Return the results of an abandoned turn, by the records, for the next turn."""
         return results
 
-    def validate_state(self, state: Json) -> None:
-        """Raise `ValueError` for foreign state in a ledger.
-
-        Called on reading a ledger, for shipped capabilities only.
-        """
-
-    def validate_pending_state(self, pending_state: Json) -> None:
-        """Raise `ValueError` for foreign pending state of a request.
-
-        Called on reading a ledger, for shipped capabilities only.
-        """
-
     def skip_reason(self, org: Organisation, agent: Agent, open_requests: Sequence[OpenRequest]) -> SkipReason | None:
         """Return the reason an agent cannot continue these requests while an external event is pending, or
         None.
@@ -247,10 +242,11 @@ class Capability:
         """Return the note to show with a call that has this recorded state."""
         return CallNote("", "", "")
 
-    def validate_org(self, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
-        """Yield problems in the organisation's use of the capability.
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
+        """Yield the problems of a subject: `OrgCheck`, `AgentCheck`, `ReferenceCheck` or `StateCheck`.
 
-        `only`: restrict the check to one agent.
+        A capability yields nothing for a subject of another class. The last two are subjects of capabilities that
+        ship only.
         """
         yield from ()
 
@@ -261,24 +257,6 @@ class Capability:
     def tool_references(self, source: OrgSettings | Agent) -> Iterable[str]:
         """Return the tool names or patterns in the key of the settings or of a resume."""
         return ()
-
-    def validate_references(self, agent: Agent | None, names: Any) -> Iterator[tuple[str, str, str]]:
-        """Yield location, message and hint of each reference to an unknown name.
-
-        `agent`: check the resume of this agent, or the settings if None.
-        """
-        yield from ()
-
-    def validate_settings(self, base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
-        """Yield further problems in the key of a resume, or of the settings if `agent` is None."""
-        yield from ()
-
-    def validate_files(self, base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
-        """Yield problems in the files of an agent, whether or not the agent uses it.
-
-        Shipped capabilities only.
-        """
-        yield from ()
 
     def external_roots(self, agents: Iterable[Agent]) -> Iterable[str]:
         """Return folders outside the usual ones that the capability reads.
@@ -294,10 +272,6 @@ class Capability:
     def auxiliary_prompts(self, snapshot: Json) -> Mapping[str, Sequence[Message]]:
         """Return the prompts asked before the turn's own, by purpose. Limits reserve for these prompts."""
         return {}
-
-    def validate_agent(self, agent: Agent, config: Config) -> Iterator[Problem]:
-        """Yield problems in an agent's use of the capability, for `lemming validate`."""
-        yield from ()
 
     def wrap_rename(self, base: OrgPath, old_name: str, new_name: str) -> AbstractContextManager[None]:
         """Move the capability's file state along with renames inside the block. Runs again after a crash."""

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.agents import Agent
 from lemming.errors import Problem
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.files.fast_decoder import describe_field
-from lemming.kernel.org.config import Config
 from lemming.kernel.plugins.capability_loader import register_capability
 from lemming.kernel.turn.turn_hooks import (
+    AgentCheck,
     Capability,
     CapabilityStatus,
+    CheckSubject,
     ContextProvider,
     Rejected,
     StatusContext,
@@ -48,13 +48,15 @@ class Quota(Capability):
         """Return the interceptor of a turn that began with this snapshot."""
         return Counting(self.name, turn_state, snapshot)
 
-    def validate_agent(self, agent: Agent, config: Config) -> Iterator[Problem]:
+    def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield a warning if a resume allows more entries than the organisation."""
-        for_all, own = self.org_settings(config), self.agent_settings(agent)
+        if not isinstance(subject, AgentCheck):
+            return
+        for_all, own = self.org_settings(subject.config), self.agent_settings(subject.agent)
         if for_all and own and own.per_day > for_all.per_day:
             what = f"{own.per_day} entries a day are more than the {for_all.per_day} of all others"
             at, hint = "/capabilities/quota/per_day", "the resume counts; take it out if that is not meant"
-            yield Problem(what, paths.resume_file(agent.name), pointer=at, hint=hint, severity="warning")
+            yield Problem(what, paths.resume_file(subject.agent.name), pointer=at, hint=hint, severity="warning")
 
     def status_lines(self, context: StatusContext) -> Iterator[CapabilityStatus]:
         """Yield the number of entries that each agent has written today."""

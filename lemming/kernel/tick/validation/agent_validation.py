@@ -29,6 +29,7 @@ from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
 from lemming.kernel.tick.validation.key_readers import capabilities_with_keys
 from lemming.kernel.tools import get_server_sources, get_toolset
 from lemming.kernel.tools.toolset import OrgToolset, Toolset
+from lemming.kernel.turn.check_subjects import ReferenceCheck
 
 CODE = "LMG-308"
 NONE_NAMED: Mapping[str, Any] = {}
@@ -140,11 +141,7 @@ def _validate(inventory: Inventory) -> ValidatedSurvey:
         faults = [*validate_agent(agent, inventory)]
         if agent.capabilities:
             faults += validate_blocks(agent.capabilities, "agent_settings_type", inventory)
-        faults += [
-            PointerProblem(*problem)
-            for reader in capabilities_with_keys(agent)
-            for problem in reader.validate_references(agent, inventory)
-        ]
+        faults += _validate_references(agent, inventory)
         if faults:
             problems = tuple(_to_problems(inventory.org, paths.resume_file(name), faults))
             broken_agents[name] = ConfigError(str(problems[0]), problems=problems)
@@ -157,12 +154,17 @@ def _validate(inventory: Inventory) -> ValidatedSurvey:
 
 def _validate_settings(inventory: Inventory) -> Iterator[PointerProblem]:
     settings = inventory.config.org
-    for reader in capabilities_with_keys(settings):
-        yield from (PointerProblem(*problem) for problem in reader.validate_references(None, inventory))
+    yield from _validate_references(None, inventory)
     if settings.capabilities or inventory.survey.has_plugin_capabilities:
         yield from validate_blocks(settings.capabilities, "org_settings_type", inventory)
         yield from validate_order(inventory)
     yield from validate_creators(inventory)
+
+
+def _validate_references(agent: Agent | None, inventory: Inventory) -> Iterator[PointerProblem]:
+    for reader in capabilities_with_keys(agent or inventory.config.org):
+        for problem in reader.check(ReferenceCheck(agent, inventory)):
+            yield PointerProblem(problem.pointer, problem.message, problem.hint)
 
 
 def _to_problems(org: Organisation, file: str, faults: Iterable[PointerProblem]) -> Iterator[Problem]:

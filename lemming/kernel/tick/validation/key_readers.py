@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.org.config import OrgSettings
-from lemming.kernel.org.resume import has_turn_key
-from lemming.kernel.plugins.capability_loader import get_capability, missing_reason
+from lemming.kernel.plugins.capability_loader import get_capability
 from lemming.kernel.plugins.capability_table import SHIPPED
 
 if TYPE_CHECKING:
@@ -27,10 +26,3 @@ def capabilities_with_keys(source: OrgSettings | Agent) -> list[Capability]:
         for name, own_keys, member_keys in keys
         if not (own_keys.keys().isdisjoint(source.extensions) and member_keys.keys().isdisjoint(of_members))
     ]
-
-
-def capabilities_with_turn_keys(agent: Agent) -> list[Capability]:
-    """Return the available capabilities with all their keys in the `turn` block of a resume."""
-    keys = ((spec.name, spec.turn) for spec in SHIPPED.values() if not spec.resume)
-    named = (name for name, own_keys in keys if any(has_turn_key(agent.turn, key) for key in own_keys))
-    return [get_capability(name) for name in named if not missing_reason(name)]
