@@ -29,7 +29,7 @@ RECORDED_TEMPLATES = ("desk", "research", "watch", "review", "game")
 """The templates whose answers are recorded, so that they run here without a model."""
 REFERENCE_MODULES = {
     "Running": ("lemming.engine",),
-    "Plans": ("lemming.builder.plan_builder",),
+    "Plans": ("lemming.capabilities.plans.plan_builder",),
     "Files": ("lemming.agents", "lemming.messages", "lemming.memory"),
     "Extending": (
         "lemming.tools",

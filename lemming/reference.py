@@ -17,12 +17,12 @@ import textwrap
 import typing
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import typer
 
-import lemming.capabilities.batches.batch_records
 import lemming.kernel.journal.engine_events
 from lemming.cli import ROOT_HELP, load_command, make_app
 from lemming.commands import command_table
@@ -40,6 +40,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Agent, Allocation
 from lemming.kernel.org.settings_blocks import FindingSettings
 from lemming.kernel.plugins.capability_loader import format_class
+from lemming.kernel.plugins.capability_table import RECORDED
 from lemming.queries.findings.finding_rules import RULES
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
@@ -108,8 +109,10 @@ def render_findings() -> str:
 
 def render_events() -> str:
     """Return a table of the events, journalled events first."""
-    modules = (lemming.kernel.journal.engine_events, lemming.capabilities.batches.batch_records)
-    unrecorded_kinds = [kind for module in modules for kind in vars(module).values() if _is_event(kind)]
+    # dict: each module once, in the order of the table
+    modules = dict.fromkeys(import_path.partition(":")[0] for _, import_path in RECORDED.values())
+    event_modules = (lemming.kernel.journal.engine_events, *map(import_module, modules))
+    unrecorded_kinds = [kind for module in event_modules for kind in vars(module).values() if _is_event(kind)]
     tables = {"In the journal": [*record_classes().values()], "Beside it": unrecorded_kinds}
     parts = []
     for title, kinds in tables.items():

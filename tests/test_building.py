@@ -11,7 +11,7 @@ import pytest
 from patience import PATIENCE_S
 
 import lemming
-from lemming.builder.plan_builder import call, plan
+from lemming.capabilities.plans.plan_builder import call, plan
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import LemmingError

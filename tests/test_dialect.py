@@ -18,7 +18,7 @@ FORMAT = "a key of a file format since 0.1.0 or 0.2.0"
 PRINTED = "a key of what `--json` prints since 0.2.0"
 PUBLIC = "a parameter or a field that programs and plugins name since 0.2.0"
 STAYS = {
-    ("builder/plan_builder.py", "each"): FORMAT,
+    ("capabilities/plans/plan_builder.py", "each"): FORMAT,
     ("capabilities/plans/plan_format.py", "each"): FORMAT,
     ("capabilities/requests/current_request.py", "asked"): FORMAT,
     ("kernel/journal/journal_records.py", "found"): FORMAT,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import update_wrapper
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from lemming.import_export.apply_document import (
     apply_writes,
@@ -28,11 +28,19 @@ from lemming.kernel.plugins.capability_loader import make_function_tool
 from lemming.kernel.tools import SHIPPED
 from lemming.kernel.tools.tool_decorator import get_declaration, tool
 
-if TYPE_CHECKING:
-    from lemming.builder.plan_builder import PlanFile
-
 __all__ = ["Organisation", "build", "make_tool_file"]
 Shorthand = Mapping[str, Any]
+
+
+class PlanFile(Protocol):
+    """A plan as `lemming.capabilities.plans.plan_builder` makes it: the content of its file, and its functions."""
+
+    functions: tuple[Callable[..., Any], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the content of the plan's file."""
+        ...
+
 
 _HEAD = "from lemming.tools import RecoverableError, ToolContext, tool\n\n\n"
 
@@ -49,7 +57,7 @@ def build(
 
     The keys are described in docs/AGENT_GUIDE.md; anything not mentioned stays unchanged. A tool may be a
     function: its source is written to `tools/NAME.py`, and its body must contain its imports. The key `plan`,
-    or an agent that is only a plan, takes a plan of `lemming.builder.plan_builder`. Raises `UsageError` and
+    or an agent that is only a plan, takes a plan of `lemming.capabilities.plans.plan_builder`. Raises `UsageError` and
     `ConfigError` with the location of a problem, and then writes nothing.
     """
     base = Path(folder).expanduser().absolute()

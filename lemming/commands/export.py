@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from lemming.commands.command_context import AnyAgentName, CommandContext, find_agent, make_command_group, option
 from lemming.commands.events import Follow, Ticks, select_journals
@@ -30,10 +30,10 @@ from lemming.kernel.base.redaction.secrets import redact_json, strip_userinfo
 from lemming.kernel.files import fs
 from lemming.kernel.files.output_files import create_output, without_secrets, write_output
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.tick.firing_plan import has_model_turns
 
 if TYPE_CHECKING:
-    from lemming.capabilities.skills.skill import Skill
     from lemming.telemetry.otlp_client import Collector
 
 A2A_VERSION = "1.0"
@@ -132,13 +132,9 @@ def _build_agent_card(base: Organisation, name: str, url: str, binding: str) -> 
     """Build an agent's card; an agent without skills gets the skill "answer"."""
     survey = survey_agents(base)
     agent = survey.agents[name]
-    skills: Iterable[Skill] = ()
+    skills: Iterable[_CardSkill] = ()
     if "skills" in agent.extensions:
-        from lemming.capabilities.skills.skill_lookup import (
-            load_agent_skills,
-        )  # optional: without it the export goes on
-
-        skills = load_agent_skills(agent, base).by_name.values()
+        skills = list_skills(agent, base) if (list_skills := find_fact("skills.of_agent")) else ()
     resume = parse(fs.read_bytes(base / resume_file(name), RESUME_LIMIT_BYTES), allow_bom=True)
     title = agent.title or name
     description = _extract_description(resume) or title
@@ -168,7 +164,16 @@ def _extract_description(resume: dict[str, Any]) -> str:
     return ""
 
 
-def _build_card_skill(skill: Skill) -> dict[str, Any]:
+class _CardSkill(Protocol):
+    """A skill as far as a card shows it."""
+
+    name: str
+    description: str
+    keys: Mapping[str, Any]
+    is_hidden_from_models: bool
+
+
+def _build_card_skill(skill: _CardSkill) -> dict[str, Any]:
     metadata = skill.keys.get("metadata")
     tags = metadata.get("tags") if isinstance(metadata, dict) else None
     tag_names = [str(tag) for tag in tags] if isinstance(tags, list) else []

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lemming.capabilities.pricing.prices import ModelPrice, get_price, get_shutdown_date
 from lemming.commands.command_context import (
     CommandContext,
     Limit,
@@ -37,6 +36,8 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.firing_plan import small_model_warning
 from lemming.libraries.model_catalogue import get_models_folder, get_weights, is_on_this_machine
+from lemming.libraries.model_price import ModelPrice
+from lemming.operations.model_prices import find_price, find_shutdown_date
 from lemming.queries.model_readiness import check_readiness, check_served_model, describe_limitations
 
 if TYPE_CHECKING:
@@ -237,11 +238,11 @@ def _build_model_row(
     org: Organisation, config: Config, key: str, answer: tuple[ModelServer, ServedModels] | None
 ) -> dict[str, Any]:
     entry = config.models[key]
-    readiness, price = check_readiness(entry, Path(org), config.org.plugins), get_price(entry)
+    readiness, price = check_readiness(entry, Path(org), config.org.plugins), find_price(entry)
     if answer and readiness.is_ready is None:
         readiness = check_served_model(*answer, entry.model)
     identity = {"key": key, "provider": entry.provider, "model": entry.model, "is_ready": readiness.is_ready}
-    details = {"shutdown": get_shutdown_date(entry) or None, "price": price._asdict() if price else None}
+    details = {"shutdown": find_shutdown_date(entry) or None, "price": price._asdict() if price else None}
     return {**identity, "remark": readiness.remark, "fix": readiness.fix, **details}
 
 

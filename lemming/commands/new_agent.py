@@ -28,7 +28,8 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.capability_table import PREFIXES
+from lemming.kernel.plugins.capability_loader import get_capability
+from lemming.kernel.plugins.capability_table import PREFIXES, STRATEGIES
 from lemming.kernel.tick.firing_plan import WITH_TOOLS, has_model_turns, is_person_agent, small_model_warning
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.agent_validation import validate_survey
@@ -262,9 +263,8 @@ def _reject_invalid_resume(base: OrgPath, agent: Agent) -> None:
         raise error
     if agent.turn.strategy is None:
         return
-    from lemming.capabilities.strategies.strategies_validation import validate_strategy
-
-    problems = tuple(problem for problem in validate_strategy(base, agent, config) if problem.severity == "error")
+    validate_settings = get_capability(STRATEGIES).validate_settings
+    problems = tuple(problem for problem in validate_settings(base, agent, config) if problem.severity == "error")
     if problems:
         raise ConfigError(str(problems[0]), problems=problems)
 

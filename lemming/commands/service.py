@@ -16,6 +16,7 @@ from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.operations.permission_grants import PermissionGrants
 from lemming.operations.service_unit import Form, ServiceUnit, is_unit_for_folder, make_service_name, render_unit
+from lemming.queries.channel_states import load_channel_statuses
 from lemming.queries.permissions_required import list_required_permissions
 
 _LIMIT_BYTES = 1 << 20
@@ -106,11 +107,7 @@ def service(
 
 def _list_served_channels(base: OrgPath, config: Config) -> list[str]:
     """Return the agents whose channels need a server."""
-    if not config.has_channels:
-        return []
-    from lemming.capabilities.channels.channel_status import get_channel_statuses
-
-    states = get_channel_statuses(base, survey_agents(base), config)
+    states = load_channel_statuses(base, survey_agents(base), config)
     return [state.agent for state in states if state.seen_to_by == "serve"]
 
 

@@ -17,7 +17,7 @@ from lemming.commands.terminal import (
 )
 from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
 from lemming.journal_tools.provenance.provenance_tree import build_provenance, filter_branches, find_sources
-from lemming.journal_tools.provenance.trust_trace import TrustStep, trace_trust
+from lemming.journal_tools.provenance.trust_steps import TrustStep, load_trust_steps
 from lemming.journal_tools.provenance.write_log import WriteLog
 from lemming.queries.views.why_view import tree_to_json
 
@@ -55,7 +55,7 @@ def why(
     with report_progress("looking through") as progress:
         writings = WriteLog(base, progress)
         root = build_provenance(writings, target, depth=depth)
-        trust_steps = trace_trust(writings, root.path)
+        trust_steps = load_trust_steps(writings, root.path)
     if grep and not filter_branches(root, grep):
         print_notice(f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back', style="yellow")
     if context.print_as_json("why", tree_to_json(writings, root, trust_steps)):

@@ -15,7 +15,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.scripted_models.scripted_provider import ScriptedProvider
 from lemming.evals.rehearsal.recorded_prompts import hash_prompt
 from lemming.evals.rehearsal.spending_budget import SpendingBudget
 from lemming.kernel.base.contract import ToolCall
@@ -29,7 +28,7 @@ from lemming.kernel.llm import model_call
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import NO_MODELS
-from lemming.kernel.providers import Reply, Request
+from lemming.kernel.providers import LLMProvider, Reply, Request, make_provider
 from lemming.kernel.tools import ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.queries.case_format import RECORD_FILE, SCRIPT_FILE, Case, case_file
@@ -119,9 +118,11 @@ class CaseResponder:
         return reply
 
     @cached_property
-    def _load_script(self) -> ScriptedProvider | None:
+    def _load_script(self) -> LLMProvider | None:
         folder = Path(self.base) / Path(self._location).parent
-        return ScriptedProvider(file=SCRIPT_FILE, base=folder) if (folder / SCRIPT_FILE).exists() else None
+        return (
+            make_provider("scripted", {"file": SCRIPT_FILE}, base=folder) if (folder / SCRIPT_FILE).exists() else None
+        )
 
     @property
     def _location(self) -> str:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lemming.capabilities.judges.judge_prompts import ResolvedJudge, build_judge_prompt, parse_verdict
-from lemming.capabilities.judges.judges_settings import parse_judge_target
 from lemming.capabilities.requests.current_requests import load_requests
 from lemming.evals.case_run import CaseRun
 from lemming.kernel.agents import survey_agents
@@ -19,6 +17,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.inboxes.answer_payload import parse_answer
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.providers import Request, require_usable_finish
 from lemming.kernel.turn.verdict import VERDICT_SCHEMA
 from lemming.libraries.conditions import predicates
@@ -304,13 +303,15 @@ def ask_judge(expectation: JudgeCheck, draft: str, case_run: CaseRun) -> tuple[b
     """
     runtime = case_run.runtime
     assert runtime.answering
-    key, entry, instructions = _resolve_judge(expectation, case_run)
-    resolved_judge = ResolvedJudge(
-        by=str(parse_judge_target(expectation.by)), model=key, instructions=instructions, policy=expectation.rubric
-    )
+    entry, instructions = _resolve_judge(expectation, case_run)
     request = Request(
         model_name=entry.model,
-        messages=build_judge_prompt(resolved_judge, task_text="", results="", draft_text=draft),
+        messages=require_fact("judges.rubric_prompt")(
+            str(require_fact("judges.parse_target")(expectation.by)),
+            instructions=instructions,
+            rubric=expectation.rubric,
+            draft_text=draft,
+        ),
         temperature=entry.temperature,
         schema=VERDICT_SCHEMA,
         max_output_tokens=entry.max_output_tokens,
@@ -321,14 +322,15 @@ def ask_judge(expectation: JudgeCheck, draft: str, case_run: CaseRun) -> tuple[b
     try:
         reply = runtime.answering.answer_judge(entry, request, partial(runtime.complete_live, entry))
         require_usable_finish(reply.finish, reply.text)
-        return parse_verdict(reply.text)
+        verdict: tuple[bool, str] = require_fact("judges.parse_verdict")(reply.text)
     except (ContractError, ProviderError) as error:
         return False, f"no verdict: {error}"
+    return verdict
 
 
-def _resolve_judge(expectation: JudgeCheck, case_run: CaseRun) -> tuple[str, ModelEntry, str]:
-    """Return the model key of a judge, the model entry, and the instructions if the judge is an agent."""
-    target, agents = parse_judge_target(expectation.by), survey_agents(case_run.org).agents
+def _resolve_judge(expectation: JudgeCheck, case_run: CaseRun) -> tuple[ModelEntry, str]:
+    """Return the model entry of a judge, and the instructions if the judge is an agent."""
+    target, agents = require_fact("judges.parse_target")(expectation.by), survey_agents(case_run.org).agents
     models = case_run.runtime.load_config().models
     is_agent = target.kind != "model" and target.name in agents
     key = agents[target.name].model.key if is_agent else target.name
@@ -336,4 +338,4 @@ def _resolve_judge(expectation: JudgeCheck, case_run: CaseRun) -> tuple[str, Mod
         candidates = [*(agents if target.kind != "model" else ()), *(models if target.kind != "agent" else ())]
         hint = did_you_mean(target.name, candidates) or f"use one of: {', '.join(candidates)}"
         raise UsageError(f'{target.kind or "agent or model key"} "{target.name}" does not exist', hint=hint)
-    return key, models[key], agents[target.name].instructions if is_agent else ""
+    return models[key], agents[target.name].instructions if is_agent else ""

@@ -23,6 +23,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_pretty, parse
 from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
+from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.libraries.front_matter import InvalidFrontMatter, parse_yaml
 
 LIMIT_BYTES = 1 << 20
@@ -274,12 +275,7 @@ def _iter_trust_labels(labels: Json, files: Mapping[str, bytes], file: str) -> I
             raise ConfigError("the document has no such file", where=location, hint='name a file listed in "files"')
         if not isinstance(label, str) or not label:
             raise ConfigError("a trust label must be a text", where=location, hint='write "outside", for example')
-        from lemming.capabilities.trust.sidecar_labels import (
-            make_label_effect,
-        )  # only imported if the document has labels
-
-        sidecar = make_label_effect(path, label, 0, "", ())
-        yield sidecar.path, sidecar.content
+        yield require_fact("trust.import_label")(path, label)
 
 
 def is_allowed_file(path: str) -> bool:

@@ -14,6 +14,7 @@ from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.tick_counter import load_tick
 
 Json = dict[str, Any]
@@ -71,14 +72,8 @@ def _iter_trust_labels(org: Organisation, survey: Survey, files: Json) -> Iterat
     """Yield the files with less trust than the organisation's own files, with the trust label."""
     if not (config := load_config(org)).org.extensions.get("trust"):
         return
-    from lemming.capabilities.trust.author_labels import OrgTrustLabeler
-    from lemming.capabilities.trust.sidecar_labels import SidecarLabels
-
-    authors = OrgTrustLabeler(org, config, survey.agents, load_tick(org))
-    sidecar_labels = SidecarLabels(org, authors)
-    for path in files:
-        if authors.order.is_untrusted(label := sidecar_labels.get_label(path).label):
-            yield path, label
+    # An export without these labels would pass for trusted text where it is imported.
+    yield from require_fact("trust.untrusted_files")(org, config, survey.agents, load_tick(org), files)
 
 
 def _export_files(base: Path, template: Mapping[str, bytes]) -> tuple[Json, list[str]]:

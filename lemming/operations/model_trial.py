@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.pricing.prices import get_price
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.contract import parse_reply
@@ -30,6 +29,7 @@ from lemming.kernel.turn.reply_schemas import reply_schema
 from lemming.kernel.turn.turn_prompt import full_prefix
 from lemming.libraries.compatible_servers import FALLBACKS
 from lemming.operations.choose_model import get_builtin_entry, set_json_value
+from lemming.operations.model_prices import find_price
 from lemming.operations.trial_forms import ACTIONS, NATIVE, PLAIN, VERDICT_LABELS, WayResult, WayTrial, choose_way
 
 EMBEDDED = "local"
@@ -146,7 +146,7 @@ def try_model(base: Path, entry: ModelEntry, settings: OrgSettings, clock: Clock
         takes_schema=provider.takes_schema and "json_schema" not in refused_parts,
         left_out=refused_parts,
         cost_usd=0.0 if trial.cost_usd is None and entry.provider == EMBEDDED else trial.cost_usd,
-        price=str(get_price(entry) or ""),
+        price=str(find_price(entry) or ""),
         duration_s=time.perf_counter() - start_time,
     )
 

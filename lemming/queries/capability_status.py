@@ -18,8 +18,9 @@ from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import ORG_FILE, Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.built_in_capabilities import BUILT_IN
 from lemming.kernel.plugins.capability_loader import get_capability, missing_reason
-from lemming.kernel.plugins.capability_table import BUILT_IN, SHIPPED
+from lemming.kernel.plugins.capability_table import SHIPPED
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.firing_plan import has_model_turns

@@ -15,6 +15,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.fast_decoder import TypeMismatch
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.libraries.conditions import predicates
 from lemming.libraries.conditions.regex_search import compile_regex
 from lemming.queries.case_format import KINDS, LIMIT_BYTES, Case, CaseViolation, Expectation, JudgeCheck, case_file
@@ -107,10 +108,8 @@ def _validate_conditions(expected: Any, pointer: str) -> Iterator[CaseViolation]
 
 
 def _validate_judge(judge_check: JudgeCheck, pointer: str) -> Iterator[CaseViolation]:
-    from lemming.capabilities.judges.judges_settings import parse_judge_target  # only where a judge is wanted
-
     try:
-        if parse_judge_target(judge_check.by).kind == "command":
+        if require_fact("judges.parse_target")(judge_check.by).kind == "command":
             raise TypeMismatch("a judge must be an agent or a model, got a program")
     except TypeMismatch as error:
         yield f"{pointer}/by", str(error), 'write a program as an expectation: "command"'

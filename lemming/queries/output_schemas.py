@@ -12,11 +12,11 @@ from decimal import Decimal
 from types import GenericAlias
 from typing import Any, NotRequired, TypedDict, get_type_hints
 
-from lemming.capabilities.channels.channel_status import ChannelStatus
 from lemming.capabilities.requests.current_requests import RequestJson
 from lemming.capabilities.requests.waiting_items import PersonInboxItem
 from lemming.journal_tools.provenance.prompt_parser import ShownEntry
 from lemming.kernel.files.field_types import Schema, type_schema
+from lemming.queries.channel_states import ChannelStatus
 from lemming.queries.cost_report import Cost
 from lemming.queries.credit_accounts import Account, AgentPresence
 

@@ -18,8 +18,9 @@ from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.built_in_capabilities import HOSTED, MODEL_SERVERS
 from lemming.kernel.plugins.capability_loader import get_capability, missing_reason
-from lemming.kernel.plugins.capability_table import HOSTED, LISTED, MODEL_SERVERS
+from lemming.kernel.plugins.capability_table import LISTED
 from lemming.kernel.tools import iter_shipped_tools
 from lemming.libraries.compatible_servers import SERVERS
 

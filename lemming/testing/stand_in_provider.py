@@ -8,23 +8,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming.capabilities.scripted_models.scripted_provider import ScriptedProvider
 from lemming.kernel.files import fs
-from lemming.kernel.providers import Reply, Request, register_provider
+from lemming.kernel.providers import Backend, Reply, Request, make_provider, register_provider
 
 
-class StandInProvider(ScriptedProvider):
+class StandInProvider(Backend):
     """Answers from `file` like `scripted`, and writes a line per call into `bill`, an absolute path."""
 
+    keeps_deadline = True
+    takes_tools = True
+    writes_contract = True
+
     def __init__(self, *, file: str, bill: str, base: Path | None = None) -> None:
-        super().__init__(file=file, base=base)
+        script = make_provider("scripted", {"file": file}, base=base)
+        assert isinstance(script, Backend)
+        self._script = script
         self._bill = Path(bill)
 
     def complete(self, request: Request) -> Reply:
         """Write the call on the bill, then return the answer: the call itself costs."""
         line = f"{request.tick} {request.agent} {request.step}\n"
         fs.append(self._bill.parent, self._bill.name, line.encode())
-        return super().complete(request)
+        return self._script.complete(request)
 
 
 register_provider("stand-in", StandInProvider)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming.capabilities.pricing.prices import ModelPrice, get_price, get_shutdown_date
+from lemming.capabilities.pricing.prices import get_price, get_shutdown_date
 from lemming.kernel.agents import load_agent
 from lemming.kernel.llm.call_cost import compute_usage
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Reply
+from lemming.libraries.model_price import ModelPrice
 from lemming.testing import make_org, resume, say
 
 ODD = """{

@@ -13,7 +13,7 @@ import pytest
 from patience import PATIENCE_S
 
 import lemming
-from lemming.builder.plan_builder import (
+from lemming.capabilities.plans.plan_builder import (
     Condition,
     PlanStep,
     StepKeys,

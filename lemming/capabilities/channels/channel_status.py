@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.capabilities.channels.channel import Channel
@@ -17,34 +16,9 @@ from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import find_channels
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.queries.channel_states import ChannelStatus
 
 MAX_SHOWN = 5
-
-
-@dataclass(frozen=True)
-class ChannelStatus:
-    """Status of one channel. `arrived`: messages turned into entries. `refused`: rejected messages.
-
-    `delivered`: sent entries. `waiting`: entries still to send. `gave_up`: abandoned entries. `down_since` is
-    empty while the other end is reachable.
-    """
-
-    agent: str
-    provider: str
-    to: str
-    seen_to_by: str
-    arrived: int
-    refused: int
-    delivered: int
-    waiting: int
-    gave_up: int
-    down_since: str = ""
-    down_why: str = ""
-    retry_at: str = ""
-    last_refused: list[dict[str, Any]] = field(default_factory=list)
-    last_given_up: list[dict[str, Any]] = field(default_factory=list)
-    failing: list[dict[str, Any]] = field(default_factory=list)
-    problem: str = ""
 
 
 def get_channel_statuses(base: OrgPath, survey: Survey, config: Config) -> list[ChannelStatus]:

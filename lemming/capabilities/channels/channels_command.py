@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from lemming.capabilities.channels.channel_status import ChannelStatus, get_channel_statuses
+from lemming.capabilities.channels.channel_status import get_channel_statuses
 from lemming.commands.command_context import CommandContext, Limit
 from lemming.commands.terminal import one_line, print_notice
 from lemming.commands.trust import load_settings
 from lemming.kernel.agents import survey_agents
+from lemming.queries.channel_states import ChannelStatus
 
 NONE = "no channels: an agent whose model key has the provider folder, http, mail or command is one"
 COLUMNS = {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from lemming.capabilities.gates.gate_format import GATES, Gate, GateRule
+from lemming.capabilities.gates.spending_limit import get_limits, parse_window
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.files.fast_decoder import describe_field
@@ -45,6 +47,22 @@ def iter_rules(owner: OrgSettings | Agent) -> Iterator[GateRule]:
     file = paths.resume_file(owner.name) if isinstance(owner, Agent) else paths.ORG_FILE
     for index, gate in enumerate(get_gates(owner)):
         yield GateRule(f"{file}#/gates/{index}", gate)
+
+
+def list_spending_limits(settings: OrgSettings) -> list[dict[str, Any]]:
+    """Return the spending limits of the organisation's gates as JSON values, with the location of each rule."""
+    return [
+        {
+            "line": rule.line,
+            "per": rule.gate.per,
+            "window": str(parse_window(rule.gate.window) or ""),
+            "limits": {key: float(amount) for key, amount in get_limits(rule.gate).items()},
+            "then": rule.gate.then,
+            "models": [*(rule.gate.models or ())],
+        }
+        for rule in iter_rules(settings)
+        if get_limits(rule.gate)
+    ]
 
 
 def rules_for_agent(agent: Agent, settings: OrgSettings) -> tuple[GateRule, ...]:

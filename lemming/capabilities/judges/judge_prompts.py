@@ -266,6 +266,12 @@ def build_judge_prompt(judge: ResolvedJudge, *, task_text: str, results: str, dr
     ]
 
 
+def build_rubric_prompt(by: str, *, instructions: str, rubric: str, draft_text: str) -> list[Message]:
+    """Return the prompt of a judging model about a text outside a turn, such as a file of an evaluation."""
+    judge = ResolvedJudge(by=by, instructions=instructions, policy=rubric)
+    return build_judge_prompt(judge, task_text="", results="", draft_text=draft_text)
+
+
 def build_gate_prompt(judge: ResolvedJudge, agent: str, tick: int, fields: Mapping[str, Any]) -> list[Message]:
     """Return the prompt of a gate's judge.
 

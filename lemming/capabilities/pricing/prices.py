@@ -9,51 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.llm.call_cost import cost_bound, to_decimal
 from lemming.kernel.llm.token_usage import Tokens
 from lemming.kernel.org.model_entries import ModelEntry
+from lemming.libraries.model_price import CallCostBound, ModelPrice
 
 VENDORS = ("openai", "anthropic")
 CACHE_WRITE_FACTORS = {"auto": 1.25, "5m": 1.25, "1h": 2.0}
 """By how much a token costs more that Anthropic keeps for so long: the price of input is multiplied by it."""
 _DATE_SUFFIX = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
-
-
-class ModelPrice(NamedTuple):
-    """Price in dollars per million tokens. `cached` is None if cached tokens have no discount.
-
-    `cache_write_factor`: price factor of input tokens written to a cache. `checked`: date of the shipped
-    list, or empty for a price from the settings.
-    """
-
-    input: float
-    output: float
-    cached: float | None = None
-    checked: str = ""
-    writing: float = 1.0
-
-    def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int, written_tokens: int = 0) -> float:
-        """Return the cost of a call. Input tokens include tokens read from and written to a cache.
-
-        >>> ModelPrice(2, 10, 0.5).cost(1_000_000, 100_000, 400_000)
-        2.4
-        """
-        dollars = input_tokens * self.input + output_tokens * self.output
-        if self.cached is not None:
-            dollars -= min(cached_tokens, input_tokens) * (self.input - self.cached)
-        dollars += min(written_tokens, input_tokens) * self.input * (self.writing - 1)
-        return dollars / 1e6
-
-    def __str__(self) -> str:
-        source = f"the shipped list, checked {self.checked}" if self.checked else "config/models.json"
-        return f"${self.input:g} in, ${self.output:g} out a million tokens ({source})"
 
 
 def get_price(entry: ModelEntry) -> ModelPrice | None:
@@ -98,14 +68,6 @@ def compute_cost_usd(entry: ModelEntry, used: Tokens, *, batched: bool) -> float
         return None
     dollars = price.cost(used.input, used.output, used.cached, used.written)
     return min(dollars * entry.batch_price_factor if batched else dollars, MAX_AMOUNT)
-
-
-class CallCostBound(NamedTuple):
-    """Maximum cost of a call. `dollars` is None without a known price."""
-
-    credits: Decimal
-    dollars: Decimal | None
-    tokens: int
 
 
 def max_call_cost(entry: ModelEntry, tokens_in: int) -> CallCostBound:

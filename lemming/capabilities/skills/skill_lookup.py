@@ -140,3 +140,8 @@ def list_skill_statuses(org: Organisation) -> tuple[list[SkillStatus], list[Prob
 def list_skill_files(org: Organisation, skill: Skill) -> list[str]:
     """Return the relative paths of a skill's files other than `SKILL.md`."""
     return [file for file in SkillSearch(org.base, {}).list_files(skill.folder) if file != SKILL_FILE]
+
+
+def list_agent_skills(agent: Agent, org: Organisation) -> list[Skill]:
+    """Return the skills of an agent, by name."""
+    return [*load_agent_skills(agent, org).by_name.values()]

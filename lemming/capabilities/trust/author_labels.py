@@ -146,3 +146,10 @@ class OrgTrustLabeler:
 def make_labeler(tick_context: TickContext) -> OrgTrustLabeler:
     """Return the trust labeler of a tick, for `TickContext.own`: the same labeler for all turns."""
     return OrgTrustLabeler(tick_context.org, tick_context.config, tick_context.mail.resumes, tick_context.tick)
+
+
+def make_entry_labels(
+    org: Organisation, config: Config, resumes: Mapping[str, Agent], tick: int
+) -> Callable[[OutboxEntry], str]:
+    """Return a function from an entry to its trust label."""
+    return OrgTrustLabeler(org, config, resumes, tick).entry_label

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from lemming.capabilities.trust.author_labels import OrgTrustLabeler
 from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
+from lemming.kernel.agents import Agent
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.base.paths import ALL_RESUMES, TRUST
 from lemming.kernel.files import fs
@@ -24,6 +25,7 @@ from lemming.kernel.files.descriptors import open_regular, walk
 from lemming.kernel.files.disk_errors import require_about_one_file
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.stat_cache import path_exists
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
 ALL = ".all.json"
@@ -199,6 +201,23 @@ class SidecarLabels:
             return None
         except (OSError, ValueError):
             return _DAMAGED
+
+
+def iter_untrusted_files(
+    org: Organisation, config: Config, resumes: Mapping[str, Agent], tick: int, files: Iterable[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the files with less trust than the organisation's own files, each with its trust label."""
+    authors = OrgTrustLabeler(org, config, resumes, tick)
+    sidecar_labels = SidecarLabels(org, authors)
+    for path in files:
+        if authors.order.is_untrusted(label := sidecar_labels.get_label(path).label):
+            yield path, label
+
+
+def make_import_label(file: str, label: str) -> tuple[str, bytes]:
+    """Return path and content of the sidecar label of an imported file, which no turn wrote."""
+    effect = make_label_effect(file, label, 0, "", ())
+    return effect.path, effect.content
 
 
 def compute_file_digest(base: OrgPath, path: str) -> str:

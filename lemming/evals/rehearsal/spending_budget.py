@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable
 from decimal import Decimal
 
-from lemming.capabilities.pricing.prices import max_call_cost
 from lemming.kernel.base.errors import AnswerTooLarge, OverBudget, ProviderError
 from lemming.kernel.llm.call_cost import compute_usage, max_input_tokens, to_decimal
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Reply, Request
+from lemming.operations.model_prices import max_call_cost
 
 
 class SpendingBudget:

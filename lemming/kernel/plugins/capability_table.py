@@ -13,18 +13,18 @@ from importlib.util import find_spec
 from typing import Any
 
 from lemming.kernel.base.name_patterns import is_any_match
+from lemming.kernel.plugins.built_in_capabilities import BUILT_IN, HOSTED
+from lemming.kernel.plugins.capability_conditions import (
+    has_gate_judges,
+    has_judged_members,
+    has_judges,
+    has_planners,
+    has_schema,
+    should_ask_people,
+)
 from lemming.kernel.plugins.capability_spec import CapabilitySpec
 
-HOSTED, JUDGES, REQUESTS, STRATEGIES = "hosted", "judges", "requests", "strategies"
-MODEL_SERVERS = (
-    "azure", "cerebras", "deepseek", "fireworks", "gemini", "groq", "huggingface", "llamacpp", "lmstudio",
-    "mistral", "openrouter", "together", "vllm", "xai",
-)  # fmt: skip
-
-
-def _should_ask_people(agent: Any, config: Any) -> bool:
-    rules = (rule for spec in (config.org, agent) for rule in spec.extensions.get("gates", ()))
-    return any(rule.then == "ask" for rule in rules)
+JUDGES, REQUESTS, STRATEGIES = "judges", "requests", "strategies"
 
 
 def _has_attachments(agent: Any, config: Any) -> bool:
@@ -52,22 +52,6 @@ def has_server_tools(agent: Any) -> bool:
     return any(tool.startswith(PREFIXES) for tool in agent.permissions.tools)
 
 
-def _has_schema(asker: Any, payload: Mapping[str, Any]) -> bool:
-    request_payload = payload.get("asked") if "hands_on" in payload else payload
-    return isinstance(request_payload, dict) and "schema" in request_payload
-
-
-def _has_judges(asker: Any, payload: Mapping[str, Any]) -> bool:
-    return "verify" in payload or has_judged_members(asker)
-
-
-def has_judged_members(agent: Any) -> bool:
-    """Return True if the answers of a team member of this agent are judged."""
-    return "team" in agent.extensions and any(
-        "verify" in spec.extensions for spec in agent.extensions["team"].ask_members
-    )
-
-
 def _can_have_requests(inputs: Any) -> Any:
     """Return True if a turn serves, shows or can create requests: to a team or to persons."""
     is_shown = inputs.open_requests or inputs.said_requests
@@ -78,15 +62,6 @@ def _can_have_requests(inputs: Any) -> Any:
     return has_requests or participants
 
 
-def _has_planners(config: Any, agents: Any) -> bool:
-    keys = {key for key, line in config.models.items() if line.provider == "plan"}
-    return any(spec.model.key in keys for spec in agents)
-
-
-def _has_gate_judges(config: Any, agents: Any) -> bool:
-    return any(gate.by for source in (config.org, *agents) for gate in source.extensions.get("gates", ()))
-
-
 SHIPPED: Mapping[str, CapabilitySpec] = {
     spec.name: spec
     for spec in (
@@ -94,7 +69,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "answers",
             "lemming.capabilities.output_schemas.answers_capability:AnswersCapability",
             resume={"output": "lemming.capabilities.output_schemas.answers_settings:AnswersResumeSettings"},
-            is_requested=_has_schema,
+            is_requested=has_schema,
             participates=lambda inputs: "output" in inputs.agent.extensions,
         ),
         CapabilitySpec(
@@ -106,7 +81,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             request_path=("call", "gate"),
             needs=("gates", REQUESTS),
             can_begin=True,
-            is_used=_should_ask_people,
+            is_used=should_ask_people,
         ),
         CapabilitySpec(
             "attachments",
@@ -143,7 +118,11 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "channels": "lemming.capabilities.channels.channels_command:channels",
                 "serve": "lemming.capabilities.channels.serve_command:serve",
             },
-            facts={"channels.serve": "lemming.capabilities.channels.serve_command:open_channel_server"},
+            facts={
+                "channels.is_served": "lemming.capabilities.channels.channel_service:is_served",
+                "channels.serve": "lemming.capabilities.channels.serve_command:open_channel_server",
+                "channels.statuses": "lemming.capabilities.channels.channel_status:get_channel_statuses",
+            },
             needs=("programs",),
             gateway="lemming.capabilities.channels.channel_gateway:ChannelGateway",
             has_side_effects=lambda config, _: config.has_channels,
@@ -170,15 +149,23 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             org={"gates": "lemming.capabilities.gates.gate_settings:GatesOrgSettings"},
             needs=("money",),
             commands={"gates": "lemming.capabilities.gates.gates_command:app"},
-            has_side_effects=_has_gate_judges,
+            facts={
+                "gates.spending_limits": "lemming.capabilities.gates.gate_settings:list_spending_limits",
+            },
+            has_side_effects=has_gate_judges,
         ),
         CapabilitySpec(
             JUDGES,
             "lemming.capabilities.judges.judges_capability:JudgesCapability",
             resume={"verify": "lemming.capabilities.judges.judges_settings:JudgesResumeSettings"},
             members={"verify": "lemming.capabilities.judges.judges_settings:parse_judge_settings"},
+            facts={
+                "judges.parse_target": "lemming.capabilities.judges.judges_settings:parse_judge_target",
+                "judges.parse_verdict": "lemming.capabilities.judges.judge_prompts:parse_verdict",
+                "judges.rubric_prompt": "lemming.capabilities.judges.judge_prompts:build_rubric_prompt",
+            },
             needs=(REQUESTS,),
-            is_requested=_has_judges,
+            is_requested=has_judges,
             has_side_effects=lambda _, agents: any(
                 "verify" in spec.extensions or has_judged_members(spec) for spec in agents
             ),
@@ -222,6 +209,11 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             model=("usd_per_million_input_tokens", "usd_per_million_output_tokens"),
             pricing="lemming.capabilities.pricing.prices:compute_cost_usd",
             priced_providers=("openai", "anthropic"),
+            facts={
+                "money.max_call_cost": "lemming.capabilities.pricing.prices:max_call_cost",
+                "money.price": "lemming.capabilities.pricing.prices:get_price",
+                "money.shutdown_date": "lemming.capabilities.pricing.prices:get_shutdown_date",
+            },
         ),
         CapabilitySpec(
             "plans",
@@ -236,7 +228,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             commands={"plans": "lemming.capabilities.plans.plans_command:app"},
             needs=("answers", "judges", REQUESTS),
             participates=lambda inputs: inputs.model.provider == "plan",
-            has_side_effects=_has_planners,
+            has_side_effects=has_planners,
         ),
         CapabilitySpec(
             "programs",
@@ -263,6 +255,9 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             granted_by={"skill_read": "skills"},
             tick="lemming.capabilities.skills.skills_tick:SkillsTickInterceptor",
             commands={"skills": "lemming.capabilities.skills.skills_command:app"},
+            facts={
+                "skills.of_agent": "lemming.capabilities.skills.skill_lookup:list_agent_skills",
+            },
         ),
         CapabilitySpec(
             STRATEGIES,
@@ -282,6 +277,12 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             resume={"trust": "lemming.capabilities.trust.trust_settings:TrustResumeSettings"},
             org={"trust": "lemming.capabilities.trust.trust_settings:TrustOrgSettings"},
             commands=dict.fromkeys(("endorse",), ""),
+            facts={
+                "trust.entry_labels": "lemming.capabilities.trust.author_labels:make_entry_labels",
+                "trust.import_label": "lemming.capabilities.trust.sidecar_labels:make_import_label",
+                "trust.trace": "lemming.capabilities.trust.trust_trace:trace_trust",
+                "trust.untrusted_files": "lemming.capabilities.trust.sidecar_labels:iter_untrusted_files",
+            },
         ),
         CapabilitySpec(
             "windows",
@@ -294,66 +295,6 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
     )
 }
 """The capabilities with a folder each, which may be absent."""
-
-
-BUILT_IN: Mapping[str, CapabilitySpec] = {
-    spec.name: spec
-    for spec in (
-        CapabilitySpec(
-            "toolbox",
-            "lemming.capabilities.toolbox.toolbox_capability:ToolboxCapability",
-            tools={
-                "file_read": "lemming.capabilities.toolbox.file_tools:FileReadTool",
-                "file_write": "lemming.capabilities.toolbox.file_tools:FileWriteTool",
-                "file_list": "lemming.capabilities.toolbox.file_tools:FileListTool",
-                "file_edit": "lemming.capabilities.toolbox.edit_tools:FileEditTool",
-                "file_append": "lemming.capabilities.toolbox.edit_tools:FileAppendTool",
-                "file_move": "lemming.capabilities.toolbox.edit_tools:FileMoveTool",
-                "file_search": "lemming.capabilities.toolbox.file_search:FileSearchTool",
-                "search": "lemming.capabilities.toolbox.search_tool:SearchTool",
-                "shell": "lemming.capabilities.toolbox.shell_tool:ShellTool",
-                "memory_read": "lemming.capabilities.toolbox.memory_tools:MemoryReadTool",
-                "memory_write": "lemming.capabilities.toolbox.memory_tools:MemoryWriteTool",
-                "store_read": "lemming.capabilities.toolbox.store_tools:StoreReadTool",
-                "store_write": "lemming.capabilities.toolbox.store_tools:StoreWriteTool",
-                "read_document": "lemming.capabilities.toolbox.document_tool:ReadDocumentTool",
-                "http_get": "lemming.capabilities.toolbox.http_tools:HttpGetTool",
-                "http_post": "lemming.capabilities.toolbox.http_tools:HttpPostTool",
-                "remind_me": "lemming.capabilities.toolbox.reminders:RemindMeTool",
-                "create_agent": "lemming.capabilities.toolbox.agent_tools:CreateAgentTool",
-                "list_agents": "lemming.capabilities.toolbox.agent_tools:ListAgentsTool",
-                "tool_search": "lemming.capabilities.toolbox.tool_search:ToolSearch",
-            },
-            org=dict.fromkeys(
-                ("http", "reminders", "shell"), "lemming.capabilities.toolbox.toolbox_settings:ToolboxOrgSettings"
-            ),
-            source="lemming.capabilities.toolbox.functions.tool_files:FunctionToolSource",
-            has_own_tools=lambda settings, _: settings.tool_files,
-            has_side_effects=lambda config, _: config.org.tool_files,
-            function_tool="lemming.capabilities.toolbox.functions.function_tool:FunctionTool",
-        ),
-        CapabilitySpec(
-            "scripted",
-            "lemming.capabilities.scripted_models.scripted_capability:ScriptedAnswersCapability",
-            backends={
-                "scripted": "lemming.capabilities.scripted_models.scripted_provider:ScriptedProvider",
-                "replay": "lemming.capabilities.scripted_models.journal_provider:ReplayProvider",
-            },
-        ),
-        CapabilitySpec(
-            HOSTED,
-            "lemming.capabilities.hosted_models.hosted_capability:HostedModelsCapability",
-            server_profiles="lemming.capabilities.hosted_models.rejected_fields:ServerProfiles",
-            backends={
-                "openai": "lemming.capabilities.hosted_models.openai_provider:OpenAIProvider",
-                "anthropic": "lemming.capabilities.hosted_models.anthropic_provider:AnthropicProvider",
-                "ollama": "lemming.capabilities.hosted_models.ollama_provider:OllamaProvider",
-            }
-            | {name: f"lemming.capabilities.hosted_models.compatible_providers:{name}" for name in MODEL_SERVERS},
-        ),
-    )
-}
-"""Capabilities of the tools and models that the guide names; they take part in turns like all others."""
 LISTED = {**SHIPPED, **BUILT_IN}
 SOURCES = {name: spec for name, spec in LISTED.items() if spec.source}
 """Capabilities that add tools to an organisation."""

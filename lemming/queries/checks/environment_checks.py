@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from lemming.capabilities.pricing.prices import get_price, get_shutdown_date
 from lemming.capabilities.requests.waiting_items import list_person_inbox, summarize_inbox
 from lemming.journal_tools.repair.damage_repair import find_repairs
 from lemming.kernel.base.errors import NotAnOrg, Problem
@@ -18,10 +17,12 @@ from lemming.kernel.base.version import __version__
 from lemming.kernel.base.wording import format_count
 from lemming.kernel.files.file_modes import PRIVATE_FOLDERS, PRIVATE_LEDGERS
 from lemming.kernel.org.config import MODELS_FILE
+from lemming.kernel.plugins.capability_loader import executor_class
 from lemming.kernel.plugins.capability_table import EXECUTORS
 from lemming.kernel.tools import iter_shipped_tools
 from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status
 from lemming.operations.engine_progress import describe_engine, find_running_engine
+from lemming.operations.model_prices import find_price, find_shutdown_date
 from lemming.queries.capability_status import list_capability_names, validate_agents_use
 from lemming.queries.checks.check_registry import Check, CheckScope, compute_entries_per_outbox, run_checks
 from lemming.queries.checks.file_checks import FILE_CHECKS
@@ -159,9 +160,9 @@ def _check_models(scope: CheckScope) -> Iterator[Problem]:
         if key not in models:
             continue  # told by the check of the files
         entry = models[key]
-        readiness, shutdown_date = check_readiness(entry, Path(scope.org), plugins), get_shutdown_date(entry)
+        readiness, shutdown_date = check_readiness(entry, Path(scope.org), plugins), find_shutdown_date(entry)
         label = f'"{key}" ({entry.provider} {entry.model}) for {", ".join(names)}'.replace(" )", ")")
-        price = get_price(entry)
+        price = find_price(entry)
         costs = f"; {price}" if price and price.checked else ""
         severity = "error" if readiness.is_ready is False else "note"
         yield Problem(f"{label}: {readiness.remark}{costs}", MODELS_FILE, hint=readiness.fix, severity=severity)
@@ -216,10 +217,9 @@ def _check_executor(scope: CheckScope) -> Iterator[Problem]:
             f"cluster at {address}: not checked; `lemming doctor --connect` checks it, if you trust the cluster"
         )
         return
-    from lemming.capabilities.cluster.cluster_calls import DaskCalls
-
-    with contextlib.closing(DaskCalls(address, connect_s=CONNECT_S)) as cluster:
-        workers = cluster.count_worker_slots()
+    connect = executor_class(settings.executor)
+    with contextlib.closing(connect(address, connect_s=CONNECT_S)) as cluster:
+        workers: dict[str, int] = cluster.count_worker_slots()
     text = f"cluster at {address}: {format_count(len(workers), 'worker')}, {sum(workers.values())} parallel calls"
     fix = f"start some: dask worker {address} --nthreads 64"
     yield Problem(text, hint=fix, severity="note" if workers else "error")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock
@@ -17,16 +17,14 @@ from lemming.kernel.journal.journal_file import newest_journals
 from lemming.kernel.llm.circuit_breaker import open_circuits
 from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.capability_loader import missing_reason
+from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.next_tick import find_next_tick
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn
 from lemming.libraries.concurrency.supervised_threads import list_thread_failures
 from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete
+from lemming.queries.channel_states import ChannelStatus, load_channel_statuses
 from lemming.queries.checks.check_registry import Check, CheckScope
-
-if TYPE_CHECKING:
-    from lemming.capabilities.channels.channel_status import ChannelStatus
 
 FIXES = {
     "AuthenticationFailed": "set the key that config/models.json names, or correct it",
@@ -189,15 +187,10 @@ def _check_tick(scope: CheckScope) -> Iterator[Problem]:
 
 
 def _check_channels(scope: CheckScope) -> Iterator[Problem]:
-    if not scope.config or not scope.config.has_channels or missing_reason("channels"):
-        return
-    from lemming.capabilities.channels.channel_service import is_served
-    from lemming.capabilities.channels.channel_status import get_channel_statuses
-
-    states = get_channel_statuses(scope.org, scope.survey, scope.config)
+    states = load_channel_statuses(scope.org, scope.survey, scope.config) if scope.config else []
     problems: list[Problem] = [issue for state in states for issue in _find_channel_issues(state)]
     served_agents = [channel.agent for channel in states if channel.seen_to_by == "serve"]
-    if served_agents and not is_served(Path(scope.org)):
+    if served_agents and not require_fact("channels.is_served")(Path(scope.org)):
         text = f"channels of {', '.join(served_agents)} are not served: no process here listens for http and mail"
         fix = "run `lemming run-forever --serve PORT`, or `lemming serve` beside it; or `lemming service --serve PORT`"
         problems.append(Problem(text, hint=fix, severity="warning"))

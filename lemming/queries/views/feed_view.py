@@ -16,6 +16,7 @@ from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.queries.views.moments import TickTimes
@@ -178,10 +179,16 @@ class _FeedBuilder:
 def make_trust_lookup(org: Organisation, config: Config, agents: Agents) -> Callable[[OutboxEntry], str]:
     """Return a function from an entry to its trust label; the label is empty if trust is not tracked."""
     if "trust" not in config.org.extensions:
-        return lambda _: ""
-    from lemming.capabilities.trust.author_labels import OrgTrustLabeler  # only where it is tracked
+        return _unlabelled
+    label_entries = find_fact("trust.entry_labels")
+    lookup: Callable[[OutboxEntry], str] = (
+        label_entries(org, config, agents, load_tick(org)) if label_entries else _unlabelled
+    )
+    return lookup
 
-    return OrgTrustLabeler(org, config, agents, load_tick(org)).entry_label
+
+def _unlabelled(entry: OutboxEntry) -> str:
+    return ""
 
 
 def _parse_position(entry_id: str) -> EntryName:

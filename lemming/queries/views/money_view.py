@@ -13,8 +13,9 @@ from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.times.zones import get_zone
 from lemming.kernel.journal.journal_file import started_journals
-from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.queries.credit_accounts import load_accounts, load_removed_accounts, sum_accounts
 from lemming.queries.views.tick_summaries import TickSummary, TurnSpending, summarize_ticks
 
@@ -79,7 +80,7 @@ def build_money_view(org: OrgPath, *, by: str = "tick", ticks: int = DEFAULT_TIC
         "agents": [{**account.as_json(), "credits": account.spent} for account in account_list[:MAX_AGENTS_SHOWN]],
         "left_out": len(account_list[MAX_AGENTS_SHOWN:]),
         "total": sum_accounts(account_list),
-        "limits": _list_spending_limits(config),
+        "limits": list_limits(config.org) if (list_limits := find_fact("gates.spending_limits")) else [],
         "damaged": [*map(str, damaged)],
     }
 
@@ -129,24 +130,3 @@ def _sum_remainder(amounts: Amounts, names: list[str]) -> dict[str, dict[str, fl
         remainder = sum(amount for name, amount in unit_amounts.items() if name not in named_amounts)
         folded[unit] = {**named_amounts, **({REMAINDER: remainder} if remainder else {})}
     return folded
-
-
-def _list_spending_limits(config: Config) -> list[dict[str, Any]]:
-    """Return the spending limits of the organisation's gates, with the location of each rule."""
-    if "gates" not in config.org.extensions:
-        return []
-    from lemming.capabilities.gates.gate_settings import iter_rules
-    from lemming.capabilities.gates.spending_limit import get_limits, parse_window
-
-    return [
-        {
-            "line": rule.line,
-            "per": rule.gate.per,
-            "window": str(parse_window(rule.gate.window) or ""),
-            "limits": {key: float(amount) for key, amount in get_limits(rule.gate).items()},
-            "then": rule.gate.then,
-            "models": [*(rule.gate.models or ())],
-        }
-        for rule in iter_rules(config.org)
-        if get_limits(rule.gate)
-    ]

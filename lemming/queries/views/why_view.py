@@ -6,7 +6,7 @@ from typing import Any
 
 from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
 from lemming.journal_tools.provenance.provenance_tree import build_provenance, filter_branches, find_sources
-from lemming.journal_tools.provenance.trust_trace import TrustStep, trace_trust
+from lemming.journal_tools.provenance.trust_steps import TrustStep, load_trust_steps
 from lemming.journal_tools.provenance.write_log import WriteLog
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import JsonProblem, parse
@@ -37,7 +37,7 @@ def build_why_view(org: OrgPath, *, target: str = "", depth: int = DEFAULT_DEPTH
         write_log = cache.rebuild()
         node = build_provenance(write_log, target, depth=depth)
     is_found = not grep or filter_branches(node, grep)
-    facts = tree_to_json(write_log, node, trace_trust(write_log, node.path))
+    facts = tree_to_json(write_log, node, load_trust_steps(write_log, node.path))
     _truncate_texts(facts["target"])
     for source in facts["sources"]:
         _truncate_texts(source)

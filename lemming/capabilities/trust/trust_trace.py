@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from lemming.capabilities.trust.endorsements import EndorsementLog
+from lemming.capabilities.trust.sidecar_labels import get_label_path
+from lemming.journal_tools.provenance.trust_steps import TrustStep
 from lemming.journal_tools.provenance.write_log import WriteLog
 from lemming.journal_tools.recorded_tick import TurnRecord
 from lemming.kernel.agents import survey_agents
@@ -14,31 +17,10 @@ from lemming.kernel.base.jsontext import parse
 from lemming.kernel.messages import parse_identities
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.kernel.tick.firing_plan import find_people
 
 MAX_STEPS = 100
 EARLIER_RESULT_SUFFIX = " gave before"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrustStep:
-    """A step of a trust trace: an item with trust label `trust`, because its turn read `because`.
-
-    Without a tick no turn wrote the item, which is then the origin. `vouched`: the entries of people who
-    endorsed the item.
-    """
-
-    what: str
-    trust: str
-    tick: int | None = None
-    agent: str = ""
-    because: str = ""
-    vouched: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the step as JSON values."""
-        return {**asdict(self), "vouched": [*self.vouched]}
 
 
 def trace_trust(write_log: WriteLog, path: str) -> list[TrustStep]:
@@ -46,8 +28,6 @@ def trace_trust(write_log: WriteLog, path: str) -> list[TrustStep]:
 
     The trace is empty if no turn lowered the trust.
     """
-    if missing_reason("trust"):
-        return []
     endorsements = _load_endorsements(write_log)
     steps: list[TrustStep] = []
     source, label = path, ""
@@ -77,8 +57,6 @@ def _find_origin_turn(write_log: WriteLog, source: str, later: TurnRecord | None
 
 def _load_trust_label(turn: TurnRecord, path: str) -> dict[str, Any]:
     """Return the trust of an item a turn wrote: from its sidecar label, or else the trust of the turn."""
-    from lemming.capabilities.trust.sidecar_labels import get_label_path
-
     sidecar = turn.writes.get(get_label_path(path))
     if sidecar is not None:
         sidecar_fields = parse(sidecar.content)
@@ -87,8 +65,6 @@ def _load_trust_label(turn: TurnRecord, path: str) -> dict[str, Any]:
 
 
 def _load_endorsements(write_log: WriteLog) -> dict[str, list[str]]:
-    from lemming.capabilities.trust.endorsements import EndorsementLog
-
     org = Organisation.from_path(write_log.base)
     endorsements: dict[str, list[str]] = {}
     for endorsement in org.get_cache(EndorsementLog).iter_from_people(
